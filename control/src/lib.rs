@@ -1,0 +1,25 @@
+//! The control plane.
+
+pub mod accounts;
+pub mod admission;
+pub mod agents;
+pub mod api_keys;
+pub mod app;
+pub mod calls;
+pub mod cli;
+pub mod config;
+pub mod conversations;
+pub mod db;
+pub mod events;
+pub mod http;
+pub mod ids;
+pub mod metrics;
+pub mod models;
+pub mod recordings;
+pub mod routes;
+pub mod secret;
+pub mod sessions;
+pub mod storage;
+pub mod time;
+pub mod vendors;
+pub mod voices;

@@ -1,0 +1,1 @@
+//! G.711 μ-law and A-law (ITU-T G.711).

@@ -1,0 +1,1 @@
+//! Loudness in dBFS.

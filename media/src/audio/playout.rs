@@ -1,0 +1,1 @@
+//! Agent audio that waits to be sent and to be played.

@@ -1,0 +1,81 @@
+//! All that a call can ask for.
+
+use serde::Serialize;
+
+use super::record::{Summary, Turn};
+use crate::speech::{ModelRequest, ReplyId, ToolCall, UtteranceId};
+use crate::time::Time;
+
+/// One thing to be done by the shell. Borrowed data lives until the next `poll` or `handle`.
+#[derive(Debug, PartialEq)]
+pub enum Output<'a> {
+    /// Send this text message to the caller's socket.
+    Text(&'a str),
+    /// Close the caller's socket with this code (RFC 6455 section 7.4). Nothing is sent after it.
+    Close { code: u16, reason: &'static str },
+    Stt(SttCommand<'a>),
+    Llm(LlmCommand),
+    Tts(TtsCommand),
+    /// Run this tool outside the engine and answer with `Input::Tool`.
+    Tool { reply: ReplyId, call: ToolCall },
+    /// The reply that wanted the tool is gone: its answer is not waited for.
+    CancelTool { id: String },
+    /// Put sound into the recording: `samples` of one side at position `at` (samples at 16 kHz since
+    /// the recording's first). Positions of one side never overlap; what is not written is silence.
+    Record { side: Side, at: u64, samples: &'a [i16] },
+    /// Something the control plane wants to know.
+    Event(CallEvent),
+    /// Nothing more to do until this time, or until the next input.
+    Wait(Time),
+    /// The call is over: all its outputs have been given. Further inputs are ignored.
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum Side {
+    Caller,
+    Agent,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum SttCommand<'a> {
+    Begin(UtteranceId),
+    Audio(UtteranceId, &'a [i16]),
+    Finish(UtteranceId),
+    Cancel(UtteranceId),
+}
+
+#[derive(Debug, PartialEq)]
+pub enum LlmCommand {
+    Start(ReplyId, Box<ModelRequest>),
+    Cancel(ReplyId),
+}
+
+#[derive(Debug, PartialEq)]
+pub enum TtsCommand {
+    Speak { reply: ReplyId, segment: u32, text: String },
+    Cancel(ReplyId),
+}
+
+/// News of a call, in order. [`CallEvent::Ended`] is the last one, once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum CallEvent {
+    /// The first and only connection was made.
+    Started,
+    /// What the agent is doing, for `/status`.
+    Agent(AgentState),
+    /// A turn is finished and will not change.
+    Turn(Box<Turn>),
+    /// The call is over.
+    Ended(Box<Summary>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    Listening,
+    Thinking,
+    Speaking,
+    Tool,
+    OnHold,
+}

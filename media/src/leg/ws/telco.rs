@@ -1,0 +1,1 @@
+//! The telephony vendor's media-stream protocol.

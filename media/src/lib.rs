@@ -1,0 +1,16 @@
+//! The real-time engine.
+
+pub mod audio;
+pub mod call;
+pub mod config;
+pub mod dialog;
+pub mod error;
+pub mod frame;
+pub mod leg;
+pub mod record;
+pub mod shell;
+pub mod speech;
+pub mod tape;
+pub mod time;
+pub mod turn;
+pub mod vad;

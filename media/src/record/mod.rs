@@ -1,0 +1,4 @@
+//! The recording of a call.
+
+pub mod timeline;
+pub mod wav;

@@ -1,0 +1,1 @@
+//! Spool files and the stereo WAV made from them.

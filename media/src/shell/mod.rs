@@ -1,0 +1,1 @@
+//! The only folder with sockets, a clock and threads.

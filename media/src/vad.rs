@@ -1,0 +1,1 @@
+//! Speech or not, one verdict a frame.

@@ -23,3 +23,4 @@ pub mod storage;
 pub mod time;
 pub mod vendors;
 pub mod voices;
+pub mod web;

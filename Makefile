@@ -1,0 +1,28 @@
+# run   set up, build, start the server, place a demo call, serve
+# test  set up, format check, lints, every test
+# bench criterion benches of the way of an audio frame
+# load  capacity run: server on one core, load generator on another
+# soak  the long bars: a bare machine, the question set, the full load; red when one fails
+
+.PHONY: run test bench load soak setup setup-test
+
+run: setup
+	@bash scripts/run.sh
+
+test: setup-test
+	@bash scripts/test.sh
+
+bench: setup
+	cargo bench -p sidetone-benches
+
+load: setup
+	@bash scripts/load.sh
+
+soak: setup-test
+	@bash scripts/soak.sh
+
+setup:
+	@bash scripts/setup.sh run
+
+setup-test:
+	@bash scripts/setup.sh test

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs what `make run` (argument `run`) or `make test` (argument `test`) needs and is not there.
+# On Debian and Ubuntu through apt; elsewhere it names what is missing and stops.
+set -euo pipefail
+
+purpose=${1:-run}
+
+# What is needed, one line each: the Debian package, then a test that it is there already.
+needed() {
+    # The offline recogniser is linked, so its headers are needed to build.
+    echo "libpocketsphinx-dev test -d /usr/include/pocketsphinx"
+    echo "pocketsphinx-en-us  test -d /usr/share/pocketsphinx/model/en-us"
+    # Cepstra for the telephone-band transform.
+    echo "sphinxbase-utils    command -v sphinx_fe"
+    echo "espeak-ng           command -v espeak-ng"
+    echo "flite               command -v flite"
+    # Rust links with the C compiler; one C library (SQLite) is compiled.
+    echo "gcc                 command -v cc"
+    echo "libc6-dev           test -e /usr/include/stdlib.h"
+    if [ "$purpose" = test ]; then
+        # The console page is tested in a real browser, the recogniser on human voices.
+        echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
+        echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
+        echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"
+    fi
+}
+
+if ! command -v cargo >/dev/null; then
+    echo "sidetone is written in Rust: install the toolchain first (https://rustup.rs)." >&2
+    exit 1
+fi
+
+missing=()
+while read -r package check; do
+    bash -c "$check" >/dev/null 2>&1 || missing+=("$package")
+done < <(needed)
+
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "Missing, by their Debian names: ${missing[*]}" >&2
+    echo "Please install them with your system's package manager, then run this again." >&2
+    exit 1
+fi
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "Missing: ${missing[*]}. Run as root: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+
+echo "Installing: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,450 @@
+//! The invariants of README, read off the tree itself: a walk over files, no compiler needed.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Invariant 1: two leaves and one root. A leaf names neither the other leaf nor the root, nor any crate
+/// that belongs to the API's world.
+#[test]
+fn leaves_depend_on_nothing_above_them() {
+    let foreign = [
+        "axum",
+        "hyper",
+        "reqwest",
+        "sqlx",
+        "redis",
+        "tokio",
+        "tower",
+        "clap",
+        "sidetone",
+        "control",
+        "sidetone-media",
+        "sidetone-sip",
+        "media",
+        "sip",
+    ];
+    let mut wrong = Vec::new();
+    for leaf in ["media", "sip"] {
+        for name in dependencies(&read(&format!("{leaf}/Cargo.toml"))) {
+            if foreign.contains(&name.as_str()) {
+                wrong.push(format!("{leaf} depends on {name}"));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 2: outside `shell/` a leaf reads no clock, no randomness, no environment, spawns nothing
+/// and touches no socket and no file. Tests are not held to it: they may write files and read clocks.
+#[test]
+fn cores_are_pure() {
+    let words = [
+        "Instant::now",
+        "SystemTime",
+        "thread::spawn",
+        "thread::sleep",
+        "thread::Builder",
+        "std::env",
+        "env::var",
+        "rand::",
+        "getrandom",
+        "RandomState",
+        "std::net",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "mio::",
+        "std::fs",
+        "fs::File",
+        "File::open",
+        "File::create",
+        "process::Command",
+        "crossbeam_channel",
+        "std::sync::Mutex",
+        "static mut",
+    ];
+    let mut wrong = Vec::new();
+    for leaf in ["media/src", "sip/src"] {
+        for file in files(leaf, "rs") {
+            if file.components().any(|part| part.as_os_str() == "shell") {
+                continue;
+            }
+            for (number, line) in product_lines(&file) {
+                for word in words.iter().filter(|word| line.contains(**word)) {
+                    wrong.push(format!("{}:{number}: {word}", shown(&file)));
+                }
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 6: a store function takes the account among its first arguments (after the database), or
+/// says in its doc why it works across accounts ("any account").
+#[test]
+fn stores_are_asked_for_an_account() {
+    let mut wrong = Vec::new();
+    for file in files("control/src", "rs")
+        .into_iter()
+        .filter(|file| file.ends_with("store.rs"))
+    {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in text
+            .match_indices("pub async fn ")
+            .chain(text.match_indices("pub(crate) async fn "))
+        {
+            let signature: String = text[at..].chars().take_while(|c| *c != '{').collect();
+            let doc: String = text[..at]
+                .lines()
+                .rev()
+                .skip(1)
+                .take_while(|line| is_doc(line))
+                .collect();
+            let first: Vec<&str> = signature.split(',').take(3).collect();
+            if !first.join(",").contains("ccount") && !doc.contains("any account") {
+                wrong.push(format!(
+                    "{}: {}",
+                    shown(&file),
+                    signature.lines().next().unwrap_or_default()
+                ));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 9: `unsafe` only in `media/src/audio` and in adapters to C libraries, and each block has
+/// its proof right above it.
+#[test]
+fn unsafe_has_its_places_and_its_proofs() {
+    let allowed = [
+        "media/src/audio/",
+        "control/src/vendors/",
+        "media/src/shell/",
+    ];
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let path = shown(&file);
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if !has_word(code, "unsafe") || code.contains("unsafe_code") || path == "tests/tidy.rs"
+            {
+                continue;
+            }
+            // A counting allocator can only be written with `unsafe`; the benches' kit and the tests
+            // that assert zero allocations carry one.
+            let counts = text.contains("GlobalAlloc");
+            if !counts && !allowed.iter().any(|folder| path.starts_with(folder)) {
+                wrong.push(format!("{path}:{}: unsafe outside its places", index + 1));
+            }
+            let block = code.contains("unsafe {");
+            let above = &lines[index.saturating_sub(6)..=index];
+            if block && !counts && !above.iter().any(|line| line.contains("SAFETY:")) {
+                wrong.push(format!("{path}:{}: no SAFETY comment", index + 1));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Every source file says in its first lines what story it tells.
+#[test]
+fn every_source_file_has_a_module_doc() {
+    let undocumented: Vec<String> = sources()
+        .iter()
+        .filter(|file| {
+            !fs::read_to_string(file)
+                .unwrap()
+                .lines()
+                .take(3)
+                .any(|line| line.starts_with("//! "))
+        })
+        .map(|file| shown(file))
+        .collect();
+    none(&undocumented);
+}
+
+/// Nothing is left for later: no stub, no test that does not run, no print left behind.
+#[test]
+fn nothing_is_left_for_later() {
+    let words = [
+        "todo!(",
+        "unimplemented!(",
+        "#[ignore",
+        "dbg!(",
+        "FIXME",
+        "allow(dead_code)",
+        "allow(unused)",
+    ];
+    let mut wrong = Vec::new();
+    for file in sources()
+        .into_iter()
+        .filter(|file| !file.ends_with("tests/tidy.rs"))
+    {
+        for (number, line) in numbered(&file) {
+            for word in words.iter().filter(|word| line.contains(**word)) {
+                wrong.push(format!("{}:{number}: {word}", shown(&file)));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// The repository speaks of itself alone: no path of a machine, no word of how it was made.
+#[test]
+fn no_file_names_a_machine_or_a_workplace() {
+    // Put together here, so that this file does not name them itself.
+    let words = [
+        ["/wo", "rk/"].concat(),
+        ["/tmp", "/wt"].concat(),
+        ["/ro", "ot/"].concat(),
+        ["/ho", "me/"].concat(),
+        ["../sha", "red"].concat(),
+        ["sub", "agent"].concat(),
+        ["artifact", "registry"].concat(),
+    ];
+    let mut wrong = Vec::new();
+    for file in texts() {
+        let Ok(text) = fs::read_to_string(&file) else {
+            continue;
+        };
+        for (index, line) in text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(word.as_str())) {
+                wrong.push(format!("{}:{}: {word}", shown(&file), index + 1));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Migrations run in the order of their numbers, so no number may be missing or stand twice.
+#[test]
+fn migrations_are_numbered_without_gaps() {
+    for engine in entries("control/migrations") {
+        let mut numbers: Vec<u32> = entries(&shown(&engine))
+            .iter()
+            .filter_map(|file| file.file_name()?.to_str()?.split('_').next()?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        let expected: Vec<u32> = (1..=u32::try_from(numbers.len()).unwrap()).collect();
+        assert_eq!(numbers, expected, "{}", shown(&engine));
+    }
+}
+
+/// The twentieth resource looks like the first: an endpoint table comes with its bodies, its rules and
+/// its queries, each in the file of that name.
+#[test]
+fn resources_have_the_same_files() {
+    let mut wrong = Vec::new();
+    for folder in entries("control/src")
+        .into_iter()
+        .filter(|path| path.join("http.rs").exists())
+    {
+        let text = fs::read_to_string(folder.join("http.rs")).unwrap();
+        if !text.contains("fn endpoints(") {
+            continue;
+        }
+        // `wire.rs` and `store.rs` only where there are bodies and rows of its own.
+        for (file, reason) in [
+            ("mod.rs", true),
+            ("wire.rs", text.contains("wire::")),
+            ("store.rs", text.contains("store::")),
+        ] {
+            if reason && !folder.join(file).exists() {
+                wrong.push(format!("{}: no {file}", shown(&folder)));
+            }
+        }
+        for (word, file) in [
+            ("$1", "store.rs"),
+            ("SELECT ", "store.rs"),
+            ("select ", "store.rs"),
+        ] {
+            if text
+                .lines()
+                .any(|line| line.contains(word) && !line.trim_start().starts_with("//"))
+            {
+                wrong.push(format!(
+                    "{}/http.rs: SQL belongs into {file}",
+                    shown(&folder)
+                ));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// README tells why of every dependency.
+#[test]
+fn readme_explains_every_dependency() {
+    let readme = read("README.md");
+    let mut named = BTreeSet::new();
+    for manifest in ["media", "sip", "control", "benches", "tests"] {
+        named.extend(dependencies(&read(&format!("{manifest}/Cargo.toml"))));
+    }
+    let unexplained: Vec<String> = named
+        .into_iter()
+        .filter(|name| !["media", "sip", "control"].contains(&name.as_str()))
+        .filter(|name| {
+            !readme
+                .lines()
+                .any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+        })
+        .collect();
+    none(&unexplained);
+}
+
+/// A file tells one story. Above this length it surely tells two.
+#[test]
+fn no_source_file_is_an_attic() {
+    const MOST: usize = 900;
+    let long: Vec<String> = sources()
+        .iter()
+        .map(|file| {
+            (
+                shown(file),
+                fs::read_to_string(file).unwrap().lines().count(),
+            )
+        })
+        .filter(|(_, lines)| *lines > MOST)
+        .map(|(file, lines)| format!("{file}: {lines} lines"))
+        .collect();
+    none(&long);
+}
+
+fn none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The path from the repository's root.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+fn entries(folder: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(root().join(folder))
+        .map(|all| all.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    found.sort();
+    found
+}
+
+/// All files with that extension below a folder, in the order of their paths.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk(&root().join(folder), &mut found);
+    found.retain(|path| path.extension().is_some_and(|own| own == extension));
+    found
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(all) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut all: Vec<PathBuf> = all.flatten().map(|entry| entry.path()).collect();
+    all.sort();
+    for path in all {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if path.is_dir() {
+            if !["target", "data", "node_modules", ".git"].contains(&name.as_str()) {
+                walk(&path, found);
+            }
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<PathBuf> {
+    ["media", "sip", "control", "benches", "tests"]
+        .iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .collect()
+}
+
+/// Everything a person might read, not only Rust.
+fn texts() -> Vec<PathBuf> {
+    let kinds = [
+        "rs", "toml", "md", "sh", "yml", "js", "css", "html", "sql", "tsv", "txt", "py", "lock",
+    ];
+    let mut found = Vec::new();
+    walk(&root(), &mut found);
+    found.retain(|path| {
+        let known = path
+            .extension()
+            .is_some_and(|own| kinds.iter().any(|kind| own == *kind));
+        known
+            || path
+                .file_name()
+                .is_some_and(|name| name == "Makefile" || name == "run")
+    });
+    found
+}
+
+fn numbered(file: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.to_owned()))
+        .collect()
+}
+
+/// The lines of the product: without comments and without the test module at the file's end.
+fn product_lines(file: &Path) -> Vec<(usize, String)> {
+    numbered(file)
+        .into_iter()
+        .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
+        .map(|(number, line)| {
+            (
+                number,
+                line.split("//").next().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect()
+}
+
+fn is_doc(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("#[")
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|one| one == word)
+}
+
+/// The names under every `dependencies` table of a manifest.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.trim_end_matches(']').ends_with("dependencies");
+        } else if inside && let Some((name, _)) = line.split_once('=') {
+            names.push(name.trim().trim_end_matches(".workspace").to_owned());
+        }
+    }
+    names
+}

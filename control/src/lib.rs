@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod conversations;
 pub mod db;
+pub mod egress;
 pub mod events;
 pub mod http;
 pub mod ids;

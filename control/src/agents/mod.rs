@@ -1,1 +1,3 @@
-//! agents
+//! Agents (document 2, Agent).
+
+pub mod placeholders;

@@ -1,1 +1,7 @@
-//! models
+//! Models: the catalogue that an agent's `llm_model` chooses from (document 2, Model catalog entry).
+//!
+//! `catalogue.rs` holds the entries; who answers behind an id is the business of `vendors`.
+
+pub mod catalogue;
+
+pub use catalogue::{DEFAULT_ALIAS, Model, resolve};

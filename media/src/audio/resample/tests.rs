@@ -1,0 +1,251 @@
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+use proptest::prelude::*;
+
+use super::super::level::rms_dbfs;
+use super::super::tones::{db, goertzel, noise, sine};
+use super::*;
+
+fn convert(from: u32, to: u32, input: &[i16]) -> Vec<i16> {
+    let mut out = Vec::new();
+    Resampler::new(from, to).unwrap().process(input, &mut out);
+    out
+}
+
+/// Half a second of the middle of a converted tone at -1 dB below full scale: no start, no end.
+fn steady(from: u32, to: u32, hz: f64) -> Vec<i16> {
+    let out = convert(from, to, &sine(from, hz, -4.01, from as usize));
+    out[to as usize / 4..to as usize * 3 / 4].to_vec()
+}
+
+const PAIRS: [(u32, u32); 16] = [
+    (24_000, 16_000),
+    (22_050, 16_000),
+    (48_000, 16_000),
+    (44_100, 16_000),
+    (32_000, 16_000),
+    (12_000, 16_000),
+    (11_025, 16_000),
+    (16_000, 48_000),
+    (16_000, 24_000),
+    (16_000, 44_100),
+    (16_000, 22_050),
+    (24_000, 8_000),
+    (48_000, 8_000),
+    (8_000, 48_000),
+    (22_050, 8_000),
+    (44_100, 48_000),
+];
+
+#[test]
+fn telephone_band_is_flat_both_ways() {
+    for (from, to) in [(8_000, 16_000), (16_000, 8_000)] {
+        for hz in (100..=3_400).step_by(50) {
+            let level = db(goertzel(
+                &steady(from, to, f64::from(hz)),
+                to,
+                f64::from(hz),
+            ));
+            assert!(
+                (level + 4.01).abs() < 0.01,
+                "{hz} Hz from {from} to {to}: {level} dB"
+            );
+        }
+    }
+}
+
+/// A tone below 3.4 kHz has its image mirrored at 4 kHz: from 4.6 kHz on.
+#[test]
+fn images_of_the_telephone_band_are_90_db_down() {
+    for hz in (100..=3_400).step_by(50) {
+        let image = db(goertzel(
+            &steady(8_000, 16_000, f64::from(hz)),
+            16_000,
+            f64::from(8_000 - hz),
+        ));
+        assert!(image < -90.0 - 4.01, "{hz} Hz: {image} dB");
+    }
+}
+
+/// What lies from 4.6 kHz on at 16 kHz would fall into the band below 3.4 kHz at 8 kHz.
+#[test]
+fn aliases_into_the_telephone_band_are_90_db_down() {
+    for hz in (4_600..=7_900).step_by(50) {
+        let alias = db(goertzel(
+            &steady(16_000, 8_000, f64::from(hz)),
+            8_000,
+            f64::from(8_000 - hz),
+        ));
+        assert!(alias < -90.0 - 4.01, "{hz} Hz: {alias} dB");
+    }
+}
+
+#[test]
+fn an_impulse_comes_out_where_the_delay_says() {
+    for (from, to) in PAIRS.into_iter().chain([(8_000, 16_000), (16_000, 8_000)]) {
+        let resampler = Resampler::new(from, to).unwrap();
+        let delay = resampler.delay();
+        if from.max(to) == 16_000 && from.min(to) == 8_000 {
+            assert!(delay <= Duration::from_micros(3_500), "{delay:?}");
+        }
+        // A soft bump rather than one sample, so that its place can be told between samples.
+        let at = from as usize / 2;
+        let bump: Vec<i16> = (0..from as usize)
+            .map(|i| {
+                let seconds = (i as f64 - at as f64) / f64::from(from);
+                (20_000.0 * (-(seconds / 0.0004).powi(2)).exp()) as i16
+            })
+            .collect();
+        let out = convert(from, to, &bump);
+        let (weight, moment) = out
+            .iter()
+            .enumerate()
+            .map(|(i, s)| (f64::from(*s), f64::from(*s) * i as f64))
+            .fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+        let found = moment / weight / f64::from(to) - at as f64 / f64::from(from);
+        assert!(
+            (found - delay.as_secs_f64()).abs() < 0.000_1,
+            "{from} to {to}: {found} s, said {delay:?}"
+        );
+    }
+}
+
+#[test]
+fn a_tone_keeps_its_frequency_and_level_at_every_pair_of_rates() {
+    for (from, to) in PAIRS {
+        for hz in [300.0, 1_000.0, 3_000.0] {
+            let out = steady(from, to, hz);
+            let tone = db(goertzel(&out, to, hz));
+            assert!(
+                (tone + 4.01).abs() < 0.1,
+                "{hz} Hz from {from} to {to}: {tone} dB"
+            );
+            assert!(
+                (rms_dbfs(&out) + 4.01).abs() < 0.1,
+                "{hz} Hz from {from} to {to}: more than the tone"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_second_stays_a_second() {
+    for (from, to) in PAIRS
+        .into_iter()
+        .chain([(8_000, 16_000), (16_000, 8_000), (16_000, 16_000)])
+    {
+        let mut resampler = Resampler::new(from, to).unwrap();
+        let (mut out, second) = (Vec::new(), noise(1, -20.0, from as usize));
+        for _ in 0..10 {
+            for frame in second.chunks(from as usize / 50) {
+                resampler.process(frame, &mut out);
+            }
+        }
+        let missing = (10 * to as usize).abs_diff(out.len());
+        assert!(
+            missing <= 10,
+            "{from} to {to}: {missing} samples in ten seconds"
+        );
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_not_lost_and_the_next_one_starts_clean() {
+    for (from, to) in PAIRS.into_iter().chain([(8_000, 16_000), (16_000, 8_000)]) {
+        let mut resampler = Resampler::new(from, to).unwrap();
+        let voice = sine(from, 500.0, -10.0, from as usize / 10 + 7);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        resampler.process(&voice, &mut first);
+        resampler.finish(&mut first);
+        resampler.process(&voice, &mut second);
+        resampler.finish(&mut second);
+        assert_eq!(first, second);
+        let length = (voice.len() as f64 + resampler.delay().as_secs_f64() * f64::from(from))
+            * f64::from(to)
+            / f64::from(from);
+        assert!(
+            first.len() as f64 >= length - 1.0,
+            "{from} to {to}: {} of {length}",
+            first.len()
+        );
+    }
+}
+
+#[test]
+fn a_constant_stays_itself() {
+    for (from, to) in [(8_000, 16_000), (16_000, 8_000)] {
+        let out = convert(from, to, &[1_234; 4_000]);
+        assert!(out[200..].iter().all(|s| *s == 1_234));
+    }
+}
+
+#[test]
+fn full_scale_saturates_and_does_not_wrap() {
+    let square: Vec<i16> = (0..8_000)
+        .map(|i| if i % 20 < 10 { i16::MIN } else { i16::MAX })
+        .collect();
+    for (from, to) in [(8_000, 16_000), (16_000, 8_000), (24_000, 16_000)] {
+        let out = convert(from, to, &square);
+        // The overshoot beside each edge stays on the edge's side: a wrapped sample would jump.
+        let jumps = out
+            .windows(2)
+            .filter(|w| (i32::from(w[0]) - i32::from(w[1])).abs() > 60_000)
+            .count();
+        assert!(
+            jumps * 5 <= out.len(),
+            "{from} to {to}: {jumps} of {}",
+            out.len()
+        );
+        assert!(out.contains(&i16::MAX) && out.contains(&i16::MIN));
+    }
+}
+
+#[test]
+fn rates_out_of_range_or_without_a_common_block_are_refused() {
+    for (from, to) in [
+        (7_999, 16_000),
+        (16_000, 0),
+        (96_000, 48_000),
+        (8_001, 16_000),
+    ] {
+        let Err(refused) = Resampler::new(from, to) else {
+            panic!("{from} to {to} was accepted");
+        };
+        assert_eq!(
+            refused,
+            UnsupportedRate {
+                from_hz: from,
+                to_hz: to
+            }
+        );
+    }
+}
+
+#[test]
+fn equal_rates_pass_through() {
+    let input = noise(5, -20.0, 333);
+    assert_eq!(convert(24_000, 24_000, &input), input);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// However a stream is cut, the same samples come out.
+    #[test]
+    fn cutting_the_stream_changes_nothing(
+        pair in prop::sample::select(vec![(8_000_u32, 16_000_u32), (16_000, 8_000), (24_000, 16_000), (22_050, 16_000), (16_000, 48_000)]),
+        cuts in prop::collection::vec(0_usize..700, 1..30),
+        seed: u64,
+    ) {
+        let input = noise(seed, -12.0, 6_000);
+        let whole = convert(pair.0, pair.1, &input);
+        let (mut resampler, mut out, mut rest) = (Resampler::new(pair.0, pair.1).unwrap(), Vec::new(), &input[..]);
+        for cut in cuts {
+            let (now, later) = rest.split_at(cut.min(rest.len()));
+            resampler.process(now, &mut out);
+            rest = later;
+        }
+        resampler.process(rest, &mut out);
+        prop_assert_eq!(out, whole);
+    }
+}

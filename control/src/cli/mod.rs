@@ -1,1 +1,4 @@
 //! cli
+
+pub mod call;
+pub mod client;

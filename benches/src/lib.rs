@@ -1,1 +1,61 @@
-//! x
+//! What the benches and the allocation tests share: an allocator that counts. Whoever links this
+//! crate has it as the process's allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How often the current thread allocates (or grows an allocation) while `work` runs.
+pub fn allocations(work: impl FnOnce()) -> u64 {
+    let before = COUNT.get();
+    work();
+    COUNT.get() - before
+}
+
+struct Counting;
+
+thread_local! {
+    // Without a destructor and set before it is first read: reading it allocates nothing.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: every call is handed to the system's allocator as it came, and its answer handed back; the
+// counter beside it is a plain cell of the same thread and does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`, since all do.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_of_this_thread_are_counted() {
+        assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1);
+        assert_eq!(allocations(|| assert_eq!(std::hint::black_box([1_u8]), [1])), 0);
+    }
+}

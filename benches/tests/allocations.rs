@@ -1,0 +1,59 @@
+//! After warm-up, nothing on the way of an audio frame takes memory from the heap.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+use benches_kit::allocations;
+use media::audio::resample::Resampler;
+use media::audio::tones::noise;
+use media::config::VadKind;
+use media::vad::Vad;
+
+#[test]
+fn resampling_allocates_nothing() {
+    for (from, to) in [
+        (8_000, 16_000),
+        (16_000, 8_000),
+        (16_000, 16_000),
+        (24_000, 16_000),
+        (22_050, 16_000),
+        (44_100, 16_000),
+        (48_000, 16_000),
+        (16_000, 48_000),
+    ] {
+        let mut resampler = Resampler::new(from, to).unwrap();
+        let frame = noise(1, -20.0, from as usize / 50);
+        let mut out = Vec::with_capacity(to as usize);
+        resampler.process(&frame, &mut out);
+        let count = allocations(|| {
+            for _ in 0..100 {
+                out.clear();
+                resampler.process(&frame, &mut out);
+                // Lengths that are not whole blocks, as a stream of text chunks brings them.
+                resampler.process(&frame[..frame.len() / 3], &mut out);
+            }
+            resampler.finish(&mut out);
+        });
+        assert_eq!(count, 0, "{from} to {to} Hz");
+    }
+}
+
+#[test]
+fn a_verdict_allocates_nothing() {
+    let mut sound = noise(1, -50.0, 32_000);
+    sound.extend(noise(2, -15.0, 32_000));
+    for mut vad in [
+        Vad::new(VadKind::Energy),
+        Vad::new(VadKind::Neural),
+        Vad::scripted(vec![(1_000, 2_000), (9_000, 20_000)]),
+    ] {
+        let count = allocations(|| {
+            for _ in 0..3 {
+                for frame in sound.as_chunks::<320>().0 {
+                    vad.frame(frame);
+                }
+                vad.reset();
+            }
+        });
+        assert_eq!(count, 0);
+    }
+}

@@ -6,7 +6,10 @@ pub mod ws;
 /// message itself.
 #[derive(Debug, PartialEq)]
 pub enum LegEvent<'a> {
-    /// Caller audio at 16 kHz, any length from 1 ms to 1 s.
+    /// The vendor's stream has begun, and agent audio can be sent. `token` is what its
+    /// `customParameters` held. (A native client is ready from the start and has no such event.)
+    Started { token: Option<&'a str> },
+    /// Caller audio at 16 kHz, any length up to 1 s.
     Audio(&'a [i16]),
     /// Audio lost on the way, whose place is known: right before the next `Audio`. Samples at
     /// 16 kHz.
@@ -18,7 +21,11 @@ pub enum LegEvent<'a> {
     /// Typed text of the caller.
     UserMessage(&'a str),
     /// A client tool's answer; `result` is JSON text.
-    ToolResult { tool_call_id: &'a str, result: &'a str, is_error: bool },
+    ToolResult {
+        tool_call_id: &'a str,
+        result: &'a str,
+        is_error: bool,
+    },
     /// The answer to a ping.
     Pong { event_id: u64 },
     /// The client says how much of the audio message `event_id` it has played, ms.
@@ -29,7 +36,14 @@ pub enum LegEvent<'a> {
     /// The other side ends the call.
     End,
     /// A message that cannot be used: tell the client `error{code, message}` and go on.
-    Invalid { code: &'static str, message: &'a str },
+    Invalid {
+        code: &'static str,
+        message: &'a str,
+    },
     /// Too many of them: tell the client and close with this code.
-    Violation { close: u16, code: &'static str, message: &'a str },
+    Violation {
+        close: u16,
+        code: &'static str,
+        message: &'a str,
+    },
 }

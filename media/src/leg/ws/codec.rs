@@ -1,0 +1,135 @@
+//! Base64 audio of a message to samples of the engine, and back: one codec a leg, with its filters'
+//! memory and buffers that are reused.
+
+use crate::audio::g711;
+use crate::audio::resample::Resampler;
+use crate::config::AudioFormat;
+use crate::frame::FRAME;
+use crate::time::RATE;
+
+/// The longest audio in one message, seconds: bounds what one message may cost.
+const LONGEST_SECONDS: usize = 1;
+
+pub(super) struct Codec {
+    /// Present when the wire has G.711 μ-law at 8 kHz; else it has PCM16 at the engine's rate.
+    ulaw: Option<Ulaw>,
+    /// Bytes of the message at hand, decoded or to be encoded.
+    bytes: Vec<u8>,
+    /// Its samples at [`RATE`].
+    samples: Vec<i16>,
+}
+
+struct Ulaw {
+    up: Resampler,
+    down: Resampler,
+    /// Samples of the message at hand at 8 kHz.
+    narrow: Vec<i16>,
+}
+
+impl Codec {
+    pub(super) fn new(format: AudioFormat) -> Self {
+        let ulaw = match format {
+            AudioFormat::Pcm16000 => None,
+            AudioFormat::Ulaw8000 => Some(Ulaw {
+                up: resampler(format.sample_rate(), RATE),
+                down: resampler(RATE, format.sample_rate()),
+                narrow: Vec::new(),
+            }),
+        };
+        Self {
+            ulaw,
+            bytes: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Decodes one message's audio, which [`samples`](Self::samples) then holds, and says how many
+    /// samples it had on the wire. A refused message leaves no trace in the filters.
+    pub(super) fn decode(&mut self, base64: &[u8]) -> Result<usize, &'static str> {
+        let longest = LONGEST_SECONDS * self.bytes_a_second();
+        if base64.len() > base64_simd::STANDARD.encoded_length(longest) {
+            return Err("audio is longer than 1 s");
+        }
+        self.bytes.clear();
+        base64_simd::STANDARD
+            .decode_append(base64, &mut self.bytes)
+            .map_err(|_| "audio is not base64 (RFC 4648 section 4, padded)")?;
+        if self.bytes.is_empty() {
+            return Err("audio is empty");
+        }
+        if self.bytes.len() > longest {
+            return Err("audio is longer than 1 s");
+        }
+        self.samples.clear();
+        match &mut self.ulaw {
+            None => {
+                if self.bytes.len() % 2 != 0 {
+                    return Err("audio has an odd number of bytes; pcm_16000 has two a sample");
+                }
+                let pairs = self.bytes.chunks_exact(2);
+                self.samples
+                    .extend(pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])));
+                Ok(self.samples.len())
+            }
+            Some(ulaw) => {
+                ulaw.narrow.resize(self.bytes.len(), 0);
+                g711::ulaw_decode(&self.bytes, &mut ulaw.narrow);
+                ulaw.up.process(&ulaw.narrow, &mut self.samples);
+                Ok(self.bytes.len())
+            }
+        }
+    }
+
+    /// What the last [`decode`](Self::decode) gave, at [`RATE`]. Empty while a filter still fills.
+    pub(super) fn samples(&self) -> &[i16] {
+        &self.samples
+    }
+
+    /// Appends `frame` (at [`RATE`], filled up with silence to 20 ms) in base64.
+    pub(super) fn encode(&mut self, frame: &[i16], out: &mut String) {
+        let mut padded = [0; FRAME];
+        let frame = if frame.len() < FRAME {
+            padded[..frame.len()].copy_from_slice(frame);
+            &padded
+        } else {
+            frame
+        };
+        match &mut self.ulaw {
+            None => {
+                self.bytes.resize(frame.len() * 2, 0);
+                for (pair, sample) in self.bytes.chunks_exact_mut(2).zip(frame) {
+                    pair.copy_from_slice(&sample.to_le_bytes());
+                }
+            }
+            Some(ulaw) => {
+                ulaw.narrow.clear();
+                ulaw.down.process(frame, &mut ulaw.narrow);
+                self.bytes.resize(ulaw.narrow.len(), 0);
+                g711::ulaw_encode(&ulaw.narrow, &mut self.bytes);
+            }
+        }
+        base64_simd::STANDARD.encode_append(&self.bytes, out);
+    }
+
+    /// What was encoded is dropped: nothing of it may ring on in the filter.
+    pub(super) fn cut(&mut self) {
+        if let Some(ulaw) = &mut self.ulaw {
+            ulaw.down.reset();
+        }
+    }
+
+    fn bytes_a_second(&self) -> usize {
+        match self.ulaw {
+            None => 2 * RATE as usize,
+            Some(_) => AudioFormat::Ulaw8000.sample_rate() as usize,
+        }
+    }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "both rates are constants that the resampler has"
+)]
+fn resampler(from: u32, to: u32) -> Resampler {
+    Resampler::new(from, to).expect("8 and 16 kHz convert into each other")
+}

@@ -1,1 +1,314 @@
-//! Agent audio that waits to be sent and to be played.
+//! Agent audio between the voice and the caller's ear: waiting, sent, played.
+//!
+//! Every sample has an index: how many were played (or will be) before it. Samples wait, are
+//! sent in frames of 20 ms, at most `lead` ahead of their playing time, and are played in real time
+//! from the first send on, or later when the client (`playback`) or the vendor (`mark`) says so. A
+//! sample's place in the recording is where it was played; what was cut before it was played is not
+//! recorded.
+
+use std::collections::VecDeque;
+
+use crate::frame::FRAME;
+
+/// How far behind real time a client may claim to be, samples (5 s): more is no truth but a stall.
+const MOST_BEHIND: u64 = 80_000;
+
+/// Reports that differ by less are within the noise of the network, samples (10 ms).
+const NOISE: u64 = 160;
+
+/// Sent frames whose message can still be named by a `playback` report. 64 frames are 1.3 s, three
+/// times the greatest lead.
+const REMEMBERED: usize = 64;
+
+/// The queue of one call's agent audio.
+#[derive(Debug)]
+pub struct Playout {
+    lead: u64,
+    waiting: VecDeque<i16>,
+    /// Index of the next sample to be queued.
+    queued: u64,
+    /// Index of the next sample to be sent.
+    sent: u64,
+    /// While audio is under way: sample `i` is played at position `i + base` of the recording.
+    run: Option<Run>,
+    unplayed: VecDeque<Sent>,
+    recent: VecDeque<(u64, u64)>,
+    /// The next position of the recording's agent side that is not written.
+    recorded: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    base: u64,
+    /// The base in real time from the first send: no sample is played before that.
+    earliest: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: u64,
+    length: usize,
+    samples: [i16; FRAME],
+}
+
+/// A part of a frame that has been played: recorded at `at`, its first sample having this index.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Played<'a> {
+    pub at: u64,
+    pub index: u64,
+    pub samples: &'a [i16],
+}
+
+impl Playout {
+    /// `lead`: samples at 16 kHz.
+    pub fn new(lead: u64) -> Self {
+        Self {
+            lead: lead.max(FRAME as u64),
+            waiting: VecDeque::with_capacity(FRAME * 50),
+            queued: 0,
+            sent: 0,
+            run: None,
+            unplayed: VecDeque::with_capacity(REMEMBERED),
+            recent: VecDeque::with_capacity(REMEMBERED),
+            recorded: 0,
+        }
+    }
+
+    /// Queues audio and tells the index of its first sample.
+    pub fn push(&mut self, samples: &[i16]) -> u64 {
+        let index = self.queued;
+        self.waiting.extend(samples);
+        self.queued += samples.len() as u64;
+        index
+    }
+
+    /// Index that the next queued sample will have.
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Index of the next sample to be sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Samples that wait to be sent.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// All that was queued has been sent and played.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.unplayed.is_empty()
+    }
+
+    /// The position of the recording's clock at which the next frame may be sent; `None`: nothing to
+    /// send. `tail`: no more audio will follow, so a last part of a frame is sent too.
+    pub fn next_send(&self, tail: bool) -> Option<u64> {
+        if self.waiting.len() < FRAME && !(tail && !self.waiting.is_empty()) {
+            return None;
+        }
+        Some(match self.run {
+            Some(run) => (run.base + self.sent + FRAME as u64).saturating_sub(self.lead),
+            None => 0,
+        })
+    }
+
+    /// The next frame, if it is due at position `now`. The last part of a frame is filled with
+    /// silence.
+    pub fn send(&mut self, now: u64, tail: bool) -> Option<[i16; FRAME]> {
+        if self.next_send(tail)? > now {
+            return None;
+        }
+        let begins = match self.run {
+            // The caller's ear ran dry: what comes now is heard now.
+            Some(run) => run.base + self.sent < now && self.unplayed_at(now) == 0,
+            None => true,
+        };
+        if begins {
+            let base = now.max(self.recorded).saturating_sub(self.sent);
+            self.run = Some(Run { base, earliest: base });
+        }
+        let mut samples = [0; FRAME];
+        let length = self.waiting.len().min(FRAME);
+        for (to, from) in samples.iter_mut().zip(self.waiting.drain(..length)) {
+            *to = from;
+        }
+        // The filling is played like the rest, so it has indices too.
+        self.queued += (FRAME - length) as u64;
+        self.unplayed.push_back(Sent { at: self.sent, length: FRAME, samples });
+        self.sent += FRAME as u64;
+        Some(samples)
+    }
+
+    /// The frame just sent went out in this message.
+    pub fn sent_as(&mut self, event_id: u64) {
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((event_id, self.sent - FRAME as u64));
+    }
+
+    /// The message of the newest frame sent.
+    pub fn newest_message(&self) -> Option<u64> {
+        self.recent.back().map(|&(event_id, _)| event_id)
+    }
+
+    /// Index of the first sample that is not played at position `now`.
+    pub fn played(&self, now: u64) -> u64 {
+        self.run.map_or(self.sent, |run| now.saturating_sub(run.base).min(self.sent))
+    }
+
+    /// Where in the recording the sample `index` is (to be) played, as far as is known now.
+    pub fn position_of(&self, index: u64) -> Option<u64> {
+        self.run.map(|run| run.base + index)
+    }
+
+    /// When all that was sent will have been played, as a position; `None`: it has.
+    pub fn all_played(&self) -> Option<u64> {
+        let run = self.run?;
+        (!self.unplayed.is_empty()).then_some(run.base + self.sent)
+    }
+
+    /// The client has played `samples` of the message at position `now`.
+    pub fn report_message(&mut self, event_id: u64, samples: u64, now: u64) {
+        if let Some(&(_, at)) = self.recent.iter().find(|(id, _)| *id == event_id) {
+            self.report(at + samples.min(FRAME as u64), now);
+        }
+    }
+
+    /// The sample before `index` has been played at position `now`.
+    pub fn report(&mut self, index: u64, now: u64) {
+        let Some(run) = &mut self.run else { return };
+        if index > self.sent {
+            return;
+        }
+        let base = now.saturating_sub(index).clamp(run.earliest, run.earliest + MOST_BEHIND);
+        if base.abs_diff(run.base) > NOISE {
+            run.base = base;
+        }
+    }
+
+    /// Hands out all that has been played at position `now`, once.
+    pub fn settle(&mut self, now: u64, mut record: impl FnMut(Played<'_>)) {
+        let played = self.played(now);
+        let Some(run) = self.run else { return };
+        while let Some(first) = self.unplayed.front()
+            && first.at + first.length as u64 <= played
+        {
+            let at = (run.base + first.at).max(self.recorded);
+            record(Played { at, index: first.at, samples: &first.samples[..first.length] });
+            self.recorded = at + first.length as u64;
+            self.unplayed.pop_front();
+        }
+        if self.is_idle() {
+            self.run = None;
+        }
+    }
+
+    /// Cuts at position `now`: hands out what has been played, drops the rest, and tells the index
+    /// of the first sample that was not heard.
+    pub fn clear(&mut self, now: u64, mut record: impl FnMut(Played<'_>)) -> u64 {
+        self.settle(now, &mut record);
+        let played = self.played(now);
+        if let (Some(run), Some(first)) = (self.run, self.unplayed.front())
+            && played > first.at
+        {
+            let heard = (played - first.at) as usize;
+            let at = (run.base + first.at).max(self.recorded);
+            record(Played { at, index: first.at, samples: &first.samples[..heard.min(first.length)] });
+            self.recorded = at + heard as u64;
+        }
+        self.unplayed.clear();
+        self.waiting.clear();
+        self.recent.clear();
+        // Only what was played keeps its index, so no index runs ahead of the clock.
+        self.sent = played;
+        self.queued = played;
+        self.run = None;
+        played
+    }
+
+    /// Gives memory back after a long reply.
+    pub fn shrink(&mut self) {
+        if self.waiting.is_empty() {
+            self.waiting.shrink_to(FRAME * 50);
+        }
+    }
+
+    fn unplayed_at(&self, now: u64) -> u64 {
+        self.sent - self.played(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle(playout: &mut Playout, now: u64) -> Vec<(u64, u64, usize)> {
+        let mut out = Vec::new();
+        playout.settle(now, |p| out.push((p.at, p.index, p.samples.len())));
+        out
+    }
+
+    #[test]
+    fn frames_go_out_up_to_the_lead_and_then_on_their_grid() {
+        let mut playout = Playout::new(960);
+        playout.push(&[1; 3200]);
+        let mut sent = 0;
+        while playout.send(1000, false).is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, 3);
+        assert_eq!(playout.next_send(false), Some(1000 + 320));
+        assert!(playout.send(1319, false).is_none());
+        assert!(playout.send(1320, false).is_some());
+        assert_eq!(settle(&mut playout, 1640), [(1000, 0, 320), (1320, 320, 320)]);
+    }
+
+    #[test]
+    fn a_cut_records_just_what_was_played() {
+        let mut playout = Playout::new(960);
+        playout.push(&[1; 3200]);
+        while playout.send(0, false).is_some() {}
+        let mut out = Vec::new();
+        let heard = playout.clear(500, |p| out.push((p.at, p.samples.len())));
+        assert_eq!(heard, 500);
+        assert_eq!(out, [(0, 320), (320, 180)]);
+        assert!(playout.is_idle());
+        assert_eq!(playout.next_send(true), None);
+    }
+
+    #[test]
+    fn a_report_moves_playing_later_and_never_before_real_time() {
+        let mut playout = Playout::new(960);
+        playout.push(&[1; 3200]);
+        while playout.send(0, false).is_some() {}
+        playout.report(960, 100);
+        assert_eq!(playout.played(100), 100);
+        playout.report(320, 1320);
+        assert_eq!(playout.played(1320), 320);
+        assert_eq!(settle(&mut playout, 1640), [(1000, 0, 320), (1320, 320, 320)]);
+    }
+
+    #[test]
+    fn audio_after_a_dry_ear_is_heard_when_it_comes() {
+        let mut playout = Playout::new(960);
+        playout.push(&[1; 320]);
+        assert!(playout.send(0, false).is_some());
+        playout.push(&[2; 320]);
+        assert!(playout.send(5000, false).is_some());
+        assert_eq!(settle(&mut playout, 5000), [(0, 0, 320)]);
+        assert_eq!(settle(&mut playout, 5320), [(5000, 320, 320)]);
+    }
+
+    #[test]
+    fn a_tail_is_filled_with_silence() {
+        let mut playout = Playout::new(960);
+        playout.push(&[7; 100]);
+        assert!(playout.send(0, false).is_none());
+        let frame = playout.send(0, true).unwrap_or([1; FRAME]);
+        assert_eq!((frame[99], frame[100], frame[319]), (7, 0, 0));
+        assert_eq!(playout.queued(), 320);
+    }
+}

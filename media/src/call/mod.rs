@@ -1,4 +1,477 @@
-//! One call, one machine.
+//! One call, one machine: [`Call::handle`] is told what happened, [`Call::poll`] tells what to do.
+//!
+//! The contract: one `handle` is one mutation; then `poll` until it says [`Output::Wait`]; then wait
+//! for one thing. `now` never goes back, `Wait` is never earlier than it. An early timeout changes
+//! nothing, a late one applies every due timer in order. After [`Output::Done`] inputs are ignored.
+//! The same inputs at the same times give the same outputs, byte for byte.
+//!
+//! This file routes between the children and decides nothing itself: `turn` says whose turn it is,
+//! [`ear`] hears, [`floor`] speaks, [`tools`] runs tools, [`ending`] ends.
+
+mod ear;
+mod ending;
+mod floor;
+mod hearing;
 pub mod input;
+mod latency;
+mod outbox;
 pub mod output;
 pub mod record;
+mod reply;
+mod tools;
+
+use std::time::Duration;
+
+use ear::Ear;
+use hearing::{CallerTurn, Utterance, VoiceBegan};
+use input::{EndRequest, Gone, Input};
+use outbox::Outbox;
+use output::{AgentState, CallEvent, Output};
+use record::EndReason;
+use reply::{Filler, Reply, Unheard};
+
+use crate::audio::playout::Playout;
+use crate::config::{CallConfig, Protocol};
+use crate::dialog::Dialog;
+use crate::leg::LegEvent;
+use crate::leg::ws::{ServerEvent, ServerHeader, WsLeg};
+use crate::record::timeline::Timeline;
+use crate::speech::{SpeechEvent, SttEvent};
+use crate::time::{RATE, Time};
+use crate::turn::{Act, Cue, State, TurnTaker};
+use crate::vad::Vad;
+
+/// How often the native protocol asks whether the client is there.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Pings without an answer that end the call.
+const MAX_PINGS: u32 = 3;
+
+/// How long a telephony vendor may take from the connection to its `start`.
+const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A call.
+pub struct Call {
+    config: CallConfig,
+    leg: WsLeg,
+    turn: TurnTaker,
+    ear: Ear,
+    timeline: Timeline,
+    playout: Playout,
+    dialog: Dialog,
+    out: Outbox,
+    /// When the call was connected: position 0 of its sample clock.
+    origin: Option<Time>,
+    /// The latest time that was told; `now` never goes back.
+    now: Time,
+    event_id: u64,
+    turn_ids: u32,
+    turn_index: u32,
+    punctuates: bool,
+    agent_state: Option<AgentState>,
+
+    utterances: Vec<Utterance>,
+    utterance_ids: u32,
+    caller_turn: Option<CallerTurn>,
+    voice_began: Option<VoiceBegan>,
+    pending_keys: String,
+    pending_text: String,
+    last_frame: Time,
+    last_voice_at: u64,
+    dropping_since: Option<Time>,
+
+    reply: Option<Reply>,
+    reply_ids: u32,
+    filler: Option<Filler>,
+    unheard: Option<Unheard>,
+    speculations: u32,
+
+    started: bool,
+    start_deadline: Option<Time>,
+    next_ping: Option<Time>,
+    pings: u32,
+
+    end_request: Option<EndRequest>,
+    errors: Vec<String>,
+    recogniser_failures: u32,
+    ended: bool,
+
+    found: Vec<Found>,
+    incoming: Vec<i16>,
+    resampled: Vec<i16>,
+}
+
+/// What one message held, kept until the leg is free again.
+#[derive(Debug)]
+enum Found {
+    Audio { from: usize, to: usize },
+    Lost(u64),
+    Digit(char),
+    Context(String),
+    Typed(String),
+    ToolResult { id: String, result: String, is_error: bool },
+    Pong,
+    Played { event_id: u64, played_ms: u64 },
+    Marked(u64),
+    Started,
+    End,
+    Invalid { close: Option<u16>, code: &'static str, message: String },
+}
+
+impl Call {
+    /// `punctuates`: whether the recogniser writes sentence marks.
+    pub fn new(config: CallConfig, now: Time, punctuates: bool) -> Self {
+        let vad = Vad::new(config.vad);
+        Self::with_vad(config, now, punctuates, vad)
+    }
+
+    /// A call whose voice detector is given, for simulations.
+    pub fn with_vad(config: CallConfig, now: Time, punctuates: bool, vad: Vad) -> Self {
+        Self {
+            leg: WsLeg::new(config.protocol, config.audio_format),
+            turn: TurnTaker::new(&config.agent, config.direction),
+            ear: Ear::new(vad),
+            timeline: Timeline::default(),
+            playout: Playout::new(u64::from(config.lead_ms.min(400)) * u64::from(RATE) / 1000),
+            dialog: Dialog::new(&config.agent),
+            out: Outbox::new(),
+            origin: None,
+            now,
+            event_id: 0,
+            turn_ids: 0,
+            turn_index: 0,
+            punctuates,
+            agent_state: None,
+            utterances: Vec::with_capacity(8),
+            utterance_ids: 0,
+            caller_turn: None,
+            voice_began: None,
+            pending_keys: String::new(),
+            pending_text: String::new(),
+            last_frame: now,
+            last_voice_at: 0,
+            dropping_since: None,
+            reply: None,
+            reply_ids: 0,
+            filler: None,
+            unheard: None,
+            speculations: 0,
+            started: false,
+            start_deadline: None,
+            next_ping: None,
+            pings: 0,
+            end_request: None,
+            errors: Vec::new(),
+            recogniser_failures: 0,
+            ended: false,
+            found: Vec::with_capacity(8),
+            incoming: Vec::with_capacity(RATE as usize),
+            resampled: Vec::with_capacity(RATE as usize),
+            config,
+        }
+    }
+
+    /// One thing happened at `now`.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        if self.ended {
+            return;
+        }
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.out.recycle();
+        self.cue(Cue::Tick);
+        self.timers(now);
+        if self.ended {
+            return;
+        }
+        match input {
+            Input::Connected => self.connected(now),
+            Input::Text(text) => self.message(|leg, sink| leg.receive(text, sink)),
+            Input::Binary(bytes) => self.message(|leg, sink| leg.receive_binary(bytes, sink)),
+            Input::Gone(gone) => self.gone(gone),
+            Input::Speech(event) => self.speech(event),
+            Input::Tool(outcome) => self.tool_answered(outcome),
+            Input::End(request) => self.end_requested(request),
+            Input::Timeout => {}
+        }
+        self.pump();
+        self.tell_state();
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self, now: Time) -> Output<'_> {
+        let deadline = if self.ended { Time::NEVER } else { self.deadline().max(now) };
+        self.out.take(deadline)
+    }
+
+    /// The call ended without this being its own doing (its thread caught a fault): the summary to
+    /// report.
+    pub fn fault(&mut self, now: Time) {
+        self.handle(now, Input::End(EndRequest::Fault));
+    }
+
+    fn deadline(&self) -> Time {
+        let mut soonest = Time::NEVER;
+        let mut sooner = |at: Option<Time>| {
+            if let Some(at) = at {
+                soonest = soonest.min(at);
+            }
+        };
+        sooner(self.turn.next_deadline());
+        sooner(self.start_deadline);
+        sooner(self.next_ping);
+        sooner(self.floor_deadline());
+        sooner(self.tool_deadline());
+        soonest
+    }
+
+    /// The call's own timers, beside those of the turn.
+    fn timers(&mut self, now: Time) {
+        if self.start_deadline.is_some_and(|at| at <= now) {
+            self.note("the vendor did not send start");
+            self.cue(Cue::End(EndReason::MediaTimeout));
+        }
+        if self.next_ping.is_some_and(|at| at <= now) && !self.ended {
+            self.ping(now);
+        }
+        self.tool_timeouts(now);
+        self.pump();
+    }
+
+    fn connected(&mut self, now: Time) {
+        if self.origin.is_some() {
+            return;
+        }
+        self.origin = Some(now);
+        self.last_frame = now;
+        self.out.event(CallEvent::Started);
+        match self.config.protocol {
+            Protocol::Native => {
+                self.started = true;
+                self.next_ping = Some(now + PING_INTERVAL);
+                self.session_started();
+                self.cue(Cue::Start);
+            }
+            // The vendor's `start` names the stream that all messages to it need.
+            Protocol::Telco => self.start_deadline = Some(now + START_DEADLINE),
+        }
+    }
+
+    /// Reads one message and does what it says, in order.
+    fn message(&mut self, read: impl FnOnce(&mut WsLeg, &mut dyn FnMut(LegEvent<'_>))) {
+        let mut found = std::mem::take(&mut self.found);
+        self.incoming.clear();
+        let incoming = &mut self.incoming;
+        read(&mut self.leg, &mut |event| found.push(Found::of(event, incoming)));
+        for found in found.drain(..) {
+            if !self.ended {
+                self.found(found);
+            }
+        }
+        self.found = found;
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::Audio { from, to } => self.hear(from, to),
+            Found::Lost(samples) => self.lost(samples),
+            Found::Digit(digit) => self.key(digit),
+            Found::Context(text) => self.dialog.add_context(&text),
+            Found::Typed(text) => self.typed(text),
+            Found::ToolResult { id, result, is_error } => {
+                self.tool_answered(input::ToolOutcome { id, result, is_error });
+            }
+            Found::Pong => self.pings = 0,
+            Found::Played { event_id, played_ms } => {
+                let position = self.position(self.now);
+                self.playout.report_message(event_id, played_ms * u64::from(RATE) / 1000, position);
+            }
+            Found::Marked(index) => {
+                let position = self.position(self.now);
+                self.playout.report(index, position);
+            }
+            Found::Started => {
+                if !self.started {
+                    self.started = true;
+                    self.start_deadline = None;
+                    self.cue(Cue::Start);
+                }
+            }
+            Found::End => self.cue(Cue::End(EndReason::CallerHangup)),
+            Found::Invalid { close, code, message } => {
+                self.send(&ServerEvent::Error { code, message: &message, retry_after: None, request_id: None });
+                if let Some(close) = close {
+                    self.note(&message);
+                    self.out.close(close, code);
+                    self.cue(Cue::End(EndReason::MediaTimeout));
+                }
+            }
+        }
+    }
+
+    fn speech(&mut self, event: SpeechEvent) {
+        match event {
+            SpeechEvent::Stt(SttEvent::Interim { utterance, text }) => self.words(utterance, text, None, false),
+            SpeechEvent::Stt(SttEvent::Final { utterance, text, confidence }) => {
+                self.recogniser_failures = 0;
+                self.words(utterance, text, confidence, true);
+            }
+            SpeechEvent::Stt(SttEvent::Failed { utterance, message }) => self.recogniser_failed(utterance, &message),
+            SpeechEvent::Llm { reply, event } => self.model(reply, event),
+            SpeechEvent::Tts { reply, segment, event } => self.voice(reply, segment, event),
+        }
+    }
+
+    fn gone(&mut self, gone: Gone) {
+        self.out.socket_gone();
+        let reason = match gone {
+            Gone::Closed => EndReason::CallerHangup,
+            Gone::Stalled => EndReason::MediaTimeout,
+        };
+        self.cue(Cue::End(reason));
+    }
+
+    /// Tells the turn taker, and does what it answers.
+    fn cue(&mut self, cue: Cue) {
+        self.turn.handle(self.now, cue);
+        while let Some(act) = self.turn.take_act() {
+            self.act(act);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::OpenTurn { onset } => self.open_turn(onset),
+            Act::Listen => self.begin_utterance(),
+            Act::StopListening => self.finish_utterance(),
+            Act::Speculate => self.begin_answer(false),
+            Act::DropSpeculation | Act::CancelReply => {
+                self.cancel_reply();
+                self.reopen_turn();
+            }
+            Act::Commit => self.commit(),
+            Act::DropTurn => self.drop_turn(),
+            Act::Interrupt => self.interrupt(),
+            Act::Resume => self.resume(),
+            Act::Greet => self.say_line(reply::Kind::Greeting),
+            Act::CheckIn => self.say_line(reply::Kind::CheckIn),
+            Act::Filler => self.say_filler(),
+            Act::Apologise => self.say_line(reply::Kind::Apology),
+            Act::Reprompt => self.say_line(reply::Kind::Reprompt),
+            Act::Goodbye => self.say_line(reply::Kind::Goodbye),
+            Act::Finish(reason) => self.finish(reason),
+        }
+    }
+
+    fn ping(&mut self, now: Time) {
+        if self.pings >= MAX_PINGS {
+            self.note("three pings without an answer");
+            self.cue(Cue::End(EndReason::MediaTimeout));
+            return;
+        }
+        self.pings += 1;
+        self.next_ping = Some(now + PING_INTERVAL);
+        let ping_ms = PING_INTERVAL.as_millis() as u64;
+        self.send(&ServerEvent::Ping { ping_ms });
+    }
+
+    fn session_started(&mut self) {
+        let config = self.config.clone();
+        self.send(&ServerEvent::SessionStarted {
+            session_id: &config.session_id,
+            conversation_id: &config.session_id,
+            agent_id: &config.agent_id,
+            direction: config.direction,
+            protocol: config.protocol,
+            audio_format: config.audio_format,
+            sample_rate: config.audio_format.sample_rate(),
+            frame_ms: crate::frame::FRAME_MS as u32,
+            ping_interval_ms: PING_INTERVAL.as_millis() as u64,
+        });
+    }
+
+    /// Sends an event of the protocol, where it has one.
+    fn send(&mut self, event: &ServerEvent<'_>) {
+        let header = self.header();
+        let leg = &mut self.leg;
+        self.out.message(|out| leg.event(out, &header, event));
+    }
+
+    fn header(&mut self) -> ServerHeader {
+        self.event_id += 1;
+        ServerHeader { event_id: self.event_id, ts_ms: self.clock(self.now).as_millis() as u64 }
+    }
+
+    /// Keeps an error for the diagnostics.
+    fn note(&mut self, error: &str) {
+        if self.errors.len() < 32 {
+            self.errors.push(error.to_owned());
+        }
+    }
+
+    /// Time since the call was connected.
+    fn clock(&self, at: Time) -> Duration {
+        self.origin.map_or(Duration::ZERO, |origin| at - origin)
+    }
+
+    /// The position of the sample clock at `at`.
+    fn position(&self, at: Time) -> u64 {
+        crate::time::Samples::in_duration(self.clock(at)).0
+    }
+
+    /// The first time at which the sample clock has reached `position`.
+    fn time_of(&self, position: u64) -> Time {
+        let micros = (position * 1_000_000).div_ceil(u64::from(RATE));
+        self.origin.map_or(Time::NEVER, |origin| origin + Duration::from_micros(micros))
+    }
+
+    fn new_turn_id(&mut self) -> String {
+        self.turn_ids += 1;
+        format!("turn_{}", self.turn_ids)
+    }
+
+    fn tell_state(&mut self) {
+        if self.ended || !self.started {
+            return;
+        }
+        let state = match self.turn.state() {
+            State::Opening | State::Listening | State::Caller(_) => AgentState::Listening,
+            State::Thinking { tool: true } => AgentState::Tool,
+            State::Thinking { tool: false } => AgentState::Thinking,
+            State::Agent | State::Closing(_) => AgentState::Speaking,
+            State::Ended(_) => return,
+        };
+        if self.agent_state != Some(state) {
+            self.agent_state = Some(state);
+            self.out.event(CallEvent::Agent(state));
+        }
+    }
+}
+
+impl Found {
+    fn of(event: LegEvent<'_>, incoming: &mut Vec<i16>) -> Self {
+        match event {
+            LegEvent::Audio(samples) => {
+                let from = incoming.len();
+                incoming.extend_from_slice(samples);
+                Self::Audio { from, to: incoming.len() }
+            }
+            LegEvent::Lost { samples } => Self::Lost(samples),
+            LegEvent::Digit(digit) => Self::Digit(digit),
+            LegEvent::ContextualUpdate(text) => Self::Context(text.to_owned()),
+            LegEvent::UserMessage(text) => Self::Typed(text.to_owned()),
+            LegEvent::ToolResult { tool_call_id, result, is_error } => {
+                Self::ToolResult { id: tool_call_id.to_owned(), result: result.to_owned(), is_error }
+            }
+            LegEvent::Pong { .. } => Self::Pong,
+            LegEvent::Played { event_id, played_ms } => Self::Played { event_id, played_ms },
+            LegEvent::Marked { sent } => Self::Marked(sent),
+            LegEvent::Started { .. } => Self::Started,
+            LegEvent::End => Self::End,
+            LegEvent::Invalid { code, message } => Self::Invalid { close: None, code, message: message.to_owned() },
+            LegEvent::Violation { close, code, message } => {
+                Self::Invalid { close: Some(close), code, message: message.to_owned() }
+            }
+        }
+    }
+}

@@ -64,10 +64,23 @@ pub enum CallEvent {
     Started,
     /// What the agent is doing, for `/status`.
     Agent(AgentState),
+    /// A tool call's life, for `/tool-result`.
+    Tool { id: String, stage: ToolStage },
     /// A turn is finished and will not change.
     Turn(Box<Turn>),
     /// The call is over.
     Ended(Box<Summary>),
+}
+
+/// Where a tool call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStage {
+    /// Its answer is awaited.
+    Running,
+    Answered,
+    /// Its answer is no longer wanted.
+    Expired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

@@ -1,1 +1,773 @@
-//! Whose turn it is.
+//! Whose turn it is: the heart of a call, pure.
+//!
+//! [`TurnTaker`] is told what happened as a [`Cue`] and answers with [`Act`]s. It knows neither
+//! audio nor text, only that a frame was voiced, what shape the words have, and that a reply can be
+//! heard or is over. One state with data, all transitions in one match; time is an argument.
+//!
+//! | State | Cue | Next | Acts |
+//! |---|---|---|---|
+//! | `Opening` | voice | `Caller` | `OpenTurn`, `Listen` |
+//! | | `Timer::Opening` (outbound, 3 s) | `Thinking` | `Greet` |
+//! | `Listening` | voice | `Caller` | `OpenTurn`, `Listen`; `max_turns` is judged |
+//! | | `Timer::IdleCheckIn` | `Thinking` | `CheckIn`, or `Goodbye` after `max_idle_attempts` |
+//! | | `Timer::Silence` | `Ended` | `Finish` |
+//! | `Caller` | `Timer::VoiceStop` | stays | `StopListening`; `Timer::EndOfTurn` armed |
+//! | | words that end a sentence | stays | `Speculate` |
+//! | | `Timer::EndOfTurn` | `Thinking` | `Commit` (the opening's hello: `Greet`) |
+//! | | `Timer::Transcript` | `Thinking` | `DropTurn`, `Reprompt` |
+//! | | final without words | `Listening` | `DropTurn`; after an interruption `Timer::Resume` |
+//! | | `Timer::Resume` | `Thinking` | `DropTurn`, `Resume` |
+//! | `Thinking` | the reply is heard | `Agent` | |
+//! | | `Timer::SoftTimeout` | stays | `Filler` |
+//! | | `Timer::FirstWord`, or the reply fails | `Thinking` | `CancelReply`, `Apologise` |
+//! | | the caller speaks on | `Caller`, the same turn | `CancelReply`, `Listen` |
+//! | | a tool runs | stays, without the deadlines | |
+//! | `Agent` | voice reaches `barge_in_min_speech_secs` | `Caller` | `Interrupt`, `OpenTurn` |
+//! | | a stop word | `Caller` | `Interrupt`, `OpenTurn` |
+//! | | an acknowledgement, or interruption disabled | stays | |
+//! | | the reply is over | `Listening`; `Caller` when a voice goes on | `OpenTurn` |
+//! | any | typed text | `Thinking` | `Interrupt` or `CancelReply`, `OpenTurn`, `Commit` |
+//! | any | a key | `Caller` | `Interrupt` or `CancelReply`, `OpenTurn`; `Timer::Keypad` |
+//! | any | goodbye wanted | `Closing` | `Goodbye`; then `Finish` |
+//! | any | `Timer::MaxDuration` | `Ended` | `Finish` |
+
+mod barge_in;
+pub mod endpoint;
+pub mod timers;
+
+use std::time::Duration;
+
+use barge_in::BargeIn;
+use endpoint::{Delays, Learnt, Shape};
+use timers::{Timer, Timers};
+
+use crate::call::record::EndReason;
+use crate::config::{AgentConfig, Direction};
+use crate::time::Time;
+
+/// How long an outbound call waits for the answering person's first words.
+const OPENING_SILENCE: Duration = Duration::from_secs(3);
+
+/// How long a provider may take to its first word, and a closing line to be heard.
+const FIRST_WORD: Duration = Duration::from_secs(8);
+
+/// The longest that a closing line may be.
+const CLOSING_LINE: Duration = Duration::from_secs(20);
+
+/// Voice during `Thinking` that counts as speaking on, so that a click cancels no reply.
+const SPEAKS_ON: f64 = 0.1;
+
+/// Silence ends when the next key does not come.
+const KEYPAD_PAUSE: Duration = Duration::from_secs(2);
+
+/// When no audio arrives at all, silence is believed only after this much more time: a stalled
+/// network is no pause.
+const STALL_GRACE: Duration = Duration::from_millis(600);
+
+/// Audio younger than this shows that the stream is not stalled.
+const FRESH: Duration = Duration::from_millis(60);
+
+/// Failed replies in a row that end the call.
+const MAX_FAILURES: u32 = 3;
+
+/// What happened, as far as the turn is concerned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cue {
+    /// The call is connected.
+    Start,
+    /// 20 ms of the caller's audio ended at `at` (never later than now).
+    Frame { at: Time, voiced: bool },
+    /// The recogniser's words for the turn (or, while the agent speaks, for the voice over it).
+    Words(Words),
+    /// The recogniser failed, and there are no words.
+    NotHeard,
+    /// Typed text is a whole turn.
+    Typed,
+    /// A key; `last`: it ends the entry (`#`).
+    Key { last: bool },
+    /// The first sound of the reply (not of a filler) is on its way.
+    ReplyHeard,
+    /// The reply is complete and played (or had nothing to play).
+    ReplyOver,
+    /// No reply will come.
+    ReplyFailed,
+    /// The reply waits for a tool: the providers' deadlines do not apply.
+    ToolBegan,
+    /// All tools of the reply have answered; the model goes on.
+    ToolsDone,
+    /// End the call after a closing line.
+    Goodbye(EndReason),
+    /// End the call now.
+    End(EndReason),
+    /// Time passed.
+    Tick,
+}
+
+/// What the recogniser knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// Nothing more will come for the audio it was given.
+    pub is_final: bool,
+    pub shape: Shape,
+    pub acknowledgement: bool,
+    pub stop: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A caller turn begins; its voice (if it has one) began at `onset`.
+    OpenTurn { onset: Option<Time> },
+    /// Give the recogniser the voice from its onset on.
+    Listen,
+    /// The voice stopped: ask for the final words.
+    StopListening,
+    /// Begin a reply that nobody hears before `Commit`.
+    Speculate,
+    /// The caller spoke on: forget the speculative reply.
+    DropSpeculation,
+    /// The turn is over: answer it.
+    Commit,
+    /// The turn had no words: forget it.
+    DropTurn,
+    /// The reply is not wanted any more; nothing of it was heard.
+    CancelReply,
+    /// Cut the reply where it is being heard.
+    Interrupt,
+    /// Say what the interrupted reply still had to say.
+    Resume,
+    Greet,
+    CheckIn,
+    Filler,
+    Apologise,
+    Reprompt,
+    Goodbye,
+    /// The call is over.
+    Finish(EndReason),
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// Before the call is connected, and on outbound calls until somebody has spoken.
+    Opening,
+    Listening,
+    Caller(CallerTurn),
+    Thinking { tool: bool },
+    Agent,
+    /// The closing line is being said.
+    Closing(EndReason),
+    Ended(EndReason),
+}
+
+/// A caller's turn under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallerTurn {
+    /// Words so far.
+    words: Words,
+    /// It cut the agent short.
+    interrupted: bool,
+    /// It has keys: words are not waited for.
+    keyed: bool,
+    /// Replies begun speculatively.
+    speculations: u32,
+    /// One of them stands.
+    speculating: bool,
+}
+
+impl CallerTurn {
+    const fn new(interrupted: bool) -> Self {
+        Self { words: NO_WORDS, interrupted, keyed: false, speculations: 0, speculating: false }
+    }
+}
+
+const NO_WORDS: Words = Words { is_final: false, shape: Shape::Empty, acknowledgement: false, stop: false };
+
+/// The caller's voice as the frames tell it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Voice {
+    /// Speaking, pauses below the stop delay included.
+    on: bool,
+    onset: Time,
+    /// End of the last voiced frame.
+    last: Time,
+    /// End of the last frame of any kind.
+    heard: Time,
+    /// The recogniser is being given it.
+    given: bool,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct TurnTaker {
+    state: State,
+    timers: Timers,
+    voice: Voice,
+    barge_in: BargeIn,
+    speaks_on: BargeIn,
+    learnt: Learnt,
+    delays: Delays,
+    settings: Settings,
+    /// Outbound: the greeting has not been said.
+    greeting_due: bool,
+    turns: u32,
+    idle_attempts: u32,
+    failures: u32,
+    /// The line under way is an apology: should it fail too, nothing more is said.
+    apologising: bool,
+    reprompting: bool,
+    /// Silence already spent, and since when it runs.
+    silence_spent: Duration,
+    silence_since: Option<Time>,
+    acts: Vec<Act>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    direction: Direction,
+    greets: bool,
+    interruption_enabled: bool,
+    max_turns: Option<u32>,
+    max_duration: Duration,
+    silence_timeout: Option<Duration>,
+    idle_check_in: Duration,
+    max_idle_attempts: u32,
+    soft_timeout: Option<Duration>,
+}
+
+impl TurnTaker {
+    pub fn new(agent: &AgentConfig, direction: Direction) -> Self {
+        let delays = Delays::of(agent.turn_eagerness);
+        Self {
+            state: State::Opening,
+            timers: Timers::default(),
+            voice: Voice::default(),
+            barge_in: BargeIn::new(agent.barge_in_min_speech_secs),
+            speaks_on: BargeIn::new(SPEAKS_ON),
+            learnt: Learnt::new(&delays),
+            delays,
+            settings: Settings {
+                direction,
+                greets: agent.first_message.is_some(),
+                interruption_enabled: agent.interruption_enabled,
+                max_turns: agent.max_turns,
+                max_duration: Duration::from_secs(agent.max_duration_seconds.into()),
+                silence_timeout: agent.silence_timeout_seconds.map(|s| Duration::from_secs(s.into())),
+                idle_check_in: secs(agent.idle_check_in_after_secs),
+                max_idle_attempts: agent.max_idle_attempts,
+                soft_timeout: agent.soft_timeout_seconds.map(secs),
+            },
+            greeting_due: agent.first_message.is_some() && direction == Direction::Outbound,
+            turns: 0,
+            idle_attempts: 0,
+            failures: 0,
+            apologising: false,
+            reprompting: false,
+            silence_spent: Duration::ZERO,
+            silence_since: None,
+            acts: Vec::with_capacity(8),
+        }
+    }
+
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the caller's voice is on (short pauses included).
+    pub const fn voice_on(&self) -> bool {
+        self.voice.on
+    }
+
+    /// When the caller's newest voice was noticed.
+    pub const fn voice_onset(&self) -> Time {
+        self.voice.onset
+    }
+
+    /// End of the caller's last voiced frame.
+    pub const fn last_voice(&self) -> Time {
+        self.voice.last
+    }
+
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The silence that ended (or would end) the turn as it stands.
+    pub fn end_of_turn_delay(&self) -> Duration {
+        match self.state {
+            State::Caller(turn) => self.delay(turn.words.shape),
+            _ => self.delays.sentence,
+        }
+    }
+
+    /// The silence that makes a voice stopped.
+    pub const fn voice_stop_delay(&self) -> Duration {
+        self.delays.voice_stop
+    }
+
+    /// One mutation; what is to be done is then taken with [`take_act`](Self::take_act). Timers that
+    /// are due come first, in order of their deadlines.
+    pub fn handle(&mut self, now: Time, cue: Cue) {
+        self.fire_due(now);
+        if !matches!(self.state, State::Ended(_)) {
+            self.step(now, cue);
+            self.fire_due(now);
+        }
+    }
+
+    /// The next thing to do, oldest first.
+    pub fn take_act(&mut self) -> Option<Act> {
+        (!self.acts.is_empty()).then(|| self.acts.remove(0))
+    }
+
+    fn step(&mut self, now: Time, cue: Cue) {
+        match (self.state, cue) {
+            (State::Ended(_), _) | (_, Cue::Tick) => {}
+            (_, Cue::End(reason)) => self.finish(reason),
+            (_, Cue::Frame { at, voiced }) => self.frame(now, at, voiced),
+
+            (_, Cue::Start) => {
+                self.timers.arm(Timer::MaxDuration, now + self.settings.max_duration);
+                match (self.settings.direction, self.settings.greets) {
+                    (Direction::Inbound, true) => self.say(now, Act::Greet),
+                    (Direction::Inbound, false) => self.listen(now),
+                    (Direction::Outbound, _) => self.timers.arm(Timer::Opening, now + OPENING_SILENCE),
+                }
+            }
+
+            (State::Closing(reason), Cue::ReplyOver | Cue::ReplyFailed) => self.finish(reason),
+            (State::Closing(_), Cue::ReplyHeard) => self.timers.arm(Timer::FirstWord, now + CLOSING_LINE),
+            (State::Closing(_), _) => {}
+            (_, Cue::Goodbye(reason)) => {
+                self.leave(now);
+                self.timers.arm(Timer::FirstWord, now + FIRST_WORD);
+                self.state = State::Closing(reason);
+                self.acts.push(Act::Goodbye);
+            }
+
+            (State::Caller(turn), Cue::Words(words)) => self.words(now, turn, words),
+            (State::Agent, Cue::Words(words)) => {
+                if words.stop && self.settings.interruption_enabled {
+                    self.interrupt(now, words);
+                }
+            }
+            (_, Cue::Words(_)) => {}
+
+            (State::Caller(_), Cue::NotHeard) => self.not_heard(now),
+            (_, Cue::NotHeard) => {}
+
+            (State::Caller(_), Cue::Typed) => self.commit(now),
+            (_, Cue::Typed) => {
+                self.take_floor(now);
+                if self.open_turn(None, CallerTurn::new(false)) {
+                    self.commit(now);
+                }
+            }
+
+            (State::Caller(mut turn), Cue::Key { last }) => {
+                turn.keyed = true;
+                self.state = State::Caller(turn);
+                self.drop_speculation();
+                self.key(now, last);
+            }
+            (_, Cue::Key { last }) => {
+                self.take_floor(now);
+                let turn = CallerTurn { keyed: true, ..CallerTurn::new(false) };
+                if self.open_turn(None, turn) {
+                    self.key(now, last);
+                }
+            }
+
+            (State::Thinking { .. }, Cue::ReplyHeard) => {
+                self.timers.disarm(Timer::SoftTimeout);
+                self.timers.disarm(Timer::FirstWord);
+                self.barge_in.reset();
+                // Hearing the agent say that it failed is no success.
+                if !self.apologising && !self.reprompting {
+                    self.failures = 0;
+                }
+                self.state = State::Agent;
+            }
+            (_, Cue::ReplyHeard) => {}
+
+            (State::Thinking { .. } | State::Agent, Cue::ReplyOver) => self.reply_over(now),
+            (_, Cue::ReplyOver) => {}
+
+            (State::Thinking { .. }, Cue::ReplyFailed) => self.reply_failed(now),
+            (State::Agent, Cue::ReplyFailed) => self.reply_over(now),
+            (_, Cue::ReplyFailed) => {}
+
+            (State::Thinking { .. }, Cue::ToolBegan) => {
+                self.timers.disarm(Timer::FirstWord);
+                self.timers.disarm(Timer::SoftTimeout);
+                self.state = State::Thinking { tool: true };
+            }
+            (State::Thinking { tool: true }, Cue::ToolsDone) => self.think(now),
+            (_, Cue::ToolBegan | Cue::ToolsDone) => {}
+        }
+    }
+
+    fn fire_due(&mut self, now: Time) {
+        while let Some((timer, at)) = self.timers.take_due(now) {
+            self.fire(now, timer, at);
+        }
+    }
+
+    fn fire(&mut self, now: Time, timer: Timer, at: Time) {
+        match (self.state, timer) {
+            (State::Ended(_), _) => {}
+            (_, Timer::MaxDuration) => self.finish(EndReason::MaxDuration),
+            // A stalled stream is no silence: wait for the audio, or for the grace to pass.
+            (_, Timer::VoiceStop | Timer::EndOfTurn) if self.stalled(now, at) => {
+                self.timers.arm(timer, at.max(self.voice.heard) + STALL_GRACE);
+            }
+            (_, Timer::VoiceStop) => self.voice_stopped(now),
+            (State::Caller(turn), Timer::EndOfTurn) => self.end_of_turn(now, turn),
+            (State::Caller(_), Timer::Transcript) => self.not_heard(now),
+            (State::Caller(_), Timer::Resume) => {
+                self.acts.push(Act::DropTurn);
+                self.say(now, Act::Resume);
+            }
+            (State::Caller(_), Timer::Keypad) => self.commit(now),
+            (State::Opening, Timer::Opening) => {
+                if self.greeting_due {
+                    self.greeting_due = false;
+                    self.say(now, Act::Greet);
+                } else {
+                    self.listen(now);
+                }
+            }
+            (State::Listening, Timer::IdleCheckIn) => self.idle(now),
+            (State::Listening, Timer::Silence) => self.finish(EndReason::SilenceTimeout),
+            (State::Thinking { tool: false }, Timer::SoftTimeout) => self.acts.push(Act::Filler),
+            (State::Thinking { .. }, Timer::FirstWord) => {
+                self.acts.push(Act::CancelReply);
+                self.reply_failed(now);
+            }
+            (State::Closing(reason), Timer::FirstWord) => self.finish(reason),
+            // The state that wanted it is gone.
+            (_, _) => {}
+        }
+    }
+
+    /// Whether no audio has come for so long that silence at `at` was not heard but missed.
+    fn stalled(&self, now: Time, at: Time) -> bool {
+        self.voice.heard + FRESH < at && now < at.max(self.voice.heard) + STALL_GRACE
+    }
+
+    fn frame(&mut self, now: Time, at: Time, voiced: bool) {
+        self.voice.heard = at;
+        if !voiced {
+            self.silent_frame(now, at);
+            return;
+        }
+        let began = !self.voice.on;
+        let pause = at - self.voice.last;
+        if began {
+            self.voice.on = true;
+            self.voice.onset = at.before(Duration::from_millis(crate::frame::FRAME_MS));
+            self.voice.given = false;
+        }
+        self.voice.last = at;
+        self.timers.arm(Timer::VoiceStop, at + self.delays.voice_stop);
+        match self.state {
+            State::Opening | State::Listening => {
+                let onset = Some(self.voice.onset);
+                self.leave(now);
+                if self.open_turn(onset, CallerTurn::new(false)) {
+                    self.give_voice();
+                }
+            }
+            State::Caller(mut turn) => {
+                if began {
+                    self.learnt.pause(pause);
+                    turn.words.is_final = false;
+                    self.state = State::Caller(turn);
+                    self.drop_speculation();
+                    self.give_voice();
+                }
+                self.timers.disarm(Timer::EndOfTurn);
+                self.timers.disarm(Timer::Transcript);
+                self.timers.disarm(Timer::Resume);
+            }
+            State::Thinking { .. } => {
+                self.give_voice();
+                if self.speaks_on.voiced(at) {
+                    self.speak_on(now);
+                }
+            }
+            State::Agent if self.settings.interruption_enabled => {
+                self.give_voice();
+                if self.barge_in.voiced(at) {
+                    self.interrupt(now, NO_WORDS);
+                }
+            }
+            State::Agent | State::Closing(_) | State::Ended(_) => {}
+        }
+    }
+
+    /// Silence that was heard needs no timer: whatever it has made due happens with the frame.
+    fn silent_frame(&mut self, now: Time, at: Time) {
+        if self.voice.on && at >= self.voice.last + self.delays.voice_stop {
+            self.timers.disarm(Timer::VoiceStop);
+            self.voice_stopped(now);
+        }
+        if let State::Caller(turn) = self.state
+            && !self.voice.on
+            && self.timers.get(Timer::EndOfTurn).is_some()
+            && at >= self.voice.last + self.delay(turn.words.shape)
+        {
+            self.timers.disarm(Timer::EndOfTurn);
+            self.end_of_turn(now, turn);
+        }
+    }
+
+    fn give_voice(&mut self) {
+        if !self.voice.given {
+            self.voice.given = true;
+            self.acts.push(Act::Listen);
+        }
+    }
+
+    fn voice_stopped(&mut self, now: Time) {
+        self.voice.on = false;
+        if self.voice.given {
+            self.acts.push(Act::StopListening);
+        }
+        if let State::Caller(turn) = self.state {
+            self.timers.arm(Timer::EndOfTurn, self.voice.last + self.delay(turn.words.shape));
+            if !turn.keyed {
+                self.timers.arm(Timer::Transcript, self.voice.last + self.delays.transcript);
+            }
+            self.fire_due(now);
+        }
+    }
+
+    fn words(&mut self, now: Time, mut turn: CallerTurn, words: Words) {
+        turn.words = words;
+        self.state = State::Caller(turn);
+        if self.voice.on || turn.keyed {
+            return;
+        }
+        let empty = words.shape == Shape::Empty || (turn.interrupted && words.acknowledgement);
+        if words.is_final && empty {
+            self.timers.disarm(Timer::EndOfTurn);
+            self.timers.disarm(Timer::Transcript);
+            if turn.interrupted {
+                self.timers.arm(Timer::Resume, self.voice.last + self.delays.resume);
+            } else {
+                self.acts.push(Act::DropTurn);
+                self.listen(now);
+            }
+            return;
+        }
+        if words.is_final {
+            self.timers.disarm(Timer::Transcript);
+            self.timers.arm(Timer::EndOfTurn, self.voice.last + self.delay(words.shape));
+            let allowed = turn.speculations < self.delays.speculations && !self.greeting_due;
+            if words.shape == Shape::Sentence && allowed && !turn.speculating {
+                turn.speculations += 1;
+                turn.speculating = true;
+                self.state = State::Caller(turn);
+                self.acts.push(Act::Speculate);
+            }
+        }
+    }
+
+    /// The deadline of the turn has passed. Without final words it waits for them: they arm it anew.
+    fn end_of_turn(&mut self, now: Time, turn: CallerTurn) {
+        if turn.words.is_final && !turn.keyed {
+            self.commit(now);
+        }
+    }
+
+    fn commit(&mut self, now: Time) {
+        self.idle_attempts = 0;
+        if self.greeting_due {
+            self.greeting_due = false;
+            self.acts.push(Act::DropSpeculation);
+            self.say(now, Act::Greet);
+        } else {
+            self.say(now, Act::Commit);
+        }
+    }
+
+    /// Opens a caller turn. `false`: it was one too many, and the call is over.
+    fn open_turn(&mut self, onset: Option<Time>, turn: CallerTurn) -> bool {
+        self.turns += 1;
+        if self.settings.max_turns.is_some_and(|most| self.turns >= most) {
+            self.finish(EndReason::MaxTurns);
+            return false;
+        }
+        self.acts.push(Act::OpenTurn { onset });
+        self.state = State::Caller(turn);
+        true
+    }
+
+    fn interrupt(&mut self, now: Time, words: Words) {
+        self.acts.push(Act::Interrupt);
+        let onset = Some(self.voice.onset);
+        let turn = CallerTurn { words, ..CallerTurn::new(true) };
+        self.leave(now);
+        if self.open_turn(onset, turn) && !self.voice.on {
+            self.voice_stopped(now);
+        }
+    }
+
+    /// The caller goes on with the turn that was being answered.
+    fn speak_on(&mut self, now: Time) {
+        self.acts.push(Act::CancelReply);
+        self.leave(now);
+        self.state = State::Caller(CallerTurn::new(false));
+    }
+
+    /// Makes room for a turn that needs no voice.
+    fn take_floor(&mut self, now: Time) {
+        match self.state {
+            State::Agent => self.acts.push(Act::Interrupt),
+            State::Thinking { .. } => self.acts.push(Act::CancelReply),
+            _ => {}
+        }
+        self.leave(now);
+    }
+
+    fn key(&mut self, now: Time, last: bool) {
+        self.timers.disarm(Timer::EndOfTurn);
+        self.timers.disarm(Timer::Transcript);
+        if last {
+            self.commit(now);
+        } else {
+            self.timers.arm(Timer::Keypad, now + KEYPAD_PAUSE);
+        }
+    }
+
+    fn reply_over(&mut self, now: Time) {
+        self.apologising = false;
+        if self.voice.on {
+            let onset = Some(self.voice.onset);
+            self.leave(now);
+            if self.open_turn(onset, CallerTurn::new(false)) {
+                self.give_voice();
+            }
+        } else {
+            self.listen(now);
+        }
+    }
+
+    /// The caller said something and nobody knows what: ask again, but not for ever.
+    fn not_heard(&mut self, now: Time) {
+        self.acts.push(Act::DropTurn);
+        self.failures += 1;
+        if self.failures >= MAX_FAILURES {
+            self.finish(EndReason::ProviderError);
+        } else {
+            self.say(now, Act::Reprompt);
+            self.reprompting = true;
+        }
+    }
+
+    fn reply_failed(&mut self, now: Time) {
+        self.failures += 1;
+        if self.failures >= MAX_FAILURES {
+            self.finish(EndReason::ProviderError);
+        } else if self.apologising {
+            self.apologising = false;
+            self.listen(now);
+        } else {
+            self.say(now, Act::Apologise);
+            self.apologising = true;
+        }
+    }
+
+    fn idle(&mut self, now: Time) {
+        self.idle_attempts += 1;
+        let most = self.settings.max_idle_attempts;
+        if most > 0 && self.idle_attempts > most {
+            self.step(now, Cue::Goodbye(EndReason::IdleLimit));
+        } else {
+            self.say(now, Act::CheckIn);
+        }
+    }
+
+    /// Starts a reply or a line of the agent's own.
+    fn say(&mut self, now: Time, act: Act) {
+        self.leave(now);
+        self.apologising = false;
+        self.reprompting = false;
+        self.think(now);
+        if act != Act::Commit {
+            self.timers.disarm(Timer::SoftTimeout);
+        }
+        self.acts.push(act);
+    }
+
+    fn think(&mut self, now: Time) {
+        self.state = State::Thinking { tool: false };
+        self.speaks_on.reset();
+        self.timers.arm(Timer::FirstWord, now + FIRST_WORD);
+        if let Some(soft) = self.settings.soft_timeout {
+            self.timers.arm(Timer::SoftTimeout, now + soft);
+        }
+    }
+
+    fn listen(&mut self, now: Time) {
+        let spoke = matches!(self.state, State::Caller(_));
+        self.leave(now);
+        if spoke {
+            self.silence_spent = Duration::ZERO;
+        }
+        self.state = State::Listening;
+        self.silence_since = Some(now);
+        self.timers.arm(Timer::IdleCheckIn, now + self.settings.idle_check_in);
+        if let Some(most) = self.settings.silence_timeout {
+            self.timers.arm(Timer::Silence, now + most.saturating_sub(self.silence_spent));
+        }
+    }
+
+    /// Leaves the state: its timers are gone, and the silence counted so far is kept unless the
+    /// caller broke it.
+    fn leave(&mut self, now: Time) {
+        if let Some(since) = self.silence_since.take() {
+            self.silence_spent += now - since;
+        }
+        if matches!(self.state, State::Caller(_)) || self.voice.on {
+            self.silence_spent = Duration::ZERO;
+        }
+        for timer in [
+            Timer::EndOfTurn,
+            Timer::Transcript,
+            Timer::Resume,
+            Timer::Keypad,
+            Timer::Opening,
+            Timer::IdleCheckIn,
+            Timer::Silence,
+            Timer::SoftTimeout,
+            Timer::FirstWord,
+        ] {
+            self.timers.disarm(timer);
+        }
+    }
+
+    fn drop_speculation(&mut self) {
+        if let State::Caller(turn) = &mut self.state
+            && turn.speculating
+        {
+            turn.speculating = false;
+            self.acts.push(Act::DropSpeculation);
+        }
+    }
+
+    fn finish(&mut self, reason: EndReason) {
+        self.timers.disarm_all();
+        self.state = State::Ended(reason);
+        self.acts.push(Act::Finish(reason));
+    }
+
+    fn delay(&self, shape: Shape) -> Duration {
+        shape.delay(&self.delays).max(self.learnt.floor())
+    }
+}
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_millis((seconds.clamp(0.0, 86_400.0) * 1000.0).round() as u64)
+}

@@ -1,0 +1,82 @@
+//! The end of a call, once.
+
+use super::Call;
+use super::input::EndRequest;
+use super::output::CallEvent;
+use super::record::{EndReason, EndedBy, Summary};
+use crate::leg::ws::ServerEvent;
+use crate::time::Samples;
+use crate::turn::Cue;
+
+impl Call {
+    pub(super) fn end_requested(&mut self, request: EndRequest) {
+        self.end_request = Some(request);
+        let reason = match request {
+            EndRequest::Api | EndRequest::Drain | EndRequest::Blocked => EndReason::EndedByApi,
+            EndRequest::Fault => EndReason::EngineError,
+        };
+        self.cue(Cue::End(reason));
+    }
+
+    /// The call is over: say so to everybody, close, and be done.
+    pub(super) fn finish(&mut self, reason: EndReason) {
+        if self.ended {
+            return;
+        }
+        if let Some(heard) = self.ear.pad()
+            && self.config.recording
+        {
+            self.out.record(super::output::Side::Caller, heard.at, &heard.samples);
+        }
+        self.end_speech();
+        self.cancel_utterances();
+        let length = Samples(self.position(self.now));
+        let status = if reason.is_failure() { "failed" } else { "completed" };
+        let (code, why) = match (self.end_request, reason) {
+            (Some(EndRequest::Blocked), _) => {
+                self.error("billing_blocked", "The account may not go on");
+                (1013, "billing_blocked")
+            }
+            (_, reason) if reason.is_failure() => {
+                self.error(reason.name(), "The call failed");
+                (1011, reason.name())
+            }
+            (_, reason) => (1000, reason.name()),
+        };
+        let duration_seconds = length.duration().as_secs_f64();
+        self.send(&ServerEvent::CallEnded { reason: reason.name(), status, duration_seconds });
+        self.out.close(code, why);
+        let summary = Summary {
+            reason,
+            ended_by: self.ended_by(reason),
+            duration_ms: length.ms(),
+            turn_count: self.turn_index,
+            recording_gap_ms: 0,
+            errors: std::mem::take(&mut self.errors),
+        };
+        self.out.event(CallEvent::Ended(Box::new(summary)));
+        self.out.done();
+        self.ended = true;
+    }
+
+    fn error(&mut self, code: &'static str, message: &str) {
+        self.send(&ServerEvent::Error { code, message, retry_after: None, request_id: None });
+    }
+
+    fn ended_by(&self, reason: EndReason) -> EndedBy {
+        match reason {
+            EndReason::CallerHangup | EndReason::Phrase => EndedBy::Caller,
+            EndReason::AgentEndCall => EndedBy::Agent,
+            EndReason::EndedByApi if self.end_request == Some(EndRequest::Api) => EndedBy::Api,
+            EndReason::MaxDuration
+            | EndReason::MaxTurns
+            | EndReason::SilenceTimeout
+            | EndReason::IdleLimit
+            | EndReason::MediaTimeout
+            | EndReason::ProviderError
+            | EndReason::EngineError
+            | EndReason::EndedByApi
+            | EndReason::NodeLost => EndedBy::System,
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! What the caller says: frames to the turn taker and the recogniser, words to the turn.
+
+use std::time::Duration;
+
+use super::Call;
+use super::ear::Heard;
+use super::output::{CallEvent, Side};
+use super::record::{EndReason, Role, Source, Turn};
+use crate::frame::FRAME;
+use crate::leg::ws::ServerEvent;
+use crate::record::timeline::Place;
+use crate::speech::UtteranceId;
+use crate::time::{Samples, Time};
+use crate::turn::endpoint::{Shape, is_acknowledgement, is_stop};
+use crate::turn::{Cue, State, Words};
+
+/// A caller that keeps sending much faster than real time is not speaking: the call ends.
+const TOO_FAST: Duration = Duration::from_secs(5);
+
+/// One stretch of voice at the recogniser.
+#[derive(Debug)]
+pub(super) struct Utterance {
+    id: UtteranceId,
+    text: String,
+    confidence: Option<f32>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is being fed.
+    Open,
+    /// Its final words are awaited.
+    Finishing,
+    Final,
+}
+
+/// The caller's turn under way, or committed and not yet answered.
+#[derive(Debug)]
+pub(super) struct CallerTurn {
+    pub(super) id: String,
+    onset: Option<u64>,
+    end: u64,
+    /// Keys pressed, or text typed.
+    keys: String,
+    typed: String,
+    committed: bool,
+}
+
+impl CallerTurn {
+    /// Whether it was said, not typed or keyed.
+    pub(super) fn is_spoken(&self) -> bool {
+        self.typed.is_empty() && self.keys.is_empty()
+    }
+}
+
+/// The newest voice that the recogniser was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VoiceBegan {
+    at: Time,
+    position: u64,
+    utterance: UtteranceId,
+}
+
+impl Call {
+    /// Audio of the caller, in `self.incoming`.
+    pub(super) fn hear(&mut self, from: usize, to: usize) {
+        let now = self.now;
+        let incoming = std::mem::take(&mut self.incoming);
+        let mut samples = incoming.get(from..to).unwrap_or_default();
+        match self.timeline.place(self.position(now), samples.len() as u64) {
+            Place::TooFast => self.too_fast(now),
+            Place::At { position, silence } => {
+                self.dropping_since = None;
+                if silence > 0
+                    && let Some(heard) = self.ear.pad()
+                {
+                    self.heard(heard, now);
+                }
+                let mut position = position;
+                while !samples.is_empty() && !self.ended {
+                    let before = samples.len();
+                    let heard = self.ear.take(&mut samples, position);
+                    position += (before - samples.len()) as u64;
+                    if let Some(heard) = heard {
+                        // The frame ended when the samples after it began.
+                        let behind = Samples(samples.len() as u64).duration();
+                        self.heard(heard, now.before(behind));
+                    }
+                }
+            }
+        }
+        self.incoming = incoming;
+    }
+
+    /// Audio was lost on the way; its place is here.
+    pub(super) fn lost(&mut self, samples: u64) {
+        if let Some(heard) = self.ear.pad() {
+            self.heard(heard, self.now);
+        }
+        self.timeline.lost(self.position(self.now), samples);
+    }
+
+    fn too_fast(&mut self, now: Time) {
+        match self.dropping_since {
+            None => {
+                self.dropping_since = Some(now);
+                self.note("audio came faster than real time and was dropped");
+                self.send(&ServerEvent::Error {
+                    code: "audio_too_fast",
+                    message: "Audio arrives faster than real time; what is over 2.5 s ahead is dropped",
+                    retry_after: None,
+                    request_id: None,
+                });
+            }
+            Some(since) if now - since >= TOO_FAST => {
+                self.out.close(1008, "audio_too_fast");
+                self.cue(Cue::End(EndReason::MediaTimeout));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn heard(&mut self, heard: Heard, at: Time) {
+        let at = at.max(self.last_frame);
+        self.last_frame = at;
+        if self.config.recording {
+            self.out.record(Side::Caller, heard.at, &heard.samples);
+        }
+        if heard.voiced {
+            self.last_voice_at = heard.at + FRAME as u64;
+        }
+        let fed = self.open_utterance();
+        let voice_on = self.turn.voice_on();
+        self.cue(Cue::Frame { at, voiced: heard.voiced });
+        // A recogniser that was just begun has this frame as the end of the pre-roll.
+        if let Some(utterance) = fed
+            && self.open_utterance() == fed
+        {
+            self.out.stt_audio(utterance, &heard.samples);
+        }
+        if voice_on != self.turn.voice_on() && self.config.events.vad && !self.ended {
+            let at_ms = Samples(if voice_on { self.last_voice_at } else { heard.at }).ms();
+            self.send(&ServerEvent::Vad { speaking: !voice_on, at_ms });
+        }
+    }
+
+    fn open_utterance(&self) -> Option<UtteranceId> {
+        self.utterances.iter().find(|u| u.stage == Stage::Open).map(|u| u.id)
+    }
+
+    pub(super) fn begin_utterance(&mut self) {
+        if self.open_utterance().is_some() {
+            return;
+        }
+        if self.caller_turn.is_none() {
+            // Words over the agent that came to nothing.
+            self.utterances.retain(|u| u.stage != Stage::Final);
+        }
+        self.utterance_ids += 1;
+        let id = UtteranceId(self.utterance_ids);
+        self.utterances.push(Utterance { id, text: String::new(), confidence: None, stage: Stage::Open });
+        self.out.stt_begin(id);
+        self.out.stt_audio(id, self.ear.pre_roll());
+        let began = VoiceBegan { at: self.turn.voice_onset(), position: self.ear.onset(), utterance: id };
+        self.voice_began = Some(began);
+        if let Some(turn) = &mut self.caller_turn
+            && turn.onset.is_none()
+            && turn.keys.is_empty()
+            && turn.typed.is_empty()
+        {
+            turn.onset = Some(began.position);
+        }
+    }
+
+    pub(super) fn finish_utterance(&mut self) {
+        for utterance in &mut self.utterances {
+            if utterance.stage == Stage::Open {
+                utterance.stage = Stage::Finishing;
+                self.out.stt_finish(utterance.id);
+            }
+        }
+    }
+
+    /// The recogniser's words.
+    pub(super) fn words(&mut self, id: UtteranceId, text: String, confidence: Option<f32>, is_final: bool) {
+        let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id && u.stage != Stage::Final) else {
+            return;
+        };
+        utterance.text = text.trim().to_owned();
+        utterance.confidence = confidence;
+        if is_final {
+            utterance.stage = Stage::Final;
+        }
+        if let Some(turn) = &self.caller_turn
+            && !turn.committed
+        {
+            let (text, turn_id) = (self.turn_text(), turn.id.clone());
+            if !text.is_empty() {
+                self.send_transcript(&text, &turn_id, false);
+            }
+        }
+        self.cue_words();
+    }
+
+    fn cue_words(&mut self) {
+        let text = self.turn_text();
+        let is_final = self.utterances.iter().all(|u| u.stage == Stage::Final);
+        self.cue(Cue::Words(Words {
+            is_final,
+            shape: Shape::of(&text, self.punctuates),
+            acknowledgement: is_acknowledgement(&text),
+            stop: is_stop(&text),
+        }));
+    }
+
+    pub(super) fn recogniser_failed(&mut self, id: UtteranceId, message: &str) {
+        let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id && u.stage != Stage::Final) else {
+            return;
+        };
+        utterance.stage = Stage::Final;
+        self.recogniser_failures += 1;
+        self.note(&format!("recogniser: {message}"));
+        if matches!(self.turn.state(), State::Caller(_)) && self.turn_text().is_empty() {
+            self.cue(Cue::NotHeard);
+        } else {
+            self.cue_words();
+        }
+    }
+
+    pub(super) fn open_turn(&mut self, onset: Option<Time>) {
+        self.settle_caller_turn();
+        let onset = match (onset, self.voice_began) {
+            // The recogniser has been given this voice since it began: its words are the turn's.
+            (Some(at), Some(began)) if began.at == at => {
+                self.utterances.retain(|u| u.id >= began.utterance);
+                Some(began.position)
+            }
+            (Some(_), _) => {
+                self.forget_utterances();
+                Some(self.ear.onset())
+            }
+            (None, _) => {
+                self.forget_utterances();
+                None
+            }
+        };
+        self.caller_turn = Some(CallerTurn {
+            id: self.new_turn_id(),
+            onset,
+            end: self.last_voice_at,
+            keys: std::mem::take(&mut self.pending_keys),
+            typed: std::mem::take(&mut self.pending_text),
+            committed: false,
+        });
+    }
+
+    pub(super) fn key(&mut self, digit: char) {
+        if !self.config.agent.keypad_capture_enabled {
+            return;
+        }
+        let last = digit == '#';
+        if self.takes_new_turn() {
+            self.pending_keys.push(digit);
+        } else if let Some(turn) = &mut self.caller_turn {
+            turn.keys.push(digit);
+        }
+        self.cue(Cue::Key { last });
+    }
+
+    pub(super) fn typed(&mut self, text: String) {
+        let text = text.trim().to_owned();
+        if text.is_empty() {
+            return;
+        }
+        if self.takes_new_turn() {
+            self.pending_text = text;
+        } else if let Some(turn) = &mut self.caller_turn {
+            if !turn.typed.is_empty() {
+                turn.typed.push(' ');
+            }
+            turn.typed.push_str(&text);
+        }
+        self.cue(Cue::Typed);
+    }
+
+    fn takes_new_turn(&self) -> bool {
+        !matches!(self.turn.state(), State::Caller(_)) || self.caller_turn.is_none()
+    }
+
+    /// The words of the turn so far: what was recognised, typed and keyed.
+    pub(super) fn turn_text(&self) -> String {
+        self.text_of(self.caller_turn.as_ref())
+    }
+
+    fn text_of(&self, turn: Option<&CallerTurn>) -> String {
+        let mut text = String::new();
+        let typed = turn.into_iter().flat_map(|t| [t.typed.as_str(), t.keys.as_str()]);
+        for part in self.utterances.iter().map(|u| u.text.as_str()).chain(typed) {
+            if !part.is_empty() {
+                if !text.is_empty() {
+                    text.push(' ');
+                }
+                text.push_str(part);
+            }
+        }
+        text
+    }
+
+    /// The caller spoke on: the turn is open again.
+    pub(super) fn reopen_turn(&mut self) {
+        if let Some(turn) = &mut self.caller_turn {
+            turn.committed = false;
+        }
+    }
+
+    /// The turn is over for now: its words are told to the client, and to the model.
+    pub(super) fn commit_turn(&mut self) -> String {
+        let text = self.turn_text();
+        if let Some(turn) = &mut self.caller_turn {
+            turn.committed = true;
+            turn.end = turn.end.max(self.last_voice_at);
+            let id = turn.id.clone();
+            self.send_transcript(&text, &id, true);
+        }
+        text
+    }
+
+    fn send_transcript(&mut self, text: &str, turn_id: &str, is_final: bool) {
+        let whole = self.timeline.is_whole();
+        let turn = self.caller_turn.as_ref();
+        let start_ms = turn.and_then(|t| t.onset).filter(|_| whole).map(|at| Samples(at).ms());
+        let end_ms = start_ms.map(|_| Samples(self.last_voice_at).ms());
+        let confidence = self.confidence();
+        self.send(&ServerEvent::UserTranscript { text, is_final, turn_id, start_ms, end_ms, confidence });
+    }
+
+    /// The least sure of its parts.
+    fn confidence(&self) -> Option<f32> {
+        self.utterances.iter().filter_map(|u| u.confidence).min_by(f32::total_cmp)
+    }
+
+    pub(super) fn drop_turn(&mut self) {
+        self.caller_turn = None;
+        self.forget_utterances();
+    }
+
+    /// The caller's turn has been answered, or never will be: it goes into the transcript and the
+    /// dialogue, and will not change.
+    pub(super) fn settle_caller_turn(&mut self) {
+        let Some(turn) = self.caller_turn.take() else { return };
+        let text = self.text_of(Some(&turn));
+        let confidence = self.confidence();
+        self.forget_utterances();
+        if text.is_empty() {
+            return;
+        }
+        self.dialog.caller_said(&text);
+        let source = match (&turn.typed, &turn.keys) {
+            (typed, _) if !typed.is_empty() => Source::Text,
+            (_, keys) if !keys.is_empty() => Source::Keypad,
+            _ => Source::Speech,
+        };
+        let start = turn.onset.filter(|_| source == Source::Speech && self.timeline.is_whole());
+        let index = self.turn_index;
+        self.turn_index += 1;
+        self.out.event(CallEvent::Turn(Box::new(Turn {
+            index,
+            turn_id: turn.id,
+            role: Role::User,
+            text,
+            text_raw: None,
+            language: self.language().to_owned(),
+            start_ms: start.map(|at| Samples(at).ms()),
+            end_ms: start.map(|_| Samples(turn.end).ms()),
+            interrupted: false,
+            interrupted_after_ms: None,
+            estimated_text_spoken: None,
+            source,
+            confidence,
+            latency: None,
+            tool_calls: Vec::new(),
+        })));
+    }
+
+    pub(super) fn language(&self) -> &'static str {
+        match self.config.agent.language {
+            crate::config::Language::English => "english",
+            crate::config::Language::French => "french",
+        }
+    }
+
+    /// The call is over: no words are wanted.
+    pub(super) fn cancel_utterances(&mut self) {
+        for utterance in self.utterances.drain(..) {
+            if utterance.stage != Stage::Final {
+                self.out.stt_cancel(utterance.id);
+            }
+        }
+    }
+
+    /// Forgets all words but those of a voice that is still on (it belongs to what comes next).
+    fn forget_utterances(&mut self) {
+        for utterance in &self.utterances {
+            if utterance.stage == Stage::Finishing {
+                self.out.stt_cancel(utterance.id);
+            }
+        }
+        self.utterances.retain(|u| u.stage == Stage::Open);
+    }
+}

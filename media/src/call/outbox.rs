@@ -1,0 +1,154 @@
+//! What the call wants done, in order, in buffers that are used again.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::output::{CallEvent, LlmCommand, Output, Side, SttCommand, TtsCommand};
+use crate::speech::{ReplyId, ToolCall, UtteranceId};
+use crate::time::Time;
+
+/// Outputs that wait to be polled. Bounded by the contract: the shell polls all of them after each
+/// input.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    queue: VecDeque<Item>,
+    text: Vec<u8>,
+    audio: Vec<i16>,
+    /// The socket takes no more messages.
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Item {
+    Text(Range<usize>),
+    Close { code: u16, reason: &'static str },
+    SttBegin(UtteranceId),
+    SttAudio(UtteranceId, Range<usize>),
+    SttFinish(UtteranceId),
+    SttCancel(UtteranceId),
+    Llm(LlmCommand),
+    Tts(TtsCommand),
+    Tool(ReplyId, ToolCall),
+    CancelTool(String),
+    Record { side: Side, at: u64, audio: Range<usize> },
+    Event(CallEvent),
+    Done,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Self {
+        Self {
+            queue: VecDeque::with_capacity(64),
+            text: Vec::with_capacity(16 * 1024),
+            audio: Vec::with_capacity(16 * 1024),
+            closed: false,
+        }
+    }
+
+    /// Starts anew with the buffers when all was taken.
+    pub(super) fn recycle(&mut self) {
+        if self.queue.is_empty() {
+            self.text.clear();
+            self.audio.clear();
+        }
+    }
+
+    /// Lets `write` append one message; `false` from it: there is none.
+    pub(super) fn message(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let start = self.text.len();
+        if write(&mut self.text) && !self.closed {
+            self.queue.push_back(Item::Text(start..self.text.len()));
+        } else {
+            self.text.truncate(start);
+        }
+    }
+
+    pub(super) fn close(&mut self, code: u16, reason: &'static str) {
+        if !self.closed {
+            self.closed = true;
+            self.queue.push_back(Item::Close { code, reason });
+        }
+    }
+
+    /// The socket is gone: nothing more can be sent.
+    pub(super) fn socket_gone(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn stt_begin(&mut self, utterance: UtteranceId) {
+        self.queue.push_back(Item::SttBegin(utterance));
+    }
+
+    pub(super) fn stt_audio(&mut self, utterance: UtteranceId, samples: &[i16]) {
+        let range = self.keep(samples);
+        self.queue.push_back(Item::SttAudio(utterance, range));
+    }
+
+    pub(super) fn stt_finish(&mut self, utterance: UtteranceId) {
+        self.queue.push_back(Item::SttFinish(utterance));
+    }
+
+    pub(super) fn stt_cancel(&mut self, utterance: UtteranceId) {
+        self.queue.push_back(Item::SttCancel(utterance));
+    }
+
+    pub(super) fn llm(&mut self, command: LlmCommand) {
+        self.queue.push_back(Item::Llm(command));
+    }
+
+    pub(super) fn tts(&mut self, command: TtsCommand) {
+        self.queue.push_back(Item::Tts(command));
+    }
+
+    pub(super) fn tool(&mut self, reply: ReplyId, call: ToolCall) {
+        self.queue.push_back(Item::Tool(reply, call));
+    }
+
+    pub(super) fn cancel_tool(&mut self, id: String) {
+        self.queue.push_back(Item::CancelTool(id));
+    }
+
+    pub(super) fn record(&mut self, side: Side, at: u64, samples: &[i16]) {
+        let audio = self.keep(samples);
+        self.queue.push_back(Item::Record { side, at, audio });
+    }
+
+    pub(super) fn event(&mut self, event: CallEvent) {
+        self.queue.push_back(Item::Event(event));
+    }
+
+    pub(super) fn done(&mut self) {
+        self.queue.push_back(Item::Done);
+    }
+
+    /// The oldest output; when there is none, `Wait` until `deadline`.
+    pub(super) fn take(&mut self, deadline: Time) -> Output<'_> {
+        let Some(item) = self.queue.pop_front() else { return Output::Wait(deadline) };
+        match item {
+            Item::Text(range) => Output::Text(text_of(&self.text[range])),
+            Item::Close { code, reason } => Output::Close { code, reason },
+            Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
+            Item::SttAudio(utterance, range) => Output::Stt(SttCommand::Audio(utterance, &self.audio[range])),
+            Item::SttFinish(utterance) => Output::Stt(SttCommand::Finish(utterance)),
+            Item::SttCancel(utterance) => Output::Stt(SttCommand::Cancel(utterance)),
+            Item::Llm(command) => Output::Llm(command),
+            Item::Tts(command) => Output::Tts(command),
+            Item::Tool(reply, call) => Output::Tool { reply, call },
+            Item::CancelTool(id) => Output::CancelTool { id },
+            Item::Record { side, at, audio } => Output::Record { side, at, samples: &self.audio[audio] },
+            Item::Event(event) => Output::Event(event),
+            Item::Done => Output::Done,
+        }
+    }
+
+    fn keep(&mut self, samples: &[i16]) -> Range<usize> {
+        let start = self.audio.len();
+        self.audio.extend_from_slice(samples);
+        start..self.audio.len()
+    }
+}
+
+/// Messages are written from text only, so they are text.
+fn text_of(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}

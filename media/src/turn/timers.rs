@@ -1,0 +1,111 @@
+//! The deadlines of turn taking: an enum, and a table of its size. The next deadline is the minimum.
+
+use crate::time::Time;
+
+/// Every timer of a call's turn taking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Timer {
+    /// The voice has been silent long enough to count as stopped.
+    VoiceStop,
+    /// The caller's turn is over unless they speak on.
+    EndOfTurn,
+    /// The recogniser has not said a word about this turn.
+    Transcript,
+    /// An interruption brought no words: speak on.
+    Resume,
+    /// No further key was pressed.
+    Keypad,
+    /// The answering person says nothing: greet.
+    Opening,
+    /// Nobody speaks: ask whether the caller is still there.
+    IdleCheckIn,
+    /// The caller has been silent for as long as the agent's settings allow.
+    Silence,
+    /// The reply takes long: a filler line.
+    SoftTimeout,
+    /// The reply has not begun within the providers' deadline.
+    FirstWord,
+    /// The longest that the call may last.
+    MaxDuration,
+}
+
+impl Timer {
+    pub const ALL: [Self; 11] = [
+        Self::VoiceStop,
+        Self::EndOfTurn,
+        Self::Transcript,
+        Self::Resume,
+        Self::Keypad,
+        Self::Opening,
+        Self::IdleCheckIn,
+        Self::Silence,
+        Self::SoftTimeout,
+        Self::FirstWord,
+        Self::MaxDuration,
+    ];
+}
+
+/// When each timer is due, if it is armed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timers([Option<Time>; Timer::ALL.len()]);
+
+impl Timers {
+    pub fn arm(&mut self, timer: Timer, at: Time) {
+        self.0[timer as usize] = Some(at);
+    }
+
+    pub fn disarm(&mut self, timer: Timer) {
+        self.0[timer as usize] = None;
+    }
+
+    pub fn disarm_all(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn get(&self, timer: Timer) -> Option<Time> {
+        self.0[timer as usize]
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<Time> {
+        self.0.iter().flatten().min().copied()
+    }
+
+    /// Takes the earliest timer that is due at `now`; of equals the one named first.
+    pub fn take_due(&mut self, now: Time) -> Option<(Timer, Time)> {
+        let (timer, at) = Timer::ALL
+            .into_iter()
+            .filter_map(|timer| self.get(timer).map(|at| (timer, at)))
+            .min_by_key(|&(timer, at)| (at, timer))?;
+        if at > now {
+            return None;
+        }
+        self.disarm(timer);
+        Some((timer, at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_timers_come_in_order_of_deadline_and_early_ones_stay() {
+        let mut timers = Timers::default();
+        timers.arm(Timer::MaxDuration, Time::from_millis(30));
+        timers.arm(Timer::EndOfTurn, Time::from_millis(20));
+        timers.arm(Timer::VoiceStop, Time::from_millis(20));
+        assert_eq!(timers.take_due(Time::from_millis(19)), None);
+        let due: Vec<_> = std::iter::from_fn(|| timers.take_due(Time::from_millis(25))).map(|(t, _)| t).collect();
+        assert_eq!(due, [Timer::VoiceStop, Timer::EndOfTurn]);
+        assert_eq!(timers.next(), Some(Time::from_millis(30)));
+    }
+
+    #[test]
+    fn the_table_has_a_place_for_each_timer() {
+        for (place, timer) in Timer::ALL.into_iter().enumerate() {
+            assert_eq!(timer as usize, place);
+        }
+    }
+}

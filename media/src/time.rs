@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 pub const RATE: u32 = 16_000;
 
 /// A point of monotonic time: microseconds since an origin that the shell chose. Never goes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Time(u64);
 
 impl Time {
@@ -65,7 +67,9 @@ impl Sub<Self> for Time {
 
 /// A position on a call's sample clock, or a length on it: samples at [`RATE`]. Position 0 is the
 /// first sample of the recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Samples(pub u64);
 
 impl Samples {

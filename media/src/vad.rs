@@ -92,6 +92,11 @@ impl Vad {
         self.voiced
     }
 
+    /// Frames called voiced since the last that sounded like speech: 0 while the voice itself sounds.
+    pub const fn trailing(&self) -> u32 {
+        self.quiet
+    }
+
     /// Forgets the stream; a script begins anew.
     pub fn reset(&mut self) {
         match &mut self.detector {

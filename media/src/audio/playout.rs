@@ -127,7 +127,10 @@ impl Playout {
         };
         if begins {
             let base = now.max(self.recorded).saturating_sub(self.sent);
-            self.run = Some(Run { base, earliest: base });
+            self.run = Some(Run {
+                base,
+                earliest: base,
+            });
         }
         let mut samples = [0; FRAME];
         let length = self.waiting.len().min(FRAME);
@@ -136,7 +139,11 @@ impl Playout {
         }
         // The filling is played like the rest, so it has indices too.
         self.queued += (FRAME - length) as u64;
-        self.unplayed.push_back(Sent { at: self.sent, length: FRAME, samples });
+        self.unplayed.push_back(Sent {
+            at: self.sent,
+            length: FRAME,
+            samples,
+        });
         self.sent += FRAME as u64;
         Some(samples)
     }
@@ -156,7 +163,8 @@ impl Playout {
 
     /// Index of the first sample that is not played at position `now`.
     pub fn played(&self, now: u64) -> u64 {
-        self.run.map_or(self.sent, |run| now.saturating_sub(run.base).min(self.sent))
+        self.run
+            .map_or(self.sent, |run| now.saturating_sub(run.base).min(self.sent))
     }
 
     /// Where in the recording the sample `index` is (to be) played, as far as is known now.
@@ -183,7 +191,9 @@ impl Playout {
         if index > self.sent {
             return;
         }
-        let base = now.saturating_sub(index).clamp(run.earliest, run.earliest + MOST_BEHIND);
+        let base = now
+            .saturating_sub(index)
+            .clamp(run.earliest, run.earliest + MOST_BEHIND);
         if base.abs_diff(run.base) > NOISE {
             run.base = base;
         }
@@ -197,7 +207,11 @@ impl Playout {
             && first.at + first.length as u64 <= played
         {
             let at = (run.base + first.at).max(self.recorded);
-            record(Played { at, index: first.at, samples: &first.samples[..first.length] });
+            record(Played {
+                at,
+                index: first.at,
+                samples: &first.samples[..first.length],
+            });
             self.recorded = at + first.length as u64;
             self.unplayed.pop_front();
         }
@@ -216,7 +230,11 @@ impl Playout {
         {
             let heard = (played - first.at) as usize;
             let at = (run.base + first.at).max(self.recorded);
-            record(Played { at, index: first.at, samples: &first.samples[..heard.min(first.length)] });
+            record(Played {
+                at,
+                index: first.at,
+                samples: &first.samples[..heard.min(first.length)],
+            });
             self.recorded = at + heard as u64;
         }
         self.unplayed.clear();
@@ -263,7 +281,10 @@ mod tests {
         assert_eq!(playout.next_send(false), Some(1000 + 320));
         assert!(playout.send(1319, false).is_none());
         assert!(playout.send(1320, false).is_some());
-        assert_eq!(settle(&mut playout, 1640), [(1000, 0, 320), (1320, 320, 320)]);
+        assert_eq!(
+            settle(&mut playout, 1640),
+            [(1000, 0, 320), (1320, 320, 320)]
+        );
     }
 
     #[test]
@@ -288,7 +309,10 @@ mod tests {
         assert_eq!(playout.played(100), 100);
         playout.report(320, 1320);
         assert_eq!(playout.played(1320), 320);
-        assert_eq!(settle(&mut playout, 1640), [(1000, 0, 320), (1320, 320, 320)]);
+        assert_eq!(
+            settle(&mut playout, 1640),
+            [(1000, 0, 320), (1320, 320, 320)]
+        );
     }
 
     #[test]

@@ -14,8 +14,7 @@ const BLOCK: usize = 80;
 const MAX_QUIET: usize = 8;
 
 /// Frames, verdicts and pre-roll of one caller.
-#[derive(Debug)]
-pub struct Ear {
+pub(super) struct Ear {
     vad: Vad,
     pending: [i16; FRAME],
     fill: usize,
@@ -28,21 +27,28 @@ pub struct Ear {
 
 /// One frame of the caller.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub(super) struct Heard {
     /// Position of the first sample in the recording.
-    pub at: u64,
-    pub voiced: bool,
-    pub samples: [i16; FRAME],
+    pub(super) at: u64,
+    pub(super) voiced: bool,
+    pub(super) samples: [i16; FRAME],
 }
 
 impl Ear {
-    pub fn new(vad: Vad) -> Self {
-        Self { vad, pending: [0; FRAME], fill: 0, at: 0, kept: Vec::with_capacity(PRE_ROLL * FRAME), kept_end: 0 }
+    pub(super) fn new(vad: Vad) -> Self {
+        Self {
+            vad,
+            pending: [0; FRAME],
+            fill: 0,
+            at: 0,
+            kept: Vec::with_capacity(PRE_ROLL * FRAME),
+            kept_end: 0,
+        }
     }
 
     /// Takes from the front of `samples` what completes a frame. `position`: the place of the first
     /// of them.
-    pub fn take(&mut self, samples: &mut &[i16], position: u64) -> Option<Heard> {
+    pub(super) fn take(&mut self, samples: &mut &[i16], position: u64) -> Option<Heard> {
         if self.fill == 0 {
             self.at = position;
         }
@@ -55,7 +61,7 @@ impl Ear {
     }
 
     /// Completes a begun frame with silence: what comes next is not contiguous with it.
-    pub fn pad(&mut self) -> Option<Heard> {
+    pub(super) fn pad(&mut self) -> Option<Heard> {
         (self.fill > 0).then(|| {
             self.pending[self.fill..].fill(0);
             self.complete()
@@ -63,14 +69,15 @@ impl Ear {
     }
 
     /// The sound of the last 300 ms.
-    pub fn pre_roll(&self) -> &[i16] {
+    pub(super) fn pre_roll(&self) -> &[i16] {
         &self.kept
     }
 
     /// Where in the last 300 ms the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
-    pub fn onset(&self) -> u64 {
-        let level = |block: &[i16]| block.iter().map(|&s| i64::from(s).pow(2)).sum::<i64>() / BLOCK as i64;
+    pub(super) fn onset(&self) -> u64 {
+        let level =
+            |block: &[i16]| block.iter().map(|&s| i64::from(s).pow(2)).sum::<i64>() / BLOCK as i64;
         let blocks: Vec<i64> = self.kept.chunks_exact(BLOCK).map(level).collect();
         // 26 dB below the loudest 5 ms, and never below about -66 dBFS.
         let loudest = blocks.iter().copied().max().unwrap_or(0);
@@ -105,6 +112,12 @@ impl Ear {
         }
         self.kept.extend_from_slice(&samples);
         self.kept_end = at + FRAME as u64;
-        Heard { at, voiced: self.vad.frame(&samples), samples }
+        // The detector holds on over short stops; whoever counts silence wants the sound itself.
+        let voiced = self.vad.frame(&samples) && self.vad.trailing() == 0;
+        Heard {
+            at,
+            voiced,
+            samples,
+        }
     }
 }

@@ -26,12 +26,17 @@ impl Call {
         if let Some(heard) = self.ear.pad()
             && self.config.recording
         {
-            self.out.record(super::output::Side::Caller, heard.at, &heard.samples);
+            self.out
+                .record(super::output::Side::Caller, heard.at, &heard.samples);
         }
         self.end_speech();
         self.cancel_utterances();
         let length = Samples(self.position(self.now));
-        let status = if reason.is_failure() { "failed" } else { "completed" };
+        let status = if reason.is_failure() {
+            "failed"
+        } else {
+            "completed"
+        };
         let (code, why) = match (self.end_request, reason) {
             (Some(EndRequest::Blocked), _) => {
                 self.error("billing_blocked", "The account may not go on");
@@ -44,7 +49,11 @@ impl Call {
             (_, reason) => (1000, reason.name()),
         };
         let duration_seconds = length.duration().as_secs_f64();
-        self.send(&ServerEvent::CallEnded { reason: reason.name(), status, duration_seconds });
+        self.send(&ServerEvent::CallEnded {
+            reason: reason.name(),
+            status,
+            duration_seconds,
+        });
         self.out.close(code, why);
         let summary = Summary {
             reason,
@@ -60,7 +69,12 @@ impl Call {
     }
 
     fn error(&mut self, code: &'static str, message: &str) {
-        self.send(&ServerEvent::Error { code, message, retry_after: None, request_id: None });
+        self.send(&ServerEvent::Error {
+            code,
+            message,
+            retry_after: None,
+            request_id: None,
+        });
     }
 
     fn ended_by(&self, reason: EndReason) -> EndedBy {

@@ -41,7 +41,10 @@ impl Call {
             self.cue(Cue::Goodbye(EndReason::Phrase));
             return;
         }
-        let adopts = self.reply.as_ref().is_some_and(|r| !r.committed && r.kind == Kind::Answer && r.asked == text);
+        let adopts = self
+            .reply
+            .as_ref()
+            .is_some_and(|r| !r.committed && r.kind == Kind::Answer && r.asked == text);
         if !adopts {
             self.cancel_reply();
             self.begin_answer(true);
@@ -63,8 +66,15 @@ impl Call {
     pub(super) fn begin_answer(&mut self, committed: bool) {
         self.cancel_reply();
         let asked = self.turn_text();
-        let spoken = self.caller_turn.as_ref().is_some_and(|turn| turn.is_spoken());
-        self.speculations = if committed && self.speculations == 0 { 0 } else { self.speculations + 1 };
+        let spoken = self
+            .caller_turn
+            .as_ref()
+            .is_some_and(|turn| turn.is_spoken());
+        self.speculations = if committed && self.speculations == 0 {
+            0
+        } else {
+            self.speculations + 1
+        };
         let marks = Marks {
             voice_end: spoken.then(|| self.turn.last_voice()),
             endpoint: self.turn.end_of_turn_delay(),
@@ -94,9 +104,15 @@ impl Call {
             (Kind::CheckIn, false) => "Are you still there?".to_owned(),
             (Kind::CheckIn, true) => "Êtes-vous toujours là ?".to_owned(),
             (Kind::Apology, false) => "I am sorry, I cannot answer that right now.".to_owned(),
-            (Kind::Apology, true) => "Je suis désolé, je ne peux pas répondre pour le moment.".to_owned(),
-            (Kind::Reprompt, false) => "Sorry, I did not catch that. Could you say it again?".to_owned(),
-            (Kind::Reprompt, true) => "Pardon, je n'ai pas compris. Pouvez-vous répéter ?".to_owned(),
+            (Kind::Apology, true) => {
+                "Je suis désolé, je ne peux pas répondre pour le moment.".to_owned()
+            }
+            (Kind::Reprompt, false) => {
+                "Sorry, I did not catch that. Could you say it again?".to_owned()
+            }
+            (Kind::Reprompt, true) => {
+                "Pardon, je n'ai pas compris. Pouvez-vous répéter ?".to_owned()
+            }
             (Kind::Goodbye | Kind::Answer | Kind::Resume, false) => "Goodbye.".to_owned(),
             (Kind::Goodbye | Kind::Answer | Kind::Resume, true) => "Au revoir.".to_owned(),
         };
@@ -113,7 +129,10 @@ impl Call {
     }
 
     fn say(&mut self, kind: Kind, line: &str) {
-        let marks = Marks { asked: Some(self.now), ..Marks::default() };
+        let marks = Marks {
+            asked: Some(self.now),
+            ..Marks::default()
+        };
         let mut reply = self.new_reply(kind, marks);
         reply.text.push(line);
         reply.text.finish();
@@ -134,7 +153,10 @@ impl Call {
 
     /// The filler line of the soft timeout.
     pub(super) fn say_filler(&mut self) {
-        let line = match (self.config.agent.soft_timeout_message.trim(), self.config.agent.language) {
+        let line = match (
+            self.config.agent.soft_timeout_message.trim(),
+            self.config.agent.language,
+        ) {
             ("", Language::English) => "One moment, please.".to_owned(),
             ("", Language::French) => "Un instant, s'il vous plaît.".to_owned(),
             (line, _) => line.to_owned(),
@@ -144,20 +166,33 @@ impl Call {
 
     /// Speaks a line while the reply is awaited, if nothing of it was begun.
     pub(super) fn fill(&mut self, text: String) {
-        let begun = self.reply.as_ref().is_some_and(|reply| !reply.segments.is_empty());
+        let begun = self
+            .reply
+            .as_ref()
+            .is_some_and(|reply| !reply.segments.is_empty());
         if begun || self.filler.is_some() || text.is_empty() {
             return;
         }
         let id = self.new_reply_id();
         let turn_id = self.new_turn_id();
-        self.out.tts(TtsCommand::Speak { reply: id, segment: 0, text: text.clone() });
+        self.out.tts(TtsCommand::Speak {
+            reply: id,
+            segment: 0,
+            text: text.clone(),
+        });
         self.filler = Some(Filler::new(id, turn_id, text));
     }
 
     /// The model said something.
     pub(super) fn model(&mut self, id: ReplyId, event: LlmEvent) {
         let now = self.now;
-        let Some(reply) = self.reply.as_mut().filter(|reply| reply.id == id && !reply.text_complete) else { return };
+        let Some(reply) = self
+            .reply
+            .as_mut()
+            .filter(|reply| reply.id == id && !reply.text_complete)
+        else {
+            return;
+        };
         match event {
             LlmEvent::Text(text) => {
                 if reply.marks.first_word.is_none() && !text.trim().is_empty() {
@@ -184,7 +219,9 @@ impl Call {
             reply.text_complete = true;
         } else if !reply.retried {
             reply.retried = true;
-            let request = self.dialog.request(&self.config.agent, &reply.asked, &reply.steps);
+            let request = self
+                .dialog
+                .request(&self.config.agent, &reply.asked, &reply.steps);
             self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
         } else if reply.committed {
             self.cancel_reply();
@@ -201,8 +238,14 @@ impl Call {
             return;
         }
         let now = self.now;
-        let Some(reply) = self.reply.as_mut().filter(|reply| reply.id == id) else { return };
-        if reply.segments.last().is_none_or(|s| s.segment.index != segment || s.done) {
+        let Some(reply) = self.reply.as_mut().filter(|reply| reply.id == id) else {
+            return;
+        };
+        if reply
+            .segments
+            .last()
+            .is_none_or(|s| s.segment.index != segment || s.done)
+        {
             return;
         }
         match event {
@@ -233,7 +276,10 @@ impl Call {
             reply.marks.first_audio = Some(now);
         }
         if reply.first_audible.is_none() {
-            let Some(audible) = samples.iter().position(|s| s.unsigned_abs() > AUDIBLE as u16) else {
+            let Some(audible) = samples
+                .iter()
+                .position(|s| s.unsigned_abs() > AUDIBLE as u16)
+            else {
                 reply.trimmed += samples.len() as u64;
                 return;
             };
@@ -274,7 +320,9 @@ impl Call {
     }
 
     fn filler_voice(&mut self, event: TtsEvent) {
-        let Some(filler) = &mut self.filler else { return };
+        let Some(filler) = &mut self.filler else {
+            return;
+        };
         match event {
             TtsEvent::Audio { rate, samples } => {
                 if resample(&mut filler.resampler, rate, &samples, &mut self.resampled) {
@@ -307,10 +355,22 @@ impl Call {
         if !self.started {
             return None;
         }
-        let send = self.may_be_heard().then(|| self.playout.next_send(self.tail())).flatten();
+        let send = self
+            .may_be_heard()
+            .then(|| self.playout.next_send(self.tail()))
+            .flatten();
         let positions = [send, self.playout.all_played()];
-        let voice = self.reply.as_ref().and_then(|r| r.voice_since).map(|since| since + VOICE_DEADLINE);
-        positions.into_iter().flatten().map(|at| self.time_of(at)).chain(voice).min()
+        let voice = self
+            .reply
+            .as_ref()
+            .and_then(|r| r.voice_since)
+            .map(|since| since + VOICE_DEADLINE);
+        positions
+            .into_iter()
+            .flatten()
+            .map(|at| self.time_of(at))
+            .chain(voice)
+            .min()
     }
 
     fn may_be_heard(&self) -> bool {
@@ -320,12 +380,18 @@ impl Call {
     /// No more audio will follow what is queued.
     fn tail(&self) -> bool {
         self.filler.as_ref().is_none_or(|filler| filler.done)
-            && self.reply.as_ref().is_none_or(|reply| reply.is_complete() || reply.segments.is_empty())
+            && self
+                .reply
+                .as_ref()
+                .is_none_or(|reply| reply.is_complete() || reply.segments.is_empty())
     }
 
     /// Records what has been played.
     fn settle(&mut self, position: u64) {
-        let mut spans = Spans { reply: self.reply.as_mut(), filler: self.filler.as_mut() };
+        let mut spans = Spans {
+            reply: self.reply.as_mut(),
+            filler: self.filler.as_mut(),
+        };
         let (out, recording) = (&mut self.out, self.config.recording);
         self.playout.settle(position, |played| {
             spans.heard(played.index, played.at, played.samples.len() as u64);
@@ -333,7 +399,11 @@ impl Call {
                 out.record(Side::Agent, played.at, played.samples);
             }
         });
-        if self.filler.as_ref().is_some_and(|f| f.done && f.first.is_none_or(|at| self.playout.played(position) >= at + f.length)) {
+        if self.filler.as_ref().is_some_and(|f| {
+            f.done
+                && f.first
+                    .is_none_or(|at| self.playout.played(position) >= at + f.length)
+        }) {
             self.settle_filler();
         }
     }
@@ -348,7 +418,9 @@ impl Call {
         if filling || waiting >= REFILL || reply.segments.last().is_some_and(|s| !s.done) {
             return;
         }
-        let Some(segment) = reply.text.take() else { return };
+        let Some(segment) = reply.text.take() else {
+            return;
+        };
         let text = reply.text.text()[segment.start..segment.end].to_owned();
         if reply.marks.first_clause.is_none() {
             reply.marks.first_clause = Some(now);
@@ -357,10 +429,23 @@ impl Call {
         }
         reply.voice_since = Some(now);
         let first = self.playout.queued();
-        reply.segments.push(Spoken { segment, first, length: 0, done: false });
+        reply.segments.push(Spoken {
+            segment,
+            first,
+            length: 0,
+            done: false,
+        });
         let id = reply.id;
-        self.out.tts(TtsCommand::Speak { reply: id, segment: segment.index, text });
-        if reply.kind == Kind::Answer && most > 0 && reply.text.sentences() >= most && !reply.text_complete {
+        self.out.tts(TtsCommand::Speak {
+            reply: id,
+            segment: segment.index,
+            text,
+        });
+        if reply.kind == Kind::Answer
+            && most > 0
+            && reply.text.sentences() >= most
+            && !reply.text_complete
+        {
             // Long enough: what the model still says is not wanted.
             reply.text.cut_here();
             reply.text_complete = true;
@@ -372,7 +457,9 @@ impl Call {
 
     /// Tells the client the reply's text as far as it went to the voice.
     fn tell_text(&mut self) {
-        let Some(reply) = self.reply.as_mut().filter(|reply| reply.committed) else { return };
+        let Some(reply) = self.reply.as_mut().filter(|reply| reply.committed) else {
+            return;
+        };
         let end = reply.segments.last().map_or(0, |s| s.segment.end);
         let is_final = reply.text_complete && end >= reply.text.text().len();
         if end == 0 || (end == reply.told && is_final == reply.told_final) {
@@ -382,7 +469,11 @@ impl Call {
         reply.told_final = is_final;
         let text = reply.text.text()[..end].to_owned();
         let turn_id = reply.turn_id.clone();
-        self.send(&ServerEvent::AgentResponse { text: &text, turn_id: &turn_id, is_final });
+        self.send(&ServerEvent::AgentResponse {
+            text: &text,
+            turn_id: &turn_id,
+            is_final,
+        });
     }
 
     fn send_due(&mut self, position: u64) {
@@ -398,7 +489,10 @@ impl Call {
                 (Some(filler), _) if filler.first.is_some_and(|at| index < at + filler.length) => {
                     (filler.turn_id.as_str(), filler.first)
                 }
-                (_, Some(reply)) => (reply.turn_id.as_str(), reply.segments.first().map(|s| s.first)),
+                (_, Some(reply)) => (
+                    reply.turn_id.as_str(),
+                    reply.segments.first().map(|s| s.first),
+                ),
                 (_, None) => ("", None),
             };
             let offset_ms = Samples(index.saturating_sub(first.unwrap_or(index))).ms();
@@ -419,10 +513,18 @@ impl Call {
     /// The reply's first audible sample went out.
     fn first_sound(&mut self, sent: u64) {
         let Some(reply) = &mut self.reply else { return };
-        let Some(first) = reply.first_audible.filter(|&first| first < sent && !reply.announced) else { return };
+        let Some(first) = reply
+            .first_audible
+            .filter(|&first| first < sent && !reply.announced)
+        else {
+            return;
+        };
         reply.announced = true;
         let (trimmed, turn_id) = (reply.trimmed, reply.turn_id.clone());
-        let heard = self.playout.position_of(first).map_or(self.now, |at| self.time_of(at));
+        let heard = self
+            .playout
+            .position_of(first)
+            .map_or(self.now, |at| self.time_of(at));
         let Some(reply) = &mut self.reply else { return };
         reply.latency = reply.marks.latency(heard, trimmed);
         let latency = reply.latency.clone();
@@ -431,24 +533,37 @@ impl Call {
         if let Some(latency) = latency
             && self.config.events.turn_metrics
         {
-            self.send(&ServerEvent::TurnMetrics { turn_id: &turn_id, latency: &latency });
+            self.send(&ServerEvent::TurnMetrics {
+                turn_id: &turn_id,
+                latency: &latency,
+            });
         }
     }
 
     fn voice_overdue(&mut self) {
         let overdue = |since: Time| self.now - since >= VOICE_DEADLINE;
-        if self.reply.as_ref().and_then(|reply| reply.voice_since).is_some_and(overdue) {
+        if self
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.voice_since)
+            .is_some_and(overdue)
+        {
             self.voice_failed("no audio within the deadline");
         }
     }
 
     /// Whether the reply is complete and played.
     fn reply_over(&mut self) {
-        let over = self.reply.as_ref().is_some_and(|reply| reply.committed && reply.is_complete());
+        let over = self
+            .reply
+            .as_ref()
+            .is_some_and(|reply| reply.committed && reply.is_complete());
         if !over || !self.playout.is_idle() || self.filler.is_some() {
             return;
         }
-        let Some(reply) = self.reply.take() else { return };
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
         let end_after = reply.end_after;
         self.settle_caller_turn();
         self.settle_reply(reply, None);
@@ -473,7 +588,9 @@ impl Call {
     }
 
     fn abandon_reply(&mut self) {
-        let Some(reply) = self.reply.take() else { return };
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
         self.withdraw(&reply);
         let position = self.position(self.now);
         self.clear_playout(position, None);
@@ -506,15 +623,27 @@ impl Call {
         let up_to_event_id = self.playout.newest_message().unwrap_or(self.event_id);
         let played = self.clear_playout(position, reply.as_mut());
         let (turn_id, spoken_ms, heard) = match (&reply, &self.filler) {
-            (Some(reply), _) if reply.announced => (reply.turn_id.clone(), reply.spoken_ms(played), reply.heard_text(played).to_owned()),
-            (_, Some(filler)) => (filler.turn_id.clone(), Samples(played.saturating_sub(filler.first.unwrap_or(played))).ms(), String::new()),
+            (Some(reply), _) if reply.announced => (
+                reply.turn_id.clone(),
+                reply.spoken_ms(played),
+                reply.heard_text(played).to_owned(),
+            ),
+            (_, Some(filler)) => (
+                filler.turn_id.clone(),
+                Samples(played.saturating_sub(filler.first.unwrap_or(played))).ms(),
+                String::new(),
+            ),
             (Some(reply), None) => (reply.turn_id.clone(), 0, String::new()),
             (None, None) => return,
         };
         let header = self.header();
         let leg = &mut self.leg;
-        let interruption =
-            Interruption { up_to_event_id, turn_id: &turn_id, spoken_ms, estimated_text_spoken: &heard };
+        let interruption = Interruption {
+            up_to_event_id,
+            turn_id: &turn_id,
+            spoken_ms,
+            estimated_text_spoken: &heard,
+        };
         self.out.message(|out| {
             leg.clear(out, &header, &interruption);
             true
@@ -523,9 +652,19 @@ impl Call {
         if let Some(reply) = reply {
             if self.config.events.agent_response_correction && reply.announced {
                 let original = reply.text.text().to_owned();
-                self.send(&ServerEvent::AgentResponseCorrection { original: &original, corrected: &heard, turn_id: &turn_id });
+                self.send(&ServerEvent::AgentResponseCorrection {
+                    original: &original,
+                    corrected: &heard,
+                    turn_id: &turn_id,
+                });
             }
-            let rest = reply.text.text().get(heard.len()..).unwrap_or_default().trim().to_owned();
+            let rest = reply
+                .text
+                .text()
+                .get(heard.len()..)
+                .unwrap_or_default()
+                .trim()
+                .to_owned();
             self.unheard = (!rest.is_empty()).then_some(Unheard { text: rest });
             if reply.announced {
                 self.settle_reply(reply, Some(played));
@@ -537,7 +676,10 @@ impl Call {
 
     /// Drops all queued audio; what was played is recorded. The index of the first unheard sample.
     fn clear_playout(&mut self, position: u64, reply: Option<&mut Reply>) -> u64 {
-        let mut spans = Spans { reply, filler: self.filler.as_mut() };
+        let mut spans = Spans {
+            reply,
+            filler: self.filler.as_mut(),
+        };
         let (out, recording) = (&mut self.out, self.config.recording);
         self.playout.clear(position, |played| {
             spans.heard(played.index, played.at, played.samples.len() as u64);
@@ -552,7 +694,8 @@ impl Call {
     pub(super) fn settle_reply(&mut self, mut reply: Reply, cut: Option<u64>) {
         let heard = cut.map(|index| reply.heard_text(index).to_owned());
         self.dialog.steps(std::mem::take(&mut reply.steps));
-        self.dialog.agent_said(heard.as_deref().unwrap_or(reply.text.text()));
+        self.dialog
+            .agent_said(heard.as_deref().unwrap_or(reply.text.text()));
         let tool_calls = std::mem::take(&mut reply.tool_records);
         if reply.text.text().is_empty() && tool_calls.is_empty() {
             return;
@@ -584,7 +727,9 @@ impl Call {
     }
 
     fn settle_filler(&mut self) {
-        let Some(filler) = self.filler.take() else { return };
+        let Some(filler) = self.filler.take() else {
+            return;
+        };
         let Some(start) = filler.start else { return };
         let index = self.turn_index;
         self.turn_index += 1;
@@ -664,7 +809,12 @@ impl Spans<'_> {
 }
 
 /// Puts `samples` at 16 kHz into `out`. `false`: the rate cannot be converted.
-fn resample(resampler: &mut Option<(u32, Resampler)>, rate: u32, samples: &[i16], out: &mut Vec<i16>) -> bool {
+fn resample(
+    resampler: &mut Option<(u32, Resampler)>,
+    rate: u32,
+    samples: &[i16],
+    out: &mut Vec<i16>,
+) -> bool {
     out.clear();
     if resampler.as_ref().is_none_or(|(from, _)| *from != rate) {
         match Resampler::new(rate, RATE) {

@@ -68,7 +68,10 @@ impl Call {
         let now = self.now;
         let incoming = std::mem::take(&mut self.incoming);
         let mut samples = incoming.get(from..to).unwrap_or_default();
-        match self.timeline.place(self.position(now), samples.len() as u64) {
+        match self
+            .timeline
+            .place(self.position(now), samples.len() as u64)
+        {
             Place::TooFast => self.too_fast(now),
             Place::At { position, silence } => {
                 self.dropping_since = None;
@@ -132,7 +135,10 @@ impl Call {
         }
         let fed = self.open_utterance();
         let voice_on = self.turn.voice_on();
-        self.cue(Cue::Frame { at, voiced: heard.voiced });
+        self.cue(Cue::Frame {
+            at,
+            voiced: heard.voiced,
+        });
         // A recogniser that was just begun has this frame as the end of the pre-roll.
         if let Some(utterance) = fed
             && self.open_utterance() == fed
@@ -140,13 +146,24 @@ impl Call {
             self.out.stt_audio(utterance, &heard.samples);
         }
         if voice_on != self.turn.voice_on() && self.config.events.vad && !self.ended {
-            let at_ms = Samples(if voice_on { self.last_voice_at } else { heard.at }).ms();
-            self.send(&ServerEvent::Vad { speaking: !voice_on, at_ms });
+            let at_ms = Samples(if voice_on {
+                self.last_voice_at
+            } else {
+                heard.at
+            })
+            .ms();
+            self.send(&ServerEvent::Vad {
+                speaking: !voice_on,
+                at_ms,
+            });
         }
     }
 
     fn open_utterance(&self) -> Option<UtteranceId> {
-        self.utterances.iter().find(|u| u.stage == Stage::Open).map(|u| u.id)
+        self.utterances
+            .iter()
+            .find(|u| u.stage == Stage::Open)
+            .map(|u| u.id)
     }
 
     pub(super) fn begin_utterance(&mut self) {
@@ -159,10 +176,19 @@ impl Call {
         }
         self.utterance_ids += 1;
         let id = UtteranceId(self.utterance_ids);
-        self.utterances.push(Utterance { id, text: String::new(), confidence: None, stage: Stage::Open });
+        self.utterances.push(Utterance {
+            id,
+            text: String::new(),
+            confidence: None,
+            stage: Stage::Open,
+        });
         self.out.stt_begin(id);
         self.out.stt_audio(id, self.ear.pre_roll());
-        let began = VoiceBegan { at: self.turn.voice_onset(), position: self.ear.onset(), utterance: id };
+        let began = VoiceBegan {
+            at: self.turn.voice_onset(),
+            position: self.ear.onset(),
+            utterance: id,
+        };
         self.voice_began = Some(began);
         if let Some(turn) = &mut self.caller_turn
             && turn.onset.is_none()
@@ -183,8 +209,18 @@ impl Call {
     }
 
     /// The recogniser's words.
-    pub(super) fn words(&mut self, id: UtteranceId, text: String, confidence: Option<f32>, is_final: bool) {
-        let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id && u.stage != Stage::Final) else {
+    pub(super) fn words(
+        &mut self,
+        id: UtteranceId,
+        text: String,
+        confidence: Option<f32>,
+        is_final: bool,
+    ) {
+        let Some(utterance) = self
+            .utterances
+            .iter_mut()
+            .find(|u| u.id == id && u.stage != Stage::Final)
+        else {
             return;
         };
         utterance.text = text.trim().to_owned();
@@ -215,7 +251,11 @@ impl Call {
     }
 
     pub(super) fn recogniser_failed(&mut self, id: UtteranceId, message: &str) {
-        let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id && u.stage != Stage::Final) else {
+        let Some(utterance) = self
+            .utterances
+            .iter_mut()
+            .find(|u| u.id == id && u.stage != Stage::Final)
+        else {
             return;
         };
         utterance.stage = Stage::Final;
@@ -295,7 +335,9 @@ impl Call {
 
     fn text_of(&self, turn: Option<&CallerTurn>) -> String {
         let mut text = String::new();
-        let typed = turn.into_iter().flat_map(|t| [t.typed.as_str(), t.keys.as_str()]);
+        let typed = turn
+            .into_iter()
+            .flat_map(|t| [t.typed.as_str(), t.keys.as_str()]);
         for part in self.utterances.iter().map(|u| u.text.as_str()).chain(typed) {
             if !part.is_empty() {
                 if !text.is_empty() {
@@ -329,15 +371,28 @@ impl Call {
     fn send_transcript(&mut self, text: &str, turn_id: &str, is_final: bool) {
         let whole = self.timeline.is_whole();
         let turn = self.caller_turn.as_ref();
-        let start_ms = turn.and_then(|t| t.onset).filter(|_| whole).map(|at| Samples(at).ms());
+        let start_ms = turn
+            .and_then(|t| t.onset)
+            .filter(|_| whole)
+            .map(|at| Samples(at).ms());
         let end_ms = start_ms.map(|_| Samples(self.last_voice_at).ms());
         let confidence = self.confidence();
-        self.send(&ServerEvent::UserTranscript { text, is_final, turn_id, start_ms, end_ms, confidence });
+        self.send(&ServerEvent::UserTranscript {
+            text,
+            is_final,
+            turn_id,
+            start_ms,
+            end_ms,
+            confidence,
+        });
     }
 
     /// The least sure of its parts.
     fn confidence(&self) -> Option<f32> {
-        self.utterances.iter().filter_map(|u| u.confidence).min_by(f32::total_cmp)
+        self.utterances
+            .iter()
+            .filter_map(|u| u.confidence)
+            .min_by(f32::total_cmp)
     }
 
     pub(super) fn drop_turn(&mut self) {
@@ -348,7 +403,9 @@ impl Call {
     /// The caller's turn has been answered, or never will be: it goes into the transcript and the
     /// dialogue, and will not change.
     pub(super) fn settle_caller_turn(&mut self) {
-        let Some(turn) = self.caller_turn.take() else { return };
+        let Some(turn) = self.caller_turn.take() else {
+            return;
+        };
         let text = self.text_of(Some(&turn));
         let confidence = self.confidence();
         self.forget_utterances();
@@ -361,7 +418,9 @@ impl Call {
             (_, keys) if !keys.is_empty() => Source::Keypad,
             _ => Source::Speech,
         };
-        let start = turn.onset.filter(|_| source == Source::Speech && self.timeline.is_whole());
+        let start = turn
+            .onset
+            .filter(|_| source == Source::Speech && self.timeline.is_whole());
         let index = self.turn_index;
         self.turn_index += 1;
         self.out.event(CallEvent::Turn(Box::new(Turn {

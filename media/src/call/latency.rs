@@ -23,7 +23,7 @@ pub(super) struct Marks {
     pub(super) tools: Duration,
     pub(super) attempts: u32,
     pub(super) speculative: bool,
-    steps: Vec<(&'static str, Owner, Time)>,
+    pub(super) steps: Vec<(&'static str, Owner, Time)>,
 }
 
 impl Marks {
@@ -48,12 +48,21 @@ impl Marks {
             let until = until.min(response_ms);
             if until > reached {
                 let duration_ms = until - reached;
-                contributions.push(Contribution { key: key.to_owned(), owner, start_ms: reached, duration_ms });
+                contributions.push(Contribution {
+                    key: key.to_owned(),
+                    owner,
+                    start_ms: reached,
+                    duration_ms,
+                });
                 reached = until;
             }
         };
         let configured = (zero + self.endpoint).min(committed);
-        part("vad_hangover", Owner::Setting, ms((zero + self.voice_stop).min(configured)));
+        part(
+            "vad_hangover",
+            Owner::Setting,
+            ms((zero + self.voice_stop).min(configured)),
+        );
         part("endpoint", Owner::Setting, ms(configured));
         part("stt_final", Owner::Stt, ms(committed));
         for &(key, owner, at) in &self.steps {
@@ -61,7 +70,13 @@ impl Marks {
         }
         part("playout_buffer", Owner::Engine, response_ms);
         let between = |from: Option<Time>, to: Option<Time>| Some((to? - from?).as_millis() as u64);
-        let length = |key: &str| contributions.iter().filter(|c| c.key == key).map(|c| c.duration_ms).sum();
+        let length = |key: &str| {
+            contributions
+                .iter()
+                .filter(|c| c.key == key)
+                .map(|c| c.duration_ms)
+                .sum()
+        };
         Some(Latency {
             response_ms,
             endpoint_ms: ms(committed),
@@ -76,7 +91,10 @@ impl Marks {
             playout_buffer_ms: length("playout_buffer"),
             network_rtt_ms: 0,
             jitter_buffer_ms: 0,
-            speculative: Speculative { attempts: self.attempts, used: self.speculative },
+            speculative: Speculative {
+                attempts: self.attempts,
+                used: self.speculative,
+            },
             contributions,
         })
     }
@@ -107,7 +125,21 @@ mod tests {
             reached += part.duration_ms;
         }
         assert_eq!(reached, 600);
-        let keys: Vec<&str> = latency.contributions.iter().map(|c| c.key.as_str()).collect();
-        assert_eq!(keys, ["vad_hangover", "endpoint", "stt_final", "llm_first_clause", "tts_ttfb", "playout_buffer"]);
+        let keys: Vec<&str> = latency
+            .contributions
+            .iter()
+            .map(|c| c.key.as_str())
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                "vad_hangover",
+                "endpoint",
+                "stt_final",
+                "llm_first_clause",
+                "tts_ttfb",
+                "playout_buffer"
+            ]
+        );
     }
 }

@@ -104,18 +104,32 @@ pub struct Call {
 /// What one message held, kept until the leg is free again.
 #[derive(Debug)]
 enum Found {
-    Audio { from: usize, to: usize },
+    Audio {
+        from: usize,
+        to: usize,
+    },
     Lost(u64),
     Digit(char),
     Context(String),
     Typed(String),
-    ToolResult { id: String, result: String, is_error: bool },
+    ToolResult {
+        id: String,
+        result: String,
+        is_error: bool,
+    },
     Pong,
-    Played { event_id: u64, played_ms: u64 },
+    Played {
+        event_id: u64,
+        played_ms: u64,
+    },
     Marked(u64),
     Started,
     End,
-    Invalid { close: Option<u16>, code: &'static str, message: String },
+    Invalid {
+        close: Option<u16>,
+        code: &'static str,
+        message: String,
+    },
 }
 
 impl Call {
@@ -200,7 +214,11 @@ impl Call {
 
     /// The next thing to do.
     pub fn poll(&mut self, now: Time) -> Output<'_> {
-        let deadline = if self.ended { Time::NEVER } else { self.deadline().max(now) };
+        let deadline = if self.ended {
+            Time::NEVER
+        } else {
+            self.deadline().max(now)
+        };
         self.out.take(deadline)
     }
 
@@ -262,7 +280,9 @@ impl Call {
         let mut found = std::mem::take(&mut self.found);
         self.incoming.clear();
         let incoming = &mut self.incoming;
-        read(&mut self.leg, &mut |event| found.push(Found::of(event, incoming)));
+        read(&mut self.leg, &mut |event| {
+            found.push(Found::of(event, incoming))
+        });
         for found in found.drain(..) {
             if !self.ended {
                 self.found(found);
@@ -278,13 +298,25 @@ impl Call {
             Found::Digit(digit) => self.key(digit),
             Found::Context(text) => self.dialog.add_context(&text),
             Found::Typed(text) => self.typed(text),
-            Found::ToolResult { id, result, is_error } => {
-                self.tool_answered(input::ToolOutcome { id, result, is_error });
+            Found::ToolResult {
+                id,
+                result,
+                is_error,
+            } => {
+                self.tool_answered(input::ToolOutcome {
+                    id,
+                    result,
+                    is_error,
+                });
             }
             Found::Pong => self.pings = 0,
-            Found::Played { event_id, played_ms } => {
+            Found::Played {
+                event_id,
+                played_ms,
+            } => {
                 let position = self.position(self.now);
-                self.playout.report_message(event_id, played_ms * u64::from(RATE) / 1000, position);
+                self.playout
+                    .report_message(event_id, played_ms * u64::from(RATE) / 1000, position);
             }
             Found::Marked(index) => {
                 let position = self.position(self.now);
@@ -298,8 +330,17 @@ impl Call {
                 }
             }
             Found::End => self.cue(Cue::End(EndReason::CallerHangup)),
-            Found::Invalid { close, code, message } => {
-                self.send(&ServerEvent::Error { code, message: &message, retry_after: None, request_id: None });
+            Found::Invalid {
+                close,
+                code,
+                message,
+            } => {
+                self.send(&ServerEvent::Error {
+                    code,
+                    message: &message,
+                    retry_after: None,
+                    request_id: None,
+                });
                 if let Some(close) = close {
                     self.note(&message);
                     self.out.close(close, code);
@@ -311,14 +352,26 @@ impl Call {
 
     fn speech(&mut self, event: SpeechEvent) {
         match event {
-            SpeechEvent::Stt(SttEvent::Interim { utterance, text }) => self.words(utterance, text, None, false),
-            SpeechEvent::Stt(SttEvent::Final { utterance, text, confidence }) => {
+            SpeechEvent::Stt(SttEvent::Interim { utterance, text }) => {
+                self.words(utterance, text, None, false)
+            }
+            SpeechEvent::Stt(SttEvent::Final {
+                utterance,
+                text,
+                confidence,
+            }) => {
                 self.recogniser_failures = 0;
                 self.words(utterance, text, confidence, true);
             }
-            SpeechEvent::Stt(SttEvent::Failed { utterance, message }) => self.recogniser_failed(utterance, &message),
+            SpeechEvent::Stt(SttEvent::Failed { utterance, message }) => {
+                self.recogniser_failed(utterance, &message)
+            }
             SpeechEvent::Llm { reply, event } => self.model(reply, event),
-            SpeechEvent::Tts { reply, segment, event } => self.voice(reply, segment, event),
+            SpeechEvent::Tts {
+                reply,
+                segment,
+                event,
+            } => self.voice(reply, segment, event),
         }
     }
 
@@ -385,7 +438,7 @@ impl Call {
             protocol: config.protocol,
             audio_format: config.audio_format,
             sample_rate: config.audio_format.sample_rate(),
-            frame_ms: crate::frame::FRAME_MS as u32,
+            frame_ms: crate::frame::FRAME_MS,
             ping_interval_ms: PING_INTERVAL.as_millis() as u64,
         });
     }
@@ -399,7 +452,10 @@ impl Call {
 
     fn header(&mut self) -> ServerHeader {
         self.event_id += 1;
-        ServerHeader { event_id: self.event_id, ts_ms: self.clock(self.now).as_millis() as u64 }
+        ServerHeader {
+            event_id: self.event_id,
+            ts_ms: self.clock(self.now).as_millis() as u64,
+        }
     }
 
     /// Keeps an error for the diagnostics.
@@ -422,7 +478,8 @@ impl Call {
     /// The first time at which the sample clock has reached `position`.
     fn time_of(&self, position: u64) -> Time {
         let micros = (position * 1_000_000).div_ceil(u64::from(RATE));
-        self.origin.map_or(Time::NEVER, |origin| origin + Duration::from_micros(micros))
+        self.origin
+            .map_or(Time::NEVER, |origin| origin + Duration::from_micros(micros))
     }
 
     fn new_turn_id(&mut self) -> String {
@@ -454,24 +511,49 @@ impl Found {
             LegEvent::Audio(samples) => {
                 let from = incoming.len();
                 incoming.extend_from_slice(samples);
-                Self::Audio { from, to: incoming.len() }
+                Self::Audio {
+                    from,
+                    to: incoming.len(),
+                }
             }
             LegEvent::Lost { samples } => Self::Lost(samples),
             LegEvent::Digit(digit) => Self::Digit(digit),
             LegEvent::ContextualUpdate(text) => Self::Context(text.to_owned()),
             LegEvent::UserMessage(text) => Self::Typed(text.to_owned()),
-            LegEvent::ToolResult { tool_call_id, result, is_error } => {
-                Self::ToolResult { id: tool_call_id.to_owned(), result: result.to_owned(), is_error }
-            }
+            LegEvent::ToolResult {
+                tool_call_id,
+                result,
+                is_error,
+            } => Self::ToolResult {
+                id: tool_call_id.to_owned(),
+                result: result.to_owned(),
+                is_error,
+            },
             LegEvent::Pong { .. } => Self::Pong,
-            LegEvent::Played { event_id, played_ms } => Self::Played { event_id, played_ms },
+            LegEvent::Played {
+                event_id,
+                played_ms,
+            } => Self::Played {
+                event_id,
+                played_ms,
+            },
             LegEvent::Marked { sent } => Self::Marked(sent),
             LegEvent::Started { .. } => Self::Started,
             LegEvent::End => Self::End,
-            LegEvent::Invalid { code, message } => Self::Invalid { close: None, code, message: message.to_owned() },
-            LegEvent::Violation { close, code, message } => {
-                Self::Invalid { close: Some(close), code, message: message.to_owned() }
-            }
+            LegEvent::Invalid { code, message } => Self::Invalid {
+                close: None,
+                code,
+                message: message.to_owned(),
+            },
+            LegEvent::Violation {
+                close,
+                code,
+                message,
+            } => Self::Invalid {
+                close: Some(close),
+                code,
+                message: message.to_owned(),
+            },
         }
     }
 }

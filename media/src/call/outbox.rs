@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(super) struct Outbox {
     queue: VecDeque<Item>,
-    text: Vec<u8>,
+    text: String,
     audio: Vec<i16>,
     /// The socket takes no more messages.
     closed: bool,
@@ -21,7 +21,10 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 enum Item {
     Text(Range<usize>),
-    Close { code: u16, reason: &'static str },
+    Close {
+        code: u16,
+        reason: &'static str,
+    },
     SttBegin(UtteranceId),
     SttAudio(UtteranceId, Range<usize>),
     SttFinish(UtteranceId),
@@ -30,7 +33,11 @@ enum Item {
     Tts(TtsCommand),
     Tool(ReplyId, ToolCall),
     CancelTool(String),
-    Record { side: Side, at: u64, audio: Range<usize> },
+    Record {
+        side: Side,
+        at: u64,
+        audio: Range<usize>,
+    },
     Event(CallEvent),
     Done,
 }
@@ -39,7 +46,7 @@ impl Outbox {
     pub(super) fn new() -> Self {
         Self {
             queue: VecDeque::with_capacity(64),
-            text: Vec::with_capacity(16 * 1024),
+            text: String::with_capacity(16 * 1024),
             audio: Vec::with_capacity(16 * 1024),
             closed: false,
         }
@@ -54,7 +61,7 @@ impl Outbox {
     }
 
     /// Lets `write` append one message; `false` from it: there is none.
-    pub(super) fn message(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+    pub(super) fn message(&mut self, write: impl FnOnce(&mut String) -> bool) {
         let start = self.text.len();
         if write(&mut self.text) && !self.closed {
             self.queue.push_back(Item::Text(start..self.text.len()));
@@ -123,19 +130,27 @@ impl Outbox {
 
     /// The oldest output; when there is none, `Wait` until `deadline`.
     pub(super) fn take(&mut self, deadline: Time) -> Output<'_> {
-        let Some(item) = self.queue.pop_front() else { return Output::Wait(deadline) };
+        let Some(item) = self.queue.pop_front() else {
+            return Output::Wait(deadline);
+        };
         match item {
-            Item::Text(range) => Output::Text(text_of(&self.text[range])),
+            Item::Text(range) => Output::Text(&self.text[range]),
             Item::Close { code, reason } => Output::Close { code, reason },
             Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
-            Item::SttAudio(utterance, range) => Output::Stt(SttCommand::Audio(utterance, &self.audio[range])),
+            Item::SttAudio(utterance, range) => {
+                Output::Stt(SttCommand::Audio(utterance, &self.audio[range]))
+            }
             Item::SttFinish(utterance) => Output::Stt(SttCommand::Finish(utterance)),
             Item::SttCancel(utterance) => Output::Stt(SttCommand::Cancel(utterance)),
             Item::Llm(command) => Output::Llm(command),
             Item::Tts(command) => Output::Tts(command),
             Item::Tool(reply, call) => Output::Tool { reply, call },
             Item::CancelTool(id) => Output::CancelTool { id },
-            Item::Record { side, at, audio } => Output::Record { side, at, samples: &self.audio[audio] },
+            Item::Record { side, at, audio } => Output::Record {
+                side,
+                at,
+                samples: &self.audio[audio],
+            },
             Item::Event(event) => Output::Event(event),
             Item::Done => Output::Done,
         }
@@ -146,9 +161,4 @@ impl Outbox {
         self.audio.extend_from_slice(samples);
         start..self.audio.len()
     }
-}
-
-/// Messages are written from text only, so they are text.
-fn text_of(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
 }

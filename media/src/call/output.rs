@@ -12,17 +12,29 @@ pub enum Output<'a> {
     /// Send this text message to the caller's socket.
     Text(&'a str),
     /// Close the caller's socket with this code (RFC 6455 section 7.4). Nothing is sent after it.
-    Close { code: u16, reason: &'static str },
+    Close {
+        code: u16,
+        reason: &'static str,
+    },
     Stt(SttCommand<'a>),
     Llm(LlmCommand),
     Tts(TtsCommand),
     /// Run this tool outside the engine and answer with `Input::Tool`.
-    Tool { reply: ReplyId, call: ToolCall },
+    Tool {
+        reply: ReplyId,
+        call: ToolCall,
+    },
     /// The reply that wanted the tool is gone: its answer is not waited for.
-    CancelTool { id: String },
+    CancelTool {
+        id: String,
+    },
     /// Put sound into the recording: `samples` of one side at position `at` (samples at 16 kHz since
     /// the recording's first). Positions of one side never overlap; what is not written is silence.
-    Record { side: Side, at: u64, samples: &'a [i16] },
+    Record {
+        side: Side,
+        at: u64,
+        samples: &'a [i16],
+    },
     /// Something the control plane wants to know.
     Event(CallEvent),
     /// Nothing more to do until this time, or until the next input.
@@ -53,7 +65,11 @@ pub enum LlmCommand {
 
 #[derive(Debug, PartialEq)]
 pub enum TtsCommand {
-    Speak { reply: ReplyId, segment: u32, text: String },
+    Speak {
+        reply: ReplyId,
+        segment: u32,
+        text: String,
+    },
     Cancel(ReplyId),
 }
 

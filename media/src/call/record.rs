@@ -155,7 +155,10 @@ pub enum EndReason {
 impl EndReason {
     /// Whether a call that ends so counts as `failed` (else `completed`).
     pub const fn is_failure(self) -> bool {
-        matches!(self, Self::MediaTimeout | Self::ProviderError | Self::EngineError | Self::NodeLost)
+        matches!(
+            self,
+            Self::MediaTimeout | Self::ProviderError | Self::EngineError | Self::NodeLost
+        )
     }
 
     pub const fn name(self) -> &'static str {

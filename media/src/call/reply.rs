@@ -25,7 +25,6 @@ pub(super) enum Kind {
 }
 
 /// A reply.
-#[derive(Debug)]
 pub(super) struct Reply {
     pub(super) id: ReplyId,
     pub(super) kind: Kind,
@@ -91,7 +90,6 @@ pub(super) struct RunningTool {
 }
 
 /// A filler line, spoken while the reply is awaited.
-#[derive(Debug)]
 pub(super) struct Filler {
     pub(super) id: ReplyId,
     pub(super) turn_id: String,
@@ -112,7 +110,17 @@ pub(super) struct Unheard {
 
 impl Filler {
     pub(super) fn new(id: ReplyId, turn_id: String, text: String) -> Self {
-        Self { id, turn_id, text, done: false, resampler: None, first: None, length: 0, start: None, end: 0 }
+        Self {
+            id,
+            turn_id,
+            text,
+            done: false,
+            resampler: None,
+            first: None,
+            length: 0,
+            start: None,
+            end: 0,
+        }
     }
 }
 
@@ -177,7 +185,9 @@ impl Reply {
             if index <= spoken.first {
                 break;
             }
-            let segment = text.get(spoken.segment.start..spoken.segment.end).unwrap_or_default();
+            let segment = text
+                .get(spoken.segment.start..spoken.segment.end)
+                .unwrap_or_default();
             let characters = segment.chars().count() as u64;
             let length = if spoken.done {
                 spoken.length
@@ -199,7 +209,10 @@ impl Reply {
 
 /// The bytes of the whole words within the first `characters`.
 fn whole_words(text: &str, characters: usize) -> usize {
-    let cut = text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at);
+    let cut = text
+        .char_indices()
+        .nth(characters)
+        .map_or(text.len(), |(at, _)| at);
     if cut == text.len() || text[cut..].starts_with(char::is_whitespace) {
         return cut;
     }
@@ -217,7 +230,12 @@ mod tests {
         let mut first = 100;
         for &(length, done) in lengths {
             if let Some(segment) = reply.text.take() {
-                reply.segments.push(Spoken { segment, first, length, done });
+                reply.segments.push(Spoken {
+                    segment,
+                    first,
+                    length,
+                    done,
+                });
             }
             first += length;
         }
@@ -226,13 +244,19 @@ mod tests {
 
     #[test]
     fn what_was_heard_is_a_prefix_of_whole_words() {
-        let reply = reply("One two three. Four five six.", &[(14_000, true), (14_000, true)]);
+        let reply = reply(
+            "One two three. Four five six.",
+            &[(14_000, true), (14_000, true)],
+        );
         assert_eq!(reply.heard_text(100), "");
         assert_eq!(reply.heard_text(100 + 3_000), "One");
         assert_eq!(reply.heard_text(100 + 6_999), "One");
         assert_eq!(reply.heard_text(100 + 7_000), "One two");
         assert_eq!(reply.heard_text(100 + 14_000), "One two three.");
-        assert_eq!(reply.heard_text(100 + 14_000 + 9_000), "One two three. Four five");
+        assert_eq!(
+            reply.heard_text(100 + 14_000 + 9_000),
+            "One two three. Four five"
+        );
         assert_eq!(reply.heard_text(u64::MAX), "One two three. Four five six.");
     }
 

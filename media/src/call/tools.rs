@@ -25,17 +25,31 @@ const KEPT_RESULT: usize = 4096;
 impl Call {
     pub(super) fn run_tool(&mut self, call: ToolCall) {
         let now = self.now;
-        let spec = self.config.agent.tools.iter().find(|tool| tool.name == call.name).cloned();
+        let spec = self
+            .config
+            .agent
+            .tools
+            .iter()
+            .find(|tool| tool.name == call.name)
+            .cloned();
         let ends = call.name == END_CALL && self.config.agent.end_call_enabled;
         let Some(reply) = &mut self.reply else { return };
         if ends {
             reply.end_after = Some(EndReason::AgentEndCall);
             return;
         }
-        let Some(spec) = spec.filter(|_| reply.tool_records.len() + reply.tools.len() < MAX_TOOLS) else {
+        let Some(spec) = spec.filter(|_| reply.tool_records.len() + reply.tools.len() < MAX_TOOLS)
+        else {
             let error = format!("there is no tool named {}", call.name);
-            reply.steps.push(Message::Assistant { content: String::new(), tool_calls: vec![call.clone()] });
-            reply.steps.push(Message::Tool { tool_call_id: call.id, content: error, is_error: true });
+            reply.steps.push(Message::Assistant {
+                content: String::new(),
+                tool_calls: vec![call.clone()],
+            });
+            reply.steps.push(Message::Tool {
+                tool_call_id: call.id,
+                content: error,
+                is_error: true,
+            });
             reply.unknown_tools += 1;
             return;
         };
@@ -47,9 +61,18 @@ impl Call {
         };
         let deadline = now + Duration::from_millis(spec.timeout_ms.into());
         let external = spec.kind != ToolKind::Client;
-        reply.tools.push(RunningTool { call: call.clone(), deadline, began: now, kind, external });
+        reply.tools.push(RunningTool {
+            call: call.clone(),
+            deadline,
+            began: now,
+            kind,
+            external,
+        });
         let (id, turn_id) = (reply.id, reply.turn_id.clone());
-        self.out.event(CallEvent::Tool { id: call.id.clone(), stage: ToolStage::Running });
+        self.out.event(CallEvent::Tool {
+            id: call.id.clone(),
+            stage: ToolStage::Running,
+        });
         self.cue(Cue::ToolBegan);
         if let Some(line) = spec.filler_message {
             self.fill(line);
@@ -68,12 +91,21 @@ impl Call {
     }
 
     pub(super) fn tool_answered(&mut self, outcome: ToolOutcome) {
-        let status = if outcome.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+        let status = if outcome.is_error {
+            ToolStatus::Error
+        } else {
+            ToolStatus::Ok
+        };
         self.tool_over(&outcome.id, status, outcome.result);
     }
 
     pub(super) fn tool_deadline(&self) -> Option<Time> {
-        self.reply.as_ref()?.tools.iter().map(|tool| tool.deadline).min()
+        self.reply
+            .as_ref()?
+            .tools
+            .iter()
+            .map(|tool| tool.deadline)
+            .min()
     }
 
     pub(super) fn tool_timeouts(&mut self, now: Time) {
@@ -84,7 +116,11 @@ impl Call {
             if external {
                 self.out.cancel_tool(id.clone());
             }
-            self.tool_over(&id, ToolStatus::Timeout, "\"the tool did not answer in time\"".to_owned());
+            self.tool_over(
+                &id,
+                ToolStatus::Timeout,
+                "\"the tool did not answer in time\"".to_owned(),
+            );
         }
     }
 
@@ -92,31 +128,61 @@ impl Call {
         let now = self.now;
         let origin = self.origin.unwrap_or(now);
         let Some(reply) = &mut self.reply else { return };
-        let Some(at) = reply.tools.iter().position(|tool| tool.call.id == id) else { return };
+        let Some(at) = reply.tools.iter().position(|tool| tool.call.id == id) else {
+            return;
+        };
         let tool = reply.tools.remove(at);
         let is_error = status != ToolStatus::Ok;
-        reply.steps.push(Message::Assistant { content: String::new(), tool_calls: vec![tool.call.clone()] });
-        reply.steps.push(Message::Tool { tool_call_id: tool.call.id.clone(), content: result.clone(), is_error });
+        reply.steps.push(Message::Assistant {
+            content: String::new(),
+            tool_calls: vec![tool.call.clone()],
+        });
+        reply.steps.push(Message::Tool {
+            tool_call_id: tool.call.id.clone(),
+            content: result.clone(),
+            is_error,
+        });
         reply.marks.tools += now - tool.began;
         reply.marks.step("tool", Owner::Tool, now);
         let filler_spoken = self.filler.is_some();
-        reply.tool_records.push(record(tool, status, Some(result), origin, now, filler_spoken));
-        let stage = if status == ToolStatus::Timeout { ToolStage::Expired } else { ToolStage::Answered };
-        self.out.event(CallEvent::Tool { id: id.to_owned(), stage });
+        reply.tool_records.push(record(
+            tool,
+            status,
+            Some(result),
+            origin,
+            now,
+            filler_spoken,
+        ));
+        let stage = if status == ToolStatus::Timeout {
+            ToolStage::Expired
+        } else {
+            ToolStage::Answered
+        };
+        self.out.event(CallEvent::Tool {
+            id: id.to_owned(),
+            stage,
+        });
         self.step_over();
     }
 
     /// The model's step is done: with its tools answered it goes on, without any the text is whole.
     pub(super) fn step_over(&mut self) {
         let Some(reply) = &mut self.reply else { return };
-        if !reply.step_done || !reply.tools.is_empty() || reply.text_complete || !reply.held.is_empty() {
+        if !reply.step_done
+            || !reply.tools.is_empty()
+            || reply.text_complete
+            || !reply.held.is_empty()
+        {
             return;
         }
-        let asked_more = matches!(reply.steps.last(), Some(Message::Tool { .. })) && reply.steps.len() > reply.answered;
+        let asked_more = matches!(reply.steps.last(), Some(Message::Tool { .. }))
+            && reply.steps.len() > reply.answered;
         if asked_more && reply.end_after.is_none() && reply.unknown_tools < 3 {
             reply.answered = reply.steps.len();
             reply.step_done = false;
-            let request = self.dialog.request(&self.config.agent, &reply.asked, &reply.steps);
+            let request = self
+                .dialog
+                .request(&self.config.agent, &reply.asked, &reply.steps);
             self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
             self.cue(Cue::ToolsDone);
             return;
@@ -137,7 +203,10 @@ impl Call {
             if tool.external {
                 self.out.cancel_tool(tool.call.id.clone());
             }
-            self.out.event(CallEvent::Tool { id: tool.call.id, stage: ToolStage::Expired });
+            self.out.event(CallEvent::Tool {
+                id: tool.call.id,
+                stage: ToolStage::Expired,
+            });
         }
     }
 }
@@ -155,7 +224,10 @@ fn record(
     if let Some(text) = &mut result
         && text.len() > KEPT_RESULT
     {
-        let cut = (0..=KEPT_RESULT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let cut = (0..=KEPT_RESULT)
+            .rev()
+            .find(|&at| text.is_char_boundary(at))
+            .unwrap_or(0);
         text.truncate(cut);
         result_truncated = true;
     }

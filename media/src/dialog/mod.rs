@@ -14,24 +14,35 @@ pub struct Dialog {
 
 impl Dialog {
     pub fn new(agent: &AgentConfig) -> Self {
-        Self { messages: vec![Message::System { content: agent.system_prompt.clone() }] }
+        Self {
+            messages: vec![Message::System {
+                content: agent.system_prompt.clone(),
+            }],
+        }
     }
 
     /// Background that the client gave during the call.
     pub fn add_context(&mut self, text: &str) {
-        self.messages.push(Message::System { content: text.to_owned() });
+        self.messages.push(Message::System {
+            content: text.to_owned(),
+        });
     }
 
     pub fn caller_said(&mut self, text: &str) {
         if !text.is_empty() {
-            self.messages.push(Message::User { content: text.to_owned() });
+            self.messages.push(Message::User {
+                content: text.to_owned(),
+            });
         }
     }
 
     /// What was heard of the agent's reply.
     pub fn agent_said(&mut self, heard: &str) {
         if !heard.is_empty() {
-            self.messages.push(Message::Assistant { content: heard.to_owned(), tool_calls: Vec::new() });
+            self.messages.push(Message::Assistant {
+                content: heard.to_owned(),
+                tool_calls: Vec::new(),
+            });
         }
     }
 
@@ -45,7 +56,9 @@ impl Dialog {
     pub fn request(&self, agent: &AgentConfig, pending: &str, steps: &[Message]) -> ModelRequest {
         let mut messages = self.truncated(agent);
         if !pending.is_empty() {
-            messages.push(Message::User { content: pending.to_owned() });
+            messages.push(Message::User {
+                content: pending.to_owned(),
+            });
         }
         messages.extend_from_slice(steps);
         ModelRequest {
@@ -60,7 +73,9 @@ impl Dialog {
 
     /// The prompt, all background, and the newest `history_max_turns` turns.
     fn truncated(&self, agent: &AgentConfig) -> Vec<Message> {
-        let Some(most) = agent.history_max_turns else { return self.messages.clone() };
+        let Some(most) = agent.history_max_turns else {
+            return self.messages.clone();
+        };
         let turns = self.messages.iter().filter(|m| is_turn(m)).count();
         let mut drop = turns.saturating_sub(most as usize);
         let mut kept = Vec::with_capacity(self.messages.len());
@@ -72,7 +87,9 @@ impl Dialog {
             kept.push(message.clone());
         }
         // The answer of a tool whose call was dropped means nothing.
-        while let Some(at) = kept.iter().position(|m| !matches!(m, Message::System { .. }))
+        while let Some(at) = kept
+            .iter()
+            .position(|m| !matches!(m, Message::System { .. }))
             && matches!(kept[at], Message::Tool { .. })
         {
             kept.remove(at);
@@ -93,7 +110,10 @@ fn is_turn(message: &Message) -> bool {
 /// whatever their case and marks.
 pub fn ends_call(text: &str, phrases: &[String]) -> bool {
     let said = format!(" {} ", plain(text));
-    phrases.iter().map(|phrase| plain(phrase)).any(|phrase| !phrase.is_empty() && said.contains(&format!(" {phrase} ")))
+    phrases
+        .iter()
+        .map(|phrase| plain(phrase))
+        .any(|phrase| !phrase.is_empty() && said.contains(&format!(" {phrase} ")))
 }
 
 fn plain(text: &str) -> String {
@@ -111,7 +131,11 @@ mod tests {
 
     #[test]
     fn phrases_end_the_call_as_whole_words_only() {
-        let phrases = ["good bye".to_owned(), "Stop calling!".to_owned(), " ".to_owned()];
+        let phrases = [
+            "good bye".to_owned(),
+            "Stop calling!".to_owned(),
+            " ".to_owned(),
+        ];
         assert!(ends_call("Well, GOOD bye then", &phrases));
         assert!(ends_call("please stop calling", &phrases));
         assert!(!ends_call("goodbyes are hard", &phrases));
@@ -120,7 +144,11 @@ mod tests {
 
     #[test]
     fn history_keeps_the_prompt_and_the_newest_turns() {
-        let agent = AgentConfig { system_prompt: "P".into(), history_max_turns: Some(2), ..AgentConfig::default() };
+        let agent = AgentConfig {
+            system_prompt: "P".into(),
+            history_max_turns: Some(2),
+            ..AgentConfig::default()
+        };
         let mut dialog = Dialog::new(&agent);
         for n in 0..3 {
             dialog.caller_said(&format!("u{n}"));
@@ -132,7 +160,9 @@ mod tests {
             .messages
             .iter()
             .map(|m| match m {
-                Message::System { content } | Message::User { content } | Message::Assistant { content, .. } => content,
+                Message::System { content }
+                | Message::User { content }
+                | Message::Assistant { content, .. } => content,
                 Message::Tool { content, .. } => content,
             })
             .map(String::as_str)

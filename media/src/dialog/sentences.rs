@@ -12,8 +12,9 @@ const LONGEST: usize = 300;
 
 /// Words that end in a full stop and no sentence.
 const ABBREVIATIONS: [&str; 24] = [
-    "mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "no.", "vs.", "etc.", "e.g.", "i.e.", "a.m.", "p.m.", "approx.",
-    "dept.", "ext.", "inc.", "ltd.", "jr.", "sr.", "m.", "mme.", "mlle.", "p.ex.",
+    "mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "no.", "vs.", "etc.", "e.g.", "i.e.", "a.m.",
+    "p.m.", "approx.", "dept.", "ext.", "inc.", "ltd.", "jr.", "sr.", "m.", "mme.", "mlle.",
+    "p.ex.",
 ];
 
 /// The cutter of one reply.
@@ -130,8 +131,13 @@ impl Sentences {
 }
 
 fn is_abbreviation(text: &str) -> bool {
-    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().to_lowercase();
-    let initial = word.chars().count() == 2 && word.starts_with(|c: char| c.is_alphabetic()) && word != "i.";
+    let word = text
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default()
+        .to_lowercase();
+    let initial =
+        word.chars().count() == 2 && word.starts_with(|c: char| c.is_alphabetic()) && word != "i.";
     initial || ABBREVIATIONS.contains(&word.as_str())
 }
 
@@ -158,19 +164,24 @@ mod tests {
 
     #[test]
     fn cuts_at_sentences_and_not_at_abbreviations_or_decimals() {
-        assert_eq!(cut(&["Dr. Smith pays 3.50 euros. Is", " that all? Yes"]), [
-            "Dr. Smith pays 3.50 euros.",
-            "Is that all?",
-            "Yes"
-        ]);
+        assert_eq!(
+            cut(&["Dr. Smith pays 3.50 euros. Is", " that all? Yes"]),
+            ["Dr. Smith pays 3.50 euros.", "Is that all?", "Yes"]
+        );
     }
 
     #[test]
     fn the_first_clause_goes_out_early() {
-        assert_eq!(cut(&["We are open on weekdays from eight, and on", " Saturday from nine, too."]), [
-            "We are open on weekdays from eight,",
-            "and on Saturday from nine, too."
-        ]);
+        assert_eq!(
+            cut(&[
+                "We are open on weekdays from eight, and on",
+                " Saturday from nine, too."
+            ]),
+            [
+                "We are open on weekdays from eight,",
+                "and on Saturday from nine, too."
+            ]
+        );
     }
 
     #[test]

@@ -42,7 +42,11 @@ impl Timeline {
             self.unplaced = true;
             return Place::TooFast;
         }
-        let silence = if natural > self.next + PAUSE { natural - self.next } else { 0 };
+        let silence = if natural > self.next + PAUSE {
+            natural - self.next
+        } else {
+            0
+        };
         let position = self.next + silence;
         self.next = position + length;
         Place::At { position, silence }
@@ -77,17 +81,43 @@ mod tests {
     #[test]
     fn jitter_keeps_pieces_together_and_a_pause_parts_them() {
         let mut line = Timeline::default();
-        assert_eq!(line.place(1000, 320), Place::At { position: 680, silence: 0 });
-        assert_eq!(line.place(3000, 320), Place::At { position: 1000, silence: 0 });
-        assert_eq!(line.place(3001, 320), Place::At { position: 1320, silence: 0 });
-        assert_eq!(line.place(20_000, 320), Place::At { position: 19_680, silence: 18_040 });
+        assert_eq!(
+            line.place(1000, 320),
+            Place::At {
+                position: 680,
+                silence: 0
+            }
+        );
+        assert_eq!(
+            line.place(3000, 320),
+            Place::At {
+                position: 1000,
+                silence: 0
+            }
+        );
+        assert_eq!(
+            line.place(3001, 320),
+            Place::At {
+                position: 1320,
+                silence: 0
+            }
+        );
+        assert_eq!(
+            line.place(20_000, 320),
+            Place::At {
+                position: 19_680,
+                silence: 18_040
+            }
+        );
         assert!(line.is_whole());
     }
 
     #[test]
     fn a_sender_far_ahead_is_dropped_and_the_places_are_no_longer_known() {
         let mut line = Timeline::default();
-        let dropped = (0..10).filter(|_| line.place(16_000, 16_000) == Place::TooFast).count();
+        let dropped = (0..10)
+            .filter(|_| line.place(16_000, 16_000) == Place::TooFast)
+            .count();
         assert_eq!(dropped, 7);
         assert!(!line.is_whole());
     }
@@ -97,6 +127,12 @@ mod tests {
         let mut line = Timeline::default();
         line.place(320, 320);
         line.lost(1000, 640);
-        assert_eq!(line.place(1280, 320), Place::At { position: 960, silence: 0 });
+        assert_eq!(
+            line.place(1280, 320),
+            Place::At {
+                position: 960,
+                silence: 0
+            }
+        );
     }
 }

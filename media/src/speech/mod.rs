@@ -11,11 +11,15 @@ pub mod script;
 use serde::{Deserialize, Serialize};
 
 /// One stretch of caller audio given to the recogniser. A caller turn has one or more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct UtteranceId(pub u32);
 
 /// One reply of the agent. Increases by one with each reply, so a smaller id is stale.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ReplyId(pub u32);
 
 /// Where providers send their answers. Cloned into worker threads and tasks.
@@ -29,18 +33,35 @@ pub trait SpeechSink: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SpeechEvent {
     Stt(SttEvent),
-    Llm { reply: ReplyId, event: LlmEvent },
-    Tts { reply: ReplyId, segment: u32, event: TtsEvent },
+    Llm {
+        reply: ReplyId,
+        event: LlmEvent,
+    },
+    Tts {
+        reply: ReplyId,
+        segment: u32,
+        event: TtsEvent,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SttEvent {
     /// The words so far; each interim replaces the one before.
-    Interim { utterance: UtteranceId, text: String },
+    Interim {
+        utterance: UtteranceId,
+        text: String,
+    },
     /// The last word on this utterance; empty when nothing was recognised.
-    Final { utterance: UtteranceId, text: String, confidence: Option<f32> },
+    Final {
+        utterance: UtteranceId,
+        text: String,
+        confidence: Option<f32>,
+    },
     /// No text will come for this utterance.
-    Failed { utterance: UtteranceId, message: String },
+    Failed {
+        utterance: UtteranceId,
+        message: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,10 +110,21 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
-    System { content: String },
-    User { content: String },
-    Assistant { content: String, tool_calls: Vec<ToolCall> },
-    Tool { tool_call_id: String, content: String, is_error: bool },
+    System {
+        content: String,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: String,
+        tool_calls: Vec<ToolCall>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: String,
+        is_error: bool,
+    },
 }
 
 /// Speech to text, one per call. Audio comes as 16 kHz PCM16 between `begin` and `finish`.

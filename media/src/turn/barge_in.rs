@@ -9,7 +9,7 @@ use crate::time::Time;
 /// Sums voiced frames in a sliding window of max(1 s, 1.5 × the limit), so that a cough long ago
 /// does not count towards an interruption now.
 #[derive(Debug)]
-pub struct BargeIn {
+pub(super) struct BargeIn {
     limit: Duration,
     window: Duration,
     /// Ends of the voiced frames in the window. At most the limit's worth: reaching it interrupts.
@@ -18,16 +18,24 @@ pub struct BargeIn {
 
 impl BargeIn {
     /// `seconds` of voiced speech interrupt; 0 = the first voiced frame.
-    pub fn new(seconds: f64) -> Self {
+    pub(super) fn new(seconds: f64) -> Self {
         let limit = Duration::from_millis((seconds.clamp(0.0, 3.0) * 1000.0).round() as u64);
         let window = Duration::from_secs(1).max(limit * 3 / 2);
         let frames = (window.as_millis() as u64 / FRAME_MS) as usize + 2;
-        Self { limit, window, voiced: VecDeque::with_capacity(frames) }
+        Self {
+            limit,
+            window,
+            voiced: VecDeque::with_capacity(frames),
+        }
     }
 
     /// A voiced frame ended at `at`. Whether the limit is reached with it.
-    pub fn voiced(&mut self, at: Time) -> bool {
-        while self.voiced.front().is_some_and(|&first| at - first >= self.window) {
+    pub(super) fn voiced(&mut self, at: Time) -> bool {
+        while self
+            .voiced
+            .front()
+            .is_some_and(|&first| at - first >= self.window)
+        {
             self.voiced.pop_front();
         }
         if self.voiced.len() == self.voiced.capacity() {
@@ -37,7 +45,7 @@ impl BargeIn {
         Duration::from_millis(self.voiced.len() as u64 * FRAME_MS) >= self.limit
     }
 
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.voiced.clear();
     }
 }
@@ -48,7 +56,9 @@ mod tests {
 
     fn frames_until(seconds: f64) -> usize {
         let mut barge_in = BargeIn::new(seconds);
-        (1..1000).find(|&n| barge_in.voiced(Time::from_millis(n as u64 * 20))).unwrap_or(1000)
+        (1..1000)
+            .find(|&n| barge_in.voiced(Time::from_millis(n as u64 * 20)))
+            .unwrap_or(1000)
     }
 
     #[test]

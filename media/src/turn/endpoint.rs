@@ -83,18 +83,26 @@ impl Shape {
     /// for more.
     pub fn of(text: &str, punctuates: bool) -> Self {
         let text = text.trim();
-        let Some(last) = text.split_whitespace().next_back() else { return Self::Empty };
+        let Some(last) = text.split_whitespace().next_back() else {
+            return Self::Empty;
+        };
         if text.ends_with(['.', '?', '!', '…', '。', '？', '！']) && !text.ends_with("...") {
             return Self::Sentence;
         }
-        let word = last.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let word = last
+            .trim_matches(|c: char| !c.is_alphanumeric())
+            .to_lowercase();
         if word.is_empty() {
             return Self::Open;
         }
         if word.chars().all(|c| c.is_ascii_digit()) || NUMBERS.contains(&word.as_str()) {
             return Self::Digits;
         }
-        if punctuates || text.ends_with(',') || text.ends_with("...") || WANTS_MORE.contains(&word.as_str()) {
+        if punctuates
+            || text.ends_with(',')
+            || text.ends_with("...")
+            || WANTS_MORE.contains(&word.as_str())
+        {
             return Self::Open;
         }
         Self::Sentence
@@ -120,7 +128,10 @@ pub struct Learnt {
 
 impl Learnt {
     pub const fn new(delays: &Delays) -> Self {
-        Self { floor: delays.sentence, cap: delays.learnt_cap }
+        Self {
+            floor: delays.sentence,
+            cap: delays.learnt_cap,
+        }
     }
 
     /// The caller paused for so long and then went on with the same turn. Only upwards.
@@ -137,27 +148,30 @@ impl Learnt {
 
 /// Words that never end a thought: articles, conjunctions, prepositions, fillers.
 const WANTS_MORE: [&str; 62] = [
-    "a", "an", "the", "and", "or", "but", "so", "because", "if", "that", "to", "of", "for", "with", "at", "from", "in",
-    "on", "by", "about", "my", "your", "our", "their", "his", "her", "is", "are", "was", "i", "um", "uh", "like",
-    "than", "then", "when", "while", "whether", "le", "la", "les", "un", "une", "des", "et", "ou", "mais", "donc",
-    "parce", "si", "que", "de", "du", "pour", "avec", "chez", "dans", "sur", "mon", "ma", "mes", "euh",
+    "a", "an", "the", "and", "or", "but", "so", "because", "if", "that", "to", "of", "for", "with",
+    "at", "from", "in", "on", "by", "about", "my", "your", "our", "their", "his", "her", "is",
+    "are", "was", "i", "um", "uh", "like", "than", "then", "when", "while", "whether", "le", "la",
+    "les", "un", "une", "des", "et", "ou", "mais", "donc", "parce", "si", "que", "de", "du",
+    "pour", "avec", "chez", "dans", "sur", "mon", "ma", "mes", "euh",
 ];
 
 const NUMBERS: [&str; 22] = [
-    "zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "double", "triple",
-    "zéro", "deux", "trois", "quatre", "cinq", "sept", "huit", "neuf",
+    "zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "double", "triple", "zéro", "deux", "trois", "quatre", "cinq", "sept", "huit", "neuf",
 ];
 
 /// Short words that keep a conversation going without taking the turn.
 const ACKNOWLEDGEMENTS: [&str; 30] = [
-    "mhm", "mm", "mmm", "hm", "hmm", "uh-huh", "aha", "yes", "yeah", "yep", "yup", "ok", "okay", "right", "sure",
-    "fine", "good", "great", "cool", "i", "see", "got", "it", "oui", "ouais", "d'accord", "bien", "bon", "voilà",
-    "alright",
+    "mhm", "mm", "mmm", "hm", "hmm", "uh-huh", "aha", "yes", "yeah", "yep", "yup", "ok", "okay",
+    "right", "sure", "fine", "good", "great", "cool", "i", "see", "got", "it", "oui", "ouais",
+    "d'accord", "bien", "bon", "voilà", "alright",
 ];
 
 /// Words that stop the agent at once.
-const STOPS: [&str; 12] =
-    ["stop", "wait", "no", "hold", "pause", "hang", "attends", "attendez", "arrête", "arrêtez", "non", "excuse"];
+const STOPS: [&str; 12] = [
+    "stop", "wait", "no", "hold", "pause", "hang", "attends", "attendez", "arrête", "arrêtez",
+    "non", "excuse",
+];
 
 /// Whether the text is a short acknowledgement ("mhm", "yes, yes"): it makes no turn while the
 /// agent speaks.
@@ -175,7 +189,9 @@ pub fn is_acknowledgement(text: &str) -> bool {
 /// Whether the text asks the agent to stop: it begins with such a word and is short.
 pub fn is_stop(text: &str) -> bool {
     let mut words = words_of(text);
-    let Some(first) = words.next() else { return false };
+    let Some(first) = words.next() else {
+        return false;
+    };
     STOPS.contains(&first.as_str()) && words.count() < 4
 }
 

@@ -117,7 +117,9 @@ pub struct Words {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// A caller turn begins; its voice (if it has one) began at `onset`.
-    OpenTurn { onset: Option<Time> },
+    OpenTurn {
+        onset: Option<Time>,
+    },
     /// Give the recogniser the voice from its onset on.
     Listen,
     /// The voice stopped: ask for the final words.
@@ -153,7 +155,9 @@ pub enum State {
     Opening,
     Listening,
     Caller(CallerTurn),
-    Thinking { tool: bool },
+    Thinking {
+        tool: bool,
+    },
     Agent,
     /// The closing line is being said.
     Closing(EndReason),
@@ -177,11 +181,22 @@ pub struct CallerTurn {
 
 impl CallerTurn {
     const fn new(interrupted: bool) -> Self {
-        Self { words: NO_WORDS, interrupted, keyed: false, speculations: 0, speculating: false }
+        Self {
+            words: NO_WORDS,
+            interrupted,
+            keyed: false,
+            speculations: 0,
+            speculating: false,
+        }
     }
 }
 
-const NO_WORDS: Words = Words { is_final: false, shape: Shape::Empty, acknowledgement: false, stop: false };
+const NO_WORDS: Words = Words {
+    is_final: false,
+    shape: Shape::Empty,
+    acknowledgement: false,
+    stop: false,
+};
 
 /// The caller's voice as the frames tell it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -252,7 +267,9 @@ impl TurnTaker {
                 interruption_enabled: agent.interruption_enabled,
                 max_turns: agent.max_turns,
                 max_duration: Duration::from_secs(agent.max_duration_seconds.into()),
-                silence_timeout: agent.silence_timeout_seconds.map(|s| Duration::from_secs(s.into())),
+                silence_timeout: agent
+                    .silence_timeout_seconds
+                    .map(|s| Duration::from_secs(s.into())),
                 idle_check_in: secs(agent.idle_check_in_after_secs),
                 max_idle_attempts: agent.max_idle_attempts,
                 soft_timeout: agent.soft_timeout_seconds.map(secs),
@@ -327,16 +344,21 @@ impl TurnTaker {
             (_, Cue::Frame { at, voiced }) => self.frame(now, at, voiced),
 
             (_, Cue::Start) => {
-                self.timers.arm(Timer::MaxDuration, now + self.settings.max_duration);
+                self.timers
+                    .arm(Timer::MaxDuration, now + self.settings.max_duration);
                 match (self.settings.direction, self.settings.greets) {
                     (Direction::Inbound, true) => self.say(now, Act::Greet),
                     (Direction::Inbound, false) => self.listen(now),
-                    (Direction::Outbound, _) => self.timers.arm(Timer::Opening, now + OPENING_SILENCE),
+                    (Direction::Outbound, _) => {
+                        self.timers.arm(Timer::Opening, now + OPENING_SILENCE)
+                    }
                 }
             }
 
             (State::Closing(reason), Cue::ReplyOver | Cue::ReplyFailed) => self.finish(reason),
-            (State::Closing(_), Cue::ReplyHeard) => self.timers.arm(Timer::FirstWord, now + CLOSING_LINE),
+            (State::Closing(_), Cue::ReplyHeard) => {
+                self.timers.arm(Timer::FirstWord, now + CLOSING_LINE)
+            }
             (State::Closing(_), _) => {}
             (_, Cue::Goodbye(reason)) => {
                 self.leave(now);
@@ -372,7 +394,10 @@ impl TurnTaker {
             }
             (_, Cue::Key { last }) => {
                 self.take_floor(now);
-                let turn = CallerTurn { keyed: true, ..CallerTurn::new(false) };
+                let turn = CallerTurn {
+                    keyed: true,
+                    ..CallerTurn::new(false)
+                };
                 if self.open_turn(None, turn) {
                     self.key(now, last);
                 }
@@ -419,7 +444,8 @@ impl TurnTaker {
             (_, Timer::MaxDuration) => self.finish(EndReason::MaxDuration),
             // A stalled stream is no silence: wait for the audio, or for the grace to pass.
             (_, Timer::VoiceStop | Timer::EndOfTurn) if self.stalled(now, at) => {
-                self.timers.arm(timer, at.max(self.voice.heard) + STALL_GRACE);
+                self.timers
+                    .arm(timer, at.max(self.voice.heard) + STALL_GRACE);
             }
             (_, Timer::VoiceStop) => self.voice_stopped(now),
             (State::Caller(turn), Timer::EndOfTurn) => self.end_of_turn(now, turn),
@@ -469,7 +495,8 @@ impl TurnTaker {
             self.voice.given = false;
         }
         self.voice.last = at;
-        self.timers.arm(Timer::VoiceStop, at + self.delays.voice_stop);
+        self.timers
+            .arm(Timer::VoiceStop, at + self.delays.voice_stop);
         match self.state {
             State::Opening | State::Listening => {
                 let onset = Some(self.voice.onset);
@@ -535,9 +562,13 @@ impl TurnTaker {
             self.acts.push(Act::StopListening);
         }
         if let State::Caller(turn) = self.state {
-            self.timers.arm(Timer::EndOfTurn, self.voice.last + self.delay(turn.words.shape));
+            self.timers.arm(
+                Timer::EndOfTurn,
+                self.voice.last + self.delay(turn.words.shape),
+            );
             if !turn.keyed {
-                self.timers.arm(Timer::Transcript, self.voice.last + self.delays.transcript);
+                self.timers
+                    .arm(Timer::Transcript, self.voice.last + self.delays.transcript);
             }
             self.fire_due(now);
         }
@@ -554,7 +585,8 @@ impl TurnTaker {
             self.timers.disarm(Timer::EndOfTurn);
             self.timers.disarm(Timer::Transcript);
             if turn.interrupted {
-                self.timers.arm(Timer::Resume, self.voice.last + self.delays.resume);
+                self.timers
+                    .arm(Timer::Resume, self.voice.last + self.delays.resume);
             } else {
                 self.acts.push(Act::DropTurn);
                 self.listen(now);
@@ -563,7 +595,8 @@ impl TurnTaker {
         }
         if words.is_final {
             self.timers.disarm(Timer::Transcript);
-            self.timers.arm(Timer::EndOfTurn, self.voice.last + self.delay(words.shape));
+            self.timers
+                .arm(Timer::EndOfTurn, self.voice.last + self.delay(words.shape));
             let allowed = turn.speculations < self.delays.speculations && !self.greeting_due;
             if words.shape == Shape::Sentence && allowed && !turn.speculating {
                 turn.speculations += 1;
@@ -595,7 +628,11 @@ impl TurnTaker {
     /// Opens a caller turn. `false`: it was one too many, and the call is over.
     fn open_turn(&mut self, onset: Option<Time>, turn: CallerTurn) -> bool {
         self.turns += 1;
-        if self.settings.max_turns.is_some_and(|most| self.turns >= most) {
+        if self
+            .settings
+            .max_turns
+            .is_some_and(|most| self.turns >= most)
+        {
             self.finish(EndReason::MaxTurns);
             return false;
         }
@@ -607,7 +644,10 @@ impl TurnTaker {
     fn interrupt(&mut self, now: Time, words: Words) {
         self.acts.push(Act::Interrupt);
         let onset = Some(self.voice.onset);
-        let turn = CallerTurn { words, ..CallerTurn::new(true) };
+        let turn = CallerTurn {
+            words,
+            ..CallerTurn::new(true)
+        };
         self.leave(now);
         if self.open_turn(onset, turn) && !self.voice.on {
             self.voice_stopped(now);
@@ -718,9 +758,13 @@ impl TurnTaker {
         }
         self.state = State::Listening;
         self.silence_since = Some(now);
-        self.timers.arm(Timer::IdleCheckIn, now + self.settings.idle_check_in);
+        self.timers
+            .arm(Timer::IdleCheckIn, now + self.settings.idle_check_in);
         if let Some(most) = self.settings.silence_timeout {
-            self.timers.arm(Timer::Silence, now + most.saturating_sub(self.silence_spent));
+            self.timers.arm(
+                Timer::Silence,
+                now + most.saturating_sub(self.silence_spent),
+            );
         }
     }
 

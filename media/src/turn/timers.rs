@@ -97,7 +97,9 @@ mod tests {
         timers.arm(Timer::EndOfTurn, Time::from_millis(20));
         timers.arm(Timer::VoiceStop, Time::from_millis(20));
         assert_eq!(timers.take_due(Time::from_millis(19)), None);
-        let due: Vec<_> = std::iter::from_fn(|| timers.take_due(Time::from_millis(25))).map(|(t, _)| t).collect();
+        let due: Vec<_> = std::iter::from_fn(|| timers.take_due(Time::from_millis(25)))
+            .map(|(t, _)| t)
+            .collect();
         assert_eq!(due, [Timer::VoiceStop, Timer::EndOfTurn]);
         assert_eq!(timers.next(), Some(Time::from_millis(30)));
     }

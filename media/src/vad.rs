@@ -10,6 +10,7 @@
 
 mod energy;
 mod gate;
+mod keypad;
 mod neural;
 
 use crate::config::VadKind;
@@ -76,7 +77,7 @@ impl Vad {
         let sound = match &mut self.detector {
             Detector::Scripted(script) => return script.frame(),
             Detector::Energy(energy) => energy.frame(frame),
-            Detector::Neural(neural) => neural.frame(frame),
+            Detector::Neural(neural) => neural.frame(frame, self.voiced),
         };
         match (sound, self.voiced) {
             (Sound::Speech, _) | (Sound::Perhaps, true) => {

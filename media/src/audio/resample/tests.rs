@@ -1,4 +1,8 @@
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by failing"
+)]
 
 use proptest::prelude::*;
 

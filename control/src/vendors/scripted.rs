@@ -1,0 +1,132 @@
+//! Ears and a mouth for tests and load runs: right at once, and almost free of cost.
+
+use std::f64::consts::TAU;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use media::speech::{
+    Recogniser, ReplyId, SpeechEvent, SpeechSink, SttEvent, Synthesiser, TtsEvent, UtteranceId,
+};
+
+use super::queue::lock;
+
+/// What the caller says, whatever it sounded like; again from the start after the last.
+pub const SCRIPT: &[&str] = &[
+    "hello there",
+    "what time is breakfast",
+    "how much is parking",
+    "is there a swimming pool",
+    "thank you very much",
+];
+
+/// A recogniser that hears the lines of [`SCRIPT`] in turn, one an utterance.
+pub struct ScriptedRecogniser {
+    sink: Arc<dyn SpeechSink>,
+    next: usize,
+}
+
+impl ScriptedRecogniser {
+    pub fn new(sink: Arc<dyn SpeechSink>) -> Self {
+        Self { sink, next: 0 }
+    }
+}
+
+impl Recogniser for ScriptedRecogniser {
+    fn begin(&mut self, _utterance: UtteranceId) {}
+
+    fn audio(&mut self, _utterance: UtteranceId, _pcm: &[i16]) {}
+
+    fn finish(&mut self, utterance: UtteranceId) {
+        let text = SCRIPT[self.next % SCRIPT.len()].to_owned();
+        self.next += 1;
+        let event = SttEvent::Final {
+            utterance,
+            text,
+            confidence: Some(1.0),
+        };
+        self.sink.send(SpeechEvent::Stt(event));
+    }
+
+    fn cancel(&mut self, _utterance: UtteranceId) {}
+
+    fn punctuates(&self) -> bool {
+        false
+    }
+}
+
+/// Samples a second of the tone, Hz: the engine's own rate, so nothing is resampled.
+const RATE: u32 = media::time::RATE;
+
+/// How long a character sounds, ms: a talker's pace.
+const MS_PER_CHAR: u32 = 65;
+
+/// No sentence is longer, ms.
+const LONGEST_MS: u32 = 30_000;
+
+/// One piece of sound, ms. Two seconds keep a long sentence within 16 events.
+const PIECE_MS: u32 = 2000;
+
+/// A voice that is a tone of `hz`, as long as the text would be.
+pub struct ScriptedVoice {
+    tone: Arc<[i16]>,
+    sink: Arc<dyn SpeechSink>,
+}
+
+impl ScriptedVoice {
+    pub fn new(hz: u32, sink: Arc<dyn SpeechSink>) -> Self {
+        Self {
+            tone: tone(hz),
+            sink,
+        }
+    }
+
+    fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
+        self.sink.send(SpeechEvent::Tts {
+            reply,
+            segment,
+            event,
+        })
+    }
+}
+
+impl Synthesiser for ScriptedVoice {
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        let length = chars.saturating_mul(MS_PER_CHAR).min(LONGEST_MS);
+        let mut left = (RATE / 1000 * length) as usize;
+        while left > 0 {
+            let count = left.min(self.tone.len());
+            let samples = self.tone[..count].to_vec();
+            if !self.send(
+                reply,
+                segment,
+                TtsEvent::Audio {
+                    rate: RATE,
+                    samples,
+                },
+            ) {
+                return;
+            }
+            left -= count;
+        }
+        self.send(reply, segment, TtsEvent::Done);
+    }
+
+    fn cancel(&mut self, _reply: ReplyId) {}
+}
+
+/// Two seconds of the tone; whole periods, so pieces join without a step. Kept for all calls.
+fn tone(hz: u32) -> Arc<[i16]> {
+    type Kept = Mutex<Vec<(u32, Arc<[i16]>)>>;
+    static TONES: LazyLock<Kept> = LazyLock::new(Kept::default);
+    let mut tones = lock(&TONES);
+    if let Some((_, tone)) = tones.iter().find(|(kept, _)| *kept == hz) {
+        return Arc::clone(tone);
+    }
+    let step = TAU * f64::from(hz) / f64::from(RATE);
+    let samples =
+        (0..RATE / 1000 * PIECE_MS).map(|i| (6000.0 * (step * f64::from(i)).sin()) as i16);
+    let tone: Arc<[i16]> = samples.collect();
+    // The catalogue has a handful of scripted voices, each with its own tone.
+    tones.push((hz, Arc::clone(&tone)));
+    tone
+}

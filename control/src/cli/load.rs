@@ -1,0 +1,277 @@
+//! `sidetone load`: many telephone calls at once against a running server, made by one thread, and
+//! what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
+
+mod frames;
+mod generator;
+mod line;
+mod process;
+mod report;
+mod stimulus;
+mod times;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use self::generator::Plan;
+use self::line::Line;
+pub use self::report::Bars;
+use self::report::{Report, Setting};
+use super::client::{Client, ClientError, Connect, Server, Session};
+
+/// Place many calls at once and measure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Calls at once. The server's caps on concurrent calls and on call creation must allow them.
+    #[arg(long, default_value_t = 40)]
+    pub sessions: usize,
+    /// How long to measure.
+    #[arg(long, default_value_t = 30)]
+    pub seconds: u64,
+    /// How long to run before measuring.
+    #[arg(long, default_value_t = 8)]
+    pub warm_up: u64,
+    /// The agent to call; without it one is made for the run (model `echo`, interrupted by the first
+    /// voiced frame, recorded) and deleted afterwards.
+    #[arg(long, value_name = "ID")]
+    pub agent: Option<String>,
+    /// Voice of the agent made for the run, by id or voice key.
+    #[arg(long, value_name = "ID")]
+    pub voice: Option<String>,
+    /// The agent made for the run is not recorded.
+    #[arg(long)]
+    pub no_recording: bool,
+    /// Process of the server on this machine: its CPU time and memory are measured.
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Silence that the agent waits for before it answers, ms; without it, taken from the transcripts.
+    #[arg(long, value_name = "MS")]
+    pub hangover: Option<f64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub bars: Bars,
+}
+
+/// Runs the command. Fails when a bar is missed, a session is lost, or the run could not be made.
+pub fn run(args: &LoadArgs) -> ExitCode {
+    match load(args) {
+        Ok(report) => {
+            if args.json {
+                println!("{}", report.json());
+            } else {
+                print!("{}", report.table());
+            }
+            let missed = report.missed(&args.bars);
+            for line in &missed {
+                eprintln!("MISSED: {line}");
+            }
+            if missed.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<Report, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let stimulus = stimulus::render()?;
+    let client = Client::new(&args.server).map_err(|error| error.to_string())?;
+    let made = match &args.agent {
+        Some(_) => None,
+        None => Some(
+            runtime
+                .block_on(make_agent(&client, args))
+                .map_err(|error| error.to_string())?,
+        ),
+    };
+    let agent = args
+        .agent
+        .as_deref()
+        .or(made.as_deref())
+        .unwrap_or_default();
+    let report = measure(args, &runtime, &client, agent, &stimulus);
+    if let Some(id) = made {
+        let gone = runtime.block_on(client.delete(&format!("/agents/{id}?force=true")));
+        gone.map_err(|error| format!("the agent made for the run could not be deleted: {error}"))?;
+    }
+    report
+}
+
+fn measure(
+    args: &LoadArgs,
+    runtime: &Runtime,
+    client: &Client,
+    agent: &str,
+    stimulus: &stimulus::Stimulus,
+) -> Result<Report, String> {
+    let rss_before_kib = args
+        .pid
+        .and_then(process::read)
+        .map(|reading| reading.rss_kib);
+    let bar = progress_bar(args.sessions as u64);
+    let (mut calls, mut sessions) = (Vec::new(), Vec::new());
+    for index in 0..args.sessions {
+        let session = runtime
+            .block_on(connect(client, agent))
+            .map_err(|error| format!("session {index}: {error}"))?;
+        let socket = generator::dial(&session.ws_url)
+            .map_err(|error| format!("session {index}: {error}"))?;
+        // Any two calls are at different places of the loop, and speech spreads evenly over them.
+        let at = index * 37 % stimulus.frames.len();
+        calls.push((Line::new(&session.id, at, index as u32), socket));
+        sessions.push(session);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+
+    let plan = Plan {
+        warm_up: Duration::from_secs(args.warm_up),
+        measured: Duration::from_secs(args.seconds),
+        pid: args.pid,
+    };
+    let bar = progress_bar(1000);
+    let outcome = generator::run(calls, stimulus, &plan, |share| {
+        bar.set_position((share * 1000.0) as u64)
+    })
+    .map_err(|error| error.to_string())?;
+    bar.finish_and_clear();
+
+    let hangover_ms = match args.hangover {
+        Some(ms) => Some(ms),
+        None => runtime
+            .block_on(hangover(client, &sessions))
+            .map_err(|error| error.to_string())?,
+    };
+    let setting = Setting {
+        sessions: args.sessions,
+        speech_share: stimulus.speech_share,
+        hangover_ms,
+        rss_before_kib,
+    };
+    Ok(Report::new(&setting, &outcome))
+}
+
+/// One session; waits as long as the server asks for, a few times.
+async fn connect(client: &Client, agent: &str) -> Result<Session, ClientError> {
+    /// A minute's rate is refilled in a minute; more waiting would not help.
+    const TRIES: u32 = 12;
+    let wish = Connect {
+        agent,
+        direction: "inbound",
+        protocol: "telco",
+        audio_format: "ulaw_8000",
+    };
+    let mut tries = 0;
+    loop {
+        match client.connect(wish).await {
+            Err(ClientError::Refused {
+                code,
+                retry_after: Some(seconds),
+                ..
+            }) if code == "rate_limited" && tries < TRIES => {
+                tries += 1;
+                tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 5))).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// An agent whose answers cost as little as may be, so that the figures are the engine's.
+async fn make_agent(client: &Client, args: &LoadArgs) -> Result<String, ClientError> {
+    let voice = match &args.voice {
+        Some(voice) => voice.clone(),
+        None => cheapest_voice(client).await?,
+    };
+    let body = json!({
+        "name": "load",
+        "system_prompt": "Repeat what the caller says.",
+        "voice_id": voice,
+        "llm_model": "echo",
+        "barge_in_min_speech_secs": 0,
+        "idle_check_in_after_secs": 600,
+        "max_duration_seconds": 3600,
+        "recording_enabled": !args.no_recording,
+    });
+    let answer = client.post("/agents", &body).await?;
+    answer["id"]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| ClientError::Odd("the agent has no id".to_owned()))
+}
+
+/// The scripted voice where the server has one, else the first English one.
+async fn cheapest_voice(client: &Client) -> Result<String, ClientError> {
+    let answer = client.get("/voices?limit=500").await?;
+    let voices = answer["items"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let scripted = voices.iter().find(|voice| {
+        voice["voice_key"]
+            .as_str()
+            .is_some_and(|key| key.contains("scripted"))
+    });
+    let english = || {
+        voices.iter().find(|voice| {
+            voice["language"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("en"))
+        })
+    };
+    let voice = scripted
+        .or_else(english)
+        .and_then(|voice| voice["id"].as_str());
+    voice
+        .map(str::to_owned)
+        .ok_or_else(|| ClientError::Odd("the server has no English voice".to_owned()))
+}
+
+/// The median of what the settings contributed to the answers, from a few transcripts, ms.
+async fn hangover(client: &Client, sessions: &[Session]) -> Result<Option<f64>, ClientError> {
+    /// Enough answers for a median.
+    const SAMPLES: usize = 8;
+    let mut waits = Vec::new();
+    for session in sessions.iter().take(SAMPLES) {
+        let turns = client.transcript(&session.id).await?;
+        waits.extend(turns.iter().filter_map(|turn| waited(&turn["latency"])));
+    }
+    waits.sort_by(f64::total_cmp);
+    Ok(waits.get(waits.len() / 2).copied())
+}
+
+fn waited(latency: &Value) -> Option<f64> {
+    let parts = latency["contributions"].as_array()?;
+    let of_settings = parts.iter().filter(|part| part["owner"] == "setting");
+    Some(
+        of_settings
+            .filter_map(|part| part["duration_ms"].as_f64())
+            .sum(),
+    )
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress_bar(length: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {elapsed}");
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

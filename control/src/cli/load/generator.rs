@@ -1,0 +1,223 @@
+//! The one thread that makes all calls of a load run: every call has its slot of 1 ms within the 20 ms
+//! of a frame, so calls are as out of step with each other as real ones; between the slots it reads.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream as Stream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::line::{FRAME_US, Figures, Line};
+use super::process::{self, Reading};
+use super::stimulus::Stimulus;
+
+/// Slots of a frame's 20 ms.
+const SLOTS: u64 = 20;
+const SLOT_US: u64 = FRAME_US / SLOTS;
+/// Most bytes read at once: some forty messages.
+const READ: usize = 16 * 1024;
+
+/// How long to run, and whom to watch.
+pub(super) struct Plan {
+    /// Figures of this first part are forgotten.
+    pub warm_up: Duration,
+    pub measured: Duration,
+    /// The server's process.
+    pub pid: Option<u32>,
+}
+
+/// What a run brought.
+pub(super) struct Outcome {
+    pub figures: Figures,
+    pub seconds: f64,
+    pub at_start: Option<Reading>,
+    pub at_end: Option<Reading>,
+    /// Lines lost before the end, each with its reason.
+    pub lost: Vec<String>,
+}
+
+/// Opens the socket of a session: the upgrade, and nothing beyond it.
+pub(super) fn dial(ws_url: &str) -> Result<TcpStream, String> {
+    let rest = ws_url
+        .strip_prefix("ws://")
+        .ok_or("the load generator speaks plain ws:// only")?;
+    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let mut socket = TcpStream::connect(host).map_err(|error| format!("{host}: {error}"))?;
+    let failed = |error: io::Error| format!("upgrade: {error}");
+    socket.set_nodelay(true).map_err(failed)?;
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .map_err(failed)?;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: c2lkZXRvbmUgbG9hZCBydW4=\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).map_err(failed)?;
+    // Byte by byte up to the empty line: what follows belongs to the call.
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if socket.read(&mut byte).map_err(failed)? == 0 || head.len() > 8192 {
+            return Err("upgrade: the server closed the line".to_owned());
+        }
+        head.push(byte[0]);
+    }
+    if head.starts_with(b"HTTP/1.1 101") {
+        return Ok(socket);
+    }
+    let first = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    Err(format!("upgrade: {}", String::from_utf8_lossy(first)))
+}
+
+/// Runs all calls. `progress` is told the share that is done, about once a second.
+pub(super) fn run(
+    calls: Vec<(Line, TcpStream)>,
+    stimulus: &Stimulus,
+    plan: &Plan,
+    mut progress: impl FnMut(f64),
+) -> io::Result<Outcome> {
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(1024);
+    let mut calls = register(&poll, calls)?;
+    let mut lost = Vec::new();
+    let mut figures = Figures::new();
+    let mut buffer = vec![0; READ];
+    let (mut at_start, mut measuring_since) = (None, None);
+
+    let began = Instant::now();
+    let micros =
+        |time: Instant| u64::try_from(time.duration_since(began).as_micros()).unwrap_or(u64::MAX);
+    // Time 0 means "never" to the ear, so the run's clock starts one frame later.
+    let now = || micros(Instant::now()) + FRAME_US;
+    let warm = u64::try_from(plan.warm_up.as_micros()).unwrap_or(u64::MAX) + FRAME_US;
+    let end = warm + u64::try_from(plan.measured.as_micros()).unwrap_or(u64::MAX);
+    let mut slot = FRAME_US / SLOT_US;
+    loop {
+        let due = slot * SLOT_US;
+        let wait = Duration::from_micros(due.saturating_sub(now()));
+        match poll.poll(&mut events, Some(wait)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &events {
+            let Some(place) = calls.get_mut(event.token().0) else {
+                continue;
+            };
+            if let Some(call) = place
+                && let Err(why) = call.serve(event.is_readable(), &mut buffer, now(), &mut figures)
+            {
+                lost.push(why);
+                *place = None;
+            }
+        }
+        while slot * SLOT_US <= now() {
+            let due = slot * SLOT_US;
+            figures.own_lateness.add(now().saturating_sub(due));
+            let first = usize::try_from(slot % SLOTS).unwrap_or_default();
+            for place in calls.iter_mut().skip(first).step_by(SLOTS as usize) {
+                if let Some(call) = place {
+                    call.line.tick(now(), stimulus, &mut figures);
+                    if let Err(why) = call.flush() {
+                        lost.push(why);
+                        *place = None;
+                    }
+                }
+            }
+            slot += 1;
+            if measuring_since.is_none() && due >= warm {
+                figures.clear();
+                measuring_since = Some(Instant::now());
+                at_start = plan.pid.and_then(process::read);
+            }
+            if slot.is_multiple_of(1000) {
+                progress(due as f64 / end as f64);
+            }
+        }
+        if now() >= end {
+            break;
+        }
+    }
+    let seconds = measuring_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+    let at_end = plan.pid.and_then(process::read);
+    for call in calls.iter_mut().flatten() {
+        call.line.stop();
+        // The run is over: a line that breaks now is no loss.
+        let _ = call.flush();
+    }
+    Ok(Outcome {
+        figures,
+        seconds,
+        at_start,
+        at_end,
+        lost,
+    })
+}
+
+struct Call {
+    line: Line,
+    socket: Stream,
+}
+
+fn register(poll: &Poll, calls: Vec<(Line, TcpStream)>) -> io::Result<Vec<Option<Call>>> {
+    let mut registered = Vec::with_capacity(calls.len());
+    for (index, (line, socket)) in calls.into_iter().enumerate() {
+        socket.set_nonblocking(true)?;
+        let mut socket = Stream::from_std(socket);
+        poll.registry().register(
+            &mut socket,
+            Token(index),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        registered.push(Some(Call { line, socket }));
+    }
+    Ok(registered)
+}
+
+impl Call {
+    /// Reads what is there and writes what is waiting. An error means that the line is lost.
+    fn serve(
+        &mut self,
+        readable: bool,
+        buffer: &mut [u8],
+        now: u64,
+        figures: &mut Figures,
+    ) -> Result<(), String> {
+        while readable {
+            match self.socket.read(buffer) {
+                Ok(0) => return Err("the server closed a line".to_owned()),
+                Ok(count) => {
+                    self.line.receive(now, &buffer[..count], figures)?;
+                    // A short read has emptied the socket; the next arrival wakes us again.
+                    if count < buffer.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(format!("a line broke: {error}")),
+            }
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        /// Ten seconds of audio: a server that reads that little is down.
+        const MOST: usize = 200 * 1024;
+        while !self.line.outgoing.is_empty() {
+            match self.socket.write(&self.line.outgoing) {
+                Ok(count) => drop(self.line.outgoing.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return if self.line.outgoing.len() > MOST {
+                        Err("the server stopped reading a line".to_owned())
+                    } else {
+                        Ok(())
+                    };
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(format!("a line broke: {error}")),
+            }
+        }
+        Ok(())
+    }
+}

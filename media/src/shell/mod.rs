@@ -1,1 +1,27 @@
-//! The only folder with sockets, a clock and threads.
+//! The only folder with sockets, a clock, threads and files.
+//!
+//! [`Engine`] is the face. Below it: `driver` is one media thread, `live` one call on it, `socket`
+//! the call's WebSocket, `recorder` its way to the disk, `mailbox` its way in; `disk` writes what
+//! the recorders hand over and `finish` makes the files of it.
+
+mod clock;
+mod counters;
+mod disk;
+mod driver;
+mod engine;
+mod finish;
+mod lateness;
+mod live;
+mod mailbox;
+mod recorder;
+mod socket;
+mod wheel;
+
+pub use self::counters::Counters;
+pub use self::engine::{CallHandle, CallNews, Engine, EngineConfig, NewCall};
+pub use self::finish::{RecordedFile, salvage};
+pub use self::lateness::Lateness;
+pub use crate::error::Refused;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The engine's clock, and a timer that wakes a thread's poll at one of its times.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::time::Time;
+
+/// `CLOCK_MONOTONIC`, counted from the engine's start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    origin: Duration,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        // A second back, so that no call is made at time zero.
+        Self { origin: monotonic().saturating_sub(Duration::from_secs(1)) }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        let since = monotonic().saturating_sub(self.origin);
+        Time::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A timerfd on the same clock. The poll's own timeout counts whole milliseconds, and is rounded up:
+/// too coarse for pacing.
+pub(super) struct Alarm {
+    fd: OwnedFd,
+    clock: Clock,
+    set: Time,
+}
+
+impl Alarm {
+    pub(super) fn new(clock: Clock, registry: &Registry, token: Token) -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Self { fd, clock, set: Time::NEVER })
+    }
+
+    /// Wakes the poll at this time, instead of at the one before. A set alarm that has gone off need
+    /// not be read: setting it anew makes the next edge.
+    pub(super) fn set(&mut self, at: Time) -> io::Result<()> {
+        if at == self.set {
+            return Ok(());
+        }
+        let value = if at == Time::NEVER {
+            Timespec { tv_sec: 0, tv_nsec: 0 }
+        } else {
+            let at = self.clock.origin + Duration::from_micros(at.as_micros());
+            Timespec {
+                tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(at.subsec_nanos()),
+            }
+        };
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: once, it_value: value })?;
+        self.set = at;
+        Ok(())
+    }
+
+    /// The alarm has gone off: the same time may be set again.
+    pub(super) fn rang(&mut self) {
+        self.set = Time::NEVER;
+    }
+}
+
+fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}

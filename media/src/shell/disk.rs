@@ -1,0 +1,275 @@
+//! The disk thread: empties the media threads' rings into spool files. A second thread makes the
+//! finished files, since a long call's merge would let the rings run full.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rtrb::Consumer;
+use rustc_hash::FxHashMap;
+
+use super::counters::{Tallies, count};
+use super::engine::{CallNews, OnEvent};
+use super::finish::Spools;
+use super::mailbox::CallKey;
+use super::recorder::{Header, Kind};
+
+/// How long the thread sleeps when nobody wakes it.
+const NAP: Duration = Duration::from_millis(100);
+
+/// New recordings do not start when less than this is free: room for what the live ones still need.
+const MIN_FREE: u64 = 64 << 20;
+
+/// How old the known amount of free space may be.
+const FREE_AGE: Duration = Duration::from_secs(5);
+
+/// Calls whose files wait to be made. More would mean that the disk cannot follow at all; their
+/// spools are kept, for `salvage`.
+const FINISHING: usize = 4096;
+
+/// A call that will be written.
+pub(super) struct Opening {
+    pub(super) key: CallKey,
+    pub(super) session_id: String,
+    pub(super) recording: bool,
+    pub(super) on_event: OnEvent,
+}
+
+/// Both threads, and the way to them.
+pub(super) struct Disk {
+    pub(super) openings: Sender<Opening>,
+    pub(super) writer: JoinHandle<()>,
+    pub(super) finisher: JoinHandle<()>,
+}
+
+/// Starts both threads. They end when the senders of openings and the rings' producers are gone.
+pub(super) fn start(
+    folder: &Path,
+    rings: Vec<Consumer<u8>>,
+    calls: usize,
+    tallies: &Arc<Tallies>,
+) -> io::Result<Disk> {
+    std::fs::create_dir_all(folder)?;
+    // A call is opened once, and the thread takes all at each turn.
+    let (openings, opened) = bounded(calls.saturating_add(64));
+    let (done, finishing) = bounded(FINISHING);
+    let finisher = {
+        let tallies = tallies.clone();
+        thread::Builder::new().name("finish".to_owned()).spawn(move || finish_all(&finishing, &tallies))?
+    };
+    let mut writer = Writer {
+        folder: folder.to_owned(),
+        rings: rings.into_iter().map(|ring| (ring, None)).collect(),
+        opened,
+        done,
+        calls: FxHashMap::default(),
+        scratch: Vec::new(),
+        free: None,
+        tallies: tallies.clone(),
+    };
+    let writer = thread::Builder::new().name("disk".to_owned()).spawn(move || writer.run())?;
+    Ok(Disk { openings, writer, finisher })
+}
+
+struct Writer {
+    folder: PathBuf,
+    /// Each with the header whose body has not come yet.
+    rings: Vec<(Consumer<u8>, Option<Header>)>,
+    opened: Receiver<Opening>,
+    done: Sender<Finished>,
+    calls: FxHashMap<CallKey, Call>,
+    scratch: Vec<u8>,
+    free: Option<(Instant, bool)>,
+    tallies: Arc<Tallies>,
+}
+
+/// A call that is being written.
+struct Call {
+    spools: Option<Spools>,
+    recording: bool,
+    caller: Option<File>,
+    agent: Option<File>,
+    tape: Option<File>,
+    tape_length: u64,
+    failed: Option<String>,
+    on_event: OnEvent,
+}
+
+/// A call of which nothing more is written.
+struct Finished {
+    spools: Option<Spools>,
+    recording: bool,
+    failed: Option<String>,
+    gap_ms: u64,
+    on_event: OnEvent,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        loop {
+            // Asked before the rings are emptied: what came before is then all there is.
+            let last = self.rings.iter().all(|(ring, _)| ring.is_abandoned());
+            self.take_openings();
+            for ring in 0..self.rings.len() {
+                while self.take_message(ring) {}
+            }
+            if last {
+                return;
+            }
+            thread::park_timeout(NAP);
+        }
+    }
+
+    fn take_openings(&mut self) {
+        while let Ok(opening) = self.opened.try_recv() {
+            let call = self.open(opening.session_id, opening.recording, opening.on_event);
+            self.calls.insert(opening.key, call);
+        }
+    }
+
+    fn open(&mut self, session_id: String, recording: bool, on_event: OnEvent) -> Call {
+        let mut call = Call {
+            spools: None,
+            recording,
+            caller: None,
+            agent: None,
+            tape: None,
+            tape_length: 0,
+            failed: None,
+            on_event,
+        };
+        if self.low() {
+            call.failed = Some("not recorded: the disk is nearly full".to_owned());
+            return call;
+        }
+        let opened = Spools::new(&self.folder, &session_id).and_then(|spools| {
+            call.tape = Some(create(&spools.tape)?);
+            if recording {
+                call.caller = Some(create(&spools.caller)?);
+                call.agent = Some(create(&spools.agent)?);
+            }
+            call.spools = Some(spools);
+            Ok(())
+        });
+        if let Err(error) = opened {
+            call.failed = Some(format!("not recorded: {error}"));
+        }
+        call
+    }
+
+    /// Whether the disk is too full for a new recording. One that does not tell is not.
+    fn low(&mut self) -> bool {
+        let now = now();
+        match self.free {
+            Some((asked, low)) if now - asked < FREE_AGE => low,
+            _ => {
+                let low = rustix::fs::statvfs(&self.folder)
+                    .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < MIN_FREE);
+                self.free = Some((now, low));
+                low
+            }
+        }
+    }
+
+    /// Takes one message out of a ring. `false`: there is no whole one.
+    fn take_message(&mut self, index: usize) -> bool {
+        let (ring, waiting) = &mut self.rings[index];
+        let header = match waiting.take() {
+            Some(header) => header,
+            None => {
+                let mut bytes = [0; Header::SIZE];
+                if ring.pop_entire_slice(&mut bytes).is_err() {
+                    return false;
+                }
+                Header::from_bytes(bytes)
+            }
+        };
+        self.scratch.resize(header.length as usize, 0);
+        if ring.pop_entire_slice(&mut self.scratch).is_err() {
+            *waiting = Some(header);
+            return false;
+        }
+        if !self.calls.contains_key(&header.key) {
+            // Its opening was sent before this message.
+            self.take_openings();
+        }
+        if header.kind == Kind::End {
+            self.end(header);
+        } else if let Some(call) = self.calls.get_mut(&header.key) {
+            call.write(header, &self.scratch);
+        }
+        true
+    }
+
+    fn end(&mut self, header: Header) {
+        let Some(call) = self.calls.remove(&header.key) else { return };
+        let Call { spools, recording, failed, on_event, caller: _, agent: _, tape: _, tape_length: _ } = call;
+        let finished = Finished { spools, recording, failed, gap_ms: header.at, on_event };
+        if let Err(refused) = self.done.try_send(finished) {
+            let finished = refused.into_inner();
+            count(&self.tallies.failed_recordings, 1);
+            if finished.recording {
+                (finished.on_event)(CallNews::Recorded(Err("too many recordings wait to be finished".to_owned())));
+            }
+        }
+    }
+}
+
+impl Call {
+    fn write(&mut self, header: Header, bytes: &[u8]) {
+        let (file, at) = match header.kind {
+            Kind::Caller => (&self.caller, header.at * 2),
+            Kind::Agent => (&self.agent, header.at * 2),
+            Kind::Tape => (&self.tape, self.tape_length),
+            Kind::End => return,
+        };
+        let Some(file) = file else { return };
+        match (file.write_all_at(bytes, at), header.kind) {
+            (Ok(()), Kind::Tape) => self.tape_length += bytes.len() as u64,
+            (Ok(()), _) => {}
+            (Err(error), Kind::Tape) => {
+                tracing::warn!(%error, "the tape of a call cannot be written");
+                self.tape = None;
+            }
+            (Err(error), _) => {
+                // What is kept stays aligned and playable, but it is not the whole call.
+                self.failed.get_or_insert_with(|| format!("recording broke off: {error}"));
+                (self.caller, self.agent) = (None, None);
+            }
+        }
+    }
+}
+
+fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
+    for Finished { spools, recording, failed, gap_ms, on_event } in finishing {
+        if !recording {
+            if let Some(spools) = spools {
+                on_event(CallNews::Taped(spools.tape));
+            }
+            continue;
+        }
+        let made = spools.map(|spools| spools.finish(gap_ms).map_err(|error| format!("recording not finished: {error}")));
+        let result = match (failed, made) {
+            (Some(failed), _) => Err(failed),
+            (None, Some(made)) => made,
+            (None, None) => Err("not recorded".to_owned()),
+        };
+        if result.is_err() {
+            count(&tallies.failed_recordings, 1);
+        }
+        on_event(CallNews::Recorded(result));
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)
+}
+
+fn now() -> Instant {
+    Instant::now()
+}

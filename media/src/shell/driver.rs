@@ -1,0 +1,261 @@
+//! One media thread: a poll loop that owns its calls.
+//!
+//! A pass reads the clock once and then serves all that is due: commands and answers of providers,
+//! then each call that has something to read, is past its deadline, or has something to write; one
+//! write a call. Between passes the thread sleeps until a socket is ready, somebody wakes it, or the
+//! next deadline comes.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mio::{Events, Poll, Token, Waker};
+use rtrb::Producer;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use super::clock::{Alarm, Clock};
+use super::counters::{Tallies, count};
+use super::disk::Disk;
+use super::lateness::Histogram;
+use super::live::{Live, Placed, Tools};
+use super::mailbox::{CallKey, Command, Inbox, Mailbox};
+use super::recorder::Ring;
+use super::wheel::Wheel;
+use crate::call::input::Input;
+use crate::time::Time;
+
+const WAKE: Token = Token(0);
+const ALARM: Token = Token(1);
+/// Calls have the tokens from here on.
+const FIRST_CALL: usize = 2;
+
+/// Events taken from the poll at once. What is more comes in the next pass.
+const EVENTS: usize = 1024;
+
+/// Commands and answers taken in one pass, so that a flood of them does not delay what is due.
+const MAIL: usize = 1024;
+
+pub(super) struct Driver {
+    clock: Clock,
+    poll: Poll,
+    alarm: Alarm,
+    mailbox: Arc<Mailbox>,
+    inbox: Inbox,
+    calls: Slab<Box<Live>>,
+    places: FxHashMap<CallKey, usize>,
+    wheel: Wheel,
+    /// Calls to be served in this pass.
+    work: Vec<usize>,
+    tools: Tools,
+    histogram: Arc<Histogram>,
+    stopping: bool,
+}
+
+impl Driver {
+    pub(super) fn new(
+        clock: Clock,
+        calls: usize,
+        ring: Producer<u8>,
+        disk: &Disk,
+        tallies: &Arc<Tallies>,
+    ) -> io::Result<(Self, Arc<Mailbox>, Arc<Histogram>)> {
+        let poll = Poll::new()?;
+        let alarm = Alarm::new(clock, poll.registry(), ALARM)?;
+        let (mailbox, inbox) = Mailbox::new(Waker::new(poll.registry(), WAKE)?, calls, tallies.clone());
+        let histogram = Arc::new(Histogram::new());
+        let tools = Tools {
+            ring: Ring::new(ring, disk.writer.thread().clone(), tallies.clone()),
+            openings: disk.openings.clone(),
+            scratch: BytesMut::with_capacity(4 << 10),
+            tallies: tallies.clone(),
+        };
+        let driver = Self {
+            clock,
+            poll,
+            alarm,
+            mailbox: mailbox.clone(),
+            inbox,
+            calls: Slab::new(),
+            places: FxHashMap::default(),
+            wheel: Wheel::new(),
+            work: Vec::new(),
+            tools,
+            histogram: histogram.clone(),
+            stopping: false,
+        };
+        Ok((driver, mailbox, histogram))
+    }
+
+    /// The thread's whole life.
+    pub(super) fn run(mut self) {
+        self.mailbox.owned_by_this_thread();
+        let mut events = Events::with_capacity(EVENTS);
+        let mut more = false;
+        while !(self.stopping && self.calls.is_empty()) {
+            if let Err(error) = self.sleep(&mut events, more) {
+                // Nothing that a caller can cause; without a poll the thread has no calls.
+                tracing::error!(%error, "a media thread cannot poll");
+                return;
+            }
+            self.mailbox.awake();
+            let now = self.clock.now();
+            self.take_events(&events);
+            more = self.take_mail(now);
+            let due = self.take_due(now);
+            more |= self.serve(now);
+            if let Some(due) = due {
+                let late = self.clock.now().since(due).as_micros() as u64;
+                self.histogram.add(now, late);
+            }
+            count(&self.tools.tallies.passes, 1);
+        }
+    }
+
+    fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
+        let timeout = if more {
+            Some(Duration::ZERO)
+        } else {
+            self.alarm.set(self.wheel.next())?;
+            None
+        };
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn take_events(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKE => {}
+                ALARM => self.alarm.rang(),
+                Token(call) => {
+                    let place = call - FIRST_CALL;
+                    if let Some(live) = self.calls.get_mut(place) {
+                        let end = event.is_read_closed() || event.is_error();
+                        live.socket.ready(event.is_readable(), event.is_writable(), end);
+                        mark(&mut self.work, live, place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `true`: there is more than one pass should take.
+    fn take_mail(&mut self, now: Time) -> bool {
+        for _ in 0..MAIL {
+            match self.inbox.commands.try_recv() {
+                Ok(command) => self.obey(now, command),
+                Err(_) => break,
+            }
+        }
+        for _ in 0..MAIL {
+            let Ok((key, event)) = self.inbox.speech.try_recv() else { break };
+            // Late words of a call that is over find nobody.
+            if let Some(&place) = self.places.get(&key) {
+                let live = &mut self.calls[place];
+                live.taken();
+                live.deliver(now, Input::Speech(event), &mut self.tools);
+                mark(&mut self.work, live, place);
+            }
+        }
+        !self.inbox.commands.is_empty() || !self.inbox.speech.is_empty()
+    }
+
+    fn obey(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Place(placed) => self.place(now, *placed),
+            Command::End(key, request) => self.deliver(now, key, Input::End(request)),
+            Command::Tool(key, outcome) => self.deliver(now, key, Input::Tool(outcome)),
+            Command::EndAll(request) => {
+                for (place, live) in &mut self.calls {
+                    live.deliver(now, Input::End(request), &mut self.tools);
+                    mark(&mut self.work, live, place);
+                }
+            }
+            Command::Stop => {
+                self.stopping = true;
+                for (place, live) in &mut self.calls {
+                    live.cut(now, &mut self.tools);
+                    mark(&mut self.work, live, place);
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, now: Time, placed: Placed) {
+        let mut live = Box::new(Live::start(placed, now, &mut self.tools));
+        let entry = self.calls.vacant_entry();
+        let place = entry.key();
+        if let Err(error) = live.socket.register(self.poll.registry(), Token(place + FIRST_CALL)) {
+            tracing::error!(%error, "a call's socket cannot be polled");
+            live.cut(now, &mut self.tools);
+        }
+        // What came with the upgrade is read without waiting for the poll.
+        mark(&mut self.work, &mut live, place);
+        self.places.insert(live.key, place);
+        entry.insert(live);
+    }
+
+    fn deliver(&mut self, now: Time, key: CallKey, input: Input<'_>) {
+        if let Some(&place) = self.places.get(&key) {
+            let live = &mut self.calls[place];
+            live.deliver(now, input, &mut self.tools);
+            mark(&mut self.work, live, place);
+        }
+    }
+
+    /// Marks the calls whose deadline has come; returns the earliest.
+    fn take_due(&mut self, now: Time) -> Option<Time> {
+        let mut earliest = None;
+        let (calls, work) = (&mut self.calls, &mut self.work);
+        self.wheel.expire(now, |place, due| {
+            if let Some(live) = calls.get_mut(place) {
+                mark(work, live, place);
+                earliest = Some(earliest.map_or(due, |earlier: Time| earlier.min(due)));
+            }
+        });
+        earliest
+    }
+
+    /// Serves all that is marked. `true`: a call has more to read.
+    fn serve(&mut self, now: Time) -> bool {
+        let mut work = std::mem::take(&mut self.work);
+        for place in work.drain(..) {
+            let live = &mut self.calls[place];
+            live.queued = false;
+            live.serve(now, &mut self.tools);
+            if live.is_over() {
+                self.remove(place);
+                continue;
+            }
+            self.wheel.arm(place, live.wake());
+            if live.socket.wants_more() {
+                mark(&mut self.work, live, place);
+            }
+        }
+        // Keeps the list's room, and what was marked for the next pass.
+        work.append(&mut self.work);
+        self.work = work;
+        !self.work.is_empty()
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.wheel.arm(place, Time::NEVER);
+        let mut live = self.calls.remove(place);
+        live.socket.deregister(self.poll.registry());
+        self.places.remove(&live.key);
+    }
+}
+
+fn mark(work: &mut Vec<usize>, live: &mut Live, place: usize) {
+    if !live.queued {
+        live.queued = true;
+        work.push(place);
+    }
+}

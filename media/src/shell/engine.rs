@@ -1,0 +1,244 @@
+//! The engine's face to the rest of the program.
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::clock::Clock;
+use super::counters::{Counters, Tallies, count};
+use super::disk::{self, Disk};
+use super::driver::Driver;
+use super::finish::RecordedFile;
+use super::lateness::{Histogram, Lateness};
+use super::live::{Placed, Seat};
+use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
+use super::recorder::RING;
+use super::socket::Socket;
+use crate::call::input::{EndRequest, ToolOutcome};
+use crate::call::output::CallEvent;
+use crate::config::CallConfig;
+use crate::error::Refused;
+use crate::speech::{Providers, ReplyId, SpeechSink, ToolCall};
+
+/// How the engine is set up.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Media threads; at least one is started.
+    pub threads: usize,
+    /// Most calls at a time.
+    pub node_calls: usize,
+    /// Where spools, tapes and finished recordings are written. Made if missing.
+    pub spool_dir: PathBuf,
+    /// The most that any call's agent audio is sent ahead of its playing time, ms.
+    pub lead_ms: u32,
+}
+
+/// A call to be run.
+pub struct NewCall {
+    pub config: CallConfig,
+    /// The upgraded connection, after the 101 answer was written.
+    pub socket: std::net::TcpStream,
+    /// What was read of it after the request.
+    pub leftover: Vec<u8>,
+    /// Makes the call's providers. Run by [`Engine::place`] on the caller's thread, so it may need
+    /// that thread's runtime.
+    pub providers: Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Send>,
+    /// Told all that happens. Called on media and disk threads: it must not block.
+    pub on_event: OnEvent,
+}
+
+/// Where a call's news go.
+pub(super) type OnEvent = Arc<dyn Fn(CallNews) + Send + Sync>;
+
+/// What a call tells the world outside.
+#[derive(Clone, Debug)]
+pub enum CallNews {
+    /// In order; [`CallEvent::Ended`] comes once and is the last one.
+    Event(CallEvent),
+    /// Run this tool and answer with [`CallHandle::tool`].
+    Tool { reply: ReplyId, call: ToolCall },
+    /// Nobody waits for this tool's answer any more.
+    CancelTool { id: String },
+    /// After `Ended`, from the disk thread: the recording is complete and durable, or why it is not.
+    /// Comes for every call with `recording`.
+    Recorded(Result<RecordedFile, String>),
+    /// The same for a call without `recording`: its redacted tape.
+    Taped(PathBuf),
+}
+
+/// The media threads and the disk's. One for the whole process.
+pub struct Engine {
+    config: EngineConfig,
+    clock: Clock,
+    threads: Vec<Arc<Mailbox>>,
+    histograms: Vec<Arc<Histogram>>,
+    tallies: Arc<Tallies>,
+    keys: AtomicU64,
+    live: Arc<AtomicUsize>,
+    /// Read while a call is placed, so that none slips in behind the shutdown.
+    stopping: RwLock<bool>,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    media: Vec<JoinHandle<()>>,
+    disk: Disk,
+}
+
+impl Engine {
+    /// Starts all threads.
+    pub fn start(config: EngineConfig) -> io::Result<Self> {
+        let clock = Clock::start();
+        let tallies = Arc::new(Tallies::default());
+        let count = config.threads.max(1);
+        let (producers, consumers): (Vec<_>, Vec<_>) = (0..count).map(|_| rtrb::RingBuffer::new(RING)).unzip();
+        let disk = disk::start(&config.spool_dir, consumers, config.node_calls, &tallies)?;
+        let mut engine = Self {
+            clock,
+            threads: Vec::new(),
+            histograms: Vec::new(),
+            tallies,
+            keys: AtomicU64::new(1),
+            live: Arc::default(),
+            stopping: RwLock::new(false),
+            running: Mutex::new(None),
+            config,
+        };
+        let mut media = Vec::new();
+        for (index, producer) in producers.into_iter().enumerate() {
+            let calls = engine.config.node_calls;
+            let (driver, mailbox, histogram) = Driver::new(clock, calls, producer, &disk, &engine.tallies)?;
+            media.push(thread::Builder::new().name(format!("media-{index}")).spawn(move || driver.run())?);
+            engine.threads.push(mailbox);
+            engine.histograms.push(histogram);
+        }
+        engine.running = Mutex::new(Some(Running { media, disk }));
+        Ok(engine)
+    }
+
+    /// Takes a call: it runs from now on, on the thread with the fewest calls, and its first news
+    /// come. After an error nothing was told, and the connection is closed.
+    pub fn place(&self, call: NewCall) -> Result<CallHandle, Refused> {
+        let stopping = self.stopping.read().unwrap_or_else(PoisonError::into_inner);
+        if *stopping {
+            return Err(Refused::Stopping);
+        }
+        let mailbox = self.threads.iter().min_by_key(|thread| thread.live.load(Ordering::Relaxed));
+        let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
+        let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
+        let socket = Socket::new(call.socket, call.leftover).map_err(|_| Refused::Socket)?;
+        let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
+        let gate = Arc::new(Gate::default());
+        let sink = Arc::new(Sink { key, gate: gate.clone(), mailbox: mailbox.clone() });
+        let mut config = call.config;
+        config.lead_ms = config.lead_ms.min(self.config.lead_ms);
+        let placed = Placed {
+            key,
+            config,
+            socket,
+            providers: (call.providers)(sink),
+            on_event: call.on_event,
+            gate: gate.clone(),
+            seat,
+        };
+        if !mailbox.command(Command::Place(Box::new(placed))) {
+            return Err(Refused::Full);
+        }
+        count(&self.tallies.calls, 1);
+        Ok(CallHandle { key, gate, mailbox })
+    }
+
+    /// Calls that were placed and are not over.
+    pub fn live_calls(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub fn lateness(&self) -> Lateness {
+        Histogram::sum(self.histograms.iter().map(|histogram| &**histogram), self.clock.now())
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.tallies.read()
+    }
+
+    /// Ends every call that is live now.
+    pub fn drain(&self, request: EndRequest) {
+        for thread in &self.threads {
+            thread.insist(Command::EndAll(request));
+        }
+    }
+
+    /// Takes no more calls, ends the live ones, waits for them up to `wait` (then they are cut off),
+    /// and returns when every recording is on the disk. A second call returns at once.
+    pub fn shutdown(&self, wait: Duration) {
+        *self.stopping.write().unwrap_or_else(PoisonError::into_inner) = true;
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { media, disk }) = running else { return };
+        self.drain(EndRequest::Drain);
+        let start = Instant::now();
+        while self.live_calls() > 0 && start.elapsed() < wait {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for thread in &self.threads {
+            thread.insist(Command::Stop);
+        }
+        let Disk { openings, writer, finisher } = disk;
+        drop(openings);
+        for (name, thread) in media.into_iter().map(|thread| ("media", thread)).chain([("disk", writer), ("finish", finisher)]) {
+            if thread.join().is_err() {
+                tracing::error!(name, "a thread of the engine had ended by a panic");
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shutdown(Duration::ZERO);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("config", &self.config).field("live_calls", &self.live_calls()).finish_non_exhaustive()
+    }
+}
+
+/// One call, from outside.
+#[derive(Clone)]
+pub struct CallHandle {
+    key: CallKey,
+    gate: Arc<Gate>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl CallHandle {
+    /// Asks the call to end; its news tell when it has. `false`: it is over, or its thread is behind
+    /// with its commands.
+    pub fn end(&self, request: EndRequest) -> bool {
+        !self.gate.is_closed() && self.mailbox.command(Command::End(self.key, request))
+    }
+
+    /// Hands a tool's answer to the call. `false` as with [`end`](Self::end).
+    pub fn tool(&self, outcome: ToolOutcome) -> bool {
+        !self.gate.is_closed() && self.mailbox.command(Command::Tool(self.key, outcome))
+    }
+}
+
+impl fmt::Debug for CallHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallHandle").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Tells the news. A listener that panics loses this one, and costs no thread and no other call.
+pub(super) fn tell(on_event: &OnEvent, news: CallNews) {
+    if catch_unwind(AssertUnwindSafe(|| on_event(news))).is_err() {
+        tracing::error!("a listener to a call's news panicked");
+    }
+}

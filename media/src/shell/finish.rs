@@ -1,0 +1,153 @@
+//! From spools to files: the WAV of a call that is over, or that a crash left behind.
+//!
+//! A call's spools are `<session>.caller.pcm` and `<session>.agent.pcm`, its tape `<session>.tape`.
+//! The WAV is written beside its name, made durable and only then renamed: a `.wav` is complete.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::record::wav;
+
+/// A finished recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedFile {
+    /// The WAV: stereo, caller left, agent right, 16-bit PCM at 16 kHz.
+    pub path: PathBuf,
+    /// Beside it; see [`tape`](crate::tape).
+    pub tape_path: PathBuf,
+    /// Length, samples a side at 16 kHz.
+    pub samples: u64,
+    /// Size of the WAV.
+    pub bytes: u64,
+    /// Of the WAV, in hexadecimal.
+    pub sha256: String,
+    /// Sound that was lost on the way to the disk, both sides together, ms.
+    pub gap_ms: u64,
+}
+
+/// Makes the WAV of a call whose node went down: `None` when nothing of it was recorded. The call
+/// must not be live. A second time gives the same answer.
+pub fn salvage(spool_dir: &Path, session_id: &str) -> io::Result<Option<RecordedFile>> {
+    let spools = Spools::new(spool_dir, session_id)?;
+    if !spools.wav.exists() && !spools.caller.exists() && !spools.agent.exists() {
+        return Ok(None);
+    }
+    spools.finish(0).map(Some)
+}
+
+/// Where a session's files are.
+#[derive(Clone, Debug)]
+pub(super) struct Spools {
+    folder: PathBuf,
+    pub(super) caller: PathBuf,
+    pub(super) agent: PathBuf,
+    pub(super) tape: PathBuf,
+    wav: PathBuf,
+    part: PathBuf,
+}
+
+impl Spools {
+    /// An error when the id could be a path to elsewhere.
+    pub(super) fn new(folder: &Path, session_id: &str) -> io::Result<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if session_id.is_empty() || session_id.len() > 128 || !session_id.bytes().all(plain) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a session id is no file name"));
+        }
+        let file = |ending: &str| folder.join(format!("{session_id}.{ending}"));
+        Ok(Self {
+            folder: folder.to_owned(),
+            caller: file("caller.pcm"),
+            agent: file("agent.pcm"),
+            tape: file("tape"),
+            wav: file("wav"),
+            part: file("wav.part"),
+        })
+    }
+
+    /// Merges the spools into the WAV and takes them away.
+    pub(super) fn finish(&self, gap_ms: u64) -> io::Result<RecordedFile> {
+        // A WAV that is there is complete; what is left of the spools may not be.
+        if !self.wav.exists() {
+            let (caller, agent) = (open_side(&self.caller)?, open_side(&self.agent)?);
+            let mut out = BufWriter::with_capacity(64 << 10, File::create(&self.part)?);
+            wav::write_stereo(caller, agent, &mut out)?;
+            out.flush()?;
+            out.get_ref().sync_all()?;
+            fs::rename(&self.part, &self.wav)?;
+            File::open(&self.folder)?.sync_all()?;
+        }
+        remove(&self.caller)?;
+        remove(&self.agent)?;
+        let (bytes, sha256) = hash(&self.wav)?;
+        let samples = hound::WavReader::open(&self.wav).map_err(io::Error::other)?.duration().into();
+        let (path, tape_path) = (self.wav.clone(), self.tape.clone());
+        Ok(RecordedFile { path, tape_path, samples, bytes, sha256, gap_ms })
+    }
+}
+
+/// A side that never spoke has no spool.
+fn open_side(path: &Path) -> io::Result<Box<dyn Read>> {
+    match File::open(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(io::empty())),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn hash(path: &Path) -> io::Result<(u64, String)> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut block = vec![0; 64 << 10];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => break,
+            Ok(n) => {
+                hasher.update(&block[..n]);
+                bytes += n as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let hex = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((bytes, hex))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spools_of_a_crash_become_a_wav_once() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(salvage(folder.path(), "none").unwrap(), None);
+        fs::write(folder.path().join("s1.agent.pcm"), [1, 0, 2, 0, 3]).unwrap();
+        fs::write(folder.path().join("s1.wav.part"), "half of a file").unwrap();
+        let first = salvage(folder.path(), "s1").unwrap().unwrap();
+        assert_eq!((first.samples, first.bytes, first.sha256.len()), (2, 44 + 8, 64));
+        assert_eq!(fs::metadata(&first.path).unwrap().len(), 52);
+        let mut wav = hound::WavReader::open(&first.path).unwrap();
+        assert_eq!(wav.samples::<i16>().map(|s| s.unwrap()).collect::<Vec<_>>(), [0, 1, 0, 2]);
+        assert_eq!(salvage(folder.path(), "s1").unwrap().unwrap(), first);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_id_cannot_leave_the_folder() {
+        for id in ["", "../x", "a/b", "a.b", "é"] {
+            assert!(salvage(Path::new("/nowhere"), id).is_err(), "{id}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! One call on its media thread: the machine, its socket, its providers and its recorder.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::BytesMut;
+use crossbeam_channel::Sender;
+
+use super::counters::{Tallies, count};
+use super::disk::Opening;
+use super::engine::{CallNews, OnEvent, tell};
+use super::mailbox::{CallKey, Gate, Mailbox};
+use super::recorder::{Recorder, Ring};
+use super::socket::{Received, Socket};
+use crate::call::Call;
+use crate::call::input::{EndRequest, Gone, Input};
+use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand};
+use crate::call::record::{EndReason, EndedBy, Summary};
+use crate::config::CallConfig;
+use crate::speech::Providers;
+use crate::tape::TapeWriter;
+use crate::time::Time;
+
+/// Outputs that one input may have. A call waits after a few; one that never would must not hold its
+/// thread.
+const MAX_OUTPUTS: usize = 100_000;
+
+/// A call on its way to its thread.
+pub(super) struct Placed {
+    pub(super) key: CallKey,
+    pub(super) config: CallConfig,
+    pub(super) socket: Socket,
+    pub(super) providers: Providers,
+    pub(super) on_event: OnEvent,
+    pub(super) gate: Arc<Gate>,
+    pub(super) seat: Seat,
+}
+
+/// A call's place in the counts, given back when dropped.
+pub(super) struct Seat {
+    all: Arc<AtomicUsize>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Seat {
+    /// `None`: there are `cap` calls already.
+    pub(super) fn take(all: &Arc<AtomicUsize>, mailbox: &Arc<Mailbox>, cap: usize) -> Option<Self> {
+        all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < cap).then_some(n + 1)).ok()?;
+        mailbox.live.fetch_add(1, Ordering::SeqCst);
+        Some(Self { all: all.clone(), mailbox: mailbox.clone() })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.mailbox.live.fetch_sub(1, Ordering::SeqCst);
+        self.all.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What the calls of one thread share.
+pub(super) struct Tools {
+    pub(super) ring: Ring,
+    pub(super) openings: Sender<Opening>,
+    /// For messages on their way into a send buffer.
+    pub(super) scratch: BytesMut,
+    pub(super) tallies: Arc<Tallies>,
+}
+
+/// One call, from its first input until its socket is closed.
+pub(super) struct Live {
+    pub(super) key: CallKey,
+    /// `None` when the call is over and only its socket is still closing.
+    machine: Option<Machine>,
+    pub(super) socket: Socket,
+    recorder: Recorder,
+    on_event: OnEvent,
+    gate: Arc<Gate>,
+    started: Time,
+    /// When the machine wants to be woken.
+    deadline: Time,
+    turns: u32,
+    recording: bool,
+    /// The disk knows of the call.
+    opened: bool,
+    ended: bool,
+    /// The disk has to be told of the end.
+    end_owed: bool,
+    /// Waits for its part of the pass.
+    pub(super) queued: bool,
+}
+
+struct Machine {
+    call: Call,
+    providers: Providers,
+    /// The call knows that its socket is gone.
+    gone: bool,
+    _seat: Seat,
+}
+
+impl Live {
+    /// Starts the call. It is `Connected` at once.
+    pub(super) fn start(placed: Placed, now: Time, tools: &mut Tools) -> Self {
+        let Placed { key, config, socket, providers, on_event, gate, seat } = placed;
+        let punctuates = providers.stt.punctuates();
+        let recording = config.recording;
+        let session_id = config.session_id.clone();
+        let opening = Opening { key, session_id, recording, on_event: on_event.clone() };
+        let opened = tools.openings.try_send(opening).is_ok();
+        let tape = TapeWriter::new(&config, now, punctuates);
+        let mut live = Self {
+            key,
+            machine: None,
+            socket,
+            recorder: Recorder::new(key, tape, recording && opened),
+            on_event,
+            gate,
+            started: now,
+            deadline: Time::NEVER,
+            turns: 0,
+            recording,
+            opened,
+            ended: false,
+            end_owed: false,
+            queued: false,
+        };
+        live.guarded(now, tools, |live, tools| {
+            let call = Call::new(config, now, punctuates);
+            live.machine = Some(Machine { call, providers, gone: false, _seat: seat });
+            live.handle(now, Input::Connected, tools);
+        });
+        live
+    }
+
+    /// Gives one input that did not come from the socket.
+    pub(super) fn deliver(&mut self, now: Time, input: Input<'_>, tools: &mut Tools) {
+        self.guarded(now, tools, |live, tools| live.handle(now, input, tools));
+    }
+
+    /// An answer of a provider was taken out of the queue.
+    pub(super) fn taken(&self) {
+        self.gate.taken();
+    }
+
+    /// This call's part of a pass: what came in, what is due, and one write.
+    pub(super) fn serve(&mut self, now: Time, tools: &mut Tools) {
+        self.guarded(now, tools, |live, tools| {
+            live.socket.new_pass();
+            live.read(now, tools);
+            if now >= live.deadline {
+                live.handle(now, Input::Timeout, tools);
+            }
+            live.socket.expire(now);
+            live.socket.flush(now);
+            if live.socket.take_stalled() {
+                count(&tools.tallies.stalled, 1);
+                live.gone(now, Gone::Stalled, tools);
+                live.socket.close(now, 1011, "reader too slow");
+            } else if live.socket.is_over() {
+                live.gone(now, Gone::Closed, tools);
+            }
+        });
+        if self.end_owed && self.recorder.end(&mut tools.ring) {
+            self.end_owed = false;
+        }
+        let (received, sent) = self.socket.take_traffic();
+        count(&tools.tallies.bytes_in, received);
+        count(&tools.tallies.bytes_out, sent);
+    }
+
+    /// Cuts the call off: the engine ends.
+    pub(super) fn cut(&mut self, now: Time, tools: &mut Tools) {
+        self.deliver(now, Input::End(EndRequest::Fault), tools);
+        if self.machine.is_some() {
+            self.fault(now, tools, "the node ended before the call did");
+        }
+    }
+
+    /// When the call wants to be served though nothing came.
+    pub(super) fn wake(&self) -> Time {
+        // The disk's ring is full: its thread has it empty in a moment.
+        let retry = if self.end_owed { Time::from_micros(0) } else { Time::NEVER };
+        self.deadline.min(self.socket.deadline()).min(retry)
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.machine.is_none() && self.socket.is_over() && !self.end_owed
+    }
+
+    fn read(&mut self, now: Time, tools: &mut Tools) {
+        loop {
+            match self.socket.receive(now) {
+                Received::Text(text) => self.handle(now, Input::Text(&text), tools),
+                Received::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
+                Received::Nothing => return,
+                Received::Gone => {
+                    if self.socket.take_violation() {
+                        count(&tools.tallies.violations, 1);
+                    }
+                    return self.gone(now, Gone::Closed, tools);
+                }
+            }
+        }
+    }
+
+    fn gone(&mut self, now: Time, how: Gone, tools: &mut Tools) {
+        if let Some(machine) = &mut self.machine
+            && !machine.gone
+        {
+            machine.gone = true;
+            self.handle(now, Input::Gone(how), tools);
+        }
+    }
+
+    /// One input, and all that the call asks for because of it.
+    fn handle(&mut self, now: Time, input: Input<'_>, tools: &mut Tools) {
+        let Some(Machine { call, providers, .. }) = &mut self.machine else { return };
+        self.recorder.tape.input(now, &input);
+        call.handle(now, input);
+        for _ in 0..MAX_OUTPUTS {
+            let output = call.poll(now);
+            self.recorder.tape.output(&output);
+            match output {
+                Output::Text(text) => self.socket.send(text, &mut tools.scratch),
+                Output::Close { code, reason } => self.socket.close(now, code, reason),
+                Output::Stt(SttCommand::Begin(id)) => providers.stt.begin(id),
+                Output::Stt(SttCommand::Audio(id, pcm)) => providers.stt.audio(id, pcm),
+                Output::Stt(SttCommand::Finish(id)) => providers.stt.finish(id),
+                Output::Stt(SttCommand::Cancel(id)) => providers.stt.cancel(id),
+                Output::Llm(LlmCommand::Start(reply, request)) => providers.llm.start(reply, *request),
+                Output::Llm(LlmCommand::Cancel(reply)) => providers.llm.cancel(reply),
+                Output::Tts(TtsCommand::Speak { reply, segment, text }) => providers.tts.speak(reply, segment, &text),
+                Output::Tts(TtsCommand::Cancel(reply)) => providers.tts.cancel(reply),
+                Output::Tool { reply, call } => tell(&self.on_event, CallNews::Tool { reply, call }),
+                Output::CancelTool { id } => tell(&self.on_event, CallNews::CancelTool { id }),
+                Output::Record { side, at, samples } => self.recorder.record(&mut tools.ring, side, at, samples),
+                Output::Event(mut event) => {
+                    match &mut event {
+                        CallEvent::Turn(_) => self.turns += 1,
+                        CallEvent::Ended(summary) => {
+                            // Only here is it known what did not fit on the way to the disk.
+                            self.recorder.flush(&mut tools.ring);
+                            summary.recording_gap_ms = self.recorder.gap_ms();
+                            self.ended = true;
+                        }
+                        CallEvent::Started | CallEvent::Agent(_) => {}
+                    }
+                    tell(&self.on_event, CallNews::Event(event));
+                }
+                Output::Wait(at) => {
+                    self.deadline = at;
+                    return self.recorder.served(&mut tools.ring);
+                }
+                Output::Done => return self.finish(now, tools),
+            }
+        }
+        self.fault(now, tools, "the call did not come to rest");
+    }
+
+    /// The call is over; its socket closes in its own time.
+    fn finish(&mut self, now: Time, tools: &mut Tools) {
+        self.gate.close();
+        self.deadline = Time::NEVER;
+        self.socket.close(now, 1000, "");
+        self.recorder.flush(&mut tools.ring);
+        let machine = self.machine.take();
+        // A provider that panics as it goes has nothing left to break.
+        if catch_unwind(AssertUnwindSafe(|| drop(machine))).is_err() {
+            count(&tools.tallies.panics, 1);
+        }
+        if self.opened {
+            self.end_owed = !self.recorder.end(&mut tools.ring);
+        } else if self.recording {
+            tell(&self.on_event, CallNews::Recorded(Err("not recorded: the disk is behind".to_owned())));
+        }
+    }
+
+    /// Runs what belongs to this call alone; a panic in it ends this call alone.
+    fn guarded(&mut self, now: Time, tools: &mut Tools, run: impl FnOnce(&mut Self, &mut Tools)) {
+        if catch_unwind(AssertUnwindSafe(|| run(self, tools))).is_err() {
+            count(&tools.tallies.panics, 1);
+            self.fault(now, tools, "the engine failed in this call");
+        }
+    }
+
+    fn fault(&mut self, now: Time, tools: &mut Tools, error: &str) {
+        tracing::error!(call = self.key, error, "a call is cut off");
+        self.socket.close(now, 1011, "internal error");
+        if !self.ended {
+            self.ended = true;
+            self.recorder.flush(&mut tools.ring);
+            let summary = Summary {
+                reason: EndReason::EngineError,
+                ended_by: EndedBy::System,
+                duration_ms: now.since(self.started).as_millis() as u64,
+                turn_count: self.turns,
+                recording_gap_ms: self.recorder.gap_ms(),
+                errors: vec![error.to_owned()],
+            };
+            tell(&self.on_event, CallNews::Event(CallEvent::Ended(Box::new(summary))));
+        }
+        if self.machine.is_some() || !self.gate.is_closed() {
+            self.finish(now, tools);
+        }
+    }
+}

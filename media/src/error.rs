@@ -35,7 +35,10 @@ pub struct TapeError {
 
 impl TapeError {
     pub(crate) fn new(offset: usize, what: impl Into<String>) -> Self {
-        Self { offset, what: what.into() }
+        Self {
+            offset,
+            what: what.into(),
+        }
     }
 }
 

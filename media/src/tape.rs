@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::reader::{Item, Reader, Record};
 pub use self::redact::redact;
-pub use self::replay::{Difference, Replay, first_difference, replay};
+pub use self::replay::{Difference, Replay, first_difference, replay, replay_with};
 pub use self::writer::TapeWriter;
 use crate::config::CallConfig;
 use crate::time::Time;
@@ -109,4 +109,5 @@ impl Kind {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests;

@@ -60,7 +60,11 @@ struct Side<R> {
 
 impl<R: Read> Side<R> {
     fn new(source: R) -> Self {
-        Self { source, bytes: vec![0; BLOCK * 2], filled: 0 }
+        Self {
+            source,
+            bytes: vec![0; BLOCK * 2],
+            filled: 0,
+        }
     }
 
     /// Reads the next block, short only at the end; returns its whole samples.
@@ -111,13 +115,24 @@ mod tests {
         let mut agent = pcm([7, 8, 9]);
         agent.push(1);
         let mut out = Cursor::new(Vec::new());
-        assert_eq!(write_stereo(&caller[..], &agent[..], &mut out).unwrap(), 20_000);
+        assert_eq!(
+            write_stereo(&caller[..], &agent[..], &mut out).unwrap(),
+            20_000
+        );
         out.set_position(0);
         let mut wav = hound::WavReader::new(out).unwrap();
-        assert_eq!((wav.spec().channels, wav.spec().sample_rate, wav.duration()), (2, 16_000, 20_000));
+        assert_eq!(
+            (wav.spec().channels, wav.spec().sample_rate, wav.duration()),
+            (2, 16_000, 20_000)
+        );
         let samples: Vec<i16> = wav.samples().map(|s| s.unwrap()).collect();
         assert_eq!(samples[..8], [0, 7, 1, 8, 2, 9, 3, 0]);
-        assert!(samples.chunks(2).enumerate().all(|(n, s)| s[0] == (n % 1000) as i16));
+        assert!(
+            samples
+                .chunks(2)
+                .enumerate()
+                .all(|(n, s)| s[0] == (n % 1000) as i16)
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 
 use crate::time::Time;
@@ -22,7 +22,9 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start() -> Self {
         // A second back, so that no call is made at time zero.
-        Self { origin: monotonic().saturating_sub(Duration::from_secs(1)) }
+        Self {
+            origin: monotonic().saturating_sub(Duration::from_secs(1)),
+        }
     }
 
     pub(super) fn now(&self) -> Time {
@@ -41,9 +43,16 @@ pub(super) struct Alarm {
 
 impl Alarm {
     pub(super) fn new(clock: Clock, registry: &Registry, token: Token) -> io::Result<Self> {
-        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let fd = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
         registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Self { fd, clock, set: Time::NEVER })
+        Ok(Self {
+            fd,
+            clock,
+            set: Time::NEVER,
+        })
     }
 
     /// Wakes the poll at this time, instead of at the one before. A set alarm that has gone off need
@@ -53,7 +62,10 @@ impl Alarm {
             return Ok(());
         }
         let value = if at == Time::NEVER {
-            Timespec { tv_sec: 0, tv_nsec: 0 }
+            Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }
         } else {
             let at = self.clock.origin + Duration::from_micros(at.as_micros());
             Timespec {
@@ -61,8 +73,18 @@ impl Alarm {
                 tv_nsec: i64::from(at.subsec_nanos()),
             }
         };
-        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: once, it_value: value })?;
+        let once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        timerfd_settime(
+            &self.fd,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec {
+                it_interval: once,
+                it_value: value,
+            },
+        )?;
         self.set = at;
         Ok(())
     }
@@ -75,5 +97,8 @@ impl Alarm {
 
 fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
 }

@@ -47,7 +47,16 @@ macro_rules! tallies {
 }
 
 tallies!(
-    calls, passes, bytes_in, bytes_out, panics, stalled, violations, dropped_events, record_gap_ms, stopped_tapes,
+    calls,
+    passes,
+    bytes_in,
+    bytes_out,
+    panics,
+    stalled,
+    violations,
+    dropped_events,
+    record_gap_ms,
+    stopped_tapes,
     failed_recordings
 );
 

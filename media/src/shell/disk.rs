@@ -60,7 +60,9 @@ pub(super) fn start(
     let (done, finishing) = bounded(FINISHING);
     let finisher = {
         let tallies = tallies.clone();
-        thread::Builder::new().name("finish".to_owned()).spawn(move || finish_all(&finishing, &tallies))?
+        thread::Builder::new()
+            .name("finish".to_owned())
+            .spawn(move || finish_all(&finishing, &tallies))?
     };
     let mut writer = Writer {
         folder: folder.to_owned(),
@@ -72,8 +74,14 @@ pub(super) fn start(
         free: None,
         tallies: tallies.clone(),
     };
-    let writer = thread::Builder::new().name("disk".to_owned()).spawn(move || writer.run())?;
-    Ok(Disk { openings, writer, finisher })
+    let writer = thread::Builder::new()
+        .name("disk".to_owned())
+        .spawn(move || writer.run())?;
+    Ok(Disk {
+        openings,
+        writer,
+        finisher,
+    })
 }
 
 struct Writer {
@@ -207,14 +215,33 @@ impl Writer {
     }
 
     fn end(&mut self, header: Header) {
-        let Some(call) = self.calls.remove(&header.key) else { return };
-        let Call { spools, recording, failed, on_event, caller: _, agent: _, tape: _, tape_length: _ } = call;
-        let finished = Finished { spools, recording, failed, gap_ms: header.at, on_event };
+        let Some(call) = self.calls.remove(&header.key) else {
+            return;
+        };
+        let Call {
+            spools,
+            recording,
+            failed,
+            on_event,
+            caller: _,
+            agent: _,
+            tape: _,
+            tape_length: _,
+        } = call;
+        let finished = Finished {
+            spools,
+            recording,
+            failed,
+            gap_ms: header.at,
+            on_event,
+        };
         if let Err(refused) = self.done.try_send(finished) {
             let finished = refused.into_inner();
             count(&self.tallies.failed_recordings, 1);
             if finished.recording {
-                (finished.on_event)(CallNews::Recorded(Err("too many recordings wait to be finished".to_owned())));
+                (finished.on_event)(CallNews::Recorded(Err(
+                    "too many recordings wait to be finished".to_owned(),
+                )));
             }
         }
     }
@@ -238,7 +265,8 @@ impl Call {
             }
             (Err(error), _) => {
                 // What is kept stays aligned and playable, but it is not the whole call.
-                self.failed.get_or_insert_with(|| format!("recording broke off: {error}"));
+                self.failed
+                    .get_or_insert_with(|| format!("recording broke off: {error}"));
                 (self.caller, self.agent) = (None, None);
             }
         }
@@ -246,14 +274,25 @@ impl Call {
 }
 
 fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
-    for Finished { spools, recording, failed, gap_ms, on_event } in finishing {
+    for Finished {
+        spools,
+        recording,
+        failed,
+        gap_ms,
+        on_event,
+    } in finishing
+    {
         if !recording {
             if let Some(spools) = spools {
                 on_event(CallNews::Taped(spools.tape));
             }
             continue;
         }
-        let made = spools.map(|spools| spools.finish(gap_ms).map_err(|error| format!("recording not finished: {error}")));
+        let made = spools.map(|spools| {
+            spools
+                .finish(gap_ms)
+                .map_err(|error| format!("recording not finished: {error}"))
+        });
         let result = match (failed, made) {
             (Some(failed), _) => Err(failed),
             (None, Some(made)) => made,
@@ -267,7 +306,11 @@ fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
 }
 
 fn now() -> Instant {

@@ -63,7 +63,8 @@ impl Driver {
     ) -> io::Result<(Self, Arc<Mailbox>, Arc<Histogram>)> {
         let poll = Poll::new()?;
         let alarm = Alarm::new(clock, poll.registry(), ALARM)?;
-        let (mailbox, inbox) = Mailbox::new(Waker::new(poll.registry(), WAKE)?, calls, tallies.clone());
+        let (mailbox, inbox) =
+            Mailbox::new(Waker::new(poll.registry(), WAKE)?, calls, tallies.clone());
         let histogram = Arc::new(Histogram::new());
         let tools = Tools {
             ring: Ring::new(ring, disk.writer.thread().clone(), tallies.clone()),
@@ -138,7 +139,8 @@ impl Driver {
                     let place = call - FIRST_CALL;
                     if let Some(live) = self.calls.get_mut(place) {
                         let end = event.is_read_closed() || event.is_error();
-                        live.socket.ready(event.is_readable(), event.is_writable(), end);
+                        live.socket
+                            .ready(event.is_readable(), event.is_writable(), end);
                         mark(&mut self.work, live, place);
                     }
                 }
@@ -155,7 +157,9 @@ impl Driver {
             }
         }
         for _ in 0..MAIL {
-            let Ok((key, event)) = self.inbox.speech.try_recv() else { break };
+            let Ok((key, event)) = self.inbox.speech.try_recv() else {
+                break;
+            };
             // Late words of a call that is over find nobody.
             if let Some(&place) = self.places.get(&key) {
                 let live = &mut self.calls[place];
@@ -192,7 +196,10 @@ impl Driver {
         let mut live = Box::new(Live::start(placed, now, &mut self.tools));
         let entry = self.calls.vacant_entry();
         let place = entry.key();
-        if let Err(error) = live.socket.register(self.poll.registry(), Token(place + FIRST_CALL)) {
+        if let Err(error) = live
+            .socket
+            .register(self.poll.registry(), Token(place + FIRST_CALL))
+        {
             tracing::error!(%error, "a call's socket cannot be polled");
             live.cut(now, &mut self.tools);
         }

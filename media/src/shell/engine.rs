@@ -96,7 +96,8 @@ impl Engine {
         let clock = Clock::start();
         let tallies = Arc::new(Tallies::default());
         let count = config.threads.max(1);
-        let (producers, consumers): (Vec<_>, Vec<_>) = (0..count).map(|_| rtrb::RingBuffer::new(RING)).unzip();
+        let (producers, consumers): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| rtrb::RingBuffer::new(RING)).unzip();
         let disk = disk::start(&config.spool_dir, consumers, config.node_calls, &tallies)?;
         let mut engine = Self {
             clock,
@@ -112,8 +113,13 @@ impl Engine {
         let mut media = Vec::new();
         for (index, producer) in producers.into_iter().enumerate() {
             let calls = engine.config.node_calls;
-            let (driver, mailbox, histogram) = Driver::new(clock, calls, producer, &disk, &engine.tallies)?;
-            media.push(thread::Builder::new().name(format!("media-{index}")).spawn(move || driver.run())?);
+            let (driver, mailbox, histogram) =
+                Driver::new(clock, calls, producer, &disk, &engine.tallies)?;
+            media.push(
+                thread::Builder::new()
+                    .name(format!("media-{index}"))
+                    .spawn(move || driver.run())?,
+            );
             engine.threads.push(mailbox);
             engine.histograms.push(histogram);
         }
@@ -128,13 +134,20 @@ impl Engine {
         if *stopping {
             return Err(Refused::Stopping);
         }
-        let mailbox = self.threads.iter().min_by_key(|thread| thread.live.load(Ordering::Relaxed));
+        let mailbox = self
+            .threads
+            .iter()
+            .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
         let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
         let socket = Socket::new(call.socket, call.leftover).map_err(|_| Refused::Socket)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let gate = Arc::new(Gate::default());
-        let sink = Arc::new(Sink { key, gate: gate.clone(), mailbox: mailbox.clone() });
+        let sink = Arc::new(Sink {
+            key,
+            gate: gate.clone(),
+            mailbox: mailbox.clone(),
+        });
         let mut config = call.config;
         config.lead_ms = config.lead_ms.min(self.config.lead_ms);
         let placed = Placed {
@@ -159,7 +172,10 @@ impl Engine {
     }
 
     pub fn lateness(&self) -> Lateness {
-        Histogram::sum(self.histograms.iter().map(|histogram| &**histogram), self.clock.now())
+        Histogram::sum(
+            self.histograms.iter().map(|histogram| &**histogram),
+            self.clock.now(),
+        )
     }
 
     pub fn counters(&self) -> Counters {
@@ -176,9 +192,18 @@ impl Engine {
     /// Takes no more calls, ends the live ones, waits for them up to `wait` (then they are cut off),
     /// and returns when every recording is on the disk. A second call returns at once.
     pub fn shutdown(&self, wait: Duration) {
-        *self.stopping.write().unwrap_or_else(PoisonError::into_inner) = true;
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { media, disk }) = running else { return };
+        *self
+            .stopping
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(Running { media, disk }) = running else {
+            return;
+        };
         self.drain(EndRequest::Drain);
         let start = Instant::now();
         while self.live_calls() > 0 && start.elapsed() < wait {
@@ -187,9 +212,17 @@ impl Engine {
         for thread in &self.threads {
             thread.insist(Command::Stop);
         }
-        let Disk { openings, writer, finisher } = disk;
+        let Disk {
+            openings,
+            writer,
+            finisher,
+        } = disk;
         drop(openings);
-        for (name, thread) in media.into_iter().map(|thread| ("media", thread)).chain([("disk", writer), ("finish", finisher)]) {
+        for (name, thread) in media
+            .into_iter()
+            .map(|thread| ("media", thread))
+            .chain([("disk", writer), ("finish", finisher)])
+        {
             if thread.join().is_err() {
                 tracing::error!(name, "a thread of the engine had ended by a panic");
             }
@@ -205,7 +238,10 @@ impl Drop for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("config", &self.config).field("live_calls", &self.live_calls()).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("config", &self.config)
+            .field("live_calls", &self.live_calls())
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +268,9 @@ impl CallHandle {
 
 impl fmt::Debug for CallHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallHandle").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("CallHandle")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 

@@ -54,7 +54,10 @@ impl Spools {
     pub(super) fn new(folder: &Path, session_id: &str) -> io::Result<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if session_id.is_empty() || session_id.len() > 128 || !session_id.bytes().all(plain) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a session id is no file name"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a session id is no file name",
+            ));
         }
         let file = |ending: &str| folder.join(format!("{session_id}.{ending}"));
         Ok(Self {
@@ -82,9 +85,19 @@ impl Spools {
         remove(&self.caller)?;
         remove(&self.agent)?;
         let (bytes, sha256) = hash(&self.wav)?;
-        let samples = hound::WavReader::open(&self.wav).map_err(io::Error::other)?.duration().into();
+        let samples = hound::WavReader::open(&self.wav)
+            .map_err(io::Error::other)?
+            .duration()
+            .into();
         let (path, tape_path) = (self.wav.clone(), self.tape.clone());
-        Ok(RecordedFile { path, tape_path, samples, bytes, sha256, gap_ms })
+        Ok(RecordedFile {
+            path,
+            tape_path,
+            samples,
+            bytes,
+            sha256,
+            gap_ms,
+        })
     }
 }
 
@@ -120,7 +133,11 @@ fn hash(path: &Path) -> io::Result<(u64, String)> {
             Err(error) => return Err(error),
         }
     }
-    let hex = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Ok((bytes, hex))
 }
 
@@ -136,10 +153,16 @@ mod tests {
         fs::write(folder.path().join("s1.agent.pcm"), [1, 0, 2, 0, 3]).unwrap();
         fs::write(folder.path().join("s1.wav.part"), "half of a file").unwrap();
         let first = salvage(folder.path(), "s1").unwrap().unwrap();
-        assert_eq!((first.samples, first.bytes, first.sha256.len()), (2, 44 + 8, 64));
+        assert_eq!(
+            (first.samples, first.bytes, first.sha256.len()),
+            (2, 44 + 8, 64)
+        );
         assert_eq!(fs::metadata(&first.path).unwrap().len(), 52);
         let mut wav = hound::WavReader::open(&first.path).unwrap();
-        assert_eq!(wav.samples::<i16>().map(|s| s.unwrap()).collect::<Vec<_>>(), [0, 1, 0, 2]);
+        assert_eq!(
+            wav.samples::<i16>().map(|s| s.unwrap()).collect::<Vec<_>>(),
+            [0, 1, 0, 2]
+        );
         assert_eq!(salvage(folder.path(), "s1").unwrap().unwrap(), first);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -41,7 +41,9 @@ impl Histogram {
             buckets: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
             max: AtomicU64::new(0),
         };
-        Self { windows: (0..WINDOWS).map(|_| window()).collect() }
+        Self {
+            windows: (0..WINDOWS).map(|_| window()).collect(),
+        }
     }
 
     /// Counts one pass. Called by the owning thread only.
@@ -49,7 +51,10 @@ impl Histogram {
         let second = now.as_millis() / 1000;
         let window = &self.windows[(second % WINDOWS as u64) as usize];
         if window.second.load(Relaxed) != second {
-            window.buckets.iter().for_each(|bucket| bucket.store(0, Relaxed));
+            window
+                .buckets
+                .iter()
+                .for_each(|bucket| bucket.store(0, Relaxed));
             window.max.store(0, Relaxed);
             window.second.store(second, Relaxed);
         }
@@ -74,7 +79,8 @@ impl Histogram {
         }
         lateness.passes = counts.iter().sum();
         lateness.p50_us = quantile(&counts, lateness.passes.div_ceil(2)).min(lateness.max_us);
-        lateness.p99_us = quantile(&counts, (lateness.passes * 99).div_ceil(100)).min(lateness.max_us);
+        lateness.p99_us =
+            quantile(&counts, (lateness.passes * 99).div_ceil(100)).min(lateness.max_us);
         lateness
     }
 }
@@ -94,7 +100,11 @@ fn quantile(counts: &[u64; BUCKETS], rank: u64) -> u64 {
         seen += count;
         if seen >= rank && rank > 0 {
             let (octave, part) = (index / 8, index as u64 % 8);
-            return if octave == 0 { part } else { ((9 + part) << (octave - 1)) - 1 };
+            return if octave == 0 {
+                part
+            } else {
+                ((9 + part) << (octave - 1)) - 1
+            };
         }
     }
     0
@@ -114,7 +124,10 @@ mod tests {
             let mut counts = [0; BUCKETS];
             counts[index] = 1;
             let edge = quantile(&counts, 1);
-            assert!(edge >= us && edge - us <= us / 8, "{us} in bucket up to {edge}");
+            assert!(
+                edge >= us && edge - us <= us / 8,
+                "{us} in bucket up to {edge}"
+            );
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
@@ -127,7 +140,10 @@ mod tests {
         }
         let near = Histogram::sum([&histogram].into_iter(), Time::from_millis(5000));
         assert_eq!((near.passes, near.max_us), (1000, 999));
-        assert!(near.p50_us.abs_diff(500) < 64 && near.p99_us.abs_diff(990) < 80, "{near:?}");
+        assert!(
+            near.p50_us.abs_diff(500) < 64 && near.p99_us.abs_diff(990) < 80,
+            "{near:?}"
+        );
         let later = Histogram::sum([&histogram].into_iter(), Time::from_millis(10_000));
         assert_eq!(later, Lateness::default());
     }

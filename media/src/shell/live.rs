@@ -46,9 +46,15 @@ pub(super) struct Seat {
 impl Seat {
     /// `None`: there are `cap` calls already.
     pub(super) fn take(all: &Arc<AtomicUsize>, mailbox: &Arc<Mailbox>, cap: usize) -> Option<Self> {
-        all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < cap).then_some(n + 1)).ok()?;
+        all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
+            (n < cap).then_some(n + 1)
+        })
+        .ok()?;
         mailbox.live.fetch_add(1, Ordering::SeqCst);
-        Some(Self { all: all.clone(), mailbox: mailbox.clone() })
+        Some(Self {
+            all: all.clone(),
+            mailbox: mailbox.clone(),
+        })
     }
 }
 
@@ -102,11 +108,24 @@ struct Machine {
 impl Live {
     /// Starts the call. It is `Connected` at once.
     pub(super) fn start(placed: Placed, now: Time, tools: &mut Tools) -> Self {
-        let Placed { key, config, socket, providers, on_event, gate, seat } = placed;
+        let Placed {
+            key,
+            config,
+            socket,
+            providers,
+            on_event,
+            gate,
+            seat,
+        } = placed;
         let punctuates = providers.stt.punctuates();
         let recording = config.recording;
         let session_id = config.session_id.clone();
-        let opening = Opening { key, session_id, recording, on_event: on_event.clone() };
+        let opening = Opening {
+            key,
+            session_id,
+            recording,
+            on_event: on_event.clone(),
+        };
         let opened = tools.openings.try_send(opening).is_ok();
         let tape = TapeWriter::new(&config, now, punctuates);
         let mut live = Self {
@@ -127,7 +146,12 @@ impl Live {
         };
         live.guarded(now, tools, |live, tools| {
             let call = Call::new(config, now, punctuates);
-            live.machine = Some(Machine { call, providers, gone: false, _seat: seat });
+            live.machine = Some(Machine {
+                call,
+                providers,
+                gone: false,
+                _seat: seat,
+            });
             live.handle(now, Input::Connected, tools);
         });
         live
@@ -180,7 +204,11 @@ impl Live {
     /// When the call wants to be served though nothing came.
     pub(super) fn wake(&self) -> Time {
         // The disk's ring is full: its thread has it empty in a moment.
-        let retry = if self.end_owed { Time::from_micros(0) } else { Time::NEVER };
+        let retry = if self.end_owed {
+            Time::from_micros(0)
+        } else {
+            Time::NEVER
+        };
         self.deadline.min(self.socket.deadline()).min(retry)
     }
 
@@ -216,7 +244,12 @@ impl Live {
 
     /// One input, and all that the call asks for because of it.
     fn handle(&mut self, now: Time, input: Input<'_>, tools: &mut Tools) {
-        let Some(Machine { call, providers, .. }) = &mut self.machine else { return };
+        let Some(Machine {
+            call, providers, ..
+        }) = &mut self.machine
+        else {
+            return;
+        };
         self.recorder.tape.input(now, &input);
         call.handle(now, input);
         for _ in 0..MAX_OUTPUTS {
@@ -229,13 +262,23 @@ impl Live {
                 Output::Stt(SttCommand::Audio(id, pcm)) => providers.stt.audio(id, pcm),
                 Output::Stt(SttCommand::Finish(id)) => providers.stt.finish(id),
                 Output::Stt(SttCommand::Cancel(id)) => providers.stt.cancel(id),
-                Output::Llm(LlmCommand::Start(reply, request)) => providers.llm.start(reply, *request),
+                Output::Llm(LlmCommand::Start(reply, request)) => {
+                    providers.llm.start(reply, *request)
+                }
                 Output::Llm(LlmCommand::Cancel(reply)) => providers.llm.cancel(reply),
-                Output::Tts(TtsCommand::Speak { reply, segment, text }) => providers.tts.speak(reply, segment, &text),
+                Output::Tts(TtsCommand::Speak {
+                    reply,
+                    segment,
+                    text,
+                }) => providers.tts.speak(reply, segment, &text),
                 Output::Tts(TtsCommand::Cancel(reply)) => providers.tts.cancel(reply),
-                Output::Tool { reply, call } => tell(&self.on_event, CallNews::Tool { reply, call }),
+                Output::Tool { reply, call } => {
+                    tell(&self.on_event, CallNews::Tool { reply, call })
+                }
                 Output::CancelTool { id } => tell(&self.on_event, CallNews::CancelTool { id }),
-                Output::Record { side, at, samples } => self.recorder.record(&mut tools.ring, side, at, samples),
+                Output::Record { side, at, samples } => {
+                    self.recorder.record(&mut tools.ring, side, at, samples)
+                }
                 Output::Event(mut event) => {
                     match &mut event {
                         CallEvent::Turn(_) => self.turns += 1,
@@ -245,7 +288,7 @@ impl Live {
                             summary.recording_gap_ms = self.recorder.gap_ms();
                             self.ended = true;
                         }
-                        CallEvent::Started | CallEvent::Agent(_) => {}
+                        CallEvent::Started | CallEvent::Agent(_) | CallEvent::Tool { .. } => {}
                     }
                     tell(&self.on_event, CallNews::Event(event));
                 }
@@ -273,7 +316,10 @@ impl Live {
         if self.opened {
             self.end_owed = !self.recorder.end(&mut tools.ring);
         } else if self.recording {
-            tell(&self.on_event, CallNews::Recorded(Err("not recorded: the disk is behind".to_owned())));
+            tell(
+                &self.on_event,
+                CallNews::Recorded(Err("not recorded: the disk is behind".to_owned())),
+            );
         }
     }
 
@@ -299,7 +345,10 @@ impl Live {
                 recording_gap_ms: self.recorder.gap_ms(),
                 errors: vec![error.to_owned()],
             };
-            tell(&self.on_event, CallNews::Event(CallEvent::Ended(Box::new(summary))));
+            tell(
+                &self.on_event,
+                CallNews::Event(CallEvent::Ended(Box::new(summary))),
+            );
         }
         if self.machine.is_some() || !self.gate.is_closed() {
             self.finish(now, tools);

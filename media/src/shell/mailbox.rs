@@ -61,7 +61,11 @@ pub(super) struct Inbox {
 impl Mailbox {
     /// `calls`: how many calls the thread may be given. A call has one placing, one end, and a few
     /// tool results under way, so four commands a call.
-    pub(super) fn new(waker: mio::Waker, calls: usize, tallies: Arc<Tallies>) -> (Arc<Self>, Inbox) {
+    pub(super) fn new(
+        waker: mio::Waker,
+        calls: usize,
+        tallies: Arc<Tallies>,
+    ) -> (Arc<Self>, Inbox) {
         let (commands, commands_out) = bounded(calls.saturating_mul(4).saturating_add(64));
         let (speech, speech_out) = bounded(SPEECH_QUEUE);
         let mailbox = Self {
@@ -73,7 +77,13 @@ impl Mailbox {
             live: AtomicUsize::new(0),
             tallies,
         };
-        (Arc::new(mailbox), Inbox { commands: commands_out, speech: speech_out })
+        (
+            Arc::new(mailbox),
+            Inbox {
+                commands: commands_out,
+                speech: speech_out,
+            },
+        )
     }
 
     /// `false`: the thread is behind with its commands, or gone.
@@ -136,7 +146,11 @@ impl Gate {
     }
 
     fn enter(&self) -> bool {
-        self.pending.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < PENDING).then_some(n + 1)).is_ok()
+        self.pending
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
+                (n < PENDING).then_some(n + 1)
+            })
+            .is_ok()
     }
 }
 
@@ -151,7 +165,11 @@ impl SpeechSink for Sink {
     /// Usually returns at once. Waits up to a second while the call's queue is full, except on the
     /// media thread itself, where waiting would be for oneself.
     fn send(&self, event: SpeechEvent) -> bool {
-        let waits = if self.mailbox.on_media_thread() { 0 } else { PATIENCE.as_millis() };
+        let waits = if self.mailbox.on_media_thread() {
+            0
+        } else {
+            PATIENCE.as_millis()
+        };
         let mut event = event;
         for wait in 0..=waits {
             if wait > 0 {

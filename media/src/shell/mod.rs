@@ -24,4 +24,9 @@ pub use self::lateness::Lateness;
 pub use crate::error::Refused;
 
 #[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 mod tests;

@@ -66,7 +66,12 @@ impl Header {
             _ => Kind::End,
         };
         let length = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        Self { key: eight(0), kind, at: eight(8), length }
+        Self {
+            key: eight(0),
+            kind,
+            at: eight(8),
+            length,
+        }
     }
 }
 
@@ -78,8 +83,16 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn new(producer: Producer<u8>, disk: std::thread::Thread, tallies: Arc<Tallies>) -> Self {
-        Self { producer, disk, tallies }
+    pub(super) fn new(
+        producer: Producer<u8>,
+        disk: std::thread::Thread,
+        tallies: Arc<Tallies>,
+    ) -> Self {
+        Self {
+            producer,
+            disk,
+            tallies,
+        }
     }
 
     /// `false`: no room, nothing was written.
@@ -116,7 +129,13 @@ struct Block {
 
 impl Recorder {
     pub(super) fn new(key: CallKey, tape: TapeWriter, recording: bool) -> Self {
-        Self { key, tape, sides: Default::default(), recording, lost: 0 }
+        Self {
+            key,
+            tape,
+            sides: Default::default(),
+            recording,
+            lost: 0,
+        }
     }
 
     pub(super) fn record(&mut self, ring: &mut Ring, side: Side, at: u64, samples: &[i16]) {
@@ -155,7 +174,15 @@ impl Recorder {
 
     /// Tells the disk that the call is over. `false`: no room now, ask again.
     pub(super) fn end(&self, ring: &mut Ring) -> bool {
-        ring.push(Header { key: self.key, kind: Kind::End, at: self.gap_ms(), length: 0 }, &[])
+        ring.push(
+            Header {
+                key: self.key,
+                kind: Kind::End,
+                at: self.gap_ms(),
+                length: 0,
+            },
+            &[],
+        )
     }
 
     fn push_block(&mut self, ring: &mut Ring, side: Side) {
@@ -167,12 +194,20 @@ impl Recorder {
             Side::Caller => Kind::Caller,
             Side::Agent => Kind::Agent,
         };
-        let header = Header { key: self.key, kind, at: block.at, length: block.bytes.len() as u32 };
+        let header = Header {
+            key: self.key,
+            kind,
+            at: block.at,
+            length: block.bytes.len() as u32,
+        };
         if !ring.push(header, &block.bytes) {
             let samples = block.bytes.len() as u64 / 2;
             let before = Samples(self.lost).ms();
             self.lost += samples;
-            count(&ring.tallies.record_gap_ms, Samples(self.lost).ms() - before);
+            count(
+                &ring.tallies.record_gap_ms,
+                Samples(self.lost).ms() - before,
+            );
         }
         block.at += block.bytes.len() as u64 / 2;
         block.bytes.clear();
@@ -183,7 +218,12 @@ impl Recorder {
         if pending.is_empty() {
             return;
         }
-        let header = Header { key: self.key, kind: Kind::Tape, at: 0, length: pending.len() as u32 };
+        let header = Header {
+            key: self.key,
+            kind: Kind::Tape,
+            at: 0,
+            length: pending.len() as u32,
+        };
         let pushed = ring.push(header, pending);
         self.tape.clear();
         if !pushed {
@@ -208,7 +248,12 @@ mod tests {
     #[test]
     fn headers_survive_the_ring() {
         for kind in [Kind::Caller, Kind::Agent, Kind::Tape, Kind::End] {
-            let header = Header { key: 0x1234_5678_9abc, kind, at: u64::MAX - 5, length: 77 };
+            let header = Header {
+                key: 0x1234_5678_9abc,
+                kind,
+                at: u64::MAX - 5,
+                length: 77,
+            };
             assert_eq!(Header::from_bytes(header.to_bytes()), header);
         }
     }
@@ -232,7 +277,12 @@ mod tests {
         consumer.pop_entire_slice(&mut header).unwrap();
         assert_eq!(
             Header::from_bytes(header),
-            Header { key: 7, kind: Kind::Caller, at: 0, length: 6400 }
+            Header {
+                key: 7,
+                kind: Kind::Caller,
+                at: 0,
+                length: 6400
+            }
         );
     }
 

@@ -59,10 +59,14 @@ pub(super) struct Socket {
 enum State {
     Open,
     /// Our close frame is sent; the peer's is awaited.
-    Closing { until: Time },
+    Closing {
+        until: Time,
+    },
     /// The peer broke the protocol: what it sends is read away, so that the kernel does not reset the
     /// connection before our close frame is read.
-    Discarding { until: Time },
+    Discarding {
+        until: Time,
+    },
     Over,
 }
 
@@ -92,7 +96,10 @@ impl Socket {
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.ws.get_mut().stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)
+        self.ws
+            .get_mut()
+            .stream
+            .register(registry, token, Interest::READABLE | Interest::WRITABLE)
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) {
@@ -137,7 +144,9 @@ impl Socket {
             match message {
                 Ok(Message::Close(_)) => {
                     // The answer is queued; reading on sends it and tells when all is over.
-                    self.state = State::Closing { until: now + CLOSING };
+                    self.state = State::Closing {
+                        until: now + CLOSING,
+                    };
                     if open {
                         self.finish_closing();
                         return Received::Gone;
@@ -149,9 +158,15 @@ impl Socket {
                 Ok(Message::Text(text)) if open => return Received::Text(text),
                 Ok(Message::Binary(bytes)) if open => return Received::Binary(bytes),
                 Ok(_) => {}
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
-                Err(Error::Capacity(_)) if open => return self.refuse(now, CloseCode::Size, "message too large"),
-                Err(Error::Utf8(_)) if open => return self.refuse(now, CloseCode::Invalid, "text is not UTF-8"),
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Nothing;
+                }
+                Err(Error::Capacity(_)) if open => {
+                    return self.refuse(now, CloseCode::Size, "message too large");
+                }
+                Err(Error::Utf8(_)) if open => {
+                    return self.refuse(now, CloseCode::Invalid, "text is not UTF-8");
+                }
                 Err(Error::Protocol(error)) if open && !lost(&error) => {
                     return self.refuse(now, CloseCode::Protocol, "protocol error");
                 }
@@ -171,7 +186,9 @@ impl Socket {
         scratch.clear();
         scratch.extend_from_slice(text.as_bytes());
         // The bytes are copied into the send buffer, and the scratch is whole again afterwards.
-        let Ok(text) = Utf8Bytes::try_from(scratch.split().freeze()) else { return };
+        let Ok(text) = Utf8Bytes::try_from(scratch.split().freeze()) else {
+            return;
+        };
         match self.ws.write(Message::Text(text)) {
             Ok(()) => {}
             Err(Error::WriteBufferFull(_)) => self.stalled = true,
@@ -207,7 +224,9 @@ impl Socket {
         if self.state == State::Open {
             self.send_close(code.into(), reason);
             if self.state == State::Open {
-                self.state = State::Closing { until: now + CLOSING };
+                self.state = State::Closing {
+                    until: now + CLOSING,
+                };
             }
         }
     }
@@ -240,10 +259,6 @@ impl Socket {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.state == State::Open
-    }
-
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Over
     }
@@ -260,13 +275,18 @@ impl Socket {
         self.violation = true;
         self.send_close(code, reason);
         if self.state != State::Over {
-            self.state = State::Discarding { until: now + CLOSING };
+            self.state = State::Discarding {
+                until: now + CLOSING,
+            };
         }
         Received::Gone
     }
 
     fn send_close(&mut self, code: CloseCode, reason: &'static str) {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        let frame = CloseFrame {
+            code,
+            reason: Utf8Bytes::from_static(reason),
+        };
         match self.ws.close(Some(frame)) {
             Ok(()) => {}
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -287,7 +307,9 @@ impl Socket {
         loop {
             match self.ws.get_mut().read(&mut waste) {
                 Ok(1..) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Nothing;
+                }
                 Ok(0) | Err(_) => {
                     self.state = State::Over;
                     return Received::Gone;
@@ -395,13 +417,21 @@ struct Bucket {
 
 impl Bucket {
     const fn new(rate: u64, burst: u64) -> Self {
-        Self { rate, burst: burst * 1_000_000, level: burst * 1_000_000, filled: Time::from_micros(0) }
+        Self {
+            rate,
+            burst: burst * 1_000_000,
+            level: burst * 1_000_000,
+            filled: Time::from_micros(0),
+        }
     }
 
     /// `false`: over the limit.
     fn take(&mut self, now: Time, tokens: u64) -> bool {
         let gained = (now - self.filled).as_micros() as u64;
-        self.level = self.level.saturating_add(gained.saturating_mul(self.rate)).min(self.burst);
+        self.level = self
+            .level
+            .saturating_add(gained.saturating_mul(self.rate))
+            .min(self.burst);
         self.filled = now;
         let cost = tokens.saturating_mul(1_000_000);
         let enough = self.level >= cost;

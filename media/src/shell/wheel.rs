@@ -33,11 +33,21 @@ struct Entry {
     previous: u32,
 }
 
-const IDLE: Entry = Entry { due: u64::MAX, slot: NONE, next: NONE, previous: NONE };
+const IDLE: Entry = Entry {
+    due: u64::MAX,
+    slot: NONE,
+    next: NONE,
+    previous: NONE,
+};
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self { heads: [NONE; SLOTS], occupied: [0; SLOTS / 64], entries: Vec::new(), cursor: 0 }
+        Self {
+            heads: [NONE; SLOTS],
+            occupied: [0; SLOTS / 64],
+            entries: Vec::new(),
+            cursor: 0,
+        }
     }
 
     /// Sets the one deadline of `key`; [`Time::NEVER`] takes it out.
@@ -114,7 +124,12 @@ impl Wheel {
         if next != NONE {
             self.entries[next as usize].previous = key as u32;
         }
-        self.entries[key] = Entry { due, slot: slot as u32, next, previous: NONE };
+        self.entries[key] = Entry {
+            due,
+            slot: slot as u32,
+            next,
+            previous: NONE,
+        };
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 

@@ -68,7 +68,10 @@ impl Digest {
     }
 
     fn samples(&mut self, samples: &[i16]) {
-        let word = |four: &[i16]| four.iter().fold(0, |word, sample| word << 16 | u64::from(*sample as u16));
+        let word = |four: &[i16]| {
+            four.iter()
+                .fold(0, |word, sample| word << 16 | u64::from(*sample as u16))
+        };
         let mut fours = samples.chunks_exact(4);
         for four in &mut fours {
             self.mix(word(four));
@@ -84,18 +87,28 @@ pub(super) fn line(output: &Output<'_>) -> String {
         Output::Text(text) => text_line(text),
         Output::Close { code, reason } => format!("close {code} {reason}"),
         Output::Stt(SttCommand::Begin(id)) => format!("stt begin {}", id.0),
-        Output::Stt(SttCommand::Audio(id, samples)) => format!("stt audio {} {}", id.0, sound(samples)),
+        Output::Stt(SttCommand::Audio(id, samples)) => {
+            format!("stt audio {} {}", id.0, sound(samples))
+        }
         Output::Stt(SttCommand::Finish(id)) => format!("stt finish {}", id.0),
         Output::Stt(SttCommand::Cancel(id)) => format!("stt cancel {}", id.0),
-        Output::Llm(LlmCommand::Start(reply, request)) => format!("llm start {} {}", reply.0, json(request)),
+        Output::Llm(LlmCommand::Start(reply, request)) => {
+            format!("llm start {} {}", reply.0, json(request))
+        }
         Output::Llm(LlmCommand::Cancel(reply)) => format!("llm cancel {}", reply.0),
-        Output::Tts(TtsCommand::Speak { reply, segment, text }) => {
+        Output::Tts(TtsCommand::Speak {
+            reply,
+            segment,
+            text,
+        }) => {
             format!("tts speak {}.{segment} {}", reply.0, json(text))
         }
         Output::Tts(TtsCommand::Cancel(reply)) => format!("tts cancel {}", reply.0),
         Output::Tool { reply, call } => format!("tool {} {}", reply.0, json(call)),
         Output::CancelTool { id } => format!("tool cancel {}", json(id)),
-        Output::Record { side, at, samples } => format!("record {} {at} {}", side_name(*side), sound(samples)),
+        Output::Record { side, at, samples } => {
+            format!("record {} {at} {}", side_name(*side), sound(samples))
+        }
         Output::Event(event) => format!("event {}", json(event)),
         Output::Wait(at) => format!("wait {}", at.as_micros()),
         Output::Done => "done".to_owned(),
@@ -121,7 +134,11 @@ fn text_line(text: &str) -> String {
     let audio = ["\"audio\":\"", "\"payload\":\""]
         .iter()
         .find_map(|key| text.find(key).map(|at| at + key.len()))
-        .and_then(|start| text[start..].find('"').map(|length| (start, start + length)));
+        .and_then(|start| {
+            text[start..]
+                .find('"')
+                .map(|length| (start, start + length))
+        });
     let Some((start, end)) = audio else {
         out.push_str(text);
         return out;

@@ -26,7 +26,10 @@ pub struct Record<'a> {
 /// What a record says.
 #[derive(Debug)]
 pub enum Item<'a> {
-    Input { at: Time, input: Input<'a> },
+    Input {
+        at: Time,
+        input: Input<'a>,
+    },
     /// The digest of all outputs so far.
     Check(u16),
     /// The tape was stopped while the call went on.
@@ -49,14 +52,25 @@ impl<'a> Reader<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<(Header, Self), TapeError> {
         let line = memchr::memchr(b'\n', &bytes[..bytes.len().min(MAX_HEADER)])
             .ok_or_else(|| TapeError::new(0, "no header line"))?;
-        let header: Header =
-            serde_json::from_slice(&bytes[..line]).map_err(|error| TapeError::new(0, error.to_string()))?;
+        let header: Header = serde_json::from_slice(&bytes[..line])
+            .map_err(|error| TapeError::new(0, error.to_string()))?;
         if header.format != FORMAT || header.version != VERSION {
-            let found = format!("{} version {}, not {FORMAT} version {VERSION}", header.format, header.version);
+            let found = format!(
+                "{} version {}, not {FORMAT} version {VERSION}",
+                header.format, header.version
+            );
             return Err(TapeError::new(0, found));
         }
         let now = header.start;
-        Ok((header, Self { bytes, at: line + 1, now, inputs: 0 }))
+        Ok((
+            header,
+            Self {
+                bytes,
+                at: line + 1,
+                now,
+                inputs: 0,
+            },
+        ))
     }
 
     fn record(&mut self) -> Result<Record<'a>, TapeError> {
@@ -69,12 +83,17 @@ impl<'a> Reader<'a> {
             }
             _ => self.inputs.saturating_sub(1),
         };
-        Ok(Record { index, offset, item })
+        Ok(Record {
+            index,
+            offset,
+            item,
+        })
     }
 
     fn item(&mut self) -> Result<Item<'a>, String> {
         let byte = self.take(1)?[0];
-        let kind = Kind::from_byte(byte).ok_or_else(|| format!("unknown kind of record {byte:#04x}"))?;
+        let kind =
+            Kind::from_byte(byte).ok_or_else(|| format!("unknown kind of record {byte:#04x}"))?;
         match kind {
             Kind::Check => return Ok(Item::Check(u16::from_le_bytes(self.array()?))),
             Kind::Stop => return Ok(Item::Stop),
@@ -84,14 +103,19 @@ impl<'a> Reader<'a> {
         let delta = self.varint()?;
         let input = self.input(kind)?;
         self.now = self.now + Duration::from_micros(delta);
-        Ok(Item::Input { at: self.now, input })
+        Ok(Item::Input {
+            at: self.now,
+            input,
+        })
     }
 
     fn input(&mut self, kind: Kind) -> Result<Input<'a>, String> {
         Ok(match kind {
             Kind::Connected => Input::Connected,
             Kind::Timeout => Input::Timeout,
-            Kind::Text => Input::Text(std::str::from_utf8(self.payload()?).map_err(|error| error.to_string())?),
+            Kind::Text => Input::Text(
+                std::str::from_utf8(self.payload()?).map_err(|error| error.to_string())?,
+            ),
             Kind::Binary => Input::Binary(self.payload()?),
             Kind::Gone => Input::Gone(match self.take(1)?[0] {
                 0 => Gone::Closed,
@@ -105,9 +129,16 @@ impl<'a> Reader<'a> {
                 if pcm.len() % 2 != 0 {
                     return Err("half a sample".to_owned());
                 }
-                let samples = pcm.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+                let samples = pcm
+                    .chunks_exact(2)
+                    .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
+                    .collect();
                 let event = TtsEvent::Audio { rate, samples };
-                Input::Speech(SpeechEvent::Tts { reply: ReplyId(reply), segment, event })
+                Input::Speech(SpeechEvent::Tts {
+                    reply: ReplyId(reply),
+                    segment,
+                    event,
+                })
             }
             Kind::Tool => Input::Tool(self.json()?),
             Kind::End => Input::End(self.json()?),
@@ -152,7 +183,10 @@ impl<'a> Reader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
         let rest = &self.bytes[self.at..];
         if length > rest.len() {
-            return Err(format!("the tape ends {} bytes too early", length - rest.len()));
+            return Err(format!(
+                "the tape ends {} bytes too early",
+                length - rest.len()
+            ));
         }
         self.at += length;
         Ok(&rest[..length])

@@ -5,16 +5,31 @@
 //! [`PLAIN`]. Everything here keeps lengths, so it can work in place and without allocation.
 
 use super::{Item, Reader, TapeWriter};
-use crate::call::input::{Input, ToolOutcome};
+use crate::call::input::ToolOutcome;
 use crate::config::CallConfig;
 use crate::error::TapeError;
 use crate::speech::{LlmEvent, SpeechEvent, SttEvent};
 
 /// Keys whose values say how the protocol runs and nothing of what was said.
 const PLAIN: [&[u8]; 18] = [
-    b"type", b"event", b"event_id", b"played_ms", b"duration_ms", b"streamSid", b"sequenceNumber", b"track",
-    b"tracks", b"chunk", b"timestamp", b"encoding", b"sampleRate", b"channels", b"name", b"protocol",
-    b"version", b"tool_call_id",
+    b"type",
+    b"event",
+    b"event_id",
+    b"played_ms",
+    b"duration_ms",
+    b"streamSid",
+    b"sequenceNumber",
+    b"track",
+    b"tracks",
+    b"chunk",
+    b"timestamp",
+    b"encoding",
+    b"sampleRate",
+    b"channels",
+    b"name",
+    b"protocol",
+    b"version",
+    b"tool_call_id",
 ];
 
 /// Redacts a whole tape. What follows a broken record is left out.
@@ -44,9 +59,17 @@ pub(super) fn config(config: &mut CallConfig) {
 pub(super) fn speech(event: &mut SpeechEvent) {
     match event {
         SpeechEvent::Stt(SttEvent::Interim { text, .. } | SttEvent::Final { text, .. })
-        | SpeechEvent::Llm { event: LlmEvent::Text(text), .. } => mask(text),
-        SpeechEvent::Llm { event: LlmEvent::ToolCall(call), .. } => call.arguments = "{}".to_owned(),
-        SpeechEvent::Stt(SttEvent::Failed { .. }) | SpeechEvent::Llm { .. } | SpeechEvent::Tts { .. } => {}
+        | SpeechEvent::Llm {
+            event: LlmEvent::Text(text),
+            ..
+        } => mask(text),
+        SpeechEvent::Llm {
+            event: LlmEvent::ToolCall(call),
+            ..
+        } => call.arguments = "{}".to_owned(),
+        SpeechEvent::Stt(SttEvent::Failed { .. })
+        | SpeechEvent::Llm { .. }
+        | SpeechEvent::Tts { .. } => {}
     }
 }
 
@@ -56,7 +79,10 @@ pub(super) fn tool(outcome: &mut ToolOutcome) {
 
 /// Letters and digits become `x`; marks stay, for they steer the cutting of sentences.
 fn mask(text: &mut String) {
-    *text = text.chars().map(|c| if c.is_alphanumeric() { 'x' } else { c }).collect();
+    *text = text
+        .chars()
+        .map(|c| if c.is_alphanumeric() { 'x' } else { c })
+        .collect();
 }
 
 /// Masks a JSON message in place. Total: bytes that are no JSON are masked too, and the result is
@@ -74,7 +100,9 @@ pub(super) fn json(message: &mut [u8]) {
                 let end = string_end(message, at + 1);
                 let value = at + 1..end;
                 at = end + 1;
-                let is_key = message[at.min(message.len())..].iter().find(|byte| !byte.is_ascii_whitespace())
+                let is_key = message[at.min(message.len())..]
+                    .iter()
+                    .find(|byte| !byte.is_ascii_whitespace())
                     == Some(&b':');
                 if depth > secret_below {
                     message[value].fill(b'x');
@@ -101,7 +129,11 @@ pub(super) fn json(message: &mut [u8]) {
             }
             b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => at += 1,
             _ => {
-                let end = at + message[at..].iter().take_while(|byte| !b",:{}[]\" \t\r\n".contains(byte)).count();
+                let end = at
+                    + message[at..]
+                        .iter()
+                        .take_while(|byte| !b",:{}[]\" \t\r\n".contains(byte))
+                        .count();
                 let plain = depth <= secret_below && PLAIN.contains(&&message[key.clone()]);
                 mask_word(&mut message[at..end], plain);
                 at = end;
@@ -113,7 +145,10 @@ pub(super) fn json(message: &mut [u8]) {
 fn mask_value(key: &[u8], value: &mut [u8]) {
     match key {
         // Base64 of zeros; the padding stays, and with it the length in bytes.
-        b"audio" | b"payload" => value.iter_mut().filter(|byte| **byte != b'=').for_each(|byte| *byte = b'A'),
+        b"audio" | b"payload" => value
+            .iter_mut()
+            .filter(|byte| **byte != b'=')
+            .for_each(|byte| *byte = b'A'),
         b"digit" | b"digits" => value.fill(b'0'),
         _ if PLAIN.contains(&key) => {}
         _ => value.fill(b'x'),
@@ -122,7 +157,9 @@ fn mask_value(key: &[u8], value: &mut [u8]) {
 
 /// A number, `true`, `false`, `null`, or junk.
 fn mask_word(word: &mut [u8], plain: bool) {
-    let number = word.iter().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte));
+    let number = word
+        .iter()
+        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte));
     match (number, &*word) {
         (true, _) if plain => {}
         (true, _) => {
@@ -146,4 +183,3 @@ fn string_end(message: &[u8], from: usize) -> usize {
     }
     message.len()
 }
-

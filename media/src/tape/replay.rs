@@ -46,9 +46,16 @@ pub struct Difference {
 
 /// Runs the tape through a fresh call. An error only when the header cannot be read.
 pub fn replay(tape: &[u8]) -> Result<Replay, TapeError> {
+    replay_with(tape, |header| {
+        Call::new(header.config.clone(), header.start, header.punctuates)
+    })
+}
+
+/// The same with a call made otherwise: the tape of a simulation whose voice detector was scripted.
+pub fn replay_with(tape: &[u8], make: impl FnOnce(&Header) -> Call) -> Result<Replay, TapeError> {
     let (header, reader) = Reader::open(tape)?;
     let mut machine = Machine {
-        call: Call::new(header.config.clone(), header.start, header.punctuates),
+        call: make(&header),
         start: header.start,
         digest: Digest::default(),
         outputs: Vec::new(),
@@ -90,7 +97,12 @@ pub fn replay(tape: &[u8]) -> Result<Replay, TapeError> {
         if !same && replay.difference.is_none() {
             let (offset, at, first) = last;
             let outputs = machine.outputs[first..].to_vec();
-            replay.difference = Some(Difference { record: record.index, offset, at, outputs });
+            replay.difference = Some(Difference {
+                record: record.index,
+                offset,
+                at,
+                outputs,
+            });
         }
     }
     replay.outputs = machine.outputs;
@@ -120,7 +132,12 @@ impl Machine {
         for _ in 0..MAX_OUTPUTS {
             let output = self.call.poll(now);
             self.digest.add(&output);
-            self.outputs.push(format!("{:4}.{:06} {}", since.as_secs(), since.subsec_micros(), line(&output)));
+            self.outputs.push(format!(
+                "{:4}.{:06} {}",
+                since.as_secs(),
+                since.subsec_micros(),
+                line(&output)
+            ));
             match output {
                 Output::Wait(_) => return,
                 Output::Done => {

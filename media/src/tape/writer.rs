@@ -93,7 +93,8 @@ impl TapeWriter {
             return;
         }
         self.pending.push(Kind::Check as u8);
-        self.pending.extend_from_slice(&self.digest.short().to_le_bytes());
+        self.pending
+            .extend_from_slice(&self.digest.short().to_le_bytes());
         self.total += 3;
     }
 
@@ -119,7 +120,8 @@ impl TapeWriter {
         self.done = true;
         if !self.redacted && !self.stopped {
             self.pending.push(Kind::Done as u8);
-            self.pending.extend_from_slice(&self.digest.value().to_le_bytes());
+            self.pending
+                .extend_from_slice(&self.digest.value().to_le_bytes());
             self.total += 9;
         }
     }
@@ -147,16 +149,22 @@ impl TapeWriter {
                 self.start(Kind::Gone, delta);
                 self.pending.push(u8::from(*gone == Gone::Stalled));
             }
-            Input::Speech(SpeechEvent::Tts { reply, segment, event: TtsEvent::Audio { rate, samples } }) => {
+            Input::Speech(SpeechEvent::Tts {
+                reply,
+                segment,
+                event: TtsEvent::Audio { rate, samples },
+            }) => {
                 self.start(Kind::Audio, delta);
                 for number in [reply.0, *segment, *rate] {
                     varint(&mut self.pending, number.into());
                 }
                 varint(&mut self.pending, samples.len() as u64 * 2);
                 if self.redacted {
-                    self.pending.resize(self.pending.len() + samples.len() * 2, 0);
+                    self.pending
+                        .resize(self.pending.len() + samples.len() * 2, 0);
                 } else {
-                    self.pending.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+                    self.pending
+                        .extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
                 }
             }
             Input::Speech(event) if self.redacted => {

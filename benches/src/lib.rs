@@ -1,5 +1,7 @@
-//! What the benches and the allocation tests share: an allocator that counts. Whoever links this
-//! crate has it as the process's allocator.
+//! What the benches and the allocation tests share: an allocator that counts, and a call to measure
+//! ([`session`]). Whoever links this crate has the allocator as the process's own.
+
+pub mod session;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -56,6 +58,9 @@ mod tests {
     #[test]
     fn allocations_of_this_thread_are_counted() {
         assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1);
-        assert_eq!(allocations(|| assert_eq!(std::hint::black_box([1_u8]), [1])), 0);
+        assert_eq!(
+            allocations(|| assert_eq!(std::hint::black_box([1_u8]), [1])),
+            0
+        );
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use benches_kit::allocations;
+use benches_kit::session::{LIFE, Scene, Session};
 use media::audio::resample::Resampler;
 use media::audio::tones::noise;
 use media::config::VadKind;
@@ -55,5 +56,28 @@ fn a_verdict_allocates_nothing() {
             }
         });
         assert_eq!(count, 0);
+    }
+}
+
+/// A whole frame in and out through the call: message to samples, voice detection, turn, recording,
+/// and the agent's sound to messages.
+#[test]
+fn a_frame_through_a_call_allocates_nothing() {
+    for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
+        for vad in [VadKind::Energy, VadKind::Neural] {
+            let mut session = Session::new(scene, vad);
+            let counts: Vec<Option<u64>> =
+                (0..LIFE - 500).map(|_| session.counted_tick()).collect();
+            let steady = counts.iter().flatten().count();
+            assert!(
+                steady * 10 >= counts.len() * 9,
+                "{scene:?} {vad:?}: {steady} steady ticks"
+            );
+            let first = counts
+                .iter()
+                .position(|count| count.is_some_and(|count| count > 0));
+            let total: u64 = counts.iter().flatten().sum();
+            assert_eq!(total, 0, "{scene:?} {vad:?}: first at tick {first:?}");
+        }
     }
 }

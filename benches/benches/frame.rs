@@ -1,0 +1,42 @@
+//! A whole frame of 20 ms in and out through one telephony call, with recording: see
+//! [`benches_kit::session`].
+
+use std::time::{Duration, Instant};
+
+use benches_kit::session::{LIFE, Scene, Session};
+use criterion::{Criterion, criterion_group, criterion_main};
+use media::config::VadKind;
+
+fn frame(c: &mut Criterion) {
+    let mut group = c.benchmark_group("frame");
+    for (vad, name) in [(VadKind::Energy, "energy"), (VadKind::Neural, "neural")] {
+        for (scene, what) in [
+            (Scene::Quiet, "quiet"),
+            (Scene::Agent, "agent"),
+            (Scene::Caller, "caller"),
+        ] {
+            group.bench_function(format!("{name}_{what}"), |b| {
+                b.iter_custom(|frames| ticks(frames, || Session::new(scene, vad)));
+            });
+        }
+    }
+}
+
+/// The time of so many ticks; a new call takes over, untimed, when one's scene is over.
+fn ticks(count: u64, new: impl Fn() -> Session) -> Duration {
+    let (mut left, mut total) = (count, Duration::ZERO);
+    while left > 0 {
+        let mut session = new();
+        let now = left.min(u64::from(LIFE));
+        let start = Instant::now();
+        for _ in 0..now {
+            session.tick();
+        }
+        total += start.elapsed();
+        left -= now;
+    }
+    total
+}
+
+criterion_group!(benches, frame);
+criterion_main!(benches);

@@ -1,0 +1,222 @@
+//! One telephony call on virtual time, driven as the shell drives it: a message of 20 ms in, and every
+//! output taken. Providers are scripted; nothing sleeps, and an hour takes what it costs.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use media::audio::g711::ulaw_encode;
+use media::audio::tones::noise;
+use media::call::Call;
+use media::call::input::Input;
+use media::call::output::{Output, SttCommand};
+use media::config::{
+    AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
+};
+use media::speech::script::Script;
+use media::time::Time;
+
+use crate::allocations;
+
+/// What goes on in the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Nobody speaks; the line has a noise floor of -50 dBFS.
+    Quiet,
+    /// The agent speaks, over the same floor.
+    Agent,
+    /// The caller speaks: loud noise with short stops, which the energy detector takes for a voice.
+    Caller,
+}
+
+/// Ticks for which a scene lasts: 40 s.
+pub const LIFE: u32 = 2_000;
+
+/// Ticks before a scene is steady: its turn has begun and its buffers have grown.
+const WARM_UP: u32 = 150;
+
+/// 0.5 s of messages, again and again.
+const LOOP: usize = 25;
+
+/// A call in its scene.
+pub struct Session {
+    call: Call,
+    script: Script,
+    messages: Rc<[String]>,
+    next: usize,
+    now: Time,
+    deadline: Time,
+    /// What came out so far.
+    pub sent: Sent,
+}
+
+/// What a call sent and handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages to the socket, and their bytes.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Samples to the recogniser and to the recording.
+    pub heard: u64,
+    pub recorded: u64,
+    /// Questions to providers and answers from them, sound to the recogniser apart.
+    pub providers: u64,
+}
+
+impl Session {
+    /// A call that is warm: its scene goes on for [`LIFE`] ticks.
+    pub fn new(scene: Scene, vad: VadKind) -> Self {
+        let agent = AgentConfig {
+            first_message: (scene == Scene::Agent).then(|| greeting(LIFE + 2 * WARM_UP)),
+            idle_check_in_after_secs: 3_600.0,
+            max_duration_seconds: 7_200,
+            ..AgentConfig::default()
+        };
+        let config = CallConfig {
+            session_id: "5e551011-0000-4000-8000-000000000001".to_owned(),
+            agent_id: "a9e10000-0000-4000-8000-000000000001".to_owned(),
+            direction: Direction::Inbound,
+            protocol: Protocol::Telco,
+            audio_format: AudioFormat::Ulaw8000,
+            agent,
+            recording: true,
+            events: OptionalEvents::default(),
+            vad,
+            lead_ms: 100,
+        };
+        let now = Time::from_millis(1_000);
+        let mut session = Self {
+            call: Call::new(config, now, true),
+            script: Script::default(),
+            messages: messages(scene),
+            next: 0,
+            now,
+            deadline: Time::NEVER,
+            sent: Sent::default(),
+        };
+        session.give(Input::Connected);
+        session.give(Input::Text(r#"{"event":"start","streamSid":"MZ0123456789abcdef","start":{"streamSid":"MZ0123456789abcdef","customParameters":{}}}"#));
+        for _ in 0..WARM_UP {
+            session.tick();
+        }
+        session
+    }
+
+    /// The next 20 ms: answers and deadlines up to then, in order, and one message.
+    pub fn tick(&mut self) {
+        let until = self.now + Duration::from_millis(20);
+        self.run_to(until);
+        self.now = until;
+        let messages = Rc::clone(&self.messages);
+        self.give(Input::Text(&messages[self.next]));
+        self.next = (self.next + 1) % messages.len();
+    }
+
+    /// As [`tick`](Self::tick); says how often the call allocated, or `None` if a provider was asked
+    /// or answered: that happens once a sentence and not once a frame.
+    pub fn counted_tick(&mut self) -> Option<u64> {
+        let before = self.sent.providers;
+        let count = allocations(|| self.tick());
+        (self.sent.providers == before).then_some(count)
+    }
+
+    fn run_to(&mut self, until: Time) {
+        loop {
+            let answer = self.script.next().unwrap_or(Time::NEVER);
+            let next = answer.min(self.deadline);
+            if next > until {
+                return;
+            }
+            self.now = self.now.max(next);
+            match self.script.take_due(self.now) {
+                Some(event) => {
+                    self.sent.providers += 1;
+                    self.give(Input::Speech(event));
+                }
+                None => self.give(Input::Timeout),
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input<'_>) {
+        self.call.handle(self.now, input);
+        loop {
+            let output = self.call.poll(self.now);
+            self.script.react(self.now, &output);
+            match output {
+                Output::Text(text) => {
+                    self.sent.messages += 1;
+                    self.sent.bytes += text.len() as u64;
+                }
+                Output::Stt(SttCommand::Audio(_, samples)) => {
+                    self.sent.heard += samples.len() as u64;
+                }
+                Output::Stt(_) | Output::Llm(_) | Output::Tts(_) => self.sent.providers += 1,
+                Output::Record { samples, .. } => self.sent.recorded += samples.len() as u64,
+                Output::Wait(at) => {
+                    self.deadline = at;
+                    return;
+                }
+                Output::Done => {
+                    self.deadline = Time::NEVER;
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Words that the scripted voice speaks for so many ticks: 60 ms a character.
+fn greeting(ticks: u32) -> String {
+    "The weather is fine. ".repeat(ticks as usize / (3 * 21) + 1)
+}
+
+/// Media messages of a vendor, as the common telephony protocol has them.
+fn messages(scene: Scene) -> Rc<[String]> {
+    (0..LOOP)
+        .map(|at| {
+            let loud = scene == Scene::Caller && at >= 4;
+            let samples = noise(at as u64, if loud { -20.0 } else { -50.0 }, 160);
+            let mut bytes = [0; 160];
+            ulaw_encode(&samples, &mut bytes);
+            let payload = base64_simd::STANDARD.encode_to_string(bytes);
+            format!(
+                r#"{{"event":"media","sequenceNumber":"{at}","media":{{"track":"inbound","chunk":"{at}","payload":"{payload}"}},"streamSid":"MZ0123456789abcdef"}}"#
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each scene is what its name says, to its last tick: a bench of anything else tells nothing.
+    #[test]
+    fn scenes_are_what_they_say() {
+        for (scene, speaks, heard) in [
+            (Scene::Quiet, false, false),
+            (Scene::Agent, true, false),
+            (Scene::Caller, false, true),
+        ] {
+            let mut session = Session::new(scene, VadKind::Energy);
+            let before = session.sent;
+            for _ in 0..LIFE {
+                session.tick();
+            }
+            let ticks = u64::from(LIFE);
+            let messages = session.sent.messages - before.messages;
+            assert_eq!(messages >= ticks, speaks, "{scene:?}: {messages} messages");
+            let samples = session.sent.heard - before.heard;
+            assert_eq!(
+                samples >= ticks * 320,
+                heard,
+                "{scene:?}: {samples} samples heard"
+            );
+            assert!(
+                session.sent.recorded - before.recorded >= ticks * 320,
+                "{scene:?}"
+            );
+        }
+    }
+}

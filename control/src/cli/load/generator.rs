@@ -183,22 +183,28 @@ impl Call {
         now: u64,
         figures: &mut Figures,
     ) -> Result<(), String> {
-        while readable {
+        if readable {
+            self.read(buffer, now, figures)?;
+        }
+        self.flush()
+    }
+
+    fn read(&mut self, buffer: &mut [u8], now: u64, figures: &mut Figures) -> Result<(), String> {
+        loop {
             match self.socket.read(buffer) {
                 Ok(0) => return Err("the server closed a line".to_owned()),
                 Ok(count) => {
                     self.line.receive(now, &buffer[..count], figures)?;
                     // A short read has emptied the socket; the next arrival wakes us again.
                     if count < buffer.len() {
-                        break;
+                        return Ok(());
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(format!("a line broke: {error}")),
             }
         }
-        self.flush()
     }
 
     fn flush(&mut self) -> Result<(), String> {

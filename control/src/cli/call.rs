@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use self::player::Player;
+use self::screen::Screen;
 use self::script::{Act, Ears, Script};
 use self::wire::{Said, Wire};
 use super::client::{Client, ClientError, Connect, Server, Session};
@@ -111,15 +112,16 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
     eprintln!("Call {}", session.id);
     let mut line = Line::open(&session, args, format, voice).await?;
     let ended = line.talk().await;
+    show(line.screen.flush());
     if let Some(path) = &args.out {
         write_wav(path, format.sample_rate(), line.player.sound())?;
         eprintln!("What the caller heard is in {}", path.display());
     }
     if args.telco {
         // This protocol carries no text: the API has it once the call is over.
-        for line in screen::transcript(&finished_transcript(&client, &session.id).await?) {
-            println!("{line}");
-        }
+        show(screen::transcript(
+            &finished_transcript(&client, &session.id).await?,
+        ));
     }
     ended
 }
@@ -136,6 +138,7 @@ struct Line {
     rate: u64,
     began: Instant,
     ears: Ears,
+    screen: Screen,
     hung_up: bool,
     end_reason: Option<String>,
     complaint: Option<String>,
@@ -182,6 +185,7 @@ impl Line {
             rate,
             began: Instant::now(),
             ears: Ears::default(),
+            screen: Screen::default(),
             hung_up: false,
             end_reason: None,
             complaint: None,
@@ -256,13 +260,14 @@ impl Line {
             }
             Said::Interruption {
                 up_to,
+                turn,
                 spoken_ms,
                 spoken_text,
             } => {
                 let heard = self.player.drop_to(now, up_to);
-                println!(
-                    "{}",
-                    screen::note(&screen::interrupted(spoken_ms, spoken_text.as_deref()))
+                show(
+                    self.screen
+                        .interrupted(&turn, spoken_ms, spoken_text.as_deref()),
                 );
                 self.taken_back(heard).await?;
             }
@@ -279,22 +284,19 @@ impl Line {
             Said::Caller {
                 text,
                 is_final: true,
-            } => println!("{}", screen::line(at_ms, "Caller", &text)),
+            } => show(self.screen.caller(at_ms, &text)),
             Said::Agent {
+                turn,
                 text,
-                is_final: true,
-            } => println!("{}", screen::line(at_ms, "Agent", &text)),
-            Said::Metrics(record) => {
-                if let Some(text) = screen::latency(&record) {
-                    println!("{}", screen::note(&text));
-                }
-            }
+                is_final,
+            } => show(self.screen.agent(at_ms, &turn, &text, is_final)),
+            Said::Metrics { turn, record } => show(self.screen.metrics(&turn, &record)),
             Said::Ended(reason) => self.end_reason = Some(reason),
             Said::Error { code, message } => {
                 eprintln!("The server says: {message} ({code})");
                 self.complaint = Some(message);
             }
-            Said::Started | Said::Caller { .. } | Said::Agent { .. } | Said::Other => {}
+            Said::Started | Said::Caller { .. } | Said::Other => {}
         }
         Ok(())
     }
@@ -339,6 +341,12 @@ impl Line {
     /// Samples since the call began.
     fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX) * self.rate / 1_000_000
+    }
+}
+
+fn show(lines: Vec<String>) {
+    for line in lines {
+        println!("{line}");
     }
 }
 

@@ -3,3 +3,4 @@
 pub mod call;
 pub mod client;
 pub mod load;
+pub mod replay;

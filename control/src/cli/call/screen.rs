@@ -2,13 +2,133 @@
 
 use serde_json::Value;
 
-/// A line of the live transcript.
-pub(crate) fn line(at_ms: u64, who: &str, text: &str) -> String {
-    format!("{}  {who:<7} {text}", clock(at_ms))
+/// The live transcript. An agent's text grows while it is spoken; its line is printed once it is
+/// complete or cut short, and what belongs to the line comes after it.
+#[derive(Default)]
+pub(crate) struct Screen {
+    open: Option<Open>,
 }
 
-/// What an answer's latency was made of: `answered in 640 ms: end of turn 400 (setting), …`.
-pub(crate) fn latency(record: &Value) -> Option<String> {
+/// A turn of the agent whose text may still grow.
+struct Open {
+    turn: String,
+    at_ms: u64,
+    text: String,
+    notes: Vec<String>,
+}
+
+impl Screen {
+    pub(crate) fn caller(&mut self, at_ms: u64, text: &str) -> Vec<String> {
+        let mut lines = self.flush();
+        lines.push(line(at_ms, "Caller", text));
+        lines
+    }
+
+    /// The text of an agent's turn so far.
+    pub(crate) fn agent(
+        &mut self,
+        at_ms: u64,
+        turn: &str,
+        text: &str,
+        is_final: bool,
+    ) -> Vec<String> {
+        let mut lines = if self.is_open(turn) {
+            Vec::new()
+        } else {
+            self.flush()
+        };
+        let open = self.open.get_or_insert_with(|| Open {
+            turn: turn.to_owned(),
+            at_ms,
+            text: String::new(),
+            notes: Vec::new(),
+        });
+        open.text = text.to_owned();
+        if is_final {
+            lines.extend(self.flush());
+        }
+        lines
+    }
+
+    pub(crate) fn metrics(&mut self, turn: &str, record: &Value) -> Vec<String> {
+        latency(record).map_or_else(Vec::new, |text| self.remark(turn, &text))
+    }
+
+    pub(crate) fn interrupted(
+        &mut self,
+        turn: &str,
+        after_ms: Option<u64>,
+        spoken: Option<&str>,
+    ) -> Vec<String> {
+        let mut lines = self.remark(turn, &interrupted(after_ms, spoken));
+        lines.extend(self.flush());
+        lines
+    }
+
+    /// Everything that was kept back.
+    pub(crate) fn flush(&mut self) -> Vec<String> {
+        self.open.take().map_or_else(Vec::new, |open| {
+            let mut lines = vec![line(open.at_ms, "Agent", &open.text)];
+            lines.extend(open.notes);
+            lines
+        })
+    }
+
+    fn is_open(&self, turn: &str) -> bool {
+        self.open.as_ref().is_some_and(|open| open.turn == turn)
+    }
+
+    /// Says it now, or after the line it belongs to.
+    fn remark(&mut self, turn: &str, text: &str) -> Vec<String> {
+        match &mut self.open {
+            Some(open) if open.turn == turn => {
+                open.notes.push(note(text));
+                Vec::new()
+            }
+            _ => vec![note(text)],
+        }
+    }
+}
+
+/// The lines of a finished conversation, as the API tells it.
+pub(crate) fn transcript(turns: &[Value]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for turn in turns {
+        let who = match turn["role"].as_str() {
+            Some("user") => "Caller",
+            Some("human_agent") => "Human",
+            _ => "Agent",
+        };
+        let text = turn["text"].as_str().unwrap_or_default();
+        let start = turn["start_ms"].as_u64();
+        lines.push(start.map_or_else(
+            || format!("    –     {who:<7} {text}"),
+            |at| line(at, who, text),
+        ));
+        lines.extend(latency(&turn["latency"]).as_deref().map(note));
+        if let Some(after) = turn["interrupted_after_ms"].as_u64() {
+            lines.push(note(&interrupted(
+                Some(after),
+                turn["estimated_text_spoken"].as_str(),
+            )));
+        }
+    }
+    lines
+}
+
+/// A line of the transcript.
+pub(crate) fn line(at_ms: u64, who: &str, text: &str) -> String {
+    let at = format!(
+        "{}:{:02}.{}",
+        at_ms / 60_000,
+        at_ms / 1000 % 60,
+        at_ms / 100 % 10
+    );
+    format!("{at:>8}  {who:<7} {text}")
+}
+
+/// What an answer's latency was made of: `answered in 640 ms  (endpoint 400, stt final 40, …)`.
+fn latency(record: &Value) -> Option<String> {
     let total = record["response_ms"].as_u64()?;
     let parts: Vec<String> = record["contributions"]
         .as_array()
@@ -28,47 +148,16 @@ pub(crate) fn latency(record: &Value) -> Option<String> {
     Some(format!("answered in {total} ms{made_of}"))
 }
 
-/// The lines of a finished conversation, as the API tells it.
-pub(crate) fn transcript(turns: &[Value]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for turn in turns {
-        let who = match turn["role"].as_str() {
-            Some("user") => "Caller",
-            Some("human_agent") => "Human",
-            _ => "Agent",
-        };
-        let text = turn["text"].as_str().unwrap_or_default();
-        lines.push(turn["start_ms"].as_u64().map_or_else(
-            || format!("   –     {who:<7} {text}"),
-            |at| line(at, who, text),
-        ));
-        if let Some(after) = turn["interrupted_after_ms"].as_u64() {
-            lines.push(note(&interrupted(
-                Some(after),
-                turn["estimated_text_spoken"].as_str(),
-            )));
-        }
-        lines.extend(latency(&turn["latency"]).as_deref().map(note));
-    }
-    lines
-}
-
-/// A remark that belongs to the line above it.
-pub(crate) fn note(text: &str) -> String {
-    format!("{:>17}{text}", "")
-}
-
-pub(crate) fn interrupted(after_ms: Option<u64>, spoken: Option<&str>) -> String {
+fn interrupted(after_ms: Option<u64>, spoken: Option<&str>) -> String {
     let after = after_ms.map_or_else(String::new, |ms| format!(" after {ms} ms"));
-    let spoken = spoken
-        .filter(|text| !text.is_empty())
-        .map_or_else(String::new, |text| format!(": “{text}” was heard"));
+    let spoken = spoken.filter(|text| !text.is_empty());
+    let spoken = spoken.map_or_else(String::new, |text| format!(": “{text}” was heard"));
     format!("interrupted{after}{spoken}")
 }
 
-/// Minutes, seconds and tenths: `0:04.2`.
-fn clock(ms: u64) -> String {
-    format!("{:>3}:{:02}.{}", ms / 60_000, ms / 1000 % 60, ms / 100 % 10)
+/// A remark that belongs to the line above it.
+fn note(text: &str) -> String {
+    format!("{:>18}{text}", "")
 }
 
 #[cfg(test)]
@@ -84,17 +173,52 @@ mod tests {
                    "interrupted_after_ms": 900, "estimated_text_spoken": "Good morning,"}),
             json!({"role": "user", "text": "when do you open", "start_ms": 61_250}),
             json!({"role": "assistant", "text": "At eight.", "start_ms": null, "latency": {"response_ms": 640,
-                   "contributions": [{"key": "end_of_turn", "owner": "setting", "start_ms": 0, "duration_ms": 400},
+                   "contributions": [{"key": "endpoint", "owner": "setting", "start_ms": 0, "duration_ms": 400},
                                      {"key": "llm", "owner": "llm", "start_ms": 400, "duration_ms": 0},
                                      {"key": "tts", "owner": "tts", "start_ms": 400, "duration_ms": 240}]}}),
         ];
         let expected = [
             "  0:00.0  Agent   Good morning, how can I help?",
-            "                 interrupted after 900 ms: “Good morning,” was heard",
+            "                  interrupted after 900 ms: “Good morning,” was heard",
             "  1:01.2  Caller  when do you open",
-            "   –     Agent   At eight.",
-            "                 answered in 640 ms  (end of turn 400, tts 240)",
+            "    –     Agent   At eight.",
+            "                  answered in 640 ms  (endpoint 400, tts 240)",
         ];
         assert_eq!(transcript(&turns), expected);
+    }
+
+    #[test]
+    fn a_growing_answer_is_one_line_and_its_remarks_follow_it() {
+        let mut screen = Screen::default();
+        assert!(screen.agent(1000, "t2", "We open", false).is_empty());
+        assert!(
+            screen
+                .metrics("t2", &json!({"response_ms": 500}))
+                .is_empty()
+        );
+        let lines = screen.agent(1400, "t2", "We open at eight.", true);
+        assert_eq!(
+            lines,
+            [
+                "  0:01.0  Agent   We open at eight.",
+                "                  answered in 500 ms"
+            ]
+        );
+        assert_eq!(
+            screen.metrics("t2", &json!({"response_ms": 7})),
+            ["                  answered in 7 ms"]
+        );
+    }
+
+    #[test]
+    fn an_answer_cut_short_is_shown_as_far_as_it_was_told() {
+        let mut screen = Screen::default();
+        screen.agent(1000, "t2", "We open at eight. On Sundays", false);
+        let lines = screen.interrupted("t2", Some(700), Some("We open"));
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1].ends_with("interrupted after 700 ms: “We open” was heard"));
+        assert_eq!(screen.caller(3000, "thanks"), ["  0:03.0  Caller  thanks"]);
+        screen.agent(4000, "t4", "Goodbye", false);
+        assert_eq!(screen.flush(), ["  0:04.0  Agent   Goodbye"]);
     }
 }

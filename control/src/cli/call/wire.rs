@@ -33,6 +33,7 @@ pub(crate) enum Said {
     /// Drop agent audio up to this event.
     Interruption {
         up_to: u64,
+        turn: String,
         spoken_ms: Option<u64>,
         spoken_text: Option<String>,
     },
@@ -45,11 +46,15 @@ pub(crate) enum Said {
         is_final: bool,
     },
     Agent {
+        turn: String,
         text: String,
         is_final: bool,
     },
-    /// The latency record of an answer.
-    Metrics(Value),
+    Metrics {
+        turn: String,
+        /// The latency record of an answer.
+        record: Value,
+    },
     Ended(String),
     Error {
         code: String,
@@ -202,6 +207,7 @@ fn read_native(message: &Value, format: AudioFormat) -> Said {
         }
         Some("interruption") => Said::Interruption {
             up_to: message["up_to_event_id"].as_u64().unwrap_or_default(),
+            turn: text("turn_id"),
             spoken_ms: message["spoken_ms"].as_u64(),
             spoken_text: message["estimated_text_spoken"].as_str().map(str::to_owned),
         },
@@ -211,10 +217,14 @@ fn read_native(message: &Value, format: AudioFormat) -> Said {
             is_final,
         },
         Some("agent_response") => Said::Agent {
+            turn: text("turn_id"),
             text: text("text"),
             is_final,
         },
-        Some("turn_metrics") => Said::Metrics(message.get("latency").unwrap_or(message).clone()),
+        Some("turn_metrics") => Said::Metrics {
+            turn: text("turn_id"),
+            record: message["latency"].clone(),
+        },
         Some("call_ended") => Said::Ended(text("reason")),
         Some("error") => Said::Error {
             code: text("code"),

@@ -133,3 +133,47 @@ impl Codec {
 fn resampler(from: u32, to: u32) -> Resampler {
     Resampler::new(from, to).expect("8 and 16 kHz convert into each other")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_leg_keeps_is_bounded_by_one_second() {
+        for (format, bytes) in [
+            (AudioFormat::Pcm16000, 32_000),
+            (AudioFormat::Ulaw8000, 8000),
+        ] {
+            let mut codec = Codec::new(format);
+            for size in [2, 640, bytes, bytes + 2, 10 * bytes, 1000 * bytes] {
+                let payload = base64_simd::STANDARD.encode_to_string(vec![0x7f; size]);
+                assert_eq!(
+                    codec.decode(payload.as_bytes()).is_ok(),
+                    size <= bytes,
+                    "{size}"
+                );
+                assert!(codec.decode(&payload.as_bytes()[1..]).is_err(), "{size}");
+            }
+            assert!(codec.bytes.capacity() <= 2 * bytes);
+            assert!(codec.samples.capacity() <= 2 * RATE as usize);
+        }
+    }
+
+    #[test]
+    fn a_refused_message_leaves_no_trace_in_the_filters() {
+        let tone = base64_simd::STANDARD.encode_to_string([0x12; 160]);
+        let (mut clean, mut tried) = (
+            Codec::new(AudioFormat::Ulaw8000),
+            Codec::new(AudioFormat::Ulaw8000),
+        );
+        assert!(
+            tried
+                .decode(tone.as_bytes().split_last().map_or(&[], |(_, rest)| rest))
+                .is_err()
+        );
+        assert!(tried.decode(&tone.as_bytes().repeat(100)).is_err());
+        assert_eq!(clean.decode(tone.as_bytes()), Ok(160));
+        assert_eq!(tried.decode(tone.as_bytes()), Ok(160));
+        assert_eq!(clean.samples(), tried.samples());
+    }
+}

@@ -251,3 +251,6 @@ impl WsLeg {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

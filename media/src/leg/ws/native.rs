@@ -50,7 +50,7 @@ impl Native {
     }
 
     /// Any message, of any shape.
-    fn receive_any(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
+    pub(super) fn receive_any(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
         let fields = Fields::parse(text)?;
         match fields.text("type")? {
             "audio" => {

@@ -88,7 +88,7 @@ impl Telco {
     }
 
     /// Any message, of any shape.
-    fn receive_any(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
+    pub(super) fn receive_any(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
         let mut fields = Fields::parse(text)?;
         match fields.text("event")? {
             "media" => {

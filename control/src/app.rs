@@ -1,1 +1,364 @@
-//! app
+//! What every handler can reach: settings, database, clock, engine, leases, counters.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use media::shell::Engine;
+
+use crate::admission::{Lease, Leases, Owner, Request};
+use crate::config::Config;
+use crate::db::{Db, DbError};
+use crate::http::ApiError;
+use crate::http::error::Reason;
+use crate::http::limits::Limits;
+use crate::metrics::Metrics;
+use crate::secret::MasterKey;
+use crate::time::Clock;
+use crate::vendors::Speech;
+
+/// A node whose media threads are later than this (p99, µs) takes no more calls: frames would come
+/// unevenly to those it has.
+const MAX_LATENESS_US: u64 = 10_000;
+
+/// The application. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+/// Its parts.
+pub struct Inner {
+    pub config: Config,
+    pub db: Db,
+    pub clock: Clock,
+    pub master_key: MasterKey,
+    pub limits: Limits,
+    pub admission: Arc<dyn Leases>,
+    /// Who this process is among all starts of all nodes.
+    pub incarnation: Incarnation,
+    pub engine: Arc<Engine>,
+    pub speech: Arc<Speech>,
+    pub metrics: Metrics,
+    draining: AtomicBool,
+}
+
+/// What an [`App`] is made of.
+pub struct Parts {
+    pub config: Config,
+    pub db: Db,
+    pub clock: Clock,
+    pub master_key: MasterKey,
+    pub admission: Arc<dyn Leases>,
+    pub incarnation: Incarnation,
+    pub engine: Arc<Engine>,
+    pub speech: Arc<Speech>,
+}
+
+/// One start of one node.
+#[derive(Clone, Debug)]
+pub struct Incarnation {
+    /// Larger than those of all starts before; fences writes to the rows of calls.
+    pub number: i64,
+    /// The same as an owner of leases.
+    pub owner: Owner,
+}
+
+impl Incarnation {
+    /// The next one. The node's name is that of the only node.
+    pub async fn take(db: &Db) -> Result<Self, DbError> {
+        let number = db
+            .query(
+                "update counters set value = value + 1 where name = 'incarnation' returning value",
+            )
+            .one(|row| row.i64("value"))
+            .await?;
+        Ok(Self {
+            number,
+            owner: Owner::new("local", number),
+        })
+    }
+}
+
+impl App {
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            config,
+            db,
+            clock,
+            master_key,
+            admission,
+            incarnation,
+            engine,
+            speech,
+        } = parts;
+        let limits = Limits::new(&config.limits);
+        Self(Arc::new(Inner {
+            config,
+            db,
+            clock,
+            master_key,
+            limits,
+            admission,
+            incarnation,
+            engine,
+            speech,
+            metrics: Metrics::default(),
+            draining: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Inner {
+    /// Whether the process was told to end: no new calls.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes a lease for a new call, unless this node is ending or is behind with the calls it has.
+    pub async fn admit(&self, request: Request) -> Result<Lease, ApiError> {
+        if self.is_draining() {
+            let message = "The server is ending: try again shortly".to_owned();
+            return Err(ApiError::Unavailable {
+                code: "service_unavailable",
+                message,
+                retry_after: 5,
+            });
+        }
+        if self.engine.lateness().p99_us > MAX_LATENESS_US {
+            let (current, cap) = (
+                u32::try_from(self.engine.live_calls()).ok(),
+                Some(self.config.limits.node_calls),
+            );
+            let reason = Reason::ServiceUnavailable;
+            return Err(ApiError::Capacity {
+                reason,
+                resource: Some("node"),
+                current,
+                cap,
+                retry_after: 5,
+            });
+        }
+        Ok(self.admission.acquire(request).await?)
+    }
+}
+
+impl Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// For tests of the API without a server: a whole application in a folder of its own.
+pub mod testing {
+    use std::io;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use ::http::{Request, StatusCode};
+    use axum::Router;
+    use http_body_util::BodyExt;
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use media::shell::{Engine, EngineConfig};
+
+    use super::{App, Incarnation, Parts};
+    use crate::admission::local::Local;
+    use crate::config::Config;
+    use crate::db::Db;
+    use crate::http::scope::{Scope, Scopes};
+    use crate::ids::AccountId;
+    use crate::secret::MasterKey;
+    use crate::time::{Clock, Timestamp};
+    use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
+
+    /// A folder that goes away when dropped.
+    #[derive(Debug)]
+    pub struct TempDir(PathBuf);
+
+    impl TempDir {
+        pub fn new() -> io::Result<Self> {
+            let path = std::env::temp_dir().join(format!("sidetone-test-{}", uuid::Uuid::new_v4()));
+            std::fs::create_dir_all(&path)?;
+            Ok(Self(path))
+        }
+
+        pub fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for TempDir {
+        fn drop(&mut self) {
+            // What cannot be removed is left to the system's own cleaning.
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    /// An application, its clock, and one account with a key.
+    #[derive(Debug)]
+    pub struct TestApp {
+        pub app: App,
+        pub account: AccountId,
+        /// A key with every scope.
+        pub key: String,
+        pub router: Router,
+        _dir: TempDir,
+    }
+
+    /// The time at which a test's clock stands at first.
+    pub const START: Timestamp = Timestamp(1_767_323_045_000_006);
+
+    impl TestApp {
+        pub async fn new() -> Self {
+            Self::with(|_| {}).await
+        }
+
+        /// With settings changed.
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+            let dir = TempDir::new().expect("a temporary folder");
+            let mut config = Config::defaults().expect("the defaults are right");
+            config.server.data_dir = dir.path().to_owned();
+            config.server.public_url = "http://sidetone.test".to_owned();
+            config.database_url = format!("sqlite:{}", dir.path().join("test.db").display());
+            change(&mut config);
+            let db = Db::open(&config.database_url).await.expect("a database");
+            db.migrate().await.expect("migrations");
+            let clock = Clock::fixed(START);
+            let master_key =
+                MasterKey::load_or_create(&dir.path().join("master.key")).expect("a key");
+            let admission = Local::start(&config.limits, clock.clone());
+            let incarnation = Incarnation::take(&db).await.expect("an incarnation");
+            let engine = EngineConfig {
+                threads: 1,
+                node_calls: 64,
+                spool_dir: dir.path().join("spool"),
+                lead_ms: 400,
+            };
+            let engine = Arc::new(Engine::start(engine).expect("an engine"));
+            let speech = SpeechSettings {
+                recogniser: RecogniserKind::Scripted,
+                voice_threads: 1,
+            };
+            let speech = Speech::start(speech, dir.path()).expect("speech");
+            let app = App::new(Parts {
+                config,
+                db,
+                clock,
+                master_key,
+                admission,
+                incarnation,
+                engine,
+                speech,
+            });
+            let account = crate::accounts::ensure(&app.db, &app.clock, "default")
+                .await
+                .expect("an account");
+            let router = crate::routes::router(&app);
+            let mut test = Self {
+                app,
+                account,
+                key: String::new(),
+                router,
+                _dir: dir,
+            };
+            test.key = test.key_with(account, Scopes::all()).await;
+            test
+        }
+
+        /// A new key of an account.
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn key_with(&self, account: AccountId, scopes: Scopes) -> String {
+            crate::api_keys::create(&self.app.db, &self.app.clock, account, "test", scopes, None)
+                .await
+                .expect("a key")
+                .key
+                .expose()
+                .clone()
+        }
+
+        /// A key of the first account with these scopes only.
+        pub async fn key_for(&self, scopes: &[Scope]) -> String {
+            self.key_with(self.account, scopes.iter().copied().collect())
+                .await
+        }
+
+        /// A second account and a full key of it.
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn other_account(&self) -> (AccountId, String) {
+            let account = crate::accounts::ensure(&self.app.db, &self.app.clock, "other")
+                .await
+                .expect("an account");
+            (account, self.key_with(account, Scopes::all()).await)
+        }
+
+        /// A request with the full key; `path` without `/api/v1`. The status and the JSON of the
+        /// answer (null when there is none).
+        pub async fn call(
+            &self,
+            method: &str,
+            path: &str,
+            body: Option<Value>,
+        ) -> (StatusCode, Value) {
+            self.call_as(&self.key, method, path, body).await
+        }
+
+        /// As [`TestApp::call`], with another key.
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn call_as(
+            &self,
+            key: &str,
+            method: &str,
+            path: &str,
+            body: Option<Value>,
+        ) -> (StatusCode, Value) {
+            let builder = Request::builder()
+                .method(method)
+                .uri(format!("/api/v1{path}"))
+                .header("x-api-key", key);
+            let request = match body {
+                Some(body) => builder
+                    .header("content-type", "application/json")
+                    .body(body.to_string().into()),
+                None => builder.body(axum::body::Body::empty()),
+            };
+            let response = self.send(request.expect("a request")).await;
+            let status = response.status();
+            let bytes = response
+                .into_body()
+                .collect()
+                .await
+                .expect("a body")
+                .to_bytes();
+            (
+                status,
+                serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            )
+        }
+
+        /// Any request.
+        pub async fn send(
+            &self,
+            request: Request<axum::body::Body>,
+        ) -> ::http::Response<axum::body::Body> {
+            match self.router.clone().oneshot(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        }
+    }
+}

@@ -1,1 +1,272 @@
-//! config
+//! Settings: defaults from the binary, over them the file, over that the environment. All are
+//! checked at the start; a wrong one is named.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::secret::Secret;
+use crate::vendors::RecogniserKind;
+
+pub use read::ConfigError;
+
+/// The commented defaults.
+pub const DEFAULTS: &str = include_str!("../config.default.toml");
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub server: Server,
+    /// `sqlite:<path>`.
+    pub database_url: String,
+    pub redis_url: Option<Secret<String>>,
+    pub limits: Limits,
+    pub engine: Engine,
+    pub speech: Speech,
+    pub egress: Egress,
+    /// `SIDETONE_BOOTSTRAP_API_KEY`: a full-scope key of the account `default`.
+    pub bootstrap_api_key: Option<Secret<String>>,
+    /// `SIDETONE_MASTER_KEY`: 32 bytes in base64; unset: kept in the data folder.
+    pub master_key: Option<Secret<String>>,
+    /// `SIDETONE_ADMIN_TOKEN`; unset: the admin routes are not mounted.
+    pub admin_token: Option<Secret<String>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub listen: SocketAddr,
+    /// Without a slash at its end. Made from the bound address at the start when empty.
+    pub public_url: String,
+    pub data_dir: PathBuf,
+    pub drain_seconds: u32,
+    pub max_connections: usize,
+    pub max_connections_per_ip: usize,
+    pub log: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub account_calls: u32,
+    pub pool_calls: u32,
+    pub node_calls: u32,
+    pub reads_per_minute: u32,
+    pub writes_per_minute: u32,
+    pub call_creations_per_minute: u32,
+    pub tts_per_minute: u32,
+    pub failed_auth_per_minute: u32,
+    pub keyless_per_minute: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Engine {
+    /// 0: as many as cores.
+    pub media_threads: usize,
+    pub lead_ms: u32,
+    pub max_duration_seconds: u32,
+    pub vad: media::config::VadKind,
+}
+
+#[derive(Clone, Debug)]
+pub struct Speech {
+    pub recogniser: RecogniserKind,
+    /// A voice key; empty: the catalogue's first.
+    pub default_voice: String,
+    /// 0: as many as cores.
+    pub workers: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Egress {
+    /// Host names and address ranges let through.
+    pub allow: Vec<String>,
+}
+
+impl Config {
+    /// Defaults, the text of a file (TOML) and the environment put together and checked.
+    pub fn load(file: Option<&str>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let mut settings = read::Settings::merge(DEFAULTS, file, env)?;
+        let data_dir = PathBuf::from(settings.text("server.data_dir"));
+        let database_url = match settings.text("database.url") {
+            url if url.is_empty() => format!("sqlite:{}", data_dir.join("sidetone.db").display()),
+            url => url,
+        };
+        if !database_url.starts_with("sqlite:") {
+            settings.wrong("database.url", "this build has one engine: sqlite:<path>");
+        }
+        let redis_url = settings.text("redis.url");
+        if !redis_url.is_empty() {
+            settings.wrong(
+                "redis.url",
+                "this build keeps leases in the process: leave it unset",
+            );
+        }
+        let config = Self {
+            server: Server {
+                listen: settings.parsed(
+                    "server.listen",
+                    "an address and port",
+                    ([127, 0, 0, 1], 8080).into(),
+                ),
+                public_url: public_url(&mut settings),
+                data_dir,
+                drain_seconds: settings.int("server.drain_seconds", 0, 3600),
+                max_connections: settings.int("server.max_connections", 1, 1_000_000) as usize,
+                max_connections_per_ip: settings.int("server.max_connections_per_ip", 1, 1_000_000)
+                    as usize,
+                log: settings.text("server.log"),
+            },
+            database_url,
+            redis_url: None,
+            limits: limits(&mut settings),
+            engine: Engine {
+                media_threads: settings.int("engine.media_threads", 0, 256) as usize,
+                lead_ms: settings.int("engine.lead_ms", 0, 400),
+                max_duration_seconds: settings.int("engine.max_duration_seconds", 1, 86_400),
+                vad: settings.word(
+                    "engine.vad",
+                    &[
+                        ("neural", media::config::VadKind::Neural),
+                        ("energy", media::config::VadKind::Energy),
+                    ],
+                ),
+            },
+            speech: Speech {
+                recogniser: settings.word(
+                    "speech.recogniser",
+                    &[
+                        ("offline", RecogniserKind::Offline),
+                        ("scripted", RecogniserKind::Scripted),
+                    ],
+                ),
+                default_voice: settings.text("speech.default_voice"),
+                workers: settings.int("speech.workers", 0, 256) as usize,
+            },
+            egress: Egress {
+                allow: settings.list("egress.allow"),
+            },
+            bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
+            master_key: settings.secret("SIDETONE_MASTER_KEY"),
+            admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
+        };
+        if let Some(key) = &config.master_key
+            && crate::secret::MasterKey::from_base64(key.expose()).is_none()
+        {
+            settings.wrong("SIDETONE_MASTER_KEY", "must be 32 bytes in base64");
+        }
+        if let Some(key) = &config.bootstrap_api_key
+            && crate::api_keys::rules::Presented::parse(key.expose()).is_none()
+        {
+            settings.wrong(
+                "SIDETONE_BOOTSTRAP_API_KEY",
+                "must be an API key: st_live_<8>_<43><6-character CRC>",
+            );
+        }
+        settings.finish(config)
+    }
+
+    /// The defaults alone, for tests.
+    pub fn defaults() -> Result<Self, ConfigError> {
+        Self::load(None, &BTreeMap::new())
+    }
+}
+
+fn limits(settings: &mut read::Settings) -> Limits {
+    let mut limit = |key: &str| settings.int(&format!("limits.{key}"), 0, 10_000_000);
+    Limits {
+        account_calls: limit("account_calls"),
+        pool_calls: limit("pool_calls"),
+        node_calls: limit("node_calls"),
+        reads_per_minute: limit("reads_per_minute"),
+        writes_per_minute: limit("writes_per_minute"),
+        call_creations_per_minute: limit("call_creations_per_minute"),
+        tts_per_minute: limit("tts_per_minute"),
+        failed_auth_per_minute: limit("failed_auth_per_minute"),
+        keyless_per_minute: limit("keyless_per_minute"),
+    }
+}
+
+fn public_url(settings: &mut read::Settings) -> String {
+    let url = settings
+        .text("server.public_url")
+        .trim_end_matches('/')
+        .to_owned();
+    if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
+        settings.wrong("server.public_url", "must begin with http:// or https://");
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_over_the_defaults() {
+        let file = "[limits]\naccount_calls = 3\npool_calls = 4\n";
+        let config = Config::load(
+            Some(file),
+            &env(&[
+                ("SIDETONE_LIMITS__ACCOUNT_CALLS", "5"),
+                ("DATABASE_URL", "sqlite:/x/y.db"),
+                ("PATH", "/bin"),
+            ]),
+        )
+        .unwrap();
+        assert_eq!(
+            (
+                config.limits.account_calls,
+                config.limits.pool_calls,
+                config.limits.node_calls
+            ),
+            (5, 4, 1000)
+        );
+        assert_eq!(config.database_url, "sqlite:/x/y.db");
+        assert_eq!(
+            config.server.listen,
+            SocketAddr::from(([127, 0, 0, 1], 8080))
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_key_and_all_are_told() {
+        let wrong = |file: Option<&str>, pairs: &[(&str, &str)]| {
+            Config::load(file, &env(pairs)).unwrap_err().to_string()
+        };
+        let text = wrong(
+            Some("[server]\nlisten = \"nowhere\"\n[colour]\nx = 1\n"),
+            &[
+                ("SIDETONE_LIMITS__NODE_CALLS", "many"),
+                ("SIDETONE_ENGINE__VAD", "ears"),
+                ("SIDETONE_MASTER_KEY", "short"),
+            ],
+        );
+        for key in [
+            "server.listen",
+            "colour.x",
+            "limits.node_calls",
+            "engine.vad",
+            "SIDETONE_MASTER_KEY",
+        ] {
+            assert!(text.contains(key), "{key} in {text}");
+        }
+        assert!(wrong(None, &[("SIDETONE_LIMITS__TYPO", "1")]).contains("limits.typo"));
+        assert!(wrong(Some("not toml"), &[]).contains("TOML"));
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let config = Config::load(None, &env(&[("SIDETONE_ADMIN_TOKEN", "swordfish")])).unwrap();
+        assert!(!format!("{config:?}").contains("swordfish"));
+    }
+}

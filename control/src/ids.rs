@@ -1,1 +1,102 @@
-//! ids
+//! One id type a resource, so that an agent's id cannot be passed where a call's is wanted. All are
+//! UUIDs; new ones are version 7 (RFC 9562 section 5.7), so they sort by the time they were made.
+
+use crate::time::Clock;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub uuid::Uuid);
+
+        impl $name {
+            /// A new id: version 7 with the clock's time.
+            pub fn new(clock: &Clock) -> Self {
+                Self(v7(clock))
+            }
+
+            /// The nil UUID: belongs to nothing.
+            pub const NIL: Self = Self(uuid::Uuid::nil());
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                uuid::Uuid::try_parse(text).map(Self)
+            }
+        }
+
+        impl From<$name> for crate::db::Arg {
+            fn from(id: $name) -> Self {
+                Self::Text(id.to_string())
+            }
+        }
+
+        impl crate::http::extract::PathId for $name {
+            const PARAMS: usize = 1;
+
+            fn read(texts: &[(&str, &str)]) -> Result<Self, crate::http::validate::FieldError> {
+                crate::http::extract::path_uuid(texts, 0).map(Self)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// A tenant.
+    AccountId,
+    /// An API key (its row; the key string holds a shorter public part).
+    ApiKeyId,
+    AgentId,
+    /// A call, which is also its session and its conversation.
+    CallId,
+    RecordingId,
+    VoiceId,
+    EventId,
+    /// A tool of an agent.
+    ToolId,
+    /// A document of an agent's knowledge base.
+    DocumentId,
+    /// A turn of a transcript.
+    TurnId,
+    /// One process start of one node.
+    NodeId,
+}
+
+/// A session is its call.
+pub type SessionId = CallId;
+/// A conversation is its call.
+pub type ConversationId = CallId;
+
+fn v7(clock: &Clock) -> uuid::Uuid {
+    let micros = clock.now().micros();
+    let seconds = u64::try_from(micros.div_euclid(1_000_000)).unwrap_or(0);
+    let nanos = u32::try_from(micros.rem_euclid(1_000_000) * 1000).unwrap_or(0);
+    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn ids_sort_by_time_and_differ() {
+        let clock = Clock::fixed(Timestamp(1_767_323_045_000_006));
+        let first = AgentId::new(&clock);
+        assert_ne!(first, AgentId::new(&clock));
+        clock.advance(std::time::Duration::from_millis(2));
+        assert!(first < AgentId::new(&clock));
+        assert_eq!(first.to_string().parse::<AgentId>().unwrap(), first);
+    }
+}

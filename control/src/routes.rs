@@ -1,1 +1,98 @@
-//! routes
+//! Every route there is: the resources' tables, one after the other.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use http::{HeaderValue, Method, StatusCode, header};
+
+use crate::app::App;
+use crate::http::endpoint::Endpoint;
+use crate::http::envelope::{allow_origin, envelope};
+use crate::http::health;
+use crate::{accounts, api_keys};
+
+/// All endpoint tables.
+pub fn endpoints() -> Vec<Endpoint> {
+    [
+        health::endpoints(),
+        accounts::http::endpoints(),
+        api_keys::http::endpoints(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The application as a service.
+pub fn router(app: &App) -> Router {
+    let mut paths: BTreeMap<String, Mounted> = BTreeMap::new();
+    for endpoint in endpoints() {
+        // Without a token nobody could call them: then they are not there.
+        if endpoint.access == crate::http::Access::Admin && app.config.admin_token.is_none() {
+            continue;
+        }
+        let mounted = paths.entry(endpoint.full_path()).or_default();
+        mounted.methods.push(endpoint.method.clone());
+        mounted.cors |= endpoint.cors;
+        mounted.route = std::mem::take(&mut mounted.route).merge(endpoint.into_route(app));
+    }
+    paths
+        .into_iter()
+        .fold(Router::new(), |router, (path, mounted)| {
+            router.route(&path, mounted.with_options())
+        })
+        .merge(crate::web::router())
+        // Each extractor has its own bound.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(app.clone(), envelope))
+        .with_state(app.clone())
+}
+
+#[derive(Default)]
+struct Mounted {
+    route: MethodRouter<App>,
+    methods: Vec<Method>,
+    cors: bool,
+}
+
+impl Mounted {
+    /// With an answer to `OPTIONS`: what is allowed here, and to browsers of other origins where
+    /// that is wanted.
+    fn with_options(self) -> MethodRouter<App> {
+        let mut names: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
+        if names.contains(&"GET") {
+            names.push("HEAD");
+        }
+        names.push("OPTIONS");
+        let allow =
+            HeaderValue::from_str(&names.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"));
+        let cors = self.cors;
+        self.route.options(move |request: Request| {
+            let response = options(&request, allow, cors);
+            async move { response }
+        })
+    }
+}
+
+fn options(request: &Request, allow: HeaderValue, cors: bool) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    if let Some(origin) = request.headers().get(header::ORIGIN).filter(|_| cors) {
+        allow_origin(headers, origin.clone());
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
+        headers.insert(
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("Authorization, Content-Type, X-API-Key, Idempotency-Key"),
+        );
+        headers.insert(
+            header::ACCESS_CONTROL_MAX_AGE,
+            HeaderValue::from_static("600"),
+        );
+    }
+    headers.insert(header::ALLOW, allow);
+    response
+}

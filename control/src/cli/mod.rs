@@ -1,6 +1,112 @@
-//! cli
+//! The command line: one file a subcommand.
 
+mod accounts;
 pub mod call;
 pub mod client;
+mod keys;
 pub mod load;
+mod migrate;
 pub mod replay;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, ConfigError};
+
+/// Voice agents that talk in real time.
+#[derive(Debug, Parser)]
+#[command(name = "sidetone", version, about)]
+pub struct Cli {
+    /// The settings file. Without it: sidetone.toml, if there is one.
+    #[arg(long, global = true, value_name = "FILE", env = "SIDETONE_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(serve::Args),
+    /// Bring the database up to date and end.
+    Migrate,
+    /// Make and list accounts.
+    #[command(subcommand)]
+    Accounts(accounts::Command),
+    /// Make, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Place a call from a WAV file and print the transcript live.
+    Call(call::CallArgs),
+    /// Place many calls at once and measure them.
+    Load(load::LoadArgs),
+    /// Run a call's tape again and compare.
+    Replay(replay::ReplayArgs),
+}
+
+/// What a command ends with when it fails.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs the command of this process. 0: done; 1: it failed; 2: the settings or arguments are wrong.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Serve(args) => with_config(&cli, |config| serve::run(args, config)),
+        Command::Migrate => with_config(&cli, migrate::run),
+        Command::Accounts(command) => with_config(&cli, |config| accounts::run(command, config)),
+        Command::Call(args) => return call::run(args),
+        Command::Load(args) => return load::run(args),
+        Command::Replay(args) => return replay::run(args),
+        Command::Keys(command) => with_config(&cli, |config| keys::run(command, config)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sidetone: {error}");
+            ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn with_config(
+    cli: &Cli,
+    command: impl FnOnce(Config) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let text = match &cli.config {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::one(path.display(), error))?,
+        ),
+        None => std::fs::read_to_string("sidetone.toml").ok(),
+    };
+    // Names that are not text are nobody's setting; values that are not text are reported as wrong
+    // where they are read.
+    let env = std::env::vars_os()
+        .filter_map(|(name, value)| {
+            Some((
+                name.into_string().ok()?,
+                value.to_string_lossy().into_owned(),
+            ))
+        })
+        .collect();
+    command(Config::load(text.as_deref(), &env)?)
+}
+
+/// The runtime of the short commands.
+fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}
+
+/// The database of these settings, up to date.
+async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
+    std::fs::create_dir_all(&config.server.data_dir)?;
+    let db = crate::db::Db::open(&config.database_url).await?;
+    db.migrate().await?;
+    Ok(db)
+}

@@ -1,1 +1,26 @@
-//! http
+//! What every route shares, done once: who calls, what they may, how much, what a body must look
+//! like, how an error reads. A resource brings a table of [`endpoint::Endpoint`]s and its handlers.
+
+pub mod auth;
+pub mod endpoint;
+pub mod envelope;
+pub mod error;
+pub mod extract;
+pub mod health;
+pub mod limits;
+pub mod openapi;
+pub mod page;
+pub mod patch;
+pub mod scope;
+pub mod serve;
+pub mod upgrade;
+pub mod validate;
+mod validate_text;
+
+pub use auth::Caller;
+pub use endpoint::{Access, Class, Endpoint};
+pub use error::ApiError;
+pub use extract::{Body, Id, Query, Wire};
+pub use page::{List, Page};
+pub use patch::Patch;
+pub use scope::Scope;

@@ -1,0 +1,212 @@
+//! The rules of the lease book one by one, and that no order of events breaks its counts.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+const CAPS: Caps = Caps {
+    account: 2,
+    pool: 3,
+    node: 3,
+};
+const T0: Timestamp = Timestamp(1_000_000_000);
+
+fn request(lease: u128, owner: &str, account: u128, state: State) -> Request {
+    Request {
+        lease: CallId(Uuid::from_u128(lease)),
+        owner: Owner::new(owner, 1),
+        account: AccountId(Uuid::from_u128(account)),
+        agent: None,
+        state,
+    }
+}
+
+#[test]
+fn a_full_account_is_named_with_its_numbers() {
+    let mut book = Book::new(CAPS);
+    for lease in 1..=2 {
+        assert_eq!(
+            book.acquire(&request(lease, "a", 7, State::Live), T0),
+            Ok(())
+        );
+    }
+    let refusal = book.acquire(&request(3, "a", 7, State::Live), T0).err();
+    assert_eq!(
+        refusal,
+        Some(Refusal {
+            reason: Reason::Capacity,
+            resource: Some("account"),
+            current: Some(2),
+            cap: Some(2),
+            retry_after: 5
+        })
+    );
+    assert_eq!(book.acquire(&request(4, "a", 8, State::Live), T0), Ok(()));
+    let pool = book.acquire(&request(5, "a", 9, State::Live), T0).err();
+    assert_eq!(pool.and_then(|refusal| refusal.resource), Some("pool"));
+}
+
+#[test]
+fn a_full_node_is_the_servers_fault() {
+    let mut book = Book::new(Caps { node: 1, ..CAPS });
+    assert_eq!(book.acquire(&request(1, "a", 1, State::Live), T0), Ok(()));
+    let refusal = book.acquire(&request(2, "a", 2, State::Live), T0).err();
+    assert_eq!(
+        refusal.map(|refusal| (refusal.reason, refusal.resource)),
+        Some((Reason::ServiceUnavailable, Some("node")))
+    );
+}
+
+#[test]
+fn the_same_owner_may_ask_twice_and_another_may_not() {
+    let mut book = Book::new(CAPS);
+    for _ in 0..3 {
+        assert_eq!(book.acquire(&request(1, "a", 1, State::Live), T0), Ok(()));
+    }
+    assert_eq!(
+        book.counts(),
+        Counts {
+            pending: 0,
+            live: 1
+        }
+    );
+    let refusal = book.acquire(&request(1, "b", 1, State::Live), T0).err();
+    assert_eq!(
+        refusal.map(|refusal| refusal.reason),
+        Some(Reason::DuplicateLease)
+    );
+}
+
+#[test]
+fn a_pending_lease_is_adopted_once() {
+    let mut book = Book::new(CAPS);
+    assert_eq!(
+        book.acquire(&request(1, "a", 1, State::Pending), T0),
+        Ok(())
+    );
+    assert_eq!(book.adopt(&request(1, "b", 1, State::Live), T0), Ok(()));
+    assert_eq!(
+        book.counts(),
+        Counts {
+            pending: 0,
+            live: 1
+        }
+    );
+    let late = book.adopt(&request(1, "a", 1, State::Live), T0).err();
+    assert_eq!(
+        late.map(|refusal| refusal.reason),
+        Some(Reason::DuplicateLease)
+    );
+    assert_eq!(
+        book.adopt(&request(1, "b", 1, State::Live), T0),
+        Ok(()),
+        "again by its owner"
+    );
+}
+
+#[test]
+fn leases_run_out_and_renewal_brings_them_back() {
+    let mut book = Book::new(CAPS);
+    assert_eq!(
+        book.acquire(&request(1, "a", 1, State::Pending), T0),
+        Ok(())
+    );
+    assert_eq!(book.acquire(&request(2, "a", 1, State::Live), T0), Ok(()));
+    book.expire(T0.plus(Duration::from_secs(15)));
+    assert_eq!(
+        book.counts(),
+        Counts {
+            pending: 1,
+            live: 0
+        }
+    );
+    book.expire(T0.plus(Duration::from_secs(60)));
+    assert_eq!(book.counts(), Counts::default());
+    let renewal = Renewal {
+        lease: CallId(Uuid::from_u128(2)),
+        account: AccountId(Uuid::from_u128(1)),
+        agent: None,
+    };
+    book.renew(
+        &Owner::new("a", 1),
+        &[renewal],
+        T0.plus(Duration::from_secs(61)),
+    );
+    assert_eq!(
+        book.counts(),
+        Counts {
+            pending: 0,
+            live: 1
+        }
+    );
+}
+
+#[test]
+fn a_stranger_cannot_release() {
+    let mut book = Book::new(CAPS);
+    assert_eq!(book.acquire(&request(1, "a", 1, State::Live), T0), Ok(()));
+    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 2));
+    assert_eq!(book.counts().live, 1);
+    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 1));
+    assert_eq!(book.counts().live, 0);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire(u128, &'static str, State),
+    Adopt(u128, &'static str),
+    Release(u128, &'static str),
+    Renew(u128),
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let owner = || prop_oneof![Just("a"), Just("b")];
+    prop_oneof![
+        (
+            0..8_u128,
+            owner(),
+            prop_oneof![Just(State::Pending), Just(State::Live)]
+        )
+            .prop_map(|(lease, owner, state)| Step::Acquire(lease, owner, state)),
+        (0..8_u128, owner()).prop_map(|(lease, owner)| Step::Adopt(lease, owner)),
+        (0..8_u128, owner()).prop_map(|(lease, owner)| Step::Release(lease, owner)),
+        (0..8_u128).prop_map(Step::Renew),
+        (0..40_u64).prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    /// No cap is ever passed, and every count is what the leases say.
+    #[test]
+    fn no_order_of_events_breaks_the_counts(steps in prop::collection::vec(step(), 1..200)) {
+        let mut book = Book::new(CAPS);
+        let mut now = T0;
+        for step in steps {
+            // A lease's account follows from its number: two leases an account and more.
+            match step {
+                Step::Acquire(lease, owner, state) => drop(book.acquire(&request(lease, owner, lease % 3, state), now)),
+                Step::Adopt(lease, owner) => drop(book.adopt(&request(lease, owner, lease % 3, State::Live), now)),
+                Step::Release(lease, owner) => book.release(CallId(Uuid::from_u128(lease)), &Owner::new(owner, 1)),
+                Step::Renew(lease) => {
+                    let id = CallId(Uuid::from_u128(lease));
+                    // Only what is live in the book: re-asserting a forgotten call may pass a cap.
+                    if let Some(entry) = book.leases.get(&id).filter(|entry| entry.state == State::Live).cloned() {
+                        book.renew(&entry.owner, &[Renewal { lease: id, account: entry.account, agent: None }], now);
+                    }
+                }
+                Step::Pass(seconds) => now = now.plus(Duration::from_secs(seconds)),
+            }
+            prop_assert!(book.leases.len() <= CAPS.pool as usize);
+            prop_assert!(book.accounts.values().all(|count| (1..=CAPS.account).contains(count)));
+            prop_assert!(book.owners.values().all(|count| (1..=CAPS.node).contains(count)));
+            prop_assert_eq!(book.accounts.values().sum::<u32>() as usize, book.leases.len());
+            prop_assert_eq!(book.owners.values().sum::<u32>() as usize, book.leases.len());
+            let live = book.leases.values().filter(|entry| entry.state == State::Live).count();
+            prop_assert_eq!(book.counts().live as usize, live);
+        }
+    }
+}

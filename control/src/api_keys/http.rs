@@ -1,0 +1,343 @@
+//! Routes of API keys.
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::rules::Minted;
+use super::store::{self, ApiKey};
+use super::wire::{ApiKeyOut, CreateApiKey, PatchApiKey, RotateApiKey};
+use crate::app::App;
+use crate::http::page::{ApiKeysPage, List, Page};
+use crate::http::scope::Scopes;
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, Patch, Scope};
+use crate::ids::ApiKeyId;
+use crate::time::Timestamp;
+
+const READ: Access = Access::Scopes(&[Scope::ApiKeysRead]);
+const WRITE: Access = Access::Scopes(&[Scope::ApiKeysWrite]);
+
+/// The route table.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::post("/api-keys", WRITE, create)
+            .body::<CreateApiKey>()
+            .summary("Make a key; its string is shown once"),
+        Endpoint::get("/api-keys", READ, list)
+            .page::<ApiKeysPage>()
+            .summary("List keys, newest first"),
+        Endpoint::get("/api-keys/{id}", READ, get).summary("Get a key"),
+        Endpoint::patch("/api-keys/{id}", WRITE, patch)
+            .body::<PatchApiKey>()
+            .summary("Change a key"),
+        Endpoint::delete("/api-keys/{id}", WRITE, delete).summary("Revoke a key, at once"),
+        Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
+            .body::<RotateApiKey>()
+            .returns(StatusCode::OK)
+            .summary("Give a key a new string"),
+    ]
+}
+
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<CreateApiKey>,
+) -> Result<impl IntoResponse, ApiError> {
+    let CreateApiKey {
+        name,
+        scopes,
+        expires_at,
+    } = body;
+    let scopes = match scopes {
+        Some(scopes) => within(scopes.into_iter().collect(), caller)?,
+        None => Scopes::default_bundle()
+            .iter()
+            .filter(|scope| caller.scopes.has(*scope))
+            .collect(),
+    };
+    in_future(expires_at, app.clock.now())?;
+    let created = super::create(
+        &app.db,
+        &app.clock,
+        caller.account,
+        &name,
+        scopes,
+        expires_at,
+    )
+    .await?;
+    let out = ApiKeyOut::new(created.record, app.clock.now()).with_key(&created.key);
+    Ok((StatusCode::CREATED, axum::Json(out)))
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    page: Page<ApiKeysPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (keys, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
+    let now = app.clock.now();
+    Ok(List::new(
+        keys.into_iter()
+            .map(|key| ApiKeyOut::new(key, now))
+            .collect(),
+        total,
+        page,
+    ))
+}
+
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<ApiKeyId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let key = store::find(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(axum::Json(ApiKeyOut::new(key, app.clock.now())))
+}
+
+async fn patch(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<ApiKeyId>,
+    Body(body): Body<PatchApiKey>,
+) -> Result<impl IntoResponse, ApiError> {
+    let PatchApiKey {
+        name,
+        scopes,
+        expires_at,
+    } = body;
+    let now = app.clock.now();
+    let old = store::find(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    if name.is_absent() && scopes.is_absent() && expires_at.is_absent() {
+        return Ok(axum::Json(ApiKeyOut::new(old, now)));
+    }
+    not_revoked(&old)?;
+    if let Patch::Value(time) = &expires_at {
+        in_future(Some(*time), now)?;
+    }
+    let scopes = match scopes {
+        Patch::Value(scopes) => within(scopes.into_iter().collect(), caller)?,
+        Patch::Absent | Patch::Null => old.scopes,
+    };
+    let new = ApiKey {
+        name: name.or_keep(old.name.clone()),
+        scopes,
+        expires_at: expires_at.or(old.expires_at),
+        updated_at: now,
+        ..old
+    };
+    store::update(&app.db, &new).await?;
+    Ok(axum::Json(ApiKeyOut::new(new, now)))
+}
+
+async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<ApiKeyId>,
+) -> Result<impl IntoResponse, ApiError> {
+    if store::revoke(&app.db, caller.account, id, app.clock.now()).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::NotFound)
+    }
+}
+
+async fn rotate(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<ApiKeyId>,
+    Body(body): Body<RotateApiKey>,
+) -> Result<impl IntoResponse, ApiError> {
+    let now = app.clock.now();
+    let old = store::find(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    not_revoked(&old)?;
+    // Whoever gets the string gets its scopes.
+    within(old.scopes, caller)?;
+    let minted = Minted::new()?;
+    let until = now.plus(std::time::Duration::from_secs(body.grace_seconds.into()));
+    let new = ApiKey {
+        key_prefix: minted.prefix(),
+        updated_at: now,
+        ..old
+    };
+    store::rotate(&app.db, &new, minted.public_id(), &minted.hash(), until).await?;
+    Ok(axum::Json(
+        ApiKeyOut::new(new, now).with_key(&minted.into_key()),
+    ))
+}
+
+fn within(scopes: Scopes, caller: Caller) -> Result<Scopes, ApiError> {
+    scopes
+        .beyond(caller.scopes)
+        .map_or(Ok(scopes), |scope| Err(ApiError::Scope(scope)))
+}
+
+fn in_future(time: Option<Timestamp>, now: Timestamp) -> Result<(), ApiError> {
+    match time {
+        Some(time) if time <= now => Err(ApiError::field(
+            "expires_at",
+            "datetime_future",
+            "Input should be in the future",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn not_revoked(key: &ApiKey) -> Result<(), ApiError> {
+    if key.revoked_at.is_some() {
+        Err(ApiError::conflict("conflict", "The key is revoked"))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::app::testing::TestApp;
+
+    #[tokio::test]
+    async fn a_key_lives_and_ends() {
+        let test = TestApp::new().await;
+        let (status, made) = test
+            .call(
+                "POST",
+                "/api-keys",
+                Some(json!({"name": "ci", "scopes": ["api_keys:read"]})),
+            )
+            .await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        let key = made["key"].as_str().unwrap_or("");
+        let path = format!("/api-keys/{}", made["id"].as_str().unwrap_or(""));
+        let (status, read) = test.call_as(key, "GET", &path, None).await;
+        assert_eq!(
+            (status, &read["key"], &read["status"]),
+            (StatusCode::OK, &json!(null), &json!("active"))
+        );
+        let (status, refused) = test.call_as(key, "DELETE", &path, None).await;
+        assert_eq!(
+            (status, &refused["code"]),
+            (StatusCode::FORBIDDEN, &json!("insufficient_scope"))
+        );
+        assert!(refused["detail"].to_string().contains("api_keys:write"));
+        let (status, patched) = test
+            .call(
+                "PATCH",
+                &path,
+                Some(json!({"name": "other", "expires_at": null})),
+            )
+            .await;
+        assert_eq!(
+            (status, &patched["name"]),
+            (StatusCode::OK, &json!("other"))
+        );
+        let (status, _) = test.call("DELETE", &path, None).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+        let (status, _) = test.call_as(key, "GET", &path, None).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
+        let (_, listed) = test.call("GET", "/api-keys", None).await;
+        assert_eq!(listed["total"], 2);
+    }
+
+    #[tokio::test]
+    async fn a_rotation_has_its_grace() {
+        let test = TestApp::new().await;
+        let (_, made) = test
+            .call(
+                "POST",
+                "/api-keys",
+                Some(json!({"name": "a", "scopes": ["api_keys:read"]})),
+            )
+            .await;
+        let path = format!("/api-keys/{}", made["id"].as_str().unwrap_or(""));
+        let (status, rotated) = test
+            .call(
+                "POST",
+                &format!("{path}/rotate"),
+                Some(json!({"grace_seconds": 60})),
+            )
+            .await;
+        assert_eq!(status, StatusCode::OK, "{rotated}");
+        let works = async |key: &serde_json::Value| {
+            test.call_as(key.as_str().unwrap_or(""), "GET", &path, None)
+                .await
+                .0
+                == StatusCode::OK
+        };
+        assert!(works(&made["key"]).await && works(&rotated["key"]).await);
+        test.app.clock.advance(Duration::from_secs(61));
+        assert!(!works(&made["key"]).await && works(&rotated["key"]).await);
+    }
+
+    #[tokio::test]
+    async fn nobody_gives_more_than_they_have() {
+        let test = TestApp::new().await;
+        let small = test
+            .key_for(&[Scope::ApiKeysWrite, Scope::AgentsRead])
+            .await;
+        let (status, body) = test
+            .call_as(
+                &small,
+                "POST",
+                "/api-keys",
+                Some(json!({"name": "x", "scopes": ["calls:write"]})),
+            )
+            .await;
+        assert_eq!(
+            (status, &body["code"]),
+            (StatusCode::FORBIDDEN, &json!("insufficient_scope"))
+        );
+        let (status, body) = test
+            .call_as(&small, "POST", "/api-keys", Some(json!({"name": "x"})))
+            .await;
+        assert_eq!(
+            (status, &body["scopes"]),
+            (StatusCode::CREATED, &json!(["agents:read"]))
+        );
+        let (_, big) = test
+            .call("POST", "/api-keys", Some(json!({"name": "big"})))
+            .await;
+        let rotate = format!("/api-keys/{}/rotate", big["id"].as_str().unwrap_or(""));
+        assert_eq!(
+            test.call_as(&small, "POST", &rotate, None).await.0,
+            StatusCode::FORBIDDEN
+        );
+    }
+
+    #[tokio::test]
+    async fn another_accounts_key_is_not_there() {
+        let test = TestApp::new().await;
+        let (_, other) = test.other_account().await;
+        let (_, made) = test
+            .call("POST", "/api-keys", Some(json!({"name": "a"})))
+            .await;
+        let path = format!("/api-keys/{}", made["id"].as_str().unwrap_or(""));
+        for method in ["GET", "DELETE"] {
+            assert_eq!(
+                test.call_as(&other, method, &path, None).await.0,
+                StatusCode::NOT_FOUND
+            );
+        }
+        assert_eq!(
+            test.call_as(&other, "PATCH", &path, Some(json!({"name": "z"})))
+                .await
+                .0,
+            StatusCode::NOT_FOUND
+        );
+        assert_eq!(
+            test.call_as(&other, "POST", &format!("{path}/rotate"), None)
+                .await
+                .0,
+            StatusCode::NOT_FOUND
+        );
+    }
+}

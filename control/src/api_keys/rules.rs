@@ -1,0 +1,146 @@
+//! The form of a key: `st_live_<8 base62 id>_<43 base62 secret><6 base62 CRC32>`. The checksum
+//! covers all that stands before it, so a typo is refused before the database is asked.
+
+use std::io;
+
+use crate::secret::{Secret, random_bytes, sha256};
+
+const PREFIX: &str = "st_live_";
+const ID: usize = 8;
+const SECRET: usize = 43;
+const CRC: usize = 6;
+const LENGTH: usize = PREFIX.len() + ID + 1 + SECRET + CRC;
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// A string that has the form of a key.
+#[derive(Debug)]
+pub struct Presented(Secret<String>);
+
+impl Presented {
+    /// `None` when it cannot be a key.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != LENGTH || !text.is_ascii() || !text.starts_with(PREFIX) {
+            return None;
+        }
+        let (body, crc) = text.split_at(LENGTH - CRC);
+        let parts = &body.as_bytes()[PREFIX.len()..];
+        let well_formed = parts[ID] == b'_'
+            && parts
+                .iter()
+                .enumerate()
+                .all(|(index, byte)| index == ID || byte.is_ascii_alphanumeric());
+        (well_formed && checksum(body) == crc).then(|| Self(Secret::new(text.to_owned())))
+    }
+
+    /// The part that finds the row.
+    pub fn public_id(&self) -> &str {
+        &self.0.expose()[PREFIX.len()..PREFIX.len() + ID]
+    }
+
+    /// The part that may be shown: `st_live_` and the id.
+    pub fn prefix(&self) -> String {
+        self.0.expose()[..PREFIX.len() + ID].to_owned()
+    }
+
+    /// SHA-256 of the whole.
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.0.expose().as_bytes())
+    }
+}
+
+/// A new key.
+#[derive(Debug)]
+pub struct Minted(Presented);
+
+impl Minted {
+    pub fn new() -> io::Result<Self> {
+        let body = format!("{PREFIX}{}_{}", base62::<ID>()?, base62::<SECRET>()?);
+        Ok(Self(Presented(Secret::new(format!(
+            "{body}{}",
+            checksum(&body)
+        )))))
+    }
+
+    pub fn public_id(&self) -> &str {
+        self.0.public_id()
+    }
+
+    pub fn prefix(&self) -> String {
+        self.0.prefix()
+    }
+
+    pub fn hash(&self) -> [u8; 32] {
+        self.0.hash()
+    }
+
+    /// The string, to be shown once.
+    pub fn into_key(self) -> Secret<String> {
+        self.0.0
+    }
+}
+
+/// CRC-32 (IEEE 802.3) of the text as six base62 digits.
+fn checksum(text: &str) -> String {
+    let mut rest = crc32fast::hash(text.as_bytes());
+    let mut digits = [b'0'; CRC];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
+}
+
+/// `N` even base62 digits.
+fn base62<const N: usize>() -> io::Result<String> {
+    let mut text = String::with_capacity(N);
+    while text.len() < N {
+        // Bytes from 248 on would make the first eight digits likelier.
+        for byte in random_bytes::<64>()?
+            .into_iter()
+            .filter(|byte| *byte < 248)
+            .take(N - text.len())
+        {
+            text.push(char::from(BASE62[usize::from(byte) % 62]));
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+
+    #[test]
+    fn a_new_key_has_the_form() {
+        let minted = Minted::new().unwrap();
+        let (prefix, hash) = (minted.prefix(), minted.hash());
+        let key = minted.into_key();
+        let presented = Presented::parse(key.expose()).unwrap();
+        assert_eq!((presented.prefix(), presented.hash()), (prefix, hash));
+        assert_eq!(key.expose().len(), 66);
+    }
+
+    #[test]
+    fn every_typo_is_found() {
+        let key = Minted::new().unwrap().into_key().expose().clone();
+        for index in 0..key.len() {
+            let mut bytes = key.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'x' { b'y' } else { b'x' };
+            assert!(
+                Presented::parse(&String::from_utf8(bytes).unwrap()).is_none(),
+                "at {index}"
+            );
+        }
+        for wrong in [
+            "",
+            "st_live_",
+            &key[1..],
+            &format!("{key}0"),
+            &"é".repeat(33),
+        ] {
+            assert!(Presented::parse(wrong).is_none());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `sidetone keys`.
+
+use clap::Subcommand;
+
+use super::Failure;
+use crate::api_keys;
+use crate::config::Config;
+use crate::db::Db;
+use crate::http::scope::Scopes;
+use crate::ids::{AccountId, ApiKeyId};
+use crate::time::Clock;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a key and print it, once.
+    Create {
+        /// What the key is for.
+        name: String,
+        #[arg(long, default_value = "default")]
+        account: String,
+        /// `all`, `default`, or scopes with commas between.
+        #[arg(long, default_value = "default")]
+        scopes: String,
+    },
+    /// List the keys of an account.
+    List {
+        #[arg(long, default_value = "default")]
+        account: String,
+    },
+    /// Revoke a key by its id.
+    Revoke {
+        id: ApiKeyId,
+        #[arg(long, default_value = "default")]
+        account: String,
+    },
+}
+
+pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
+    super::block_on(async {
+        let db = super::open_db(&config).await?;
+        let clock = Clock::system();
+        match command {
+            Command::Create {
+                name,
+                account,
+                scopes,
+            } => {
+                let account = account_id(&db, account).await?;
+                let scopes = match scopes.as_str() {
+                    "all" => Scopes::all(),
+                    "default" => Scopes::default_bundle(),
+                    list => list.replace(',', " ").parse()?,
+                };
+                let created = api_keys::create(&db, &clock, account, name, scopes, None).await?;
+                println!("{}", created.key.expose());
+            }
+            Command::List { account } => {
+                let account = account_id(&db, account).await?;
+                let (keys, _) = api_keys::store::list(&db, account, u32::MAX, 0).await?;
+                for key in keys {
+                    println!(
+                        "{}  {}…  {:8}  {}",
+                        key.id,
+                        key.key_prefix,
+                        key.status(clock.now()),
+                        key.name
+                    );
+                }
+            }
+            Command::Revoke { id, account } => {
+                let account = account_id(&db, account).await?;
+                if !api_keys::store::revoke(&db, account, *id, clock.now()).await? {
+                    return Err(format!("no key {id} in this account").into());
+                }
+                println!("revoked");
+            }
+        }
+        db.close().await;
+        Ok(())
+    })
+}
+
+async fn account_id(db: &Db, name: &str) -> Result<AccountId, Failure> {
+    if name == "default" {
+        return Ok(crate::accounts::ensure(db, &Clock::system(), name).await?);
+    }
+    let account = crate::accounts::find_by_name(db, name)
+        .await?
+        .ok_or_else(|| format!("no account {name}"))?;
+    Ok(account.id)
+}

@@ -1,0 +1,176 @@
+//! `sidetone serve`: put everything together, serve, end in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::call::input::EndRequest;
+use media::shell::{Engine, EngineConfig};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use super::Failure;
+use crate::admission::local::Local;
+use crate::app::{App, Incarnation, Parts};
+use crate::config::{Config, ConfigError};
+use crate::db::Db;
+use crate::http::serve::serve;
+use crate::secret::MasterKey;
+use crate::time::Clock;
+use crate::vendors::{Speech, SpeechSettings};
+use crate::{accounts, routes};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Write the log as JSON lines.
+    #[arg(long)]
+    log_json: bool,
+}
+
+pub(super) fn run(args: &Args, config: Config) -> Result<(), Failure> {
+    start_log(args, &config)?;
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(run_async(config))
+}
+
+async fn run_async(mut config: Config) -> Result<(), Failure> {
+    // Before anything is made, so that the first of two signals is never lost.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listener = TcpListener::bind(config.server.listen)
+        .await
+        .map_err(|error| {
+            ConfigError::one(
+                "server.listen",
+                format!("{}: {error}", config.server.listen),
+            )
+        })?;
+    let address = listener.local_addr()?;
+    if config.server.public_url.is_empty() {
+        config.server.public_url = format!("http://{address}");
+    }
+    let db = super::open_db(&config).await?;
+    let clock = Clock::system();
+    greet(
+        &accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?,
+        &config,
+    );
+    let incarnation = Incarnation::take(&db).await?;
+    let app = assemble(config, db, clock, incarnation)?;
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn({
+        let (router, settings) = (routes::router(&app), app.config.server.clone());
+        async move { serve(listener, router, &settings, stopped).await }
+    });
+    tracing::info!(%address, "ready");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    drain(&app).await;
+    stop.send_replace(true);
+    serving.await?;
+    app.db.close().await;
+    Ok(())
+}
+
+fn assemble(
+    config: Config,
+    db: Db,
+    clock: Clock,
+    incarnation: Incarnation,
+) -> Result<App, Failure> {
+    let master_key = match &config.master_key {
+        Some(key) => MasterKey::from_base64(key.expose())
+            .ok_or_else(|| ConfigError::one("SIDETONE_MASTER_KEY", "must be 32 bytes in base64"))?,
+        None => MasterKey::load_or_create(&config.server.data_dir.join("master.key"))?,
+    };
+    let admission = Local::start(&config.limits, clock.clone());
+    let engine = Arc::new(Engine::start(EngineConfig {
+        threads: or_cores(config.engine.media_threads),
+        node_calls: config.limits.node_calls as usize,
+        spool_dir: config.server.data_dir.join("spool"),
+        lead_ms: config.engine.lead_ms,
+    })?);
+    let speech = SpeechSettings {
+        recogniser: config.speech.recogniser,
+        voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
+    };
+    let speech = Speech::start(speech, &config.server.data_dir)?;
+    Ok(App::new(Parts {
+        config,
+        db,
+        clock,
+        master_key,
+        admission,
+        incarnation,
+        engine,
+        speech,
+    }))
+}
+
+/// A voice waits for its program more than it computes.
+const VOICES_PER_WORKER: usize = 2;
+
+/// A number of threads; 0 stands for one a core.
+fn or_cores(threads: usize) -> usize {
+    if threads > 0 {
+        threads
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+}
+
+/// No new calls; those that live go on for a while.
+async fn drain(app: &App) {
+    app.start_draining();
+    tracing::info!(
+        seconds = app.config.server.drain_seconds,
+        "ending: waiting for live calls"
+    );
+    let wait = Duration::from_secs(app.config.server.drain_seconds.into());
+    let over = tokio::time::Instant::now() + wait;
+    idle(app, over).await;
+    app.engine.drain(EndRequest::Drain);
+    idle(app, tokio::time::Instant::now() + GOODBYE).await;
+    app.engine.shutdown(GOODBYE);
+}
+
+/// For goodbyes, and for the last blocks of recordings.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+/// Waits until no call lives, at most until then.
+async fn idle(app: &App, until: tokio::time::Instant) {
+    while app.engine.live_calls() > 0 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What the operator must learn at the start. The key appears here and never again.
+fn greet(bootstrap: &accounts::Bootstrap, config: &Config) {
+    println!("sidetone is at {}", config.server.public_url);
+    if let Some(key) = &bootstrap.new_key {
+        println!(
+            "API key of the account {} (shown once): {}",
+            bootstrap.account.name,
+            key.expose()
+        );
+    }
+}
+
+fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&config.server.log)
+        .map_err(|error| ConfigError::one("server.log", error))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if args.log_json {
+        builder.json().try_init()?;
+    } else {
+        builder.try_init()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Who calls. A key comes in `X-API-Key` or as a bearer; it is looked up at every request, so a
+//! revoked key is refused from that moment on.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use http::HeaderMap;
+use http::request::Parts;
+
+use super::error::ApiError;
+use super::scope::{Scope, Scopes};
+use crate::api_keys::{self, rules::Presented};
+use crate::app::App;
+use crate::ids::{AccountId, ApiKeyId};
+
+/// The account and key behind a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub account: AccountId,
+    pub key: ApiKeyId,
+    pub scopes: Scopes,
+}
+
+impl Caller {
+    /// 403 unless the key has this scope.
+    pub fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes.has(scope) {
+            Ok(())
+        } else {
+            Err(ApiError::Scope(scope))
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts
+            .extensions
+            .get::<Self>()
+            .copied()
+            .ok_or(ApiError::Unauthorized)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, ApiError> {
+        Ok(parts.extensions.get::<Self>().copied())
+    }
+}
+
+/// The other end of the connection. Set by the accept loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+impl Peer {
+    /// Of a request; the unspecified address when it did not come over a connection (tests).
+    pub fn ip(extensions: &http::Extensions) -> IpAddr {
+        extensions
+            .get::<Self>()
+            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip())
+    }
+}
+
+/// The credential of a request: `X-API-Key` before `Authorization: Bearer`.
+pub fn credential(headers: &HeaderMap) -> Option<&str> {
+    if let Some(key) = headers.get("x-api-key") {
+        return key
+            .to_str()
+            .ok()
+            .map(str::trim)
+            .filter(|key| !key.is_empty());
+    }
+    let (scheme, token) = headers
+        .get(http::header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim())
+        .filter(|token| !token.is_empty())
+}
+
+/// Whether a request says anything at all about who sends it.
+pub fn has_credential(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-api-key") || headers.contains_key(http::header::AUTHORIZATION)
+}
+
+/// The caller behind these headers. A failure costs the address one of its failures; when those
+/// are used up the answer is 429.
+pub async fn authenticate(app: &App, headers: &HeaderMap, ip: IpAddr) -> Result<Caller, ApiError> {
+    let caller = match credential(headers).and_then(Presented::parse) {
+        Some(presented) => {
+            api_keys::store::authenticate(&app.db, &presented, app.clock.now()).await?
+        }
+        None => None,
+    };
+    match caller {
+        Some(caller) => Ok(caller),
+        None => {
+            app.limits.failed_auth(ip, app.clock.now()).refusal()?;
+            Err(ApiError::Unauthorized)
+        }
+    }
+}

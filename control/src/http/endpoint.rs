@@ -1,0 +1,277 @@
+//! A route as data: its method and path, who may call it, how often, what its body must be. The
+//! router, the OpenAPI document and the access tests read the same list, and no handler can be
+//! mounted without its access rule.
+
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use http::{Method, StatusCode};
+
+use super::auth::{self, Peer};
+use super::envelope::Route;
+use super::error::ApiError;
+use super::extract::Wire;
+use super::page;
+use super::scope::Scope;
+use super::validate::Schema;
+use crate::app::App;
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A key with all of these scopes.
+    Scopes(&'static [Scope]),
+    /// A key with at least one of these scopes.
+    AnyScope(&'static [Scope]),
+    /// A key, or something else that the handler checks itself (a `token` of the query). A key that
+    /// is given must be valid; the handler sees it as `Option<Caller>`.
+    Signed,
+    /// The URL is the credential; the handler checks it.
+    SignedUrl,
+    /// The administrator's token.
+    Admin,
+    /// Everyone.
+    None,
+}
+
+/// Which of a key's request budgets a route uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    Read,
+    Write,
+    CallCreation,
+    Tts,
+    /// Not counted.
+    Exempt,
+}
+
+/// One route.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub method: Method,
+    /// In the router's syntax, without `/api/v1`: `/agents/{id}`.
+    pub path: &'static str,
+    pub access: Access,
+    pub class: Class,
+    /// One line for the document.
+    pub summary: &'static str,
+    pub body: Option<&'static Schema>,
+    pub query: Option<&'static Schema>,
+    /// Default, maximum and minimum of `limit`, on lists.
+    pub page: Option<(u32, u32, u32)>,
+    /// The status of success.
+    pub success: StatusCode,
+    /// Answers preflights and sends CORS headers (session routes).
+    pub cors: bool,
+    /// Mounted at the root, not under `/api/v1` (WebSockets, health).
+    pub root: bool,
+    handler: MethodRouter<App>,
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident $class:ident $success:ident),+ $(,)?) => {$(
+        #[doc = concat!("A `", stringify!($method), "` route.")]
+        pub fn $name<H, T>(path: &'static str, access: Access, handler: H) -> Self
+        where
+            H: Handler<T, App>,
+            T: 'static,
+        {
+            Self::new(Method::$method, path, access, Class::$class, StatusCode::$success, axum::routing::$name(handler))
+        }
+    )+};
+}
+
+impl Endpoint {
+    methods! {
+        get GET Read OK,
+        post POST Write CREATED,
+        put PUT Write OK,
+        patch PATCH Write OK,
+        delete DELETE Write NO_CONTENT,
+    }
+
+    fn new(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        class: Class,
+        success: StatusCode,
+        handler: MethodRouter<App>,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            access,
+            class,
+            summary: "",
+            body: None,
+            query: None,
+            page: None,
+            success,
+            cors: false,
+            root: false,
+            handler,
+        }
+    }
+
+    #[must_use]
+    pub const fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    #[must_use]
+    pub const fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// The table of its body.
+    #[must_use]
+    pub const fn body<T: Wire>(mut self) -> Self {
+        self.body = Some(T::SCHEMA);
+        self
+    }
+
+    /// The table of its query.
+    #[must_use]
+    pub const fn query<T: Wire>(mut self) -> Self {
+        self.query = Some(T::SCHEMA);
+        self
+    }
+
+    /// The bounds of its pages.
+    #[must_use]
+    pub const fn page<L: page::Limits>(mut self) -> Self {
+        self.page = Some((L::DEFAULT, L::MAX, L::MIN));
+        self
+    }
+
+    /// The status of success, where it is not the method's usual one.
+    #[must_use]
+    pub const fn returns(mut self, status: StatusCode) -> Self {
+        self.success = status;
+        self
+    }
+
+    #[must_use]
+    pub const fn cors(mut self) -> Self {
+        self.cors = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn at_root(mut self) -> Self {
+        self.root = true;
+        self
+    }
+
+    /// The path as mounted.
+    pub fn full_path(&self) -> String {
+        if self.root {
+            self.path.to_owned()
+        } else {
+            format!("/api/v1{}", self.path)
+        }
+    }
+
+    /// The handler behind its gate.
+    pub fn into_route(self, app: &App) -> MethodRouter<App> {
+        let rule = Rule {
+            access: self.access,
+            class: self.class,
+            path: self.path,
+            cors: self.cors,
+        };
+        self.handler
+            .route_layer(middleware::from_fn_with_state((app.clone(), rule), gate))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    access: Access,
+    class: Class,
+    path: &'static str,
+    cors: bool,
+}
+
+/// Who, how often, what for; then the handler.
+async fn gate(
+    State((app, rule)): State<(App, Rule)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let origin = request
+        .headers()
+        .get(http::header::ORIGIN)
+        .cloned()
+        .filter(|_| rule.cors);
+    let mut told = None;
+    let mut response = match admit(&app, rule, &mut request, &mut told).await {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    if let Some(decision) = told {
+        decision.write(response.headers_mut());
+    }
+    if let Some(origin) = origin {
+        super::envelope::allow_origin(response.headers_mut(), origin);
+    }
+    response.extensions_mut().insert(Route(rule.path));
+    response
+}
+
+async fn admit(
+    app: &App,
+    rule: Rule,
+    request: &mut Request,
+    told: &mut Option<super::limits::Decision>,
+) -> Result<(), ApiError> {
+    let ip = Peer::ip(request.extensions());
+    let caller = match rule.access {
+        Access::None | Access::SignedUrl => return Ok(()),
+        Access::Admin => return admin(app, request),
+        Access::Signed if !auth::has_credential(request.headers()) => return Ok(()),
+        Access::Signed | Access::Scopes(_) | Access::AnyScope(_) => {
+            auth::authenticate(app, request.headers(), ip).await?
+        }
+    };
+    if let Some(decision) = app.limits.request(caller.key, rule.class, app.clock.now()) {
+        *told = Some(decision);
+        decision.refusal()?;
+    }
+    match rule.access {
+        Access::Scopes(scopes) => scopes.iter().try_for_each(|scope| caller.require(*scope))?,
+        Access::AnyScope(scopes) if !scopes.iter().any(|scope| caller.scopes.has(*scope)) => {
+            return Err(scopes
+                .first()
+                .map_or(ApiError::NotFound, |scope| ApiError::Scope(*scope)));
+        }
+        _ => {}
+    }
+    request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+fn admin(app: &App, request: &Request) -> Result<(), ApiError> {
+    let given = auth::credential(request.headers()).unwrap_or("");
+    let ip = Peer::ip(request.extensions());
+    match &app.config.admin_token {
+        // Hashes have one length, so the comparison tells nothing about the token's.
+        Some(token)
+            if crate::secret::same(
+                &crate::secret::sha256(token.expose().as_bytes()),
+                &crate::secret::sha256(given.as_bytes()),
+            ) =>
+        {
+            Ok(())
+        }
+        _ => {
+            app.limits.failed_auth(ip, app.clock.now()).refusal()?;
+            Err(ApiError::Unauthorized)
+        }
+    }
+}

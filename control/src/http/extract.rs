@@ -1,0 +1,320 @@
+//! What a handler takes from a request: the body, the query, the ids of the path. Each is checked
+//! against its table first, so a handler starts with values that are right in form.
+
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use http::request::Parts;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use super::validate::{FieldError, Kind, Loc, Schema};
+
+/// The largest JSON body, bytes.
+pub const MAX_BODY: usize = 1024 * 1024;
+/// The deepest nesting of a JSON body.
+pub const MAX_DEPTH: usize = 64;
+
+/// A body or query with its table. The table has checked the form before serde reads it.
+pub trait Wire: DeserializeOwned + Send {
+    const SCHEMA: &'static Schema;
+}
+
+/// A JSON body. An empty body counts as `{}`.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: Wire> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let is_json = is_json(request.headers());
+        let bytes = read_body(request.into_body(), MAX_BODY).await?;
+        if bytes.is_empty() {
+            return parse(b"{}").map(Self);
+        }
+        if !is_json {
+            return Err(ApiError::UnsupportedMediaType {
+                expected: "application/json",
+            });
+        }
+        parse(&bytes).map(Self)
+    }
+}
+
+/// Reads a whole body of at most `limit` bytes.
+pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes, ApiError> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::PayloadTooLarge { limit })
+        }
+        Err(_) => Err(ApiError::RequestTimeout),
+    }
+}
+
+/// Checks and reads JSON text as a body of this kind.
+pub fn parse<T: Wire>(bytes: &[u8]) -> Result<T, ApiError> {
+    let invalid = |msg: String| {
+        ApiError::Fields(vec![FieldError {
+            loc: vec![Loc::from("body")],
+            msg,
+            kind: "json_invalid",
+        }])
+    };
+    if too_deep(bytes) {
+        return Err(invalid(format!("Nesting is deeper than {MAX_DEPTH}")));
+    }
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| invalid(format!("Invalid JSON: {error}")))?;
+    T::SCHEMA.check("body", &value)?;
+    from_checked(value, "body")
+}
+
+fn from_checked<T: Wire>(value: Value, root: &str) -> Result<T, ApiError> {
+    // What the table lets through, serde reads; if it ever does not, it is still the client's value
+    // that has no meaning here.
+    serde_json::from_value(value).map_err(|error| {
+        ApiError::Fields(vec![FieldError {
+            loc: vec![Loc::from(root)],
+            msg: error.to_string(),
+            kind: "value_error",
+        }])
+    })
+}
+
+/// Whether brackets nest deeper than [`MAX_DEPTH`], outside of strings.
+fn too_deep(bytes: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_json(headers: &http::HeaderMap) -> bool {
+    let kind = headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    let kind = kind
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// The query. Parameters that the table does not know are ignored; a repeated one counts last, or
+/// makes a list where the table wants one.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<S: Sync, T: Wire> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let mut map = Map::new();
+        for (key, text) in query_pairs(parts) {
+            let Some(field) = T::SCHEMA.field(&key) else {
+                continue;
+            };
+            match &field.kind {
+                Kind::List { item, .. } => {
+                    let value = typed(item, &text);
+                    if let Value::Array(items) =
+                        map.entry(key).or_insert_with(|| Value::Array(Vec::new()))
+                    {
+                        items.push(value);
+                    }
+                }
+                kind => {
+                    map.insert(key, typed(kind, &text));
+                }
+            }
+        }
+        let value = Value::Object(map);
+        T::SCHEMA.check("query", &value)?;
+        from_checked(value, "query").map(Self)
+    }
+}
+
+/// Text as the JSON value that the table wants; text that is none stays text and is refused there.
+fn typed(kind: &Kind, text: &str) -> Value {
+    let read = match kind {
+        Kind::Int { .. } => text.parse::<i64>().ok().map(Value::from),
+        Kind::Num { .. } => text
+            .parse::<f64>()
+            .ok()
+            .and_then(|number| serde_json::Number::from_f64(number).map(Value::Number)),
+        Kind::Bool => match text.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Some(Value::Bool(true)),
+            "false" | "0" | "no" | "off" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        _ => None,
+    };
+    read.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// The pairs of the query, decoded (application/x-www-form-urlencoded).
+pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
+    axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+        .map(|query| query.0)
+        .unwrap_or_default()
+}
+
+/// Something that stands in the path: one id or two.
+pub trait PathId: Sized + Send {
+    /// How many parameters of the path it takes.
+    const PARAMS: usize;
+
+    /// Reads the parameters, in the order of the path: (name, text).
+    fn read(texts: &[(&str, &str)]) -> Result<Self, FieldError>;
+}
+
+/// The ids of the path: `Id<AgentId>`, or `Id<(AgentId, ToolId)>` where there are two.
+#[derive(Clone, Copy, Debug)]
+pub struct Id<T>(pub T);
+
+impl<S: Send + Sync, T: PathId> FromRequestParts<S> for Id<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| ApiError::NotFound)?;
+        let texts: Vec<(&str, &str)> = params.iter().collect();
+        T::read(&texts)
+            .map(Self)
+            .map_err(|error| ApiError::Fields(vec![error]))
+    }
+}
+
+/// Reads the parameter at `index` as a UUID.
+pub fn path_uuid(texts: &[(&str, &str)], index: usize) -> Result<uuid::Uuid, FieldError> {
+    let (name, text) = texts.get(index).copied().unwrap_or(("id", ""));
+    uuid::Uuid::try_parse(text).map_err(|_| FieldError {
+        loc: vec![Loc::from("path"), Loc::from(name)],
+        msg: "Input should be a valid UUID".to_owned(),
+        kind: "uuid_parsing",
+    })
+}
+
+impl<A: PathId, B: PathId> PathId for (A, B) {
+    const PARAMS: usize = A::PARAMS + B::PARAMS;
+
+    fn read(texts: &[(&str, &str)]) -> Result<Self, FieldError> {
+        let (first, second) = texts.split_at(A::PARAMS.min(texts.len()));
+        Ok((A::read(first)?, B::read(second)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::super::validate::{Field, Unknown};
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize, PartialEq)]
+    struct Sample {
+        #[serde(default)]
+        on: bool,
+        #[serde(default)]
+        count: i64,
+        #[serde(default)]
+        tag: Vec<String>,
+    }
+
+    impl Wire for Sample {
+        const SCHEMA: &'static Schema = &Schema {
+            name: "Sample",
+            unknown: Unknown::Refuse,
+            fields: &[
+                Field::opt("on", Kind::Bool, ""),
+                Field::opt("count", Kind::Int { min: 0, max: 9 }, ""),
+                Field::opt(
+                    "tag",
+                    Kind::List {
+                        item: &Kind::Str { min: 1, max: 5 },
+                        min: 0,
+                        max: 2,
+                    },
+                    "",
+                ),
+            ],
+        };
+    }
+
+    fn refused(error: ApiError) -> String {
+        error.body("").to_string()
+    }
+
+    #[test]
+    fn hostile_json_is_refused_in_form() {
+        for body in [
+            "{",
+            "{\"on\": NaN}",
+            "\"\\ud800\"",
+            "{\"on\":true}x",
+            "\u{feff}{}",
+        ] {
+            assert!(
+                refused(parse::<Sample>(body.as_bytes()).unwrap_err()).contains("json_invalid"),
+                "{body}"
+            );
+        }
+        let deep = "[".repeat(10_000);
+        assert!(refused(parse::<Sample>(deep.as_bytes()).unwrap_err()).contains("deeper"));
+        let in_string = format!("{{\"{}\":1}}", "[".repeat(100));
+        assert!(
+            refused(parse::<Sample>(in_string.as_bytes()).unwrap_err()).contains("extra_forbidden")
+        );
+        assert!(
+            refused(parse::<Sample>(&[b'"', 0xff, b'"']).unwrap_err()).contains("json_invalid")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_query_is_typed_by_its_table() {
+        async fn read(query: &str) -> Result<Sample, ApiError> {
+            let (mut parts, ()) = http::Request::builder()
+                .uri(format!("/x?{query}"))
+                .body(())
+                .unwrap()
+                .into_parts();
+            Query::<Sample>::from_request_parts(&mut parts, &())
+                .await
+                .map(|query| query.0)
+        }
+        assert_eq!(
+            read("on=true&count=3&tag=a&tag=b&other=x").await.unwrap(),
+            Sample {
+                on: true,
+                count: 3,
+                tag: vec!["a".into(), "b".into()]
+            }
+        );
+        assert!(refused(read("on=maybe").await.unwrap_err()).contains("bool_parsing"));
+        assert!(refused(read("count=x").await.unwrap_err()).contains("int_parsing"));
+    }
+}

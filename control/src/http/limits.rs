@@ -1,0 +1,280 @@
+//! How many requests a key or an address may make: token buckets.
+//!
+//! A bucket holds twice a minute's worth of requests and fills at a minute's worth a minute. The
+//! arithmetic is a function of *now*; the table of buckets is bounded.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use http::HeaderMap;
+
+use super::endpoint::Class;
+use super::error::ApiError;
+use crate::config::Limits as Settings;
+use crate::ids::ApiKeyId;
+use crate::time::Timestamp;
+
+/// Buckets kept at most. A full bucket can be forgotten without harm; if none is full, the fullest
+/// go. 100,000 of them are about 6 MB.
+const MAX_BUCKETS: usize = 100_000;
+/// A bucket holds this many minutes' worth.
+const BURST: u32 = 2;
+
+/// All request limits of this process.
+#[derive(Debug)]
+pub struct Limits {
+    settings: Settings,
+    keys: Table<(ApiKeyId, Class)>,
+    failed_auth: Table<IpAddr>,
+    keyless: Table<IpAddr>,
+}
+
+impl Limits {
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            settings: settings.clone(),
+            keys: Table::default(),
+            failed_auth: Table::default(),
+            keyless: Table::default(),
+        }
+    }
+
+    /// One request of this class by this key. `None`: the class is not limited.
+    pub fn request(&self, key: ApiKeyId, class: Class, now: Timestamp) -> Option<Decision> {
+        let per_minute = match class {
+            Class::Read => self.settings.reads_per_minute,
+            Class::Write => self.settings.writes_per_minute,
+            Class::CallCreation => self.settings.call_creations_per_minute,
+            Class::Tts => self.settings.tts_per_minute,
+            Class::Exempt => return None,
+        };
+        Some(self.keys.take((key, class), per_minute, now))
+    }
+
+    /// One failed authentication from this address.
+    pub fn failed_auth(&self, ip: IpAddr, now: Timestamp) -> Decision {
+        self.failed_auth
+            .take(network(ip), self.settings.failed_auth_per_minute, now)
+    }
+
+    /// One session asked for without a key from this address.
+    pub fn keyless_connect(&self, ip: IpAddr, now: Timestamp) -> Decision {
+        self.keyless
+            .take(network(ip), self.settings.keyless_per_minute, now)
+    }
+}
+
+/// Whether a request may pass, and what the client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The bucket's size.
+    pub limit: u32,
+    /// Requests that could follow at once.
+    pub remaining: u32,
+    /// Seconds until the bucket is full again.
+    pub reset: u32,
+    /// Refused: seconds until the next request can pass.
+    pub retry_after: Option<u32>,
+}
+
+impl Decision {
+    /// The refusal, if it is one.
+    pub fn refusal(&self) -> Result<(), ApiError> {
+        self.retry_after.map_or(Ok(()), |retry_after| {
+            Err(ApiError::RateLimited { retry_after })
+        })
+    }
+
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        for (name, value) in [
+            ("ratelimit-limit", self.limit),
+            ("ratelimit-remaining", self.remaining),
+            ("ratelimit-reset", self.reset),
+        ] {
+            headers.insert(name, value.into());
+        }
+    }
+}
+
+/// Requests left, in millionths, at a time.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: u64,
+    at: Timestamp,
+}
+
+const ONE: u64 = 1_000_000;
+
+impl Bucket {
+    const fn full(per_minute: u32, now: Timestamp) -> Self {
+        Self {
+            tokens: size(per_minute),
+            at: now,
+        }
+    }
+
+    fn refilled(self, per_minute: u32, now: Timestamp) -> Self {
+        // Micro-tokens a microsecond = requests a second = per_minute / 60.
+        let elapsed = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX);
+        let gained = elapsed.saturating_mul(u64::from(per_minute)) / 60;
+        // A clock that goes back gains nothing and loses nothing.
+        Self {
+            tokens: self.tokens.saturating_add(gained).min(size(per_minute)),
+            at: now.max(self.at),
+        }
+    }
+
+    fn take(&mut self, per_minute: u32, now: Timestamp) -> Decision {
+        *self = self.refilled(per_minute, now);
+        let passes = self.tokens >= ONE;
+        if passes {
+            self.tokens -= ONE;
+        }
+        Decision {
+            limit: per_minute.saturating_mul(BURST),
+            remaining: u32::try_from(self.tokens / ONE).unwrap_or(u32::MAX),
+            reset: seconds_to_gain(size(per_minute) - self.tokens, per_minute),
+            retry_after: (!passes).then(|| seconds_to_gain(ONE - self.tokens, per_minute).max(1)),
+        }
+    }
+}
+
+const fn size(per_minute: u32) -> u64 {
+    per_minute as u64 * BURST as u64 * ONE
+}
+
+fn seconds_to_gain(tokens: u64, per_minute: u32) -> u32 {
+    match u64::from(per_minute) {
+        0 => 60,
+        rate => u32::try_from((tokens * 60).div_ceil(rate * ONE)).unwrap_or(u32::MAX),
+    }
+}
+
+#[derive(Debug)]
+struct Table<K>(Mutex<HashMap<K, Bucket>>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq + Copy> Table<K> {
+    fn take(&self, key: K, per_minute: u32, now: Timestamp) -> Decision {
+        // A panic while the lock was held leaves whole buckets behind.
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
+            make_room(&mut buckets, per_minute, now);
+        }
+        buckets
+            .entry(key)
+            .or_insert_with(|| Bucket::full(per_minute, now))
+            .take(per_minute, now)
+    }
+}
+
+fn make_room<K: Hash + Eq + Copy>(
+    buckets: &mut HashMap<K, Bucket>,
+    per_minute: u32,
+    now: Timestamp,
+) {
+    buckets.retain(|_, bucket| bucket.refilled(per_minute, now).tokens < size(per_minute));
+    if buckets.len() >= MAX_BUCKETS {
+        let mut levels: Vec<u64> = buckets.values().map(|bucket| bucket.tokens).collect();
+        let middle = levels.len() / 2;
+        let (_, median, _) = levels.select_nth_unstable(middle);
+        let median = *median;
+        buckets.retain(|_, bucket| bucket.tokens < median);
+    }
+    if buckets.len() >= MAX_BUCKETS {
+        buckets.clear();
+    }
+}
+
+/// The part of an address that one subscriber holds: all of IPv4, the /64 of IPv6.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_burst_of_two_minutes_then_one_a_second() {
+        let now = Timestamp(1_000_000_000);
+        let mut bucket = Bucket::full(60, now);
+        for left in (0..120).rev() {
+            let decision = bucket.take(60, now);
+            assert_eq!(
+                (decision.remaining, decision.retry_after, decision.limit),
+                (left, None, 120)
+            );
+        }
+        assert_eq!(
+            bucket.take(60, now),
+            Decision {
+                limit: 120,
+                remaining: 0,
+                reset: 120,
+                retry_after: Some(1)
+            }
+        );
+        assert_eq!(
+            bucket
+                .take(60, now.plus(Duration::from_millis(999)))
+                .retry_after,
+            Some(1)
+        );
+        assert_eq!(
+            bucket
+                .take(60, now.plus(Duration::from_secs(1)))
+                .retry_after,
+            None
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing() {
+        let now = Timestamp(1_000_000_000);
+        let mut bucket = Bucket::full(1, now);
+        assert_eq!(bucket.take(1, now).remaining, 1);
+        assert_eq!(
+            bucket
+                .take(1, now.minus(Duration::from_secs(600)))
+                .remaining,
+            0
+        );
+        assert_eq!(bucket.take(1, now).retry_after, Some(60));
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let table = Table::default();
+        for key in 0..(MAX_BUCKETS as u64 + 5000) {
+            table.take(key, 60, Timestamp(0));
+        }
+        assert!(
+            table
+                .0
+                .lock()
+                .is_ok_and(|buckets| buckets.len() <= MAX_BUCKETS)
+        );
+    }
+
+    #[test]
+    fn one_subscriber_has_one_ipv6_network() {
+        let a: IpAddr = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 2, 3, 4, 5).into();
+        let b: IpAddr = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9).into();
+        assert_eq!(network(a), network(b));
+        let mapped: IpAddr = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
+        assert_eq!(network(mapped), IpAddr::from(std::net::Ipv4Addr::LOCALHOST));
+    }
+}

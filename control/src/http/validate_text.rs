@@ -1,0 +1,139 @@
+//! The rules for phone numbers, host names and web addresses that a user gives.
+
+/// A phone number: `+`, a digit 1–9, 1 to 14 more digits (ITU-T E.164).
+pub fn is_e164(text: &str) -> bool {
+    let Some(digits) = text.strip_prefix('+') else {
+        return false;
+    };
+    (2..=15).contains(&digits.len())
+        && !digits.starts_with('0')
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A DNS host name (RFC 1123 section 2.1) with at least two labels, the last one not a number.
+pub fn is_hostname(text: &str) -> bool {
+    let labels: Vec<&str> = text.split('.').collect();
+    text.len() <= 253
+        && labels.len() >= 2
+        && labels.iter().all(|label| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+        && labels
+            .last()
+            .is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()))
+}
+
+/// Names that never lead to the public internet (RFC 6761, RFC 8375 and the habits of clouds).
+const PRIVATE_SUFFIXES: &[&str] = &[
+    "localhost",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "arpa",
+    "test",
+    "invalid",
+    "example",
+    "onion",
+];
+
+/// A web address that may be called from here: https, port 443, a public DNS name, no user info.
+/// The error says what is wrong.
+pub fn is_https_url(text: &str) -> Result<(), &'static str> {
+    if text.len() > 2048 {
+        return Err("at most 2048 characters");
+    }
+    if text
+        .bytes()
+        .any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control() || byte == b'\\')
+    {
+        return Err("no spaces, control characters or backslashes");
+    }
+    let url: http::Uri = text.parse().map_err(|_| "not a URL")?;
+    if url.scheme_str() != Some("https") {
+        return Err("the scheme must be https");
+    }
+    let authority = url.authority().ok_or("no host")?;
+    if authority.as_str().contains('@') {
+        return Err("no user info");
+    }
+    if authority.port_u16().is_some_and(|port| port != 443) || authority.as_str().ends_with(':') {
+        return Err("the port must be 443");
+    }
+    let host = authority.host().to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    if !is_hostname(host) {
+        return Err("the host must be a DNS name");
+    }
+    if PRIVATE_SUFFIXES
+        .iter()
+        .any(|suffix| host.ends_with(&format!(".{suffix}")))
+    {
+        return Err("the host must be public");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phone_numbers() {
+        for good in ["+15550100", "+4912", "+123456789012345"] {
+            assert!(is_e164(good), "{good}");
+        }
+        for bad in [
+            "",
+            "+",
+            "+1",
+            "15550100",
+            "+05550100",
+            "+1234567890123456",
+            "+1 555",
+            "+١٢٣",
+        ] {
+            assert!(!is_e164(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn web_addresses() {
+        for good in [
+            "https://hooks.acme.com/a?b=c",
+            "https://acme.com:443",
+            "https://a-b.co.uk/",
+            "https://acme.com.",
+        ] {
+            assert_eq!(is_https_url(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://acme.com",
+            "https://acme.com:8443/",
+            "https://acme.com:/",
+            "https://user@acme.com/",
+            "https://127.0.0.1/",
+            "https://[::1]/",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://0177.0.0.1/",
+            "https://localhost/",
+            "https://db.internal/",
+            "https://metadata.google.internal/",
+            "https://acme .com/",
+            "https://acme.com\\@evil.com/",
+            "acme.com",
+            "https://",
+            "ftp://acme.com",
+        ] {
+            assert!(is_https_url(bad).is_err(), "{bad}");
+        }
+    }
+}

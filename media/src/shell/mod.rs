@@ -4,6 +4,12 @@
 //! the call's WebSocket, `recorder` its way to the disk, `mailbox` its way in; `disk` writes what
 //! the recorders hand over and `finish` makes the files of it.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the one folder that reads the clock, spawns, and touches sockets and files"
+)]
+
 mod clock;
 mod counters;
 mod disk;

@@ -1,1 +1,2 @@
+//! Tapes: round trip, replay, redaction, and junk.
 

@@ -1,3 +1,5 @@
+//! Resampling: band, delay, length, and the same sound however the input is cut.
+
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

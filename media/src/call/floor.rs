@@ -164,14 +164,14 @@ impl Call {
         self.fill(line);
     }
 
-    /// Speaks a line while the reply is awaited, if nothing of it was begun.
-    pub(super) fn fill(&mut self, text: String) {
+    /// Speaks a line while the reply is awaited, if nothing of it was begun. Whether it does.
+    pub(super) fn fill(&mut self, text: String) -> bool {
         let begun = self
             .reply
             .as_ref()
             .is_some_and(|reply| !reply.segments.is_empty());
         if begun || self.filler.is_some() || text.is_empty() {
-            return;
+            return false;
         }
         let id = self.new_reply_id();
         let turn_id = self.new_turn_id();
@@ -181,6 +181,7 @@ impl Call {
             text: text.clone(),
         });
         self.filler = Some(Filler::new(id, turn_id, text));
+        true
     }
 
     /// The model said something.

@@ -87,6 +87,7 @@ pub(super) struct RunningTool {
     pub(super) began: Time,
     pub(super) kind: &'static str,
     pub(super) external: bool,
+    pub(super) filler_spoken: bool,
 }
 
 /// A filler line, spoken while the reply is awaited.

@@ -67,6 +67,7 @@ impl Call {
             began: now,
             kind,
             external,
+            filler_spoken: false,
         });
         let (id, turn_id) = (reply.id, reply.turn_id.clone());
         self.out.event(CallEvent::Tool {
@@ -75,7 +76,10 @@ impl Call {
         });
         self.cue(Cue::ToolBegan);
         if let Some(line) = spec.filler_message {
-            self.fill(line);
+            let filled = self.fill(line);
+            if let Some(tool) = self.reply.as_mut().and_then(|reply| reply.tools.last_mut()) {
+                tool.filler_spoken = filled;
+            }
         }
         if !external || self.config.events.tool_call {
             self.send(&ServerEvent::ToolCall {
@@ -144,15 +148,9 @@ impl Call {
         });
         reply.marks.tools += now - tool.began;
         reply.marks.step("tool", Owner::Tool, now);
-        let filler_spoken = self.filler.is_some();
-        reply.tool_records.push(record(
-            tool,
-            status,
-            Some(result),
-            origin,
-            now,
-            filler_spoken,
-        ));
+        reply
+            .tool_records
+            .push(record(tool, status, Some(result), origin, now));
         let stage = if status == ToolStatus::Timeout {
             ToolStage::Expired
         } else {
@@ -217,7 +215,6 @@ fn record(
     result: Option<String>,
     origin: Time,
     now: Time,
-    filler_spoken: bool,
 ) -> ToolRecord {
     let mut result = result;
     let mut result_truncated = false;
@@ -242,7 +239,7 @@ fn record(
         error,
         started_ms: Samples::in_duration(tool.began - origin).ms(),
         duration_ms: (now - tool.began).as_millis() as u64,
-        filler_spoken,
+        filler_spoken: tool.filler_spoken,
         r#type: tool.kind.to_owned(),
     }
 }

@@ -62,6 +62,13 @@ pub struct Script {
     pub requests: Vec<ModelRequest>,
     /// What the voice was asked to say, in order.
     pub spoken: Vec<(ReplyId, u32, String)>,
+    /// What is on its way.
+    pub answers: Answers,
+}
+
+/// Answers on their way to the call.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
     pending: Vec<Pending>,
     order: u64,
 }
@@ -90,8 +97,7 @@ impl Default for Script {
             tts_rate: 16_000,
             requests: Vec::new(),
             spoken: Vec::new(),
-            pending: Vec::new(),
-            order: 0,
+            answers: Answers::default(),
         }
     }
 }
@@ -121,18 +127,19 @@ impl Script {
 
     /// When the next answer comes.
     pub fn next(&self) -> Option<Time> {
-        self.pending.iter().map(|p| p.at).min()
+        self.answers.pending.iter().map(|p| p.at).min()
     }
 
     /// The next answer, if its time has come.
     pub fn take_due(&mut self, now: Time) -> Option<SpeechEvent> {
         let (place, _) = self
+            .answers
             .pending
             .iter()
             .enumerate()
             .filter(|(_, p)| p.at <= now)
             .min_by_key(|(_, p)| (p.at, p.order))?;
-        Some(self.pending.remove(place).event)
+        Some(self.answers.pending.remove(place).event)
     }
 
     fn hear(&mut self, now: Time, utterance: UtteranceId) {
@@ -240,16 +247,16 @@ impl Script {
     }
 
     fn later(&mut self, at: Time, event: SpeechEvent) {
-        self.order += 1;
-        self.pending.push(Pending {
+        self.answers.order += 1;
+        self.answers.pending.push(Pending {
             at,
-            order: self.order,
+            order: self.answers.order,
             event,
         });
     }
 
     fn forget(&mut self, is: impl Fn(&SpeechEvent) -> bool) {
-        self.pending.retain(|pending| !is(&pending.event));
+        self.answers.pending.retain(|pending| !is(&pending.event));
     }
 }
 

@@ -60,8 +60,8 @@ const SPEAKS_ON: f64 = 0.1;
 /// Silence ends when the next key does not come.
 const KEYPAD_PAUSE: Duration = Duration::from_secs(2);
 
-/// When no audio arrives at all, silence is believed only after this much more time: a stalled
-/// network is no pause.
+/// When no audio arrives at all, silence is believed only after this time: a stalled network is no
+/// pause.
 const STALL_GRACE: Duration = Duration::from_millis(600);
 
 /// Audio younger than this shows that the stream is not stalled.
@@ -478,7 +478,7 @@ impl TurnTaker {
 
     /// Whether no audio has come for so long that silence at `at` was not heard but missed.
     fn stalled(&self, now: Time, at: Time) -> bool {
-        self.voice.heard + FRESH < at && now < at.max(self.voice.heard) + STALL_GRACE
+        self.voice.heard + FRESH < at && now < self.voice.heard + STALL_GRACE
     }
 
     fn frame(&mut self, now: Time, at: Time, voiced: bool) {

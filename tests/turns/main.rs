@@ -1,0 +1,8 @@
+//! Turn taking on virtual time: the rows of the turn table, each a test of its name; properties over
+//! random conversations; and a much simpler model that has to agree.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod heard;
+mod properties;
+mod rows;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::egress::Allow;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
 
@@ -80,7 +81,7 @@ pub struct Speech {
 #[derive(Clone, Debug)]
 pub struct Egress {
     /// Host names and address ranges let through.
-    pub allow: Vec<String>,
+    pub allow: Allow,
 }
 
 impl Config {
@@ -144,7 +145,7 @@ impl Config {
                 workers: settings.int("speech.workers", 0, 256) as usize,
             },
             egress: Egress {
-                allow: settings.list("egress.allow"),
+                allow: allow(&mut settings),
             },
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
@@ -185,6 +186,16 @@ fn limits(settings: &mut read::Settings) -> Limits {
         failed_auth_per_minute: limit("failed_auth_per_minute"),
         keyless_per_minute: limit("keyless_per_minute"),
     }
+}
+
+fn allow(settings: &mut read::Settings) -> Allow {
+    Allow::parse(&settings.list("egress.allow")).unwrap_or_else(|entry| {
+        settings.wrong(
+            "egress.allow",
+            &format!("{entry:?} is no host name, address or range"),
+        );
+        Allow::default()
+    })
 }
 
 fn public_url(settings: &mut read::Settings) -> String {

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
-use crate::{accounts, api_keys};
+use crate::{accounts, agents, api_keys, models, voices};
 
 /// All endpoint tables.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -21,6 +21,9 @@ pub fn endpoints() -> Vec<Endpoint> {
         health::endpoints(),
         accounts::http::endpoints(),
         api_keys::http::endpoints(),
+        agents::http::endpoints(),
+        models::http::endpoints(),
+        voices::http::endpoints(),
     ]
     .into_iter()
     .flatten()

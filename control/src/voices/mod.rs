@@ -6,6 +6,8 @@
 
 pub mod catalogue;
 pub mod countries;
+pub mod http;
 pub mod rules;
+pub mod wire;
 
 pub use catalogue::{Engine, Voice, find};

@@ -1,0 +1,147 @@
+//! Routes of agents (document 2, Agents).
+
+use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
+use serde_json::Map;
+
+use super::{
+    rules::{Refused, World, change},
+    store::{self, Update},
+    wire::{AgentItem, AgentRecord, CreateAgent, UpdateAgent, field_error},
+};
+use crate::{
+    app::App,
+    http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope, page::AgentsPage},
+    ids::AgentId,
+    models, voices,
+};
+
+/// The routes, in the order of the document.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/agents", Access::Scopes(&[Scope::AgentsRead]), list)
+            .summary("Agents, newest first")
+            .page::<AgentsPage>(),
+        Endpoint::post("/agents", Access::Scopes(&[Scope::AgentsWrite]), create)
+            .summary("Create an agent")
+            .body::<CreateAgent>(),
+        Endpoint::get(
+            "/agents/{agent_id}",
+            Access::Scopes(&[Scope::AgentsRead]),
+            get,
+        )
+        .summary("One agent"),
+        Endpoint::patch(
+            "/agents/{agent_id}",
+            Access::Scopes(&[Scope::AgentsWrite]),
+            update,
+        )
+        .summary("Change an agent: only the fields that are given")
+        .body::<UpdateAgent>(),
+        Endpoint::delete(
+            "/agents/{agent_id}",
+            Access::Scopes(&[Scope::AgentsWrite]),
+            delete,
+        )
+        .summary("Delete an agent"),
+    ]
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    page: Page<AgentsPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (agents, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
+    Ok(Json(List::new(
+        agents.into_iter().map(AgentItem::from).collect(),
+        total,
+        page,
+    )))
+}
+
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<CreateAgent>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (stored, settings) = change(&Map::new(), &body.0, &world(&app)).map_err(refusal)?;
+    let mut tx = app.db.begin_write().await?;
+    let agent = store::create(
+        &mut tx,
+        caller.account,
+        AgentId::new(&app.clock),
+        stored,
+        settings,
+        app.clock.now(),
+    )
+    .await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, Json(AgentRecord::from(agent))))
+}
+
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<AgentId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let agent = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(Json(AgentRecord::from(agent)))
+}
+
+async fn update(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<AgentId>,
+    Body(body): Body<UpdateAgent>,
+) -> Result<impl IntoResponse, ApiError> {
+    match store::update(
+        &app.db,
+        caller.account,
+        id,
+        &body.0,
+        &world(&app),
+        app.clock.now(),
+    )
+    .await?
+    {
+        Update::Done(agent) => Ok(Json(AgentRecord::from(agent))),
+        Update::NoSuchAgent => Err(ApiError::NotFound),
+        Update::Refused(refused) => Err(refusal(refused)),
+    }
+}
+
+async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<AgentId>,
+) -> Result<impl IntoResponse, ApiError> {
+    if store::delete(&app.db, caller.account, id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::NotFound)
+    }
+}
+
+/// What the rules have to know of this installation.
+pub(super) fn world(app: &App) -> World<'_> {
+    World {
+        voice: |key| voices::find(key).map(|voice| voice.id),
+        model: |id| models::resolve(id).is_some(),
+        egress: &app.config.egress.allow,
+    }
+}
+
+fn refusal(refused: Refused) -> ApiError {
+    match refused {
+        Refused::Fields(problems) => {
+            ApiError::Fields(problems.into_iter().map(field_error).collect())
+        }
+        Refused::UnknownNumber => ApiError::Missing {
+            code: "not_found",
+            message: "sms_sender_number_id: no such number".into(),
+        },
+        Refused::Unreadable(error) => ApiError::internal(error),
+    }
+}

@@ -1,0 +1,147 @@
+//! Bodies of the agents' routes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::rules::{Agent, CREATE_FIELDS, PATCH_FIELDS, Problem, complete, language_name};
+use crate::{
+    http::{
+        Wire,
+        validate::{FieldError, Schema, Unknown},
+    },
+    ids::AgentId,
+    time::Timestamp,
+    voices,
+};
+
+/// The body of `POST /agents`: the settings that are given.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct CreateAgent(pub Map<String, Value>);
+
+impl Wire for CreateAgent {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "CreateAgent",
+        fields: &CREATE_FIELDS,
+        unknown: Unknown::Refuse,
+    };
+}
+
+/// The body of `PATCH /agents/{id}`: the settings that change; null unsets.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct UpdateAgent(pub Map<String, Value>);
+
+impl Wire for UpdateAgent {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "UpdateAgent",
+        fields: &PATCH_FIELDS,
+        unknown: Unknown::Refuse,
+    };
+}
+
+/// The full record.
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentRecord {
+    pub id: AgentId,
+    pub status: &'static str,
+    pub status_reason: Option<String>,
+    /// Every setting, unset ones as `fields.rs` shows them.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+    pub tools: Vec<Value>,
+    pub knowledge_base_document_count: u32,
+    pub phone_number_ids: Vec<String>,
+    pub unfilled_variables: Vec<String>,
+    /// Spoken to the person who receives a warm transfer; none has been made by the agent itself.
+    pub transfer_summary: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl From<Agent> for AgentRecord {
+    fn from(agent: Agent) -> Self {
+        let unfilled_variables = agent.unfilled_variables();
+        let Agent {
+            id,
+            status,
+            status_reason,
+            stored,
+            settings: _,
+            version: _,
+            created_at,
+            updated_at,
+        } = agent;
+        Self {
+            id,
+            status: status.name(),
+            status_reason,
+            settings: complete(&stored),
+            tools: Vec::new(),
+            knowledge_base_document_count: 0,
+            phone_number_ids: Vec::new(),
+            unfilled_variables,
+            transfer_summary: None,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+/// An agent in `GET /agents`.
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentItem {
+    pub id: AgentId,
+    pub name: String,
+    pub voice: VoiceName,
+    pub voice_id: String,
+    pub language: &'static str,
+    pub status: &'static str,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A voice as a list item names it; the name is null when the voice is no longer offered.
+#[derive(Clone, Debug, Serialize)]
+pub struct VoiceName {
+    pub id: String,
+    pub name: Option<&'static str>,
+}
+
+impl From<Agent> for AgentItem {
+    fn from(agent: Agent) -> Self {
+        let Agent {
+            id,
+            status,
+            status_reason: _,
+            stored: _,
+            settings,
+            version: _,
+            created_at,
+            updated_at,
+        } = agent;
+        Self {
+            id,
+            name: settings.name,
+            voice: VoiceName {
+                id: settings.voice_id.clone(),
+                name: voices::find(&settings.voice_id).map(|voice| voice.name),
+            },
+            voice_id: settings.voice_id,
+            language: language_name(settings.language),
+            status: status.name(),
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+/// A problem of `rules` as an entry of the validation array.
+pub fn field_error(problem: Problem) -> FieldError {
+    let Problem {
+        field,
+        message,
+        kind,
+    } = problem;
+    FieldError::body(field, kind, message)
+}

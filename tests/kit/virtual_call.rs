@@ -203,6 +203,11 @@ impl VirtualCall {
         self.next_frame = None;
     }
 
+    /// Wakes the call although nothing is due.
+    pub fn early_timeout(&mut self) {
+        self.give(Taped::Timeout);
+    }
+
     /// Milliseconds since the call's start.
     pub fn ms(&self) -> u64 {
         self.now.as_millis() - ORIGIN_MS

@@ -344,10 +344,11 @@ impl Call {
         }
         let position = self.position(self.now);
         self.settle(position);
-        self.refill();
         self.tell_text();
         self.send_due(position);
         self.voice_overdue();
+        self.refill();
+        self.tell_text();
         self.reply_over();
     }
 
@@ -360,7 +361,9 @@ impl Call {
             .may_be_heard()
             .then(|| self.playout.next_send(self.tail()))
             .flatten();
-        let positions = [send, self.playout.all_played()];
+        let filler = self.filler.as_ref().filter(|filler| filler.done);
+        let filled = filler.and_then(|filler| self.playout.position_of(filler.first? + filler.length));
+        let positions = [send, self.playout.all_played(), filled];
         let voice = self
             .reply
             .as_ref()

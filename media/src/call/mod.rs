@@ -193,10 +193,9 @@ impl Call {
         self.now = self.now.max(now);
         let now = self.now;
         self.out.recycle();
-        self.cue(Cue::Tick);
-        self.timers(now);
-        if self.ended {
-            return;
+        if let Input::Timeout = input {
+            self.cue(Cue::Tick);
+            self.timers(now);
         }
         match input {
             Input::Connected => self.connected(now),
@@ -208,7 +207,11 @@ impl Call {
             Input::End(request) => self.end_requested(request),
             Input::Timeout => {}
         }
-        self.pump();
+        if self.ended {
+            return;
+        }
+        self.cue(Cue::Tick);
+        self.timers(now);
         self.tell_state();
     }
 

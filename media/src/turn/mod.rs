@@ -67,6 +67,9 @@ const STALL_GRACE: Duration = Duration::from_millis(600);
 /// Audio younger than this shows that the stream is not stalled.
 const FRESH: Duration = Duration::from_millis(60);
 
+/// The resolution of time.
+const INSTANT: Duration = Duration::from_micros(1);
+
 /// Failed replies in a row that end the call.
 const MAX_FAILURES: u32 = 3;
 
@@ -325,7 +328,9 @@ impl TurnTaker {
     /// One mutation; what is to be done is then taken with [`take_act`](Self::take_act). Timers that
     /// are due come first, in order of their deadlines.
     pub fn handle(&mut self, now: Time, cue: Cue) {
-        self.fire_due(now);
+        // What happens at the very moment of a deadline happens before it: a voice that goes on then
+        // has gone on in time.
+        self.fire_due(now.before(INSTANT));
         if !matches!(self.state, State::Ended(_)) {
             self.step(now, cue);
             self.fire_due(now);

@@ -14,7 +14,7 @@ use rtrb::Consumer;
 use rustc_hash::FxHashMap;
 
 use super::counters::{Tallies, count};
-use super::engine::{CallNews, OnEvent};
+use super::engine::{CallNews, OnEvent, tell};
 use super::finish::Spools;
 use super::mailbox::CallKey;
 use super::recorder::{Header, Kind};
@@ -103,7 +103,6 @@ struct Call {
     caller: Option<File>,
     agent: Option<File>,
     tape: Option<File>,
-    tape_length: u64,
     failed: Option<String>,
     on_event: OnEvent,
 }
@@ -147,7 +146,6 @@ impl Writer {
             caller: None,
             agent: None,
             tape: None,
-            tape_length: 0,
             failed: None,
             on_event,
         };
@@ -226,7 +224,6 @@ impl Writer {
             caller: _,
             agent: _,
             tape: _,
-            tape_length: _,
         } = call;
         let finished = Finished {
             spools,
@@ -239,9 +236,10 @@ impl Writer {
             let finished = refused.into_inner();
             count(&self.tallies.failed_recordings, 1);
             if finished.recording {
-                (finished.on_event)(CallNews::Recorded(Err(
-                    "too many recordings wait to be finished".to_owned(),
-                )));
+                tell(
+                    &finished.on_event,
+                    CallNews::Recorded(Err("too many recordings wait to be finished".to_owned())),
+                );
             }
         }
     }
@@ -252,12 +250,11 @@ impl Call {
         let (file, at) = match header.kind {
             Kind::Caller => (&self.caller, header.at * 2),
             Kind::Agent => (&self.agent, header.at * 2),
-            Kind::Tape => (&self.tape, self.tape_length),
+            Kind::Tape => (&self.tape, header.at),
             Kind::End => return,
         };
         let Some(file) = file else { return };
         match (file.write_all_at(bytes, at), header.kind) {
-            (Ok(()), Kind::Tape) => self.tape_length += bytes.len() as u64,
             (Ok(()), _) => {}
             (Err(error), Kind::Tape) => {
                 tracing::warn!(%error, "the tape of a call cannot be written");
@@ -284,7 +281,7 @@ fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
     {
         if !recording {
             if let Some(spools) = spools {
-                on_event(CallNews::Taped(spools.tape));
+                tell(&on_event, CallNews::Taped(spools.tape));
             }
             continue;
         }
@@ -301,7 +298,7 @@ fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
         if result.is_err() {
             count(&tallies.failed_recordings, 1);
         }
-        on_event(CallNews::Recorded(result));
+        tell(&on_event, CallNews::Recorded(result));
     }
 }
 

@@ -101,9 +101,9 @@ impl Driver {
                 return;
             }
             self.mailbox.awake();
-            let now = self.clock.now();
+            let mut now = self.clock.now();
             self.take_events(&events);
-            more = self.take_mail(now);
+            more = self.take_mail(&mut now);
             let due = self.take_due(now);
             more |= self.serve(now);
             if let Some(due) = due {
@@ -149,7 +149,7 @@ impl Driver {
     }
 
     /// `true`: there is more than one pass should take.
-    fn take_mail(&mut self, now: Time) -> bool {
+    fn take_mail(&mut self, now: &mut Time) -> bool {
         for _ in 0..MAIL {
             match self.inbox.commands.try_recv() {
                 Ok(command) => self.obey(now, command),
@@ -164,28 +164,32 @@ impl Driver {
             if let Some(&place) = self.places.get(&key) {
                 let live = &mut self.calls[place];
                 live.taken();
-                live.deliver(now, Input::Speech(event), &mut self.tools);
+                live.deliver(*now, Input::Speech(event), &mut self.tools);
                 mark(&mut self.work, live, place);
             }
         }
         !self.inbox.commands.is_empty() || !self.inbox.speech.is_empty()
     }
 
-    fn obey(&mut self, now: Time, command: Command) {
+    fn obey(&mut self, now: &mut Time, command: Command) {
         match command {
-            Command::Place(placed) => self.place(now, *placed),
-            Command::End(key, request) => self.deliver(now, key, Input::End(request)),
-            Command::Tool(key, outcome) => self.deliver(now, key, Input::Tool(outcome)),
+            Command::Place(placed) => {
+                // Calls that come together get 20 ms grids of their own, not one for all.
+                *now = self.clock.now();
+                self.place(*now, *placed);
+            }
+            Command::End(key, request) => self.deliver(*now, key, Input::End(request)),
+            Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
             Command::EndAll(request) => {
                 for (place, live) in &mut self.calls {
-                    live.deliver(now, Input::End(request), &mut self.tools);
+                    live.deliver(*now, Input::End(request), &mut self.tools);
                     mark(&mut self.work, live, place);
                 }
             }
             Command::Stop => {
                 self.stopping = true;
                 for (place, live) in &mut self.calls {
-                    live.cut(now, &mut self.tools);
+                    live.cut(*now, &mut self.tools);
                     mark(&mut self.work, live, place);
                 }
             }

@@ -284,7 +284,6 @@ impl Live {
                         CallEvent::Turn(_) => self.turns += 1,
                         CallEvent::Ended(summary) => {
                             // Only here is it known what did not fit on the way to the disk.
-                            self.recorder.flush(&mut tools.ring);
                             summary.recording_gap_ms = self.recorder.gap_ms();
                             self.ended = true;
                         }
@@ -307,7 +306,6 @@ impl Live {
         self.gate.close();
         self.deadline = Time::NEVER;
         self.socket.close(now, 1000, "");
-        self.recorder.flush(&mut tools.ring);
         let machine = self.machine.take();
         // A provider that panics as it goes has nothing left to break.
         if catch_unwind(AssertUnwindSafe(|| drop(machine))).is_err() {
@@ -336,7 +334,6 @@ impl Live {
         self.socket.close(now, 1011, "internal error");
         if !self.ended {
             self.ended = true;
-            self.recorder.flush(&mut tools.ring);
             let summary = Summary {
                 reason: EndReason::EngineError,
                 ended_by: EndedBy::System,

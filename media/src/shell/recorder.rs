@@ -1,7 +1,6 @@
 //! One call's way to the disk: sound and tape go into the thread's ring, never waiting.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use rtrb::Producer;
 
@@ -12,22 +11,34 @@ use crate::record::wav::MAX_SAMPLES;
 use crate::tape::TapeWriter;
 use crate::time::{RATE, Samples};
 
-/// Bytes in a media thread's ring to the disk. The disk thread empties it every tenth of a second or
-/// when it is half full; this is three seconds of 20 calls or a stall of 60 ms with 1,000.
+/// Bytes in a media thread's ring to the disk. The disk thread empties it every tenth of a second and
+/// whenever a quarter is used; what is left holds 45 ms of 1,000 calls.
 pub(super) const RING: usize = 4 << 20;
 
-/// A side's sound goes to the ring in blocks of 200 ms: few messages, and a killed node loses little.
-const BLOCK: usize = RATE as usize / 5;
+/// A side's sound goes to the ring in blocks of 200 ms (in bytes): few messages, and a killed node
+/// loses little.
+const BLOCK: usize = RATE as usize / 5 * 2;
 
-/// The tape goes to the ring in pieces of about this size, bytes.
+/// While the ring is full a side keeps up to two seconds; then that block is a gap.
+const MAX_BLOCK: usize = 10 * BLOCK;
+
+/// The tape goes to the ring when there is this much of it, bytes.
 const TAPE_PIECE: usize = 4 << 10;
+
+/// While the ring is full a call keeps this much of its tape (16 s of PCM from a quick voice); then
+/// the tape stops.
+const MAX_TAPE: usize = 512 << 10;
+
+/// The longest message in the ring, bytes, so that a long one need not wait for an empty ring.
+const MAX_PIECE: usize = 64 << 10;
 
 /// A message in the ring: this header, then `length` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) key: CallKey,
     pub(super) kind: Kind,
-    /// Of sound: the position of the first sample. Of an end: what was lost, ms.
+    /// Of sound: the position of the first sample. Of the tape: the position in the file, bytes. Of an
+    /// end: what was lost, ms.
     pub(super) at: u64,
     pub(super) length: u32,
 }
@@ -97,6 +108,10 @@ impl Ring {
 
     /// `false`: no room, nothing was written.
     fn push(&mut self, header: Header, bytes: &[u8]) -> bool {
+        if self.producer.is_abandoned() {
+            // Without a disk thread nothing will ever make room.
+            return true;
+        }
         let free = self.producer.slots();
         if free < Header::SIZE + bytes.len() {
             self.disk.unpark();
@@ -104,7 +119,7 @@ impl Ring {
         }
         let pushed = self.producer.push_entire_slice(&header.to_bytes()).is_ok()
             && self.producer.push_entire_slice(bytes).is_ok();
-        if free < RING / 2 || header.kind == Kind::End {
+        if free < RING / 4 * 3 || header.kind == Kind::End {
             self.disk.unpark();
         }
         pushed
@@ -117,6 +132,9 @@ pub(super) struct Recorder {
     pub(super) tape: TapeWriter,
     sides: [Block; 2],
     recording: bool,
+    /// Bytes of the tape that were handed on.
+    tape_at: u64,
+    /// Samples of both sides that found no room.
     lost: u64,
 }
 
@@ -134,6 +152,7 @@ impl Recorder {
             tape,
             sides: Default::default(),
             recording,
+            tape_at: 0,
             lost: 0,
         }
     }
@@ -143,20 +162,31 @@ impl Recorder {
             return;
         }
         let block = &self.sides[side as usize];
-        let full = block.bytes.len() >= BLOCK * 2;
-        if full || block.at + block.bytes.len() as u64 / 2 != at {
-            self.push_block(ring, side);
-            self.sides[side as usize].at = at;
+        let follows = block.at + block.bytes.len() as u64 / 2 == at;
+        if (!follows || block.bytes.len() >= BLOCK) && !self.push_block(ring, side) {
+            let waiting = self.sides[side as usize].bytes.len();
+            if !follows || waiting >= MAX_BLOCK {
+                self.lose_block(ring, side);
+            }
         }
-        let block = &mut self.sides[side as usize].bytes;
-        block.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+        let block = &mut self.sides[side as usize];
+        if block.bytes.is_empty() {
+            block.at = at;
+        }
+        let bytes = samples.iter().flat_map(|sample| sample.to_le_bytes());
+        block.bytes.extend(bytes);
     }
 
-    /// Hands the tape on when there is a piece of it.
+    /// The call waits again: hands the tape on when there is a piece of it.
     pub(super) fn served(&mut self, ring: &mut Ring) {
         self.tape.served();
-        if self.tape.pending().len() >= TAPE_PIECE {
-            self.push_tape(ring);
+        let waiting = self.tape.pending().len();
+        if waiting >= TAPE_PIECE
+            && !self.push_tape(ring)
+            && waiting >= MAX_TAPE
+            && !self.tape.is_stopped()
+        {
+            self.tape.stop();
         }
     }
 
@@ -165,30 +195,30 @@ impl Recorder {
         Samples(self.lost).ms()
     }
 
-    /// Hands on all that is collected.
-    pub(super) fn flush(&mut self, ring: &mut Ring) {
-        self.push_block(ring, Side::Caller);
-        self.push_block(ring, Side::Agent);
-        self.push_tape(ring);
+    /// Hands on all that is collected and then tells the disk that the call is over. `false`: no room
+    /// now, ask again; nothing is lost by waiting.
+    pub(super) fn end(&mut self, ring: &mut Ring) -> bool {
+        let end = Header {
+            key: self.key,
+            kind: Kind::End,
+            at: self.gap_ms(),
+            length: 0,
+        };
+        let ended = self.push_block(ring, Side::Caller)
+            && self.push_block(ring, Side::Agent)
+            && self.push_tape(ring)
+            && ring.push(end, &[]);
+        if ended && self.tape.is_stopped() {
+            count(&ring.tallies.stopped_tapes, 1);
+        }
+        ended
     }
 
-    /// Tells the disk that the call is over. `false`: no room now, ask again.
-    pub(super) fn end(&self, ring: &mut Ring) -> bool {
-        ring.push(
-            Header {
-                key: self.key,
-                kind: Kind::End,
-                at: self.gap_ms(),
-                length: 0,
-            },
-            &[],
-        )
-    }
-
-    fn push_block(&mut self, ring: &mut Ring, side: Side) {
+    /// `false`: no room, the block is kept.
+    fn push_block(&mut self, ring: &mut Ring, side: Side) -> bool {
         let block = &mut self.sides[side as usize];
         if block.bytes.is_empty() {
-            return;
+            return true;
         }
         let kind = match side {
             Side::Caller => Kind::Caller,
@@ -200,37 +230,43 @@ impl Recorder {
             at: block.at,
             length: block.bytes.len() as u32,
         };
-        if !ring.push(header, &block.bytes) {
-            let samples = block.bytes.len() as u64 / 2;
-            let before = Samples(self.lost).ms();
-            self.lost += samples;
-            count(
-                &ring.tallies.record_gap_ms,
-                Samples(self.lost).ms() - before,
-            );
+        let pushed = ring.push(header, &block.bytes);
+        if pushed {
+            block.at += block.bytes.len() as u64 / 2;
+            block.bytes.clear();
         }
-        block.at += block.bytes.len() as u64 / 2;
-        block.bytes.clear();
+        pushed
     }
 
-    fn push_tape(&mut self, ring: &mut Ring) {
-        let pending = self.tape.pending();
-        if pending.is_empty() {
-            return;
+    fn lose_block(&mut self, ring: &mut Ring, side: Side) {
+        let block = &mut self.sides[side as usize];
+        let before = Samples(self.lost).ms();
+        self.lost += block.bytes.len() as u64 / 2;
+        block.bytes.clear();
+        count(
+            &ring.tallies.record_gap_ms,
+            Samples(self.lost).ms() - before,
+        );
+    }
+
+    /// `false`: no room, the tape is kept.
+    fn push_tape(&mut self, ring: &mut Ring) -> bool {
+        let mut handed = 0;
+        for piece in self.tape.pending().chunks(MAX_PIECE) {
+            let header = Header {
+                key: self.key,
+                kind: Kind::Tape,
+                at: self.tape_at + handed as u64,
+                length: piece.len() as u32,
+            };
+            if !ring.push(header, piece) {
+                break;
+            }
+            handed += piece.len();
         }
-        let header = Header {
-            key: self.key,
-            kind: Kind::Tape,
-            at: 0,
-            length: pending.len() as u32,
-        };
-        let pushed = ring.push(header, pending);
-        self.tape.clear();
-        if !pushed {
-            // A tape with a hole cannot be replayed beyond it.
-            self.tape.stop();
-            ring.tallies.stopped_tapes.fetch_add(1, Relaxed);
-        }
+        self.tape_at += handed as u64;
+        self.tape.take(handed);
+        self.tape.pending().is_empty()
     }
 }
 
@@ -238,7 +274,8 @@ impl Recorder {
 #[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
-    use crate::config::*;
+    use crate::call::input::Input;
+    use crate::config::CallConfig;
     use crate::time::Time;
 
     fn config() -> CallConfig {
@@ -258,55 +295,87 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_full_ring_is_a_counted_gap_and_stops_the_tape() {
-        let tallies = Arc::new(Tallies::default());
-        let (producer, mut consumer) = rtrb::RingBuffer::new(8000);
-        let mut ring = Ring::new(producer, std::thread::current(), tallies.clone());
-        let tape = TapeWriter::new(&config(), Time::from_millis(5), true);
-        let mut recorder = Recorder::new(7, tape, true);
-        for frame in 0..30 {
-            recorder.record(&mut ring, Side::Caller, frame * 320, &[5; 320]);
-        }
-        recorder.flush(&mut ring);
-        // 200 ms fit (6,421 bytes), the other 400 do not.
-        assert_eq!(recorder.gap_ms(), 400);
-        assert_eq!(tallies.read().record_gap_ms, 400);
-        assert_eq!(recorder.end(&mut ring), true);
-        let mut header = [0; Header::SIZE];
-        consumer.pop_entire_slice(&mut header).unwrap();
-        assert_eq!(
-            Header::from_bytes(header),
-            Header {
-                key: 7,
-                kind: Kind::Caller,
-                at: 0,
-                length: 6400
-            }
-        );
-    }
-
-    #[test]
-    fn holes_start_a_new_block_at_their_end() {
-        let (producer, mut consumer) = rtrb::RingBuffer::new(1 << 16);
-        let mut ring = Ring::new(producer, std::thread::current(), Arc::default());
-        let tape = TapeWriter::new(&config(), Time::from_millis(5), true);
-        let mut recorder = Recorder::new(7, tape, true);
-        for at in [0, 320, 1600, 1920] {
-            recorder.record(&mut ring, Side::Agent, at, &[1; 320]);
-        }
-        recorder.flush(&mut ring);
-        let mut blocks = Vec::new();
+    /// Empties the ring: kind, position and length of each message.
+    fn messages(consumer: &mut rtrb::Consumer<u8>) -> Vec<(Kind, u64, u32)> {
+        let mut messages = Vec::new();
         while consumer.slots() > 0 {
             let mut header = [0; Header::SIZE];
             consumer.pop_entire_slice(&mut header).unwrap();
             let header = Header::from_bytes(header);
             let mut body = vec![0; header.length as usize];
             consumer.pop_entire_slice(&mut body).unwrap();
-            if header.kind != Kind::Tape {
-                blocks.push((header.kind, header.at, header.length));
-            }
+            messages.push((header.kind, header.at, header.length));
         }
-        assert_eq!(blocks, [(Kind::Agent, 0, 1280), (Kind::Agent, 1600, 1280)]);
+        messages
+    }
+
+    fn recorder(room: usize) -> (Recorder, Ring, rtrb::Consumer<u8>) {
+        let (producer, consumer) = rtrb::RingBuffer::new(room);
+        let ring = Ring::new(producer, std::thread::current(), Arc::default());
+        let tape = TapeWriter::new(&config(), Time::from_millis(5), true);
+        (Recorder::new(7, tape, true), ring, consumer)
+    }
+
+    #[test]
+    fn a_full_ring_keeps_two_seconds_and_then_counts_a_gap() {
+        let (mut recorder, mut ring, mut consumer) = recorder(12_000);
+        for frame in 0..200 {
+            recorder.record(&mut ring, Side::Caller, frame * 320, &[5; 320]);
+        }
+        // 200 ms fit, 2 s were kept and given up, and the rest still waits.
+        assert_eq!(
+            (recorder.gap_ms(), ring.tallies.read().record_gap_ms),
+            (2000, 2000)
+        );
+        assert_eq!(messages(&mut consumer), [(Kind::Caller, 0, 6400)]);
+        let (mut large, more) = rtrb::RingBuffer::new(1 << 20);
+        std::mem::swap(&mut ring.producer, &mut large);
+        consumer = more;
+        assert!(recorder.end(&mut ring), "now there is room");
+        let rest = messages(&mut consumer);
+        assert_eq!(rest[0], (Kind::Caller, 110 * 320, 90 * 640));
+        assert_eq!((rest[1].0, rest.last().unwrap().0), (Kind::Tape, Kind::End));
+        assert_eq!(rest.last().unwrap().1, 2000);
+    }
+
+    #[test]
+    fn a_tape_waits_for_room_and_stops_when_it_waits_too_long() {
+        let (mut recorder, mut ring, mut consumer) = recorder(100_000);
+        let text = "x".repeat(60_000);
+        for ms in 0..3 {
+            recorder
+                .tape
+                .input(Time::from_millis(10 + ms), &Input::Text(&text));
+            recorder.served(&mut ring);
+        }
+        let first = messages(&mut consumer);
+        recorder.tape.input(Time::from_millis(20), &Input::Timeout);
+        recorder.served(&mut ring);
+        let second = messages(&mut consumer);
+        assert!(
+            !second.is_empty() && second[0].1 == first.iter().map(|m| u64::from(m.2)).sum::<u64>()
+        );
+        for ms in 0..30 {
+            recorder
+                .tape
+                .input(Time::from_millis(30 + ms), &Input::Text(&text));
+            recorder.served(&mut ring);
+        }
+        assert!(recorder.tape.is_stopped());
+        assert!(recorder.tape.pending().len() < MAX_TAPE + 2 * text.len());
+    }
+
+    #[test]
+    fn holes_start_a_new_block_at_their_end() {
+        let (mut recorder, mut ring, mut consumer) = recorder(1 << 16);
+        for at in [0, 320, 1600, 1920] {
+            recorder.record(&mut ring, Side::Agent, at, &[1; 320]);
+        }
+        assert!(recorder.end(&mut ring));
+        let blocks = messages(&mut consumer);
+        assert_eq!(
+            blocks[..2],
+            [(Kind::Agent, 0, 1280), (Kind::Agent, 1600, 1280)]
+        );
     }
 }

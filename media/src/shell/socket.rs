@@ -23,7 +23,7 @@ const MAX_PENDING: usize = 96 << 10;
 /// The same as a time: a caller that takes nothing for so long has stopped reading.
 const MAX_BLOCKED: Duration = Duration::from_secs(2);
 /// The kernel's part of what waits, bytes. Without it the kernel alone would hold minutes of audio.
-const SEND_BUFFER: usize = 32 << 10;
+const SEND_BUFFER: usize = 16 << 10;
 /// What is read of one call in one pass, bytes: no caller starves the thread's others.
 const READ_BUDGET: usize = 64 << 10;
 /// Messages a second, and how many may come at once (1 ms chunks after a hiccup). Over it: 1008.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -259,38 +260,70 @@ fn a_call_is_greeted_recorded_taped_and_replays_the_same() {
     assert_eq!(names.len(), 2, "spools are gone: {names:?}");
 }
 
-#[test]
-fn frames_are_paced_and_neighbours_do_not_disturb() {
-    let bed = Bed::new(1);
-    let mut callers: Vec<Caller> = (0..100)
-        .map(|n| {
-            bed.call_with(config(&format!("pace{n}")), false, 4)
-                .unwrap()
-        })
-        .collect();
-    let threads: Vec<_> = callers
-        .drain(..)
-        .map(|mut caller| {
-            std::thread::spawn(move || {
-                let mut gaps = Vec::new();
-                caller.read_to("audio").unwrap();
-                let mut last = Instant::now();
-                for _ in 0..100 {
-                    caller.read_to("audio").unwrap();
-                    gaps.push(last.elapsed().as_micros() as u64);
-                    last = Instant::now();
+/// Gaps between a call's frames as one client thread sees them that serves all calls, microseconds.
+fn gaps(callers: &mut [Caller], frames: usize) -> Vec<u64> {
+    let mut poll = mio::Poll::new().unwrap();
+    let mut events = mio::Events::with_capacity(1024);
+    for (place, caller) in callers.iter_mut().enumerate() {
+        let stream = caller.ws.get_mut();
+        stream.set_nonblocking(true).unwrap();
+        let fd = stream.as_raw_fd();
+        let token = mio::Token(place);
+        poll.registry()
+            .register(
+                &mut mio::unix::SourceFd(&fd),
+                token,
+                mio::Interest::READABLE,
+            )
+            .unwrap();
+    }
+    let mut seen: Vec<Vec<Instant>> = vec![Vec::new(); callers.len()];
+    let mut ready: Vec<usize> = (0..callers.len()).collect();
+    while seen.iter().any(|seen| seen.len() < frames) {
+        for place in ready.drain(..) {
+            loop {
+                match callers[place].ws.read() {
+                    Ok(Message::Text(text)) if text.contains("\"audio\":") => {
+                        seen[place].push(Instant::now())
+                    }
+                    Ok(_) => {}
+                    Err(tungstenite::Error::Io(error))
+                        if error.kind() == std::io::ErrorKind::WouldBlock =>
+                    {
+                        break;
+                    }
+                    Err(error) => panic!("{error}"),
                 }
-                caller.handle.end(EndRequest::Api);
-                // What is sent ahead comes at once; after it the frames keep time.
-                gaps.split_off(10)
-            })
-        })
-        .collect();
-    let mut gaps: Vec<u64> = threads
-        .into_iter()
-        .flat_map(|thread| thread.join().unwrap())
+            }
+        }
+        poll.poll(&mut events, Some(Duration::from_secs(10)))
+            .unwrap();
+        assert!(!events.is_empty(), "the frames stopped");
+        ready.extend(events.iter().map(|event| event.token().0));
+    }
+    // What is sent ahead comes at once; after it the frames keep time.
+    let gap = |pair: &[Instant]| (pair[1] - pair[0]).as_micros() as u64;
+    let mut gaps: Vec<u64> = seen
+        .iter()
+        .flat_map(|seen| seen[10..frames].windows(2).map(gap))
         .collect();
     gaps.sort_unstable();
+    gaps
+}
+
+#[test]
+fn frames_of_a_hundred_calls_on_one_thread_keep_time() {
+    let bed = Bed::new(1);
+    let mut callers = Vec::new();
+    for n in 0..100 {
+        let mut caller = bed
+            .call_with(config(&format!("pace{n}")), false, 8)
+            .unwrap();
+        // One after the other, so that each call has a 20 ms grid of its own.
+        caller.read_to("audio").unwrap();
+        callers.push(caller);
+    }
+    let gaps = gaps(&mut callers, 150);
     let at = |part: f64| gaps[((gaps.len() - 1) as f64 * part) as usize];
     let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
     println!(
@@ -298,7 +331,9 @@ fn frames_are_paced_and_neighbours_do_not_disturb() {
         bed.engine.lateness()
     );
     println!("{:?}", bed.engine.counters());
+    // The goal (p99 - p50 within 1 ms) is the load generator's to hold, on a machine of its own.
     assert!(p50.abs_diff(20_000) < 1000, "{p50}");
+    assert_eq!(bed.engine.counters().stopped_tapes, 0);
 }
 
 #[test]

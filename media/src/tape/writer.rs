@@ -107,13 +107,19 @@ impl TapeWriter {
         }
     }
 
-    /// What was written since the last [`clear`](Self::clear).
+    /// Whether [`stop`](Self::stop) was called, or the tape is full.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// What was written and not yet taken.
     pub fn pending(&self) -> &[u8] {
         &self.pending
     }
 
-    pub fn clear(&mut self) {
-        self.pending.clear();
+    /// Takes the first `length` bytes of [`pending`](Self::pending) away: they are on their way.
+    pub fn take(&mut self, length: usize) {
+        self.pending.drain(..length.min(self.pending.len()));
     }
 
     fn finish(&mut self) {

@@ -1,58 +1,45 @@
 //! G.711 μ-law and A-law (ITU-T G.711; the same values as `ulaw_compress` and its siblings in the
-//! ITU-T Software Tool Library G.191). Each law is written once, as arithmetic without branches, and
-//! compiled twice: for any processor, and for AVX2, where the compiler turns it into 16 lanes.
+//! ITU-T Software Tool Library G.191). Each law is
+//! written once, as arithmetic without branches, which the compiler makes vectors of.
 //!
 //! All functions convert as many samples as both slices hold; callers give equal lengths.
 
-/// Declares a public conversion that picks the AVX2 build of `$kernel` where the processor has it.
-macro_rules! conversion {
-    ($(#[$doc:meta])* $name:ident, $from:ty => $to:ty, $kernel:ident) => {
-        $(#[$doc])*
-        pub fn $name(src: &[$from], dst: &mut [$to]) {
-            #[inline(always)]
-            fn portable(src: &[$from], dst: &mut [$to]) {
-                for (to, from) in dst.iter_mut().zip(src) {
-                    *to = $kernel(*from);
-                }
-            }
+use super::simd::compiled_twice;
 
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2")]
-                fn avx2(src: &[$from], dst: &mut [$to]) {
-                    portable(src, dst);
-                }
-
-                if is_x86_feature_detected!("avx2") {
-                    #[expect(unsafe_code, reason = "calling a function compiled for AVX2")]
-                    // SAFETY: `avx2` is safe code whose only demand is a processor with AVX2, and
-                    // that was asked for on the line above.
-                    unsafe {
-                        avx2(src, dst);
-                    }
-                    return;
-                }
-            }
-            portable(src, dst);
-        }
-    };
-}
-
-conversion! {
+compiled_twice! {
     /// μ-law bytes to 16-bit samples (full scale ±32,124).
-    ulaw_decode, u8 => i16, ulaw_expand
+    pub fn ulaw_decode(src: &[u8], dst: &mut [i16]) {
+        for (to, from) in dst.iter_mut().zip(src) {
+            *to = ulaw_expand(*from);
+        }
+    }
 }
-conversion! {
+
+compiled_twice! {
     /// 16-bit samples to μ-law bytes.
-    ulaw_encode, i16 => u8, ulaw_compress
+    pub fn ulaw_encode(src: &[i16], dst: &mut [u8]) {
+        for (to, from) in dst.iter_mut().zip(src) {
+            *to = ulaw_compress(*from);
+        }
+    }
 }
-conversion! {
+
+compiled_twice! {
     /// A-law bytes to 16-bit samples (full scale ±32,256).
-    alaw_decode, u8 => i16, alaw_expand
+    pub fn alaw_decode(src: &[u8], dst: &mut [i16]) {
+        for (to, from) in dst.iter_mut().zip(src) {
+            *to = alaw_expand(*from);
+        }
+    }
 }
-conversion! {
+
+compiled_twice! {
     /// 16-bit samples to A-law bytes.
-    alaw_encode, i16 => u8, alaw_compress
+    pub fn alaw_encode(src: &[i16], dst: &mut [u8]) {
+        for (to, from) in dst.iter_mut().zip(src) {
+            *to = alaw_compress(*from);
+        }
+    }
 }
 
 /// μ-law silence: the byte that decodes to 0.
@@ -65,7 +52,7 @@ pub const ALAW_SILENCE: u8 = 0xD5;
 const BIAS: i32 = 33 << 2;
 
 /// The largest magnitude that μ-law tells apart, so that magnitude and bias stay below 2^15.
-const CLIP: i32 = 32_767 - BIAS;
+const CLIP: i16 = i16::MAX - BIAS as i16;
 
 #[inline(always)]
 fn ulaw_expand(code: u8) -> i16 {
@@ -78,12 +65,11 @@ fn ulaw_expand(code: u8) -> i16 {
 
 #[inline(always)]
 fn ulaw_compress(sample: i16) -> u8 {
-    let sample = i32::from(sample);
-    let sign = sample >> 31;
-    let biased = (sample ^ sign).min(CLIP) + BIAS;
-    let segment = segment_of(biased);
-    let step = (biased >> (segment + 3)) & 15;
-    !((sign & 0x80) | (segment << 4) | step) as u8
+    let sign = sample >> 15;
+    let biased = (sample ^ sign).min(CLIP) + BIAS as i16;
+    let Segment { number, divisor } = Segment::of(biased);
+    let step = high(biased, divisor) & 15;
+    !((sign & 0x80) | (number << 4) | step) as u8
 }
 
 #[inline(always)]
@@ -100,18 +86,44 @@ fn alaw_expand(code: u8) -> i16 {
 
 #[inline(always)]
 fn alaw_compress(sample: i16) -> u8 {
-    let sample = i32::from(sample);
-    let sign = sample >> 31;
+    let sign = sample >> 15;
     let magnitude = sample ^ sign;
-    let segment = segment_of(magnitude | 0x80);
-    let step = (magnitude >> (segment + 3 + i32::from(segment == 0))) & 15;
-    ((!sign & 0x80) | (segment << 4) | step) as u8 ^ 0x55
+    let Segment { number, divisor } = Segment::of(magnitude);
+    // Segment 0 has steps as wide as segment 1.
+    let step = high(magnitude, divisor.min(1 << 12)) & 15;
+    ((!sign & 0x80) | (number << 4) | step) as u8 ^ 0x55
 }
 
-/// Which of the eight segments a magnitude of 128 to 32,767 lies in: each is twice the last.
+/// Which of the eight segments a magnitude lies in: above the first, which ends at 255, each is twice
+/// as long as the last.
+struct Segment {
+    /// 0 to 7.
+    number: i16,
+    /// 2^(13 - number): times this, the upper 16 of 32 bits are the magnitude shifted by its
+    /// segment, and vectors have no shift by another amount in each lane of 16 bits.
+    divisor: i16,
+}
+
+impl Segment {
+    #[inline(always)]
+    fn of(magnitude: i16) -> Self {
+        // The number in the low bits, the divisor above: one subtraction a segment makes both.
+        let mut both = 1_i16 << 13;
+        for number in 1..8 {
+            let reached = -i16::from(magnitude > ((1_i32 << (7 + number)) - 1) as i16);
+            both -= reached & ((1 << (13 - number)) - 1);
+        }
+        Self {
+            number: both & 7,
+            divisor: both & !0x3F,
+        }
+    }
+}
+
+/// The upper half of a product.
 #[inline(always)]
-fn segment_of(magnitude: i32) -> i32 {
-    24 - magnitude.leading_zeros() as i32
+fn high(magnitude: i16, divisor: i16) -> i16 {
+    ((i32::from(magnitude) * i32::from(divisor)) >> 16) as i16
 }
 
 #[inline(always)]

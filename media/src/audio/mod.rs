@@ -7,4 +7,5 @@ pub mod g711;
 pub mod level;
 pub mod playout;
 pub mod resample;
+mod simd;
 pub mod tones;

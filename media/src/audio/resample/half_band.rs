@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::super::simd::compiled_twice;
 use super::to_pcm;
 
 /// The middle tap, in samples at 16 kHz: what the filter delays.
@@ -57,34 +58,17 @@ const BLOCK: usize = 160;
 const TILE: usize = 32;
 
 /// The recent past and the block that is being worked on, at 8 kHz.
-#[derive(Clone)]
-struct Line([f32; PAST + BLOCK]);
-
-impl Line {
-    /// Takes in up to [`BLOCK`] new samples.
-    fn load(&mut self, new: impl ExactSizeIterator<Item = i16>) {
-        for (slot, sample) in self.0[PAST..].iter_mut().zip(new) {
-            *slot = f32::from(sample);
-        }
-    }
-
-    /// Makes the newest of `used` new samples the past of what follows.
-    fn advance(&mut self, used: usize) {
-        self.0.copy_within(used..used + PAST, 0);
-    }
-}
+type Line = [f32; PAST + BLOCK];
 
 /// 8 to 16 kHz.
 pub(super) struct Up {
     line: Line,
-    odd: [f32; BLOCK],
 }
 
 impl Default for Up {
     fn default() -> Self {
         Self {
-            line: Line([0.0; PAST + BLOCK]),
-            odd: [0.0; BLOCK],
+            line: [0.0; PAST + BLOCK],
         }
     }
 }
@@ -92,18 +76,10 @@ impl Default for Up {
 impl Up {
     pub(super) fn process(&mut self, input: &[i16], out: &mut Vec<i16>) {
         for block in input.chunks(BLOCK) {
-            self.line.load(block.iter().copied());
-            filter(&self.line.0, block.len(), &mut self.odd);
-            let between = &self.line.0[PAST - MIDDLE..];
-            let start = out.len();
-            out.resize(start + 2 * block.len(), 0);
-            for ((pair, filtered), passed) in
-                out[start..].chunks_exact_mut(2).zip(&self.odd).zip(between)
-            {
-                pair[0] = to_pcm(*filtered);
-                pair[1] = *passed as i16;
-            }
-            self.line.advance(block.len());
+            let mut pairs = [[0; 2]; BLOCK];
+            up(&mut self.line, block, &mut pairs);
+            out.extend_from_slice(pairs[..block.len()].as_flattened());
+            advance(&mut self.line, block.len());
         }
     }
 }
@@ -114,18 +90,15 @@ pub(super) struct Down {
     even: Line,
     /// Inputs of odd position: the sum's middle.
     odd: Line,
-    sums: [f32; BLOCK],
     /// The first of a pair whose second has not come.
     half: Option<i16>,
 }
 
 impl Default for Down {
     fn default() -> Self {
-        let line = Line([0.0; PAST + BLOCK]);
         Self {
-            even: line.clone(),
-            odd: line,
-            sums: [0.0; BLOCK],
+            even: [0.0; PAST + BLOCK],
+            odd: [0.0; PAST + BLOCK],
             half: None,
         }
     }
@@ -139,71 +112,85 @@ impl Down {
                 self.half = Some(first);
                 return;
             };
-            self.pairs(&[first, *second], out);
+            self.pairs(&[[first, *second]], out);
             input = rest;
         }
-        let whole = input.len() & !1;
-        self.half = input.get(whole).copied();
-        for block in input[..whole].chunks(2 * BLOCK) {
+        let (pairs, rest) = input.as_chunks();
+        self.half = rest.first().copied();
+        for block in pairs.chunks(BLOCK) {
             self.pairs(block, out);
         }
     }
 
-    fn pairs(&mut self, block: &[i16], out: &mut Vec<i16>) {
-        let count = block.len() / 2;
-        self.even.load(block.chunks_exact(2).map(|pair| pair[0]));
-        self.odd.load(block.chunks_exact(2).map(|pair| pair[1]));
-        filter(&self.even.0, count, &mut self.sums);
-        // The middle tap stands 41 samples back from the even one: 21 pairs back, the odd one.
-        let middle = &self.odd.0[PAST - MIDDLE - 1..];
-        let start = out.len();
-        out.resize(start + count, 0);
-        for ((sample, sum), centre) in out[start..].iter_mut().zip(&self.sums).zip(middle) {
-            *sample = to_pcm(0.5 * (sum + centre));
-        }
-        self.even.advance(count);
-        self.odd.advance(count);
+    fn pairs(&mut self, block: &[[i16; 2]], out: &mut Vec<i16>) {
+        let mut sums = [0; BLOCK];
+        down(&mut self.even, &mut self.odd, block, &mut sums);
+        out.extend_from_slice(&sums[..block.len()]);
+        advance(&mut self.even, block.len());
+        advance(&mut self.odd, block.len());
     }
 }
 
-/// The 42-tap sum for the first `count` new samples of `line`. (Those up to the end of the last tile are
-/// computed too, from what is left of the block before, and not used.)
-fn filter(line: &[f32; PAST + BLOCK], count: usize, sums: &mut [f32; BLOCK]) {
-    #[inline(always)]
-    fn portable(line: &[f32; PAST + BLOCK], count: usize, sums: &mut [f32; BLOCK]) {
-        let (tiles, _) = sums.as_chunks_mut::<TILE>();
-        for (index, tile) in tiles.iter_mut().take(count.div_ceil(TILE)).enumerate() {
-            let span = &line[index * TILE..][..PAST + TILE];
-            let mut sum = [0.0; TILE];
-            for (tap, weight) in TAPS.iter().enumerate() {
-                let old = &span[tap..][..TILE];
-                let new = &span[PAST - tap..][..TILE];
-                for lane in 0..TILE {
-                    sum[lane] += weight * (old[lane] + new[lane]);
-                }
+/// Makes the newest of `used` new samples the past of what follows.
+fn advance(line: &mut Line, used: usize) {
+    line.copy_within(used..used + PAST, 0);
+}
+
+compiled_twice! {
+    /// Takes `block` into the line, and makes two samples of each of it: the filtered one and the one
+    /// that passes. (Pairs up to the end of the last tile are made too, and not used.)
+    fn up(line: &mut Line, block: &[i16], pairs: &mut [[i16; 2]; BLOCK]) {
+        for (slot, sample) in line[PAST..].iter_mut().zip(block) {
+            *slot = f32::from(*sample);
+        }
+        for start in (0..block.len()).step_by(TILE) {
+            let sums = filter(line, start);
+            let passed = tile(line, start + PAST - MIDDLE);
+            let tile = &mut pairs[start..start + TILE];
+            for ((pair, sum), passed) in tile.iter_mut().zip(sums).zip(passed) {
+                *pair = [to_pcm(sum), to_pcm(*passed)];
             }
-            *tile = sum;
         }
     }
+}
 
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2")]
-        fn avx2(line: &[f32; PAST + BLOCK], count: usize, sums: &mut [f32; BLOCK]) {
-            portable(line, count, sums);
+compiled_twice! {
+    /// Takes `block` into the lines, and makes one sample of each pair. (Samples up to the end of the
+    /// last tile are made too, and not used.)
+    fn down(even: &mut Line, odd: &mut Line, block: &[[i16; 2]], samples: &mut [i16; BLOCK]) {
+        for ((even, odd), pair) in even[PAST..].iter_mut().zip(&mut odd[PAST..]).zip(block) {
+            *even = f32::from(pair[0]);
+            *odd = f32::from(pair[1]);
         }
-
-        if is_x86_feature_detected!("avx2") {
-            #[expect(unsafe_code, reason = "calling a function compiled for AVX2")]
-            // SAFETY: `avx2` is safe code whose only demand is a processor with AVX2, and that was
-            // asked for on the line above.
-            unsafe {
-                avx2(line, count, sums);
+        for start in (0..block.len()).step_by(TILE) {
+            let sums = filter(even, start);
+            // The middle tap stands 41 samples back from the even one: 21 pairs back, the odd one.
+            let middle = tile(odd, start + PAST - MIDDLE - 1);
+            let tile = &mut samples[start..start + TILE];
+            for ((sample, sum), middle) in tile.iter_mut().zip(sums).zip(middle) {
+                *sample = to_pcm(0.5 * (sum + middle));
             }
-            return;
         }
     }
-    portable(line, count, sums);
+}
+
+/// The 42-tap sums for the new samples of a line from `start` on.
+#[inline(always)]
+fn filter(line: &Line, start: usize) -> [f32; TILE] {
+    let mut sums = [0.0; TILE];
+    for (tap, weight) in TAPS.iter().enumerate() {
+        let old = tile(line, start + tap);
+        let new = tile(line, start + PAST - tap);
+        for lane in 0..TILE {
+            sums[lane] += weight * (old[lane] + new[lane]);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn tile(line: &Line, start: usize) -> &[f32] {
+    &line[start..start + TILE]
 }
 
 #[cfg(test)]

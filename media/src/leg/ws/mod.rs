@@ -96,7 +96,7 @@ pub enum ServerEvent<'a> {
         is_final: bool,
     },
     Ping {
-        /// The last measured round trip, ms.
+        /// How long until the next ping, ms: three without a pong end the call.
         ping_ms: u64,
     },
     CallEnded {

@@ -27,6 +27,9 @@ const LONGEST_RESULT: usize = 64 * 1024;
 /// Characters of a tool call's id.
 const LONGEST_ID: usize = 200;
 
+/// No message holds as much: what a client claims beyond it could only overflow a sum.
+const A_DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// One client of the native protocol.
 pub struct Native {
     codec: Codec,
@@ -97,7 +100,7 @@ impl Native {
             }),
             "playback" => sink(LegEvent::Played {
                 event_id: fields.number("event_id")?,
-                played_ms: fields.number("played_ms")?,
+                played_ms: fields.number("played_ms")?.min(A_DAY_MS),
             }),
             "end" => sink(LegEvent::End),
             unknown => return Err(Refusal::unknown_type(unknown)),

@@ -46,6 +46,10 @@ fn each_client_message_is_understood() {
             vec!["Played { event_id: 3, played_ms: 12 }"],
         ),
         (
+            r#"{"type":"playback","event_id":3,"played_ms":1e300}"#,
+            vec!["Played { event_id: 3, played_ms: 86400000 }"],
+        ),
+        (
             r#"{"type":"tool_result","tool_call_id":"t1","result":{"a":[1,"x"]}}"#,
             vec![
                 r#"ToolResult { tool_call_id: "t1", result: "{\"a\":[1,\"x\"]}", is_error: false }"#,

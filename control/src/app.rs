@@ -117,6 +117,11 @@ impl Inner {
         self.draining.store(true, Ordering::SeqCst);
     }
 
+    /// Whether the media threads are behind with the calls they have.
+    pub fn media_is_late(&self) -> bool {
+        self.engine.lateness().p99_us > MAX_LATENESS_US
+    }
+
     /// Takes a lease for a new call, unless this node is ending or is behind with the calls it has.
     pub async fn admit(&self, request: Request) -> Result<Lease, ApiError> {
         if self.is_draining() {
@@ -127,7 +132,7 @@ impl Inner {
                 retry_after: 5,
             });
         }
-        if self.engine.lateness().p99_us > MAX_LATENESS_US {
+        if self.media_is_late() {
             let (current, cap) = (
                 u32::try_from(self.engine.live_calls()).ok(),
                 Some(self.config.limits.node_calls),

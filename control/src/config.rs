@@ -103,6 +103,7 @@ impl Config {
                 "this build keeps leases in the process: leave it unset",
             );
         }
+        reserved(&mut settings);
         let config = Self {
             server: Server {
                 listen: settings.parsed(
@@ -157,11 +158,11 @@ impl Config {
             settings.wrong("SIDETONE_MASTER_KEY", "must be 32 bytes in base64");
         }
         if let Some(key) = &config.bootstrap_api_key
-            && crate::api_keys::rules::Presented::parse(key.expose()).is_none()
+            && crate::api_keys::rules::Presented::chosen(key.expose()).is_none()
         {
             settings.wrong(
                 "SIDETONE_BOOTSTRAP_API_KEY",
-                "must be an API key: st_live_<8>_<43><6-character CRC>",
+                "must be an API key, or at least 16 visible ASCII characters",
             );
         }
         settings.finish(config)
@@ -170,6 +171,47 @@ impl Config {
     /// The defaults alone, for tests.
     pub fn defaults() -> Result<Self, ConfigError> {
         Self::load(None, &BTreeMap::new())
+    }
+}
+
+/// Settings of parts that are not in this build. A wrong value is told all the same.
+fn reserved(settings: &mut read::Settings) {
+    let address = |text: &str| text.parse::<SocketAddr>().is_ok();
+    let with_transport = |text: &str| {
+        let (transport, rest) = text.split_once(':').unwrap_or(("", text));
+        if ["udp", "tcp", "tls"].contains(&transport) {
+            address(rest)
+        } else {
+            address(text)
+        }
+    };
+    if !settings
+        .list("sip.listen")
+        .iter()
+        .all(|text| with_transport(text))
+    {
+        settings.wrong(
+            "sip.listen",
+            "must be addresses with ports, as in udp:127.0.0.1:5060",
+        );
+    }
+    let ports = settings.text("rtp.ports");
+    let range = ports
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?)));
+    if !range.is_some_and(|(first, last)| first > 0 && first < last) {
+        settings.wrong("rtp.ports", "must be two ports, as in 20000-29999");
+    }
+    let listen = settings.list("webrtc.listen");
+    if !listen.iter().all(|text| address(text)) {
+        settings.wrong("webrtc.listen", "must be an address and port");
+    }
+    let public = settings.list("webrtc.public_addresses");
+    if !public
+        .iter()
+        .all(|text| text.parse::<std::net::IpAddr>().is_ok() || address(text))
+    {
+        settings.wrong("webrtc.public_addresses", "must be addresses");
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn adopt(
         why: why.to_owned(),
     };
     let presented =
-        Presented::parse(key.expose()).ok_or_else(|| wrong("not of the form of a key"))?;
+        Presented::chosen(key.expose()).ok_or_else(|| wrong("not of the form of a key"))?;
     if store::authenticate(db, &presented, clock.now())
         .await?
         .is_some_and(|caller| caller.account == account)

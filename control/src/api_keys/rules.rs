@@ -10,14 +10,20 @@ const ID: usize = 8;
 const SECRET: usize = 43;
 const CRC: usize = 6;
 const LENGTH: usize = PREFIX.len() + ID + 1 + SECRET + CRC;
+/// A key that the operator chose has at least this many characters.
+const OPERATOR_MIN: usize = 16;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A string that has the form of a key.
+/// A string that may be a key.
 #[derive(Debug)]
-pub struct Presented(Secret<String>);
+pub struct Presented {
+    text: Secret<String>,
+    public_id: String,
+    prefix: String,
+}
 
 impl Presented {
-    /// `None` when it cannot be a key.
+    /// `None` when it cannot be a key that was made here.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != LENGTH || !text.is_ascii() || !text.starts_with(PREFIX) {
             return None;
@@ -29,22 +35,57 @@ impl Presented {
                 .iter()
                 .enumerate()
                 .all(|(index, byte)| index == ID || byte.is_ascii_alphanumeric());
-        (well_formed && checksum(body) == crc).then(|| Self(Secret::new(text.to_owned())))
+        (well_formed && checksum(body) == crc).then(|| Self::made_here(text.to_owned()))
     }
 
-    /// The part that finds the row.
+    /// A key that the operator chose: of the form above, or at least [`OPERATOR_MIN`] visible ASCII
+    /// characters.
+    pub fn chosen(text: &str) -> Option<Self> {
+        if let Some(presented) = Self::parse(text) {
+            return Some(presented);
+        }
+        if text.len() < OPERATOR_MIN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        // It has no part that may be public, so one is made of its hash.
+        let hash = sha256(text.as_bytes());
+        let public_id = format!(
+            "chosen_{}",
+            hash[..8]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        );
+        Some(Self {
+            text: Secret::new(text.to_owned()),
+            public_id,
+            prefix: text[..4].to_owned(),
+        })
+    }
+
+    fn made_here(text: String) -> Self {
+        let public_id = text[PREFIX.len()..PREFIX.len() + ID].to_owned();
+        let prefix = text[..PREFIX.len() + ID].to_owned();
+        Self {
+            text: Secret::new(text),
+            public_id,
+            prefix,
+        }
+    }
+
+    /// What finds the row.
     pub fn public_id(&self) -> &str {
-        &self.0.expose()[PREFIX.len()..PREFIX.len() + ID]
+        &self.public_id
     }
 
     /// The part that may be shown: `st_live_` and the id.
     pub fn prefix(&self) -> String {
-        self.0.expose()[..PREFIX.len() + ID].to_owned()
+        self.prefix.clone()
     }
 
     /// SHA-256 of the whole.
     pub fn hash(&self) -> [u8; 32] {
-        sha256(self.0.expose().as_bytes())
+        sha256(self.text.expose().as_bytes())
     }
 }
 
@@ -55,10 +96,10 @@ pub struct Minted(Presented);
 impl Minted {
     pub fn new() -> io::Result<Self> {
         let body = format!("{PREFIX}{}_{}", base62::<ID>()?, base62::<SECRET>()?);
-        Ok(Self(Presented(Secret::new(format!(
+        Ok(Self(Presented::made_here(format!(
             "{body}{}",
             checksum(&body)
-        )))))
+        ))))
     }
 
     pub fn public_id(&self) -> &str {
@@ -75,7 +116,7 @@ impl Minted {
 
     /// The string, to be shown once.
     pub fn into_key(self) -> Secret<String> {
-        self.0.0
+        self.0.text
     }
 }
 
@@ -120,6 +161,24 @@ mod tests {
         let presented = Presented::parse(key.expose()).unwrap();
         assert_eq!((presented.prefix(), presented.hash()), (prefix, hash));
         assert_eq!(key.expose().len(), 66);
+    }
+
+    #[test]
+    fn an_operator_may_choose_a_long_word() {
+        let chosen = Presented::chosen("correct-horse-battery").unwrap();
+        assert!(chosen.public_id().starts_with("chosen_") && chosen.prefix() == "corr");
+        let minted = Minted::new().unwrap();
+        let public_id = minted.public_id().to_owned();
+        assert_eq!(
+            Presented::chosen(minted.into_key().expose())
+                .unwrap()
+                .public_id(),
+            public_id
+        );
+        assert!(
+            Presented::chosen("short").is_none()
+                && Presented::chosen("with spaces in the middle").is_none()
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod migrate;
 pub mod replay;
 mod serve;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -80,7 +81,10 @@ fn with_config(
             std::fs::read_to_string(path)
                 .map_err(|error| ConfigError::one(path.display(), error))?,
         ),
-        None => std::fs::read_to_string("sidetone.toml").ok(),
+        None => match std::fs::read_to_string("sidetone.toml") {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            read => Some(read.map_err(|error| ConfigError::one("sidetone.toml", error))?),
+        },
     };
     // Names that are not text are nobody's setting; values that are not text are reported as wrong
     // where they are read.
@@ -105,7 +109,11 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
 
 /// The database of these settings, up to date.
 async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
-    std::fs::create_dir_all(&config.server.data_dir)?;
+    // Private: the folder holds the master key, recordings and transcripts.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.server.data_dir)?;
     let db = crate::db::Db::open(&config.database_url).await?;
     db.migrate().await?;
     Ok(db)

@@ -15,7 +15,7 @@ use crate::admission::local::Local;
 use crate::app::{App, Incarnation, Parts};
 use crate::config::{Config, ConfigError};
 use crate::db::Db;
-use crate::http::serve::serve;
+use crate::http::serve::{Patience, serve};
 use crate::secret::MasterKey;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
@@ -63,7 +63,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn({
         let (router, settings) = (routes::router(&app), app.config.server.clone());
-        async move { serve(listener, router, &settings, stopped).await }
+        async move { serve(listener, router, &settings, Patience::default(), stopped).await }
     });
     tracing::info!(%address, "ready");
     tokio::select! {

@@ -37,8 +37,6 @@ const SECRETS: &[&str] = &[
     "SIDETONE_MASTER_KEY",
     "SIDETONE_ADMIN_TOKEN",
 ];
-/// Variables with the prefix that are not the server's: those of the command-line client.
-const CLIENT: &[&str] = &["SIDETONE_API_KEY", "SIDETONE_URL", "SIDETONE_CONFIG"];
 
 impl Settings {
     pub(super) fn merge(
@@ -184,16 +182,15 @@ fn flatten(prefix: &str, table: Table, into: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The key that an environment variable sets.
+/// The key that an environment variable sets. Without two underscores it is not a setting: the
+/// command-line client has variables of its own.
 fn dotted(name: &str) -> Option<String> {
     match name {
         "DATABASE_URL" => Some("database.url".to_owned()),
         "REDIS_URL" => Some("redis.url".to_owned()),
-        _ if SECRETS.contains(&name) || CLIENT.contains(&name) => None,
-        _ => Some(
-            name.strip_prefix("SIDETONE_")?
-                .to_ascii_lowercase()
-                .replacen("__", ".", 1),
-        ),
+        _ => {
+            let (section, key) = name.strip_prefix("SIDETONE_")?.split_once("__")?;
+            Some(format!("{section}.{key}").to_ascii_lowercase())
+        }
     }
 }

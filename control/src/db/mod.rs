@@ -105,7 +105,9 @@ impl Db {
         }
     }
 
-    /// Begins a transaction that may write (`BEGIN IMMEDIATE`). Dropped without commit: undone.
+    /// Begins a transaction that may write (`BEGIN IMMEDIATE`). Dropped without commit: undone. There
+    /// is one writer: while a task holds a transaction it writes through that alone, or it would wait
+    /// for itself.
     pub async fn begin_write(&self) -> Result<Tx, DbError> {
         let Self::Sqlite { writer, .. } = self;
         Ok(Tx(writer.begin_with("begin immediate").await?))

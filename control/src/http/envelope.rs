@@ -178,3 +178,7 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
         ),
     );
 }
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;

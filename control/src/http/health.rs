@@ -39,6 +39,9 @@ async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
     if !app.admission.is_ready() {
         missing.push("leases");
     }
+    if app.media_is_late() {
+        missing.push("media");
+    }
     if missing.is_empty() {
         return Ok(axum::Json(json!({"status": "ready"})));
     }

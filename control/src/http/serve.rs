@@ -24,12 +24,28 @@ use tower::ServiceExt;
 use super::auth::Peer;
 use crate::config::Server;
 
-/// For the first bytes and the headers of each request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence within a body.
-const BODY_IDLE: Duration = Duration::from_secs(10);
-/// The longest time that a peer may not read what we write.
-const WRITE_STALL: Duration = Duration::from_secs(30);
+/// How long a peer may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For the first bytes, and for the headers of each request.
+    pub headers: Duration,
+    /// The longest silence within a body.
+    pub body: Duration,
+    /// The longest time that it may not read what we write.
+    pub write: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let ten = Duration::from_secs(10);
+        Self {
+            headers: ten,
+            body: ten,
+            write: 3 * ten,
+        }
+    }
+}
+
 /// Requests of one HTTP/2 connection at the same time.
 const MAX_STREAMS: u32 = 100;
 /// Streams that a peer opened and reset before they were taken, and resets that we had to answer
@@ -44,6 +60,7 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     settings: &Server,
+    patience: Patience,
     mut stop: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Slots::new(
@@ -61,11 +78,12 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 // Over a cap the connection is closed at once: an answer would cost what the cap saves.
                 if let Some(slot) = slots.take(peer.ip()) {
-                    let connection = Connection::new(stream, slot);
+                    let connection = Connection::new(stream, slot, patience.write);
                     tokio::spawn(run(
                         connection,
                         peer,
                         router.clone(),
+                        patience,
                         stop.clone(),
                         alive.subscribe(),
                     ));
@@ -88,14 +106,16 @@ async fn run(
     mut connection: Connection,
     peer: SocketAddr,
     router: Router,
+    patience: Patience,
     mut stop: watch::Receiver<bool>,
     _alive: watch::Receiver<()>,
 ) {
-    let Ok(Ok(is_h2)) = timeout(HEADER_TIMEOUT, connection.sniff()).await else {
+    let Ok(Ok(is_h2)) = timeout(patience.headers, connection.sniff()).await else {
         return;
     };
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(|body| axum::body::Body::new(Impatient::new(body)));
+        let mut request =
+            request.map(|body| axum::body::Body::new(Impatient::new(body, patience.body)));
         request.extensions_mut().insert(Peer(peer));
         router.clone().oneshot(request)
     });
@@ -119,7 +139,7 @@ async fn run(
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
+            .header_read_timeout(patience.headers)
             // Wider than what `envelope` takes, so that it can answer 431 in the usual shape.
             .max_headers(256)
             .max_buf_size(128 * 1024);
@@ -147,11 +167,12 @@ pub struct Connection {
     prefix: Vec<u8>,
     /// Since when the peer does not read.
     stalled: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
     _slot: Slot,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, slot: Slot) -> Self {
+    fn new(stream: TcpStream, slot: Slot, patience: Duration) -> Self {
         // Answers are written whole, so waiting to fill a packet only delays them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "no TCP_NODELAY");
@@ -160,6 +181,7 @@ impl Connection {
             stream,
             prefix: Vec::new(),
             stalled: None,
+            patience,
             _slot: slot,
         }
     }
@@ -192,9 +214,10 @@ impl Connection {
             self.stalled = None;
             return result;
         }
+        let patience = self.patience;
         let stalled = self
             .stalled
-            .get_or_insert_with(|| Box::pin(sleep(WRITE_STALL)));
+            .get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -248,15 +271,20 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// A request body that fails after [`BODY_IDLE`] without a byte.
+/// A request body that fails after its patience without a byte.
 struct Impatient {
     inner: Incoming,
     idle: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
 }
 
 impl Impatient {
-    const fn new(inner: Incoming) -> Self {
-        Self { inner, idle: None }
+    const fn new(inner: Incoming, patience: Duration) -> Self {
+        Self {
+            inner,
+            idle: None,
+            patience,
+        }
     }
 }
 
@@ -268,15 +296,16 @@ impl Body for Impatient {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let patience = self.patience;
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(frame) => {
                 if let Some(idle) = &mut self.idle {
-                    idle.as_mut().reset(Instant::now() + BODY_IDLE);
+                    idle.as_mut().reset(Instant::now() + patience);
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             Poll::Pending => {
-                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(BODY_IDLE)));
+                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
                 ready!(idle.as_mut().poll(cx));
                 Poll::Ready(Some(Err("no byte of the body came in time".into())))
             }
@@ -355,26 +384,5 @@ impl Drop for Slot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    #[test]
-    fn slots_are_counted_and_given_back() {
-        let slots = Arc::new(Slots::new(3, 2));
-        let (a, b) = (
-            IpAddr::from(Ipv4Addr::new(10, 0, 0, 1)),
-            IpAddr::from(Ipv4Addr::new(10, 0, 0, 2)),
-        );
-        let first = slots.take(a);
-        let _second = slots.take(a);
-        assert!(
-            first.is_some() && slots.take(a).is_none(),
-            "two per address"
-        );
-        let _third = slots.take(b);
-        assert!(slots.take(b).is_none(), "three in all");
-        drop(first);
-        assert!(slots.take(b).is_some());
-    }
-}
+#[path = "serve_tests.rs"]
+mod tests;

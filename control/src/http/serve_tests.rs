@@ -1,0 +1,215 @@
+//! The accept loop over real sockets on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::net::Ipv4Addr;
+
+use axum::extract::Request as AxumRequest;
+use axum::routing::{get, post};
+use http_body_util::{BodyExt, Empty};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::super::{extract, upgrade};
+use super::*;
+use crate::config::Config;
+
+/// Short enough for a test, long enough for a busy machine.
+const SHORT: Duration = Duration::from_millis(300);
+/// No step of a test takes this long.
+const LONG: Duration = Duration::from_secs(20);
+
+struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(router: Router, change: impl FnOnce(&mut Server)) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut settings = Config::defaults().unwrap().server;
+        change(&mut settings);
+        let (stop, stopped) = watch::channel(false);
+        let patience = Patience {
+            headers: SHORT,
+            body: SHORT,
+            write: SHORT,
+        };
+        let serving =
+            tokio::spawn(
+                async move { serve(listener, router, &settings, patience, stopped).await },
+            );
+        Self {
+            address,
+            stop,
+            serving,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// All that comes back until the end of the connection.
+    async fn say(&self, bytes: &str) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        everything(&mut stream).await
+    }
+}
+
+async fn everything(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset is an end too: what came before counts.
+    timeout(LONG, stream.read_to_end(&mut text))
+        .await
+        .unwrap()
+        .ok();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(|| async { "hello" })).route(
+        "/size",
+        post(|request: AxumRequest| async move {
+            extract::read_body(request.into_body(), 1000)
+                .await
+                .map(|bytes| bytes.len().to_string())
+        }),
+    )
+}
+
+#[tokio::test]
+async fn http_1_is_answered_and_kept_alive() {
+    let server = Running::start(hello(), |_| {}).await;
+    let twice =
+        "GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert_eq!(server.say(twice).await.matches("hello").count(), 2);
+}
+
+#[tokio::test]
+async fn http_2_is_answered_on_the_same_port() {
+    let server = Running::start(hello(), |_| {}).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut send, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io)
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(format!("http://{}/", server.address))
+        .body(Empty::new())
+        .unwrap();
+    let answer = send.send_request(request).await.unwrap();
+    assert_eq!(
+        answer.into_body().collect().await.unwrap().to_bytes(),
+        "hello"
+    );
+}
+
+#[tokio::test]
+async fn who_says_nothing_or_half_a_header_is_let_go() {
+    let server = Running::start(hello(), |_| {}).await;
+    for begun in ["", "P", "PRI * HTTP/2.0\r\n\r\n", "GET / HTTP/1.1\r\nhost:"] {
+        let answer = server.say(begun).await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408"),
+            "{begun:?} got {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_coming_is_given_up() {
+    let server = Running::start(hello(), |_| {}).await;
+    let whole =
+        "POST /size HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
+    assert!(server.say(whole).await.ends_with('3'));
+    let half = "POST /size HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc";
+    assert!(server.say(half).await.starts_with("HTTP/1.1 408"));
+}
+
+#[tokio::test]
+async fn over_the_cap_a_connection_is_closed_at_once() {
+    let server = Running::start(hello(), |settings| settings.max_connections_per_ip = 1).await;
+    let first = server.connect().await;
+    let mut second = server.connect().await;
+    assert_eq!(everything(&mut second).await, "");
+    drop(first);
+}
+
+#[tokio::test]
+async fn an_upgrade_hands_over_the_socket_and_what_was_read_of_it() {
+    let (taken, mut takes) = mpsc::channel(1);
+    let route = get(move |mut request: AxumRequest| async move {
+        let take = upgrade::take(&mut request);
+        tokio::spawn(async move { taken.send(take.await).await });
+        upgrade::accept(request.method(), request.headers())
+    });
+    let server = Running::start(Router::new().route("/ws", route), |_| {}).await;
+    let mut client = server.connect().await;
+    let handshake = "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+                     sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nearly";
+    client.write_all(handshake.as_bytes()).await.unwrap();
+    let (stream, leftover) = timeout(LONG, takes.recv()).await.unwrap().unwrap().unwrap();
+    assert_eq!(leftover, b"early");
+    // The socket is nonblocking, with nothing left to read, and it is the client's.
+    let mut byte = [0];
+    let error = io::Read::read(&mut &stream, &mut byte).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    io::Write::write_all(&mut &stream, b"raw").unwrap();
+    drop(stream);
+    let heard = everything(&mut client).await;
+    assert!(
+        heard.starts_with("HTTP/1.1 101") && heard.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        "{heard}"
+    );
+    assert!(heard.ends_with("raw"));
+}
+
+#[tokio::test]
+async fn the_end_waits_for_answers_under_way() {
+    let (started, mut starts) = mpsc::channel(1);
+    let (go, may_go) = watch::channel(false);
+    let slow = get(move || {
+        let (started, mut may_go) = (started.clone(), may_go.clone());
+        async move {
+            started.send(()).await.ok();
+            may_go.wait_for(|go| *go).await.map(drop).ok();
+            "done"
+        }
+    });
+    let server = Running::start(Router::new().route("/", slow), |_| {}).await;
+    let mut client = server.connect().await;
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    starts.recv().await.unwrap();
+    server.stop.send_replace(true);
+    go.send_replace(true);
+    assert!(everything(&mut client).await.ends_with("done"));
+    timeout(LONG, server.serving).await.unwrap().unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[test]
+fn slots_are_counted_and_given_back() {
+    let slots = Arc::new(Slots::new(3, 2));
+    let (a, b) = (
+        IpAddr::from(Ipv4Addr::new(10, 0, 0, 1)),
+        IpAddr::from(Ipv4Addr::new(10, 0, 0, 2)),
+    );
+    let first = slots.take(a);
+    let _second = slots.take(a);
+    assert!(
+        first.is_some() && slots.take(a).is_none(),
+        "two per address"
+    );
+    let _third = slots.take(b);
+    assert!(slots.take(b).is_none(), "three in all");
+    drop(first);
+    assert!(slots.take(b).is_some());
+}

@@ -16,6 +16,11 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.get() - before
 }
 
+/// How often the current thread has allocated so far: for code that other threads run.
+pub fn allocated() -> u64 {
+    COUNT.get()
+}
+
 struct Counting;
 
 thread_local! {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use media::shell::Engine;
 
 use crate::admission::{Lease, Leases, Owner, Request};
+use crate::calls::LiveCalls;
 use crate::config::Config;
 use crate::db::{Db, DbError};
 use crate::http::ApiError;
@@ -14,6 +15,7 @@ use crate::http::error::Reason;
 use crate::http::limits::Limits;
 use crate::metrics::Metrics;
 use crate::secret::MasterKey;
+use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::Speech;
 
@@ -37,6 +39,10 @@ pub struct Inner {
     pub incarnation: Incarnation,
     pub engine: Arc<Engine>,
     pub speech: Arc<Speech>,
+    /// Recordings and tapes.
+    pub storage: Storage,
+    /// The calls that this process hosts right now.
+    pub live: LiveCalls,
     pub metrics: Metrics,
     draining: AtomicBool,
 }
@@ -51,6 +57,7 @@ pub struct Parts {
     pub incarnation: Incarnation,
     pub engine: Arc<Engine>,
     pub speech: Arc<Speech>,
+    pub storage: Storage,
 }
 
 /// One start of one node.
@@ -89,6 +96,7 @@ impl App {
             incarnation,
             engine,
             speech,
+            storage,
         } = parts;
         let limits = Limits::new(&config.limits);
         Self(Arc::new(Inner {
@@ -101,6 +109,8 @@ impl App {
             incarnation,
             engine,
             speech,
+            storage,
+            live: LiveCalls::default(),
             metrics: Metrics::default(),
             draining: AtomicBool::new(false),
         }))
@@ -187,6 +197,7 @@ pub mod testing {
     use crate::http::scope::{Scope, Scopes};
     use crate::ids::AccountId;
     use crate::secret::MasterKey;
+    use crate::storage::Storage;
     use crate::time::{Clock, Timestamp};
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
 
@@ -260,6 +271,7 @@ pub mod testing {
                 voice_threads: 1,
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
+            let storage = Storage::local(dir.path().join("objects")).expect("a store");
             let app = App::new(Parts {
                 config,
                 db,
@@ -269,6 +281,7 @@ pub mod testing {
                 incarnation,
                 engine,
                 speech,
+                storage,
             });
             let account = crate::accounts::ensure(&app.db, &app.clock, "default")
                 .await

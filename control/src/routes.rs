@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
-use crate::{accounts, agents, api_keys, models, voices};
+use crate::{accounts, agents, api_keys, calls, conversations, models, recordings, sessions, voices};
 
 /// All endpoint tables.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -24,6 +24,10 @@ pub fn endpoints() -> Vec<Endpoint> {
         agents::http::endpoints(),
         models::http::endpoints(),
         voices::http::endpoints(),
+        sessions::http::endpoints(),
+        calls::http::endpoints(),
+        conversations::http::endpoints(),
+        recordings::http::endpoints(),
     ]
     .into_iter()
     .flatten()

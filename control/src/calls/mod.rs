@@ -1,1 +1,38 @@
-//! calls
+//! Calls: the record of who spoke with which agent, and the life of a call from placing to end.
+//!
+//! `queued` until somebody joins, `in_progress` while the engine has it, then one of the final
+//! states. A live call belongs to one process: its *incarnation*, a number taken at each start, is
+//! in the row and fences every write, so a process that was thought dead cannot change what its
+//! successor wrote. The end is written once ([`ending`]), with its `call.ended` event in the same
+//! transaction. What dies with its process is ended by the next start ([`recover()`]).
+
+pub mod bridge;
+pub mod ending;
+pub mod http;
+mod latency;
+mod lifecycle;
+pub mod live;
+mod recover;
+mod renewal;
+pub mod rules;
+mod service;
+pub mod store;
+mod wire;
+
+use std::path::PathBuf;
+
+use crate::config::Config;
+
+pub use live::LiveCalls;
+pub use recover::recover;
+pub use renewal::run as run_renewals;
+pub use service::{EndedCall, end_by_api};
+pub use store::agent_is_live;
+
+/// The name of this node in the rows of the calls it hosts. There is one node.
+pub const NODE: &str = "local";
+
+/// Where the engine writes what it records, until a call is over.
+pub fn spool_dir(config: &Config) -> PathBuf {
+    config.server.data_dir.join("spool")
+}

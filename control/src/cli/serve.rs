@@ -17,9 +17,10 @@ use crate::config::{Config, ConfigError};
 use crate::db::Db;
 use crate::http::serve::{Patience, serve};
 use crate::secret::MasterKey;
+use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, agents, routes};
+use crate::{accounts, calls, routes, sessions};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -54,15 +55,15 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     let db = super::open_db(&config).await?;
     let clock = Clock::system();
-    let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
-    greet(&bootstrap, &config);
+    greet(
+        &accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?,
+        &config,
+    );
     let incarnation = Incarnation::take(&db).await?;
     let app = assemble(config, db, clock, incarnation)?;
-    match agents::demo::ensure(&app, bootstrap.account.id).await {
-        Ok(agent) => println!("demo agent: {agent}"),
-        // Without an offline voice there is nobody to talk to, but the server is whole.
-        Err(error) => tracing::warn!(%error, "no demo agent"),
-    }
+    tokio::spawn(recover(app.clone()));
+    tokio::spawn(sessions::run_sweeper(app.clone()));
+    tokio::spawn(calls::run_renewals(app.clone()));
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn({
         let (router, settings) = (routes::router(&app), app.config.server.clone());
@@ -95,7 +96,7 @@ fn assemble(
     let engine = Arc::new(Engine::start(EngineConfig {
         threads: or_cores(config.engine.media_threads),
         node_calls: config.limits.node_calls as usize,
-        spool_dir: config.server.data_dir.join("spool"),
+        spool_dir: calls::spool_dir(&config),
         lead_ms: config.engine.lead_ms,
     })?);
     let speech = SpeechSettings {
@@ -103,6 +104,7 @@ fn assemble(
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;
+    let storage = Storage::local(config.server.data_dir.join("objects"))?;
     Ok(App::new(Parts {
         config,
         db,
@@ -112,6 +114,7 @@ fn assemble(
         incarnation,
         engine,
         speech,
+        storage,
     }))
 }
 
@@ -124,6 +127,13 @@ fn or_cores(threads: usize) -> usize {
         threads
     } else {
         std::thread::available_parallelism().map_or(1, usize::from)
+    }
+}
+
+/// Ends the calls that the process before this one left behind. New calls need not wait for it.
+async fn recover(app: App) {
+    if let Err(error) = calls::recover(&app).await {
+        tracing::error!(%error, "calls of an earlier process could not be ended");
     }
 }
 
@@ -140,6 +150,9 @@ async fn drain(app: &App) {
     app.engine.drain(EndRequest::Drain);
     idle(app, tokio::time::Instant::now() + GOODBYE).await;
     app.engine.shutdown(GOODBYE);
+    if !app.live.drained(GOODBYE).await {
+        tracing::error!(left = app.live.len(), "some calls were not written down; the next start ends them");
+    }
 }
 
 /// For goodbyes, and for the last blocks of recordings.

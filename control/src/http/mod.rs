@@ -11,6 +11,7 @@ pub mod limits;
 pub mod openapi;
 pub mod page;
 pub mod patch;
+pub mod range;
 pub mod scope;
 pub mod serve;
 pub mod upgrade;

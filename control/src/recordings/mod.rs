@@ -1,1 +1,15 @@
-//! recordings
+//! Recordings: one stereo WAV a call, caller left, agent right.
+//!
+//! `uploading` from the call's end, `ready` once the file is in the object store, `failed` when none
+//! could be made. A deleted recording is neither listed nor heard, and its objects are removed, the
+//! tape beside it included. To other resources this is [`keep`] and [`give_up`] (a call's writer),
+//! [`sweep`] (housekeeping) and [`audio`] (how a WAV is served).
+
+pub mod audio;
+pub mod http;
+mod service;
+pub mod store;
+pub mod token;
+mod wire;
+
+pub use service::{give_up, keep, keep_tape, sweep};

@@ -1,1 +1,17 @@
-//! sessions
+//! Sessions: how a caller gets onto a call, and what can be done to it while it lives.
+//!
+//! `open` from connect until somebody joins (60 s at most, then it has expired), `live` while its one
+//! socket is there, `ended` or `failed` afterwards. A session, its call and its conversation share
+//! one id and one record. The socket itself arrives at [`ws`], outside the API's prefix.
+
+pub mod http;
+pub mod rules;
+mod service;
+pub mod store;
+mod sweeper;
+mod token;
+mod wire;
+pub mod ws;
+
+pub use sweeper::{run as run_sweeper, sweep};
+pub use wire::End;

@@ -1,0 +1,171 @@
+//! Between the records and the engine: what a call is told, and its placing.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
+use media::shell::{self, Refused};
+use tokio::sync::watch;
+
+use super::ending::{self, Also};
+use super::lifecycle::{self, Claim};
+use super::live::{LiveCall, Pulse};
+use super::rules::Ending;
+use super::store::{self, CallRow};
+use crate::admission::{Request, State};
+use crate::agents::{self, Agent, Builtins, Variables};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::ids::{AccountId, CallId};
+use crate::sessions::rules as session_rules;
+use crate::sessions::store::SessionRow;
+use crate::time::Timestamp;
+use crate::vendors::{Part, ProviderFactory, SpeechUnavailable};
+use crate::voices;
+
+/// Why a caller who was let in is not on the engine. The call's record is already ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotPlaced {
+    /// Its slot is gone, or the engine is full or stopping.
+    NoCapacity,
+    /// The call cannot be made; its record says why.
+    Failed,
+}
+
+/// Hands a joined session's connection to the engine, and starts writing down what happens.
+pub async fn place(
+    app: &App,
+    session: &SessionRow,
+    events: OptionalEvents,
+    socket: TcpStream,
+    leftover: Vec<u8>,
+) -> Result<(), NotPlaced> {
+    let account = session.account;
+    let fail = async |ending: Ending, why: NotPlaced| {
+        let also = Also { event: true, recording: false };
+        if let Err(error) = ending::end(app, account, session.id, app.incarnation.number, &ending, also).await {
+            tracing::error!(%error, call = %session.id, "a call that could not start could not be ended");
+        }
+        app.admission.release(session.id, &app.incarnation.owner);
+        why
+    };
+    let (call, agent) = match records(app, session).await {
+        Ok(found) => found,
+        Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
+    };
+    let lease = match app.admission.adopt(wish(app, account, session.id, State::Live)).await {
+        Ok(lease) => lease,
+        Err(refusal) => {
+            let ending = Ending::engine_error(format!("no slot: {}", refusal.reason.name()));
+            return Err(fail(ending, NotPlaced::NoCapacity).await);
+        }
+    };
+    let config = call_config(app, session, &call, &agent, events);
+    let providers = match speech(app, &agent, &config.agent) {
+        Ok(providers) => providers,
+        Err(error) => return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await),
+    };
+    let claim = Claim {
+        account,
+        id: session.id,
+        incarnation: app.incarnation.number,
+        transcript: agent.settings.transcription_enabled,
+        recording: config.recording,
+    };
+    let pulse = Arc::new(Pulse::default());
+    let (on_event, news) = lifecycle::line(pulse.clone());
+    let handle = match app.engine.place(shell::NewCall { config, socket, leftover, providers, on_event }) {
+        Ok(handle) => handle,
+        Err(refused) => {
+            let why = match refused {
+                Refused::Full | Refused::Stopping => NotPlaced::NoCapacity,
+                Refused::Socket => NotPlaced::Failed,
+            };
+            return Err(fail(Ending::engine_error(refused.to_string()), why).await);
+        }
+    };
+    let live = Arc::new(LiveCall { account, handle, pulse, leased: AtomicBool::new(true), ended: watch::Sender::new(false) });
+    app.live.insert(session.id, live.clone());
+    tokio::spawn(lifecycle::follow(app.clone(), claim, live, lease, news));
+    Ok(())
+}
+
+/// What this process asks of the lease store for a call.
+pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Request {
+    Request { lease, owner: app.incarnation.owner.clone(), account, agent: None, state }
+}
+
+/// Whether a call of this agent could be served at all; asked before a session is opened.
+pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
+    let told = agent.settings.engine_config(&Variables::new(), &Builtins::default());
+    match speech(app, agent, &told) {
+        Ok(_) => Ok(()),
+        Err(SpeechUnavailable { what: _, why, may_pass: true }) => {
+            Err(ApiError::Unavailable { code: "service_unavailable", message: why, retry_after: 5 })
+        }
+        Err(SpeechUnavailable { what, why, may_pass: false }) => {
+            let code = match what {
+                Part::Voice => "voice_unavailable",
+                Part::Model | Part::Recogniser => "validation_error",
+            };
+            Err(ApiError::unprocessable(code, why))
+        }
+    }
+}
+
+/// The speech providers of a call of this agent.
+fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<ProviderFactory, SpeechUnavailable> {
+    let voice = voices::find(&agent.settings.voice_id).ok_or_else(|| SpeechUnavailable {
+        what: Part::Voice,
+        why: "The agent's voice is not offered any more".to_owned(),
+        may_pass: false,
+    })?;
+    app.speech.providers(voice, &agent.settings.llm_model, told)
+}
+
+/// The call and its agent, or what is missing.
+async fn records(app: &App, session: &SessionRow) -> Result<(CallRow, Agent), String> {
+    let call = store::get(&app.db, session.account, session.id).await.map_err(|error| error.to_string())?;
+    let call = call.ok_or("the call has no record")?;
+    let agent = agents::store::get(&app.db, session.account, call.agent_id).await.map_err(|error| error.to_string())?;
+    let agent = agent.ok_or("the agent was deleted before the caller joined")?;
+    Ok((call, agent))
+}
+
+/// What the engine is told of a call.
+fn call_config(app: &App, session: &SessionRow, call: &CallRow, agent: &Agent, events: OptionalEvents) -> CallConfig {
+    let variables: Variables = call.dynamic_variables.as_object().cloned().unwrap_or_default();
+    let mut told = agent.settings.engine_config(&variables, &builtins(call, agent, app.clock.now()));
+    if agent.settings.max_duration_seconds.is_none() {
+        told.max_duration_seconds = app.config.engine.max_duration_seconds;
+    }
+    CallConfig {
+        session_id: session.id.to_string(),
+        agent_id: agent.id.to_string(),
+        direction: if call.direction == "outbound" { Direction::Outbound } else { Direction::Inbound },
+        protocol: session_rules::protocol(&session.protocol),
+        audio_format: session_rules::audio_format(&session.audio_format),
+        agent: told,
+        recording: agent.settings.recording_enabled,
+        events,
+        vad: app.config.engine.vad,
+        lead_ms: app.config.engine.lead_ms,
+    }
+}
+
+/// The built-in placeholders of a call.
+fn builtins(call: &CallRow, agent: &Agent, now: Timestamp) -> Builtins {
+    let now = now.to_string();
+    Builtins {
+        channel: call.channel.clone(),
+        caller_id: call.from_number.clone().unwrap_or_default(),
+        called_number: call.to_number.clone().unwrap_or_default(),
+        direction: call.direction.clone(),
+        conversation_id: call.id.to_string(),
+        agent_name: agent.settings.name.clone(),
+        // A timestamp is written `YYYY-MM-DDTHH:MM:SS.ffffff+00:00`.
+        time_utc: now.get(11..16).unwrap_or_default().to_owned(),
+        date: now.get(..10).unwrap_or_default().to_owned(),
+    }
+}

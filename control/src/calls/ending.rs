@@ -1,0 +1,106 @@
+//! The end of a call: one transaction that writes the row, its `call.ended` event and the recording
+//! that is to come. A second end finds the row ended and writes nothing.
+
+use super::latency;
+use super::rules::{self, Ending};
+use super::store::{self, CallRow};
+use crate::agents;
+use crate::app::App;
+use crate::db::{DbError, Tx};
+use crate::events::rules::EventType;
+use crate::events::{self, wire};
+use crate::ids::{AccountId, CallId, EventId, RecordingId};
+use crate::recordings;
+use crate::sessions;
+use crate::time::Timestamp;
+
+/// What else the end of a call brings about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Also {
+    /// Tell the agent's webhook. Not for sessions that merely expired.
+    pub event: bool,
+    /// A recording of the call is being finished.
+    pub recording: bool,
+}
+
+/// Ends a call that `incarnation` hosts (0: nobody joined yet). `false`: it had ended already, or
+/// has another host, and nothing was written.
+pub async fn end(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    incarnation: i64,
+    ending: &Ending,
+    also: Also,
+) -> Result<bool, DbError> {
+    let now = app.clock.now();
+    let mut tx = app.db.begin_write().await?;
+    let turns = store::turns_in(&mut tx, account, id).await?;
+    let summary = latency::summarise(&turns);
+    if !store::finish(&mut tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
+        return Ok(false);
+    }
+    sessions::store::close(&mut tx, account, id, now).await?;
+    let Some(call) = store::get_in(&mut tx, account, id).await? else { return Ok(false) };
+    if also.event {
+        event(app, &mut tx, &call, &turns, now).await?;
+    }
+    if also.recording {
+        let recording = RecordingId::new(&app.clock);
+        let region = app.storage.region();
+        recordings::store::insert(&mut tx, account, recording, id, call.agent_id, region, now).await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Adds `call.ended` with its frozen body.
+async fn event(
+    app: &App,
+    tx: &mut Tx,
+    call: &CallRow,
+    turns: &[serde_json::Value],
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let id = EventId::new(&app.clock);
+    let (transcript, transcript_truncated) = wire::fit_transcript(turns);
+    let (metadata, metadata_truncated) = wire::fit_metadata(call.metadata.clone());
+    let body = wire::CallEnded {
+        event_id: id,
+        timestamp: now.seconds(),
+        call_id: call.id,
+        conversation_id: call.id,
+        agent_id: call.agent_id,
+        status: &call.status,
+        direction: &call.direction,
+        from_number: call.from_number.as_deref(),
+        to_number: call.to_number.as_deref(),
+        duration_seconds: seconds(call.duration_ms),
+        cost_cents: call.cost_cents,
+        started_at: call.started_at,
+        ended_at: now,
+        transcript,
+        transcript_text: &rules::transcript_text(transcript),
+        batch_id: call.batch_id.as_deref(),
+        batch_recipient_index: call.batch_recipient_index,
+        metadata,
+        metadata_truncated,
+        transcript_truncated,
+    };
+    let event = events::store::NewEvent {
+        id,
+        r#type: EventType::CallEnded,
+        agent: call.agent_id,
+        call: call.id,
+        body: serde_json::to_string(&body).unwrap_or_default(),
+    };
+    // The address itself is read at each attempt; now it only matters whether there is one.
+    let has_address = agents::store::has_webhook(tx, call.account, call.agent_id).await?;
+    events::store::insert(tx, call.account, &event, has_address, now).await
+}
+
+/// Milliseconds as the API's seconds.
+pub fn seconds(ms: Option<i64>) -> f64 {
+    // A call's length is far below 2^52 ms, so the number is exact.
+    ms.unwrap_or(0) as f64 / 1000.0
+}

@@ -1,0 +1,63 @@
+//! Routes of calls.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::store;
+use super::wire::{CallEnded, CallRecord, CallsQuery};
+use super::end_by_api;
+use crate::app::App;
+use crate::http::page::CallsPage;
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::ids::CallId;
+use crate::sessions::End;
+
+/// The routes.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/calls", Access::Scopes(&[Scope::CallsRead]), list)
+            .summary("Calls, newest first; without their transcripts")
+            .query::<CallsQuery>()
+            .page::<CallsPage>(),
+        Endpoint::get("/calls/{call_id}", Access::Scopes(&[Scope::CallsRead]), get)
+            .summary("One call with its transcript"),
+        Endpoint::post("/calls/{call_id}/end", Access::Scopes(&[Scope::CallsWrite]), end)
+            .summary("End a call")
+            .body::<End>()
+            .returns(StatusCode::OK),
+    ]
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    page: Page<CallsPage>,
+    Query(query): Query<CallsQuery>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (calls, total) = store::list(&app.db, caller.account, &query.into(), page.limit, page.offset).await?;
+    Ok(List::new(calls.into_iter().map(CallRecord::from).collect(), total, page))
+}
+
+async fn get(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+    let call = store::get(&app.db, caller.account, id).await?.ok_or(ApiError::NotFound)?;
+    let turns = store::turns(&app.db, caller.account, id).await?;
+    Ok(Json(CallRecord::with_turns(call, turns)))
+}
+
+async fn end(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+    Body(body): Body<End>,
+) -> Result<impl IntoResponse, ApiError> {
+    let ended = end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
+    Ok(Json(CallEnded {
+        call_id: id,
+        status: "ended",
+        end_reason: ended.call.end_reason,
+        ended_at: ended.call.ended_at,
+        already_ended: ended.already,
+    }))
+}

@@ -1,0 +1,73 @@
+//! After a crash: calls that an earlier incarnation of this node hosted end as `node_lost`, once each,
+//! with whatever was recorded of them.
+
+use media::shell::{self, RecordedFile};
+
+use super::ending::{self, Also};
+use super::rules::Ending;
+use super::{NODE, spool_dir};
+use super::store::{self, CallRow};
+use crate::app::App;
+use crate::db::DbError;
+use crate::ids::{AccountId, CallId};
+use crate::recordings;
+
+/// Ends what the process before this one left behind, and saves its recordings. How many calls there
+/// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
+pub async fn recover(app: &App) -> Result<usize, DbError> {
+    // What was stranded before this process began; its own recordings come later.
+    let stranded = recordings::store::stranded(&app.db, app.clock.now()).await?;
+    let orphans = store::orphans(&app.db, NODE, app.incarnation.number).await?;
+    let count = orphans.len();
+    for call in orphans {
+        lost(app, &call).await?;
+    }
+    for (account, id) in stranded {
+        match salvage(app, id).await {
+            Some(file) => recordings::keep(app, account, id, &file).await?,
+            None => recordings::give_up(app, account, id, "lost with the process that made it").await?,
+        }
+    }
+    if count > 0 {
+        tracing::warn!(count, "calls of an earlier process were ended as node_lost");
+    }
+    Ok(count)
+}
+
+async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
+    let (account, id) = (call.account, call.id);
+    let file = salvage(app, id).await;
+    let duration_ms = match &file {
+        Some(file) => Some(file.samples * 1000 / u64::from(media::time::RATE)),
+        None => last_turn_ms(app, account, id).await?,
+    };
+    let also = Also { event: true, recording: file.is_some() };
+    let ended = ending::end(app, account, id, call.incarnation, &Ending::node_lost(duration_ms), also).await?;
+    if let Some(file) = file.filter(|_| ended) {
+        recordings::keep(app, account, id, &file).await?;
+    }
+    Ok(())
+}
+
+/// The end of the last turn that was written: without a recording, all that tells how long it was.
+async fn last_turn_ms(app: &App, account: AccountId, id: CallId) -> Result<Option<u64>, DbError> {
+    let turns = store::turns(&app.db, account, id).await?;
+    let ends = turns.iter().filter_map(|turn| turn.get("end_ms").or_else(|| turn.get("start_ms"))?.as_u64());
+    Ok(Some(ends.max().unwrap_or(0)))
+}
+
+async fn salvage(app: &App, id: CallId) -> Option<RecordedFile> {
+    let folder = spool_dir(&app.config);
+    let made = tokio::task::spawn_blocking(move || shell::salvage(&folder, &id.to_string())).await;
+    match made {
+        Ok(Ok(file)) => file,
+        Ok(Err(error)) => {
+            tracing::error!(%error, call = %id, "a recording could not be salvaged");
+            None
+        }
+        Err(error) => {
+            tracing::error!(%error, call = %id, "salvaging a recording failed");
+            None
+        }
+    }
+}

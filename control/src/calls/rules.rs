@@ -1,0 +1,288 @@
+//! States of a call and of its conversation, and how each end maps to them. Pure.
+
+use media::call::record::{EndReason, EndedBy, Summary, Turn};
+use serde_json::Value;
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStatus {
+    Queued,
+    Ringing,
+    InProgress,
+    Completed,
+    Failed,
+    NoAnswer,
+    Busy,
+    Canceled,
+}
+
+impl CallStatus {
+    /// Every name, for filters and the API document.
+    pub const NAMES: &'static [&'static str] =
+        &["queued", "ringing", "in_progress", "completed", "failed", "no-answer", "busy", "canceled"];
+
+    /// The word of the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Ringing => "ringing",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::NoAnswer => "no-answer",
+            Self::Busy => "busy",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// Where a conversation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConversationStatus {
+    Created,
+    InProgress,
+    Completed,
+    Failed,
+    Abandoned,
+}
+
+impl ConversationStatus {
+    /// The word of the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// How a call ended, as it is written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    pub status: CallStatus,
+    pub conversation: ConversationStatus,
+    pub reason: &'static str,
+    /// `caller`, `agent`, `system` or `api`.
+    pub ended_by: &'static str,
+    /// Length of the call on the sample clock, ms; `None` when nobody ever joined.
+    pub duration_ms: Option<u64>,
+    /// As the engine counted; `None`: count the stored turns.
+    pub turn_count: Option<u32>,
+    /// Worth showing in diagnostics, oldest first.
+    pub errors: Vec<String>,
+}
+
+impl Ending {
+    /// The end that the engine reported.
+    pub fn of(summary: &Summary) -> Self {
+        let failed = summary.reason.is_failure();
+        Self {
+            status: if failed { CallStatus::Failed } else { CallStatus::Completed },
+            conversation: if failed { ConversationStatus::Failed } else { ConversationStatus::Completed },
+            reason: summary.reason.name(),
+            ended_by: ended_by(summary.ended_by),
+            duration_ms: Some(summary.duration_ms),
+            turn_count: Some(summary.turn_count),
+            errors: summary.errors.clone(),
+        }
+    }
+
+    /// The process that hosted the call is gone. `duration_ms` is what its recording still tells.
+    pub fn node_lost(duration_ms: Option<u64>) -> Self {
+        Self::failed(EndReason::NodeLost, duration_ms, Vec::new())
+    }
+
+    /// The call could not start, or the engine dropped it without a word.
+    pub fn engine_error(error: String) -> Self {
+        Self::failed(EndReason::EngineError, None, vec![error])
+    }
+
+    /// A speech provider of the call could not be had.
+    pub fn provider_error(error: String) -> Self {
+        Self::failed(EndReason::ProviderError, None, vec![error])
+    }
+
+    /// Nobody joined in time.
+    pub const fn session_expired() -> Self {
+        Self::never_joined("session_expired", "system")
+    }
+
+    /// An API client ended it before anybody joined.
+    pub const fn canceled_by_api() -> Self {
+        Self::never_joined("ended_by_api", "api")
+    }
+
+    const fn never_joined(reason: &'static str, ended_by: &'static str) -> Self {
+        Self {
+            status: CallStatus::Canceled,
+            conversation: ConversationStatus::Abandoned,
+            reason,
+            ended_by,
+            duration_ms: None,
+            turn_count: None,
+            errors: Vec::new(),
+        }
+    }
+
+    fn failed(reason: EndReason, duration_ms: Option<u64>, errors: Vec<String>) -> Self {
+        Self {
+            status: CallStatus::Failed,
+            conversation: ConversationStatus::Failed,
+            reason: reason.name(),
+            ended_by: "system",
+            duration_ms,
+            turn_count: None,
+            errors,
+        }
+    }
+}
+
+/// The turn as the API shows it: arguments and results of tools as JSON, where they are JSON.
+pub fn turn_json(turn: &Turn) -> Value {
+    let mut value = serde_json::to_value(turn).unwrap_or(Value::Null);
+    if let Some(confidence) = turn.confidence {
+        // An f32 widened to f64 would show digits nobody measured.
+        value["confidence"] = Value::from((f64::from(confidence) * 1000.0).round() / 1000.0);
+    }
+    if let Some(calls) = value.get_mut("tool_calls").and_then(Value::as_array_mut) {
+        for call in calls {
+            for key in ["arguments", "result"] {
+                let parsed = call.get(key).and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+                if let Some(parsed) = parsed {
+                    call[key] = parsed;
+                }
+            }
+        }
+    }
+    value
+}
+
+/// The transcript as text: one line a turn, `Agent: … / Caller: … / Human agent: …`.
+pub fn transcript_text(turns: &[Value]) -> String {
+    let mut text = String::new();
+    for turn in turns {
+        let words = turn.get("text").and_then(Value::as_str).unwrap_or_default().trim();
+        if words.is_empty() {
+            continue;
+        }
+        let speaker = match turn.get("role").and_then(Value::as_str) {
+            Some("assistant") => "Agent",
+            Some("human_agent") => "Human agent",
+            _ => "Caller",
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(speaker);
+        text.push_str(": ");
+        text.push_str(words);
+    }
+    text
+}
+
+const fn ended_by(who: EndedBy) -> &'static str {
+    match who {
+        EndedBy::Caller => "caller",
+        EndedBy::Agent => "agent",
+        EndedBy::System => "system",
+        EndedBy::Api => "api",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::call::record::{Role, Source, ToolRecord, ToolStatus};
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn() -> Turn {
+        Turn {
+            index: 1,
+            turn_id: "t1".into(),
+            role: Role::User,
+            text: " Hello there. ".into(),
+            text_raw: None,
+            language: "english".into(),
+            start_ms: Some(100),
+            end_ms: Some(900),
+            interrupted: false,
+            interrupted_after_ms: None,
+            estimated_text_spoken: None,
+            source: Source::Speech,
+            confidence: Some(0.9),
+            latency: None,
+            tool_calls: vec![ToolRecord {
+                id: "c1".into(),
+                name: "weather".into(),
+                arguments: r#"{"city":"Lyon"}"#.into(),
+                result: Some("plain words".into()),
+                result_truncated: false,
+                status: ToolStatus::Ok,
+                error: None,
+                started_ms: 1,
+                duration_ms: 2,
+                filler_spoken: false,
+                r#type: "client".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_turn_shows_json_where_there_is_json() {
+        let value = turn_json(&turn());
+        assert_eq!(value["tool_calls"][0]["arguments"], json!({"city": "Lyon"}));
+        assert_eq!(value["tool_calls"][0]["result"], json!("plain words"));
+        assert_eq!(value["confidence"], json!(0.9));
+        assert_eq!(value["role"], json!("user"));
+    }
+
+    #[test]
+    fn a_transcript_reads_as_lines() {
+        let agent = json!({"role": "assistant", "text": "Good day."});
+        let human = json!({"role": "human_agent", "text": "Hi."});
+        let silent = json!({"role": "assistant", "text": " "});
+        assert_eq!(
+            transcript_text(&[agent, turn_json(&turn()), silent, human]),
+            "Agent: Good day.\nCaller: Hello there.\nHuman agent: Hi."
+        );
+    }
+
+    #[test]
+    fn every_end_of_the_engine_has_its_status() {
+        let reasons = [
+            (EndReason::CallerHangup, "completed"),
+            (EndReason::AgentEndCall, "completed"),
+            (EndReason::MaxDuration, "completed"),
+            (EndReason::EndedByApi, "completed"),
+            (EndReason::MediaTimeout, "failed"),
+            (EndReason::ProviderError, "failed"),
+            (EndReason::EngineError, "failed"),
+            (EndReason::NodeLost, "failed"),
+        ];
+        for (reason, status) in reasons {
+            let summary = Summary {
+                reason,
+                ended_by: EndedBy::System,
+                duration_ms: 5,
+                turn_count: 0,
+                recording_gap_ms: 0,
+                errors: Vec::new(),
+            };
+            let ending = Ending::of(&summary);
+            assert_eq!(ending.status.name(), status, "{reason:?}");
+            assert_eq!(ending.conversation.name(), status, "{reason:?}");
+            assert_eq!(ending.reason, reason.name());
+        }
+    }
+
+    #[test]
+    fn a_session_that_nobody_joined_is_canceled() {
+        let ending = Ending::session_expired();
+        assert_eq!((ending.status.name(), ending.conversation.name()), ("canceled", "abandoned"));
+        assert_eq!(ending.reason, "session_expired");
+    }
+}

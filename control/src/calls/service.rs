@@ -1,0 +1,65 @@
+//! What the API can do to a call.
+
+use std::time::Duration;
+
+use media::call::input::EndRequest;
+
+use super::ending::{self, Also};
+use super::rules::Ending;
+use super::store::{self, CallRow};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::ids::{AccountId, CallId};
+
+/// How long the engine may take to say goodbye and the end to be written. The engine itself closes
+/// within a second.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call that was just joined may take to reach the engine.
+const PLACING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A call that is over.
+pub struct EndedCall {
+    pub call: CallRow,
+    /// It was over before the request came.
+    pub already: bool,
+}
+
+/// Ends a call for an API client and answers when it is over. `reason` is for the log.
+pub async fn end_by_api(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    reason: Option<&str>,
+) -> Result<EndedCall, ApiError> {
+    let call = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    if call.ended_at.is_some() {
+        return Ok(EndedCall { call, already: true });
+    }
+    tracing::info!(call = %id, reason, "an API client ends a call");
+    let also = Also { event: true, recording: false };
+    let nobody_joined = call.incarnation == 0;
+    if nobody_joined && ending::end(app, account, id, 0, &Ending::canceled_by_api(), also).await? {
+        app.admission.release(id, &app.incarnation.owner);
+        return reread(app, account, id).await;
+    }
+    // Joined, perhaps a moment ago: the engine ends it, and its writer writes it down.
+    let live = app.live.await_call(account, id, PLACING_PATIENCE).await;
+    if let Some(live) = live {
+        live.handle.end(EndRequest::Api);
+        live.wait_ended(END_PATIENCE).await;
+    }
+    reread(app, account, id).await
+}
+
+async fn reread(app: &App, account: AccountId, id: CallId) -> Result<EndedCall, ApiError> {
+    let call = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    if call.ended_at.is_some() {
+        return Ok(EndedCall { call, already: false });
+    }
+    // The node that hosts it does not answer.
+    Err(ApiError::Unavailable {
+        code: "service_unavailable",
+        message: "The call is being ended; ask again in a moment".to_owned(),
+        retry_after: 1,
+    })
+}

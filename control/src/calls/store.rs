@@ -1,0 +1,332 @@
+//! The `calls` and `turns` tables.
+
+use serde_json::Value;
+
+use super::rules::{CallStatus, ConversationStatus, Ending};
+use crate::db::{Db, DbError, Query, Row, Tx};
+use crate::ids::{AccountId, AgentId, CallId, RecordingId};
+use crate::time::Timestamp;
+
+/// One call with its delivery state. Call, conversation and session read the same row. It has no
+/// `Debug`: it holds phone numbers.
+#[derive(Clone)]
+pub struct CallRow {
+    pub id: CallId,
+    pub account: AccountId,
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub status: String,
+    pub conversation_status: String,
+    pub direction: String,
+    pub channel: String,
+    pub language: String,
+    pub from_number: Option<String>,
+    pub to_number: Option<String>,
+    pub dynamic_variables: Value,
+    pub metadata: Value,
+    pub batch_id: Option<String>,
+    pub batch_recipient_index: Option<i64>,
+    pub started_at: Option<Timestamp>,
+    pub answered_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub duration_ms: Option<i64>,
+    pub end_reason: Option<String>,
+    pub ended_by: Option<String>,
+    pub turn_count: i64,
+    pub latency_summary: Option<Value>,
+    pub cost_cents: i64,
+    pub has_recording: bool,
+    pub recording_id: Option<RecordingId>,
+    pub feedback: Option<Feedback>,
+    /// 0 until somebody joined.
+    pub incarnation: i64,
+    pub webhook_status: Option<String>,
+    pub webhook_delivered_at: Option<Timestamp>,
+    pub webhook_attempts: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What somebody thought of a conversation.
+#[derive(Clone)]
+pub struct Feedback {
+    pub rating: i64,
+    pub comment: Option<String>,
+    pub at: Timestamp,
+}
+
+/// What is known of a call at its creation.
+pub struct NewCall<'a> {
+    pub id: CallId,
+    pub agent_id: AgentId,
+    pub agent_name: &'a str,
+    pub direction: &'a str,
+    pub channel: &'a str,
+    pub language: &'a str,
+    pub from_number: Option<&'a str>,
+    pub to_number: Option<&'a str>,
+    pub dynamic_variables: &'a Value,
+}
+
+/// What a list of calls may be narrowed by; `None` narrows nothing.
+#[derive(Clone, Default)]
+pub struct Filter {
+    pub status: Option<String>,
+    pub direction: Option<String>,
+    pub agent: Option<AgentId>,
+    pub batch: Option<String>,
+    /// Created at or after.
+    pub from: Option<Timestamp>,
+    /// Created before.
+    pub to: Option<Timestamp>,
+    /// Either number of the call.
+    pub phone: Option<String>,
+}
+
+const COLUMNS: &str = "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
+        coalesce(e.attempts, 0) as webhook_attempts
+    from calls c left join events e on e.call_id = c.id and e.type = 'call.ended'";
+
+const FILTER: &str = "c.account_id = $1
+    and ($2 is null or c.status = $2) and ($3 is null or c.direction = $3)
+    and ($4 is null or c.agent_id = $4) and ($5 is null or c.batch_id = $5)
+    and ($6 is null or c.created_at >= $6) and ($7 is null or c.created_at < $7)
+    and ($8 is null or c.from_number = $8 or c.to_number = $8)";
+
+/// Adds a call that waits for its caller to join.
+pub async fn insert(tx: &mut Tx, account: AccountId, call: &NewCall<'_>, now: Timestamp) -> Result<(), DbError> {
+    tx.query(
+        "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
+            channel, language, from_number, to_number, dynamic_variables, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)",
+    )
+    .bind(call.id)
+    .bind(account)
+    .bind(call.agent_id)
+    .bind(call.agent_name)
+    .bind(CallStatus::Queued.name())
+    .bind(ConversationStatus::Created.name())
+    .bind(call.direction)
+    .bind(call.channel)
+    .bind(call.language)
+    .bind(call.from_number)
+    .bind(call.to_number)
+    .bind(call.dynamic_variables.to_string())
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// One call of the account.
+pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
+    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
+    db.query_built(sql).bind(account).bind(id).optional(CallRow::read).await
+}
+
+/// The account's calls, newest first, and how many there are in all.
+pub async fn list(
+    db: &Db,
+    account: AccountId,
+    filter: &Filter,
+    limit: u32,
+    offset: u32,
+) -> Result<(Vec<CallRow>, u64), DbError> {
+    let sql = format!("{COLUMNS} where {FILTER} order by c.created_at desc, c.id desc limit $9 offset $10");
+    let rows = filter.bind(db.query_built(sql).bind(account)).bind(limit).bind(offset).all(CallRow::read).await?;
+    let sql = format!("select count(*) as total from calls c where {FILTER}");
+    let total = filter.bind(db.query_built(sql).bind(account)).one(|row| row.i64("total")).await?;
+    Ok((rows, total.unsigned_abs()))
+}
+
+/// The turns of a call, in order, as JSON.
+pub async fn turns(db: &Db, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
+    db.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
+        .bind(account)
+        .bind(id)
+        .all(|row| row.json("body"))
+        .await
+}
+
+/// The same inside a transaction.
+pub async fn turns_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
+    tx.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
+        .bind(account)
+        .bind(id)
+        .all(|row| row.json("body"))
+        .await
+}
+
+/// Adds one finished turn to a call that this incarnation still hosts. Written twice, it stands once.
+pub async fn insert_turn(
+    tx: &mut Tx,
+    account: AccountId,
+    incarnation: i64,
+    id: CallId,
+    index: u32,
+    body: &str,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "insert into turns (call_id, idx, account_id, body, created_at)
+         select $1, $2, $3, $4, $5 where exists (select 1 from calls
+            where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null)
+         on conflict (call_id, idx) do nothing",
+    )
+    .bind(id)
+    .bind(i64::from(index))
+    .bind(account)
+    .bind(body)
+    .bind(now)
+    .bind(incarnation)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Makes this process the host of a call that waits. `false`: it ended, or has a host.
+pub async fn take(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    node: &str,
+    incarnation: i64,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update calls set owner_node = $1, owner_incarnation = $2, status = $3, conversation_status = $4,
+                started_at = $5, answered_at = $5, updated_at = $5
+             where account_id = $6 and id = $7 and owner_incarnation is null and ended_at is null",
+        )
+        .bind(node)
+        .bind(incarnation)
+        .bind(CallStatus::InProgress.name())
+        .bind(ConversationStatus::InProgress.name())
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// Writes the end of a call that `incarnation` hosts (0: nobody). `false`: it had ended already, or
+/// is not theirs any more, and nothing was written.
+pub async fn finish(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    incarnation: i64,
+    ending: &Ending,
+    summary: Option<&Value>,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
+                ended_at = $5, duration_ms = coalesce($6, duration_ms, $5 / 1000 - answered_at / 1000, 0),
+                turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
+                latency_summary = $8, errors = $10, updated_at = $5
+             where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
+        )
+        .bind(ending.status.name())
+        .bind(ending.conversation.name())
+        .bind(ending.reason)
+        .bind(ending.ended_by)
+        .bind(now)
+        .bind(ending.duration_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)))
+        .bind(ending.turn_count.map(i64::from))
+        .bind(summary.map(ToString::to_string))
+        .bind(id)
+        .bind(serde_json::json!(ending.errors).to_string())
+        .bind(account)
+        .bind(incarnation)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// The call row inside a transaction.
+pub async fn get_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
+    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
+    tx.query_built(sql).bind(account).bind(id).optional(CallRow::read).await
+}
+
+/// Whether the agent is on a call that has not ended, or that somebody may still join.
+pub async fn agent_is_live(db: &Db, account: AccountId, agent: AgentId) -> Result<bool, DbError> {
+    db.query(
+        "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
+    )
+    .bind(account)
+    .bind(agent)
+    .one(|row| Ok(row.i64("live")? > 0))
+    .await
+}
+
+/// Calls that earlier incarnations of this node hosted and never ended. Of all accounts: this is the
+/// node's own housekeeping.
+pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRow>, DbError> {
+    let sql = format!(
+        "{COLUMNS} where c.owner_node = $1 and c.owner_incarnation < $2 and c.ended_at is null order by c.id"
+    );
+    db.query_built(sql).bind(node).bind(incarnation).all(CallRow::read).await
+}
+
+impl Filter {
+    fn bind<'q>(&self, query: Query<'q>) -> Query<'q> {
+        query
+            .bind(self.status.as_deref())
+            .bind(self.direction.as_deref())
+            .bind(self.agent)
+            .bind(self.batch.as_deref())
+            .bind(self.from)
+            .bind(self.to)
+            .bind(self.phone.as_deref())
+    }
+}
+
+impl CallRow {
+    fn read(row: &Row) -> Result<Self, DbError> {
+        let feedback = match (row.opt_i64("feedback_rating")?, row.opt_time("feedback_at")?) {
+            (Some(rating), Some(at)) => Some(Feedback { rating, comment: row.opt_text("feedback_comment")?, at }),
+            _ => None,
+        };
+        Ok(Self {
+            id: row.parse("id")?,
+            account: row.parse("account_id")?,
+            agent_id: row.parse("agent_id")?,
+            agent_name: row.text("agent_name")?,
+            status: row.text("status")?,
+            conversation_status: row.text("conversation_status")?,
+            direction: row.text("direction")?,
+            channel: row.text("channel")?,
+            language: row.text("language")?,
+            from_number: row.opt_text("from_number")?,
+            to_number: row.opt_text("to_number")?,
+            dynamic_variables: row.json("dynamic_variables")?,
+            metadata: row.json("metadata")?,
+            batch_id: row.opt_text("batch_id")?,
+            batch_recipient_index: row.opt_i64("batch_recipient_index")?,
+            started_at: row.opt_time("started_at")?,
+            answered_at: row.opt_time("answered_at")?,
+            ended_at: row.opt_time("ended_at")?,
+            duration_ms: row.opt_i64("duration_ms")?,
+            end_reason: row.opt_text("end_reason")?,
+            ended_by: row.opt_text("ended_by")?,
+            turn_count: row.i64("turn_count")?,
+            latency_summary: row.opt_json("latency_summary")?,
+            cost_cents: row.i64("cost_cents")?,
+            has_recording: row.bool("has_recording")?,
+            recording_id: row.opt_parse("recording_id")?,
+            feedback,
+            incarnation: row.opt_i64("owner_incarnation")?.unwrap_or(0),
+            webhook_status: row.opt_text("webhook_status")?,
+            webhook_delivered_at: row.opt_time("webhook_delivered_at")?,
+            webhook_attempts: row.i64("webhook_attempts")?,
+            created_at: row.time("created_at")?,
+            updated_at: row.time("updated_at")?,
+        })
+    }
+}
+

@@ -1,0 +1,190 @@
+//! Bodies of the call routes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ending::seconds;
+use super::rules::{self, CallStatus};
+use super::store::{CallRow, Filter};
+use crate::http::extract::Wire;
+use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::ids::{AgentId, CallId, RecordingId};
+use crate::time::Timestamp;
+
+/// The query of `GET /calls`.
+#[derive(Deserialize)]
+pub struct CallsQuery {
+    pub status: Option<String>,
+    pub direction: Option<String>,
+    pub agent_id: Option<AgentId>,
+    pub batch_id: Option<String>,
+    pub from: Option<Timestamp>,
+    pub to: Option<Timestamp>,
+    pub phone: Option<String>,
+}
+
+impl Wire for CallsQuery {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "CallsQuery",
+        unknown: Unknown::Ignore,
+        fields: &[
+            Field::opt("status", Kind::Enum(CallStatus::NAMES), "Only calls in this state."),
+            Field::opt("direction", Kind::Enum(&["inbound", "outbound"]), "Only calls of this direction."),
+            Field::opt("agent_id", Kind::Uuid, "Only calls of this agent."),
+            Field::opt("batch_id", Kind::Uuid, "Only calls of this batch."),
+            Field::opt("from", Kind::Timestamp, "Only calls created at or after this time."),
+            Field::opt("to", Kind::Timestamp, "Only calls created before this time."),
+            Field::opt("phone", Kind::E164, "Only calls from or to this number."),
+        ],
+    };
+}
+
+impl From<CallsQuery> for Filter {
+    fn from(query: CallsQuery) -> Self {
+        let CallsQuery { status, direction, agent_id, batch_id, from, to, phone } = query;
+        Self { status, direction, agent: agent_id, batch: batch_id, from, to, phone }
+    }
+}
+
+/// A call. In lists `transcript` and `transcript_text` are null.
+#[derive(Serialize)]
+pub struct CallRecord {
+    pub id: CallId,
+    pub conversation_id: CallId,
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub status: String,
+    pub direction: String,
+    pub channel: String,
+    pub from_number: Option<String>,
+    pub to_number: Option<String>,
+    pub phone_number_id: Option<String>,
+    pub trunk_id: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub answered_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub duration_seconds: f64,
+    pub ring_seconds: Option<f64>,
+    pub end_reason: Option<String>,
+    pub ended_by: Option<String>,
+    pub sip_code: Option<u16>,
+    pub answered_by: Option<&'static str>,
+    pub voicemail: Option<Value>,
+    pub transfer: Option<Value>,
+    pub cost_cents: i64,
+    pub has_recording: bool,
+    pub recording_id: Option<RecordingId>,
+    pub turn_count: i64,
+    pub latency_summary: Option<Value>,
+    pub batch_id: Option<String>,
+    pub batch_recipient_index: Option<i64>,
+    pub metadata: Value,
+    pub dynamic_variables: Value,
+    pub transcript: Option<Vec<Value>>,
+    pub transcript_text: Option<String>,
+    pub webhook_delivery_status: Option<String>,
+    pub webhook_delivered_at: Option<Timestamp>,
+    pub webhook_attempts: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl CallRecord {
+    /// The record with its transcript.
+    pub fn with_turns(call: CallRow, turns: Vec<Value>) -> Self {
+        let text = rules::transcript_text(&turns);
+        Self { transcript_text: Some(text), transcript: Some(turns), ..Self::from(call) }
+    }
+}
+
+impl From<CallRow> for CallRecord {
+    fn from(call: CallRow) -> Self {
+        let CallRow {
+            id,
+            account: _,
+            agent_id,
+            agent_name,
+            status,
+            conversation_status: _,
+            direction,
+            channel,
+            language: _,
+            from_number,
+            to_number,
+            dynamic_variables,
+            metadata,
+            batch_id,
+            batch_recipient_index,
+            started_at,
+            answered_at,
+            ended_at,
+            duration_ms,
+            end_reason,
+            ended_by,
+            turn_count,
+            latency_summary,
+            cost_cents,
+            has_recording,
+            recording_id,
+            feedback: _,
+            incarnation: _,
+            webhook_status,
+            webhook_delivered_at,
+            webhook_attempts,
+            created_at,
+            updated_at,
+        } = call;
+        Self {
+            id,
+            conversation_id: id,
+            agent_id,
+            agent_name,
+            status,
+            direction,
+            channel,
+            from_number,
+            to_number,
+            phone_number_id: None,
+            trunk_id: None,
+            started_at,
+            answered_at,
+            ended_at,
+            duration_seconds: seconds(duration_ms),
+            // A socket does not ring.
+            ring_seconds: None,
+            end_reason,
+            ended_by,
+            sip_code: None,
+            answered_by: None,
+            voicemail: None,
+            transfer: None,
+            cost_cents,
+            has_recording,
+            recording_id,
+            turn_count,
+            latency_summary,
+            batch_id,
+            batch_recipient_index,
+            metadata,
+            dynamic_variables,
+            transcript: None,
+            transcript_text: None,
+            webhook_delivery_status: webhook_status,
+            webhook_delivered_at,
+            webhook_attempts,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+/// The answer of `POST /calls/{id}/end`.
+#[derive(Serialize)]
+pub struct CallEnded {
+    pub call_id: CallId,
+    pub status: &'static str,
+    pub end_reason: Option<String>,
+    pub ended_at: Option<Timestamp>,
+    /// It had ended before this request.
+    pub already_ended: bool,
+}

@@ -1,0 +1,149 @@
+//! Routes of conversations (document 2, Conversations).
+
+use axum::Json;
+use axum::body::Body as Bytes;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::{HeaderMap, Method, Response, StatusCode};
+
+use super::wire::{AudioLink, AudioQuery, ConversationRecord, Rate, Revoke, Revoked, Transcript};
+use super::{audio_url, store};
+use crate::app::App;
+use crate::calls;
+use crate::calls::store::Filter;
+use crate::http::page::ConversationsPage;
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::ids::{AccountId, CallId};
+use crate::recordings::{self, token};
+use crate::secret::Purpose;
+
+/// The routes, in the order of the document.
+pub fn endpoints() -> Vec<Endpoint> {
+    let read = Access::Scopes(&[Scope::ConversationsRead]);
+    vec![
+        Endpoint::get("/conversations", read, list).summary("Conversations, newest first").page::<ConversationsPage>(),
+        Endpoint::get("/conversations/{conversation_id}", read, get).summary("One conversation"),
+        Endpoint::get("/conversations/{conversation_id}/transcript", read, transcript)
+            .summary("What was said, turn by turn"),
+        Endpoint::get("/conversations/{conversation_id}/audio", read, link)
+            .summary("A signed URL of the WAV, good for an hour without a key"),
+        Endpoint::get("/conversations/{conversation_id}/audio.wav", Access::Signed, audio)
+            .summary("The WAV, whole or a range of it; by key or by signed token")
+            .query::<AudioQuery>(),
+        Endpoint::post("/conversations/{conversation_id}/audio/revoke", read, revoke)
+            .summary("Take a signed audio token back at once")
+            .body::<Revoke>()
+            .returns(StatusCode::OK),
+        Endpoint::post("/conversations/{conversation_id}/feedback", read, feedback)
+            .summary("Rate a conversation")
+            .body::<Rate>()
+            .returns(StatusCode::OK),
+    ]
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    page: Page<ConversationsPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    let all = Filter::default();
+    let (calls, total) = calls::store::list(&app.db, caller.account, &all, page.limit, page.offset).await?;
+    let base = &app.config.server.public_url;
+    Ok(List::new(calls.into_iter().map(|call| ConversationRecord::of(call, base)).collect(), total, page))
+}
+
+async fn get(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+    record(&app, caller.account, id).await
+}
+
+async fn transcript(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+    exists(&app, caller.account, id).await?;
+    let turns = calls::store::turns(&app.db, caller.account, id).await?;
+    Ok(Json(Transcript { conversation_id: id, turns }))
+}
+
+async fn link(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+    let recording = recordings::store::of_call(&app.db, caller.account, id)
+        .await?
+        .filter(|recording| recording.status == "ready" && recording.size_bytes > 0)
+        .ok_or(ApiError::NotFound)?;
+    let now = app.clock.now();
+    let signed = token::fresh(now);
+    let mut tx = app.db.begin_write().await?;
+    recordings::store::insert_token(&mut tx, caller.account, id, signed, now).await?;
+    tx.commit().await?;
+    let text = token::mint(&app.master_key, Purpose::AudioToken, id.0, signed);
+    Ok(Json(AudioLink {
+        audio_url: audio_url(&app.config, id, &text),
+        token: text,
+        expires_at: signed.expires_at,
+        expires_in: token::LIFETIME_SECONDS,
+        content_type: "audio/wav",
+        size_bytes: recording.size_bytes,
+    }))
+}
+
+async fn audio(
+    State(app): State<App>,
+    caller: Option<Caller>,
+    Id(id): Id<CallId>,
+    Query(query): Query<AudioQuery>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response<Bytes>, ApiError> {
+    let account = match (caller, query.token) {
+        (Some(caller), _) => {
+            caller.require(Scope::ConversationsRead)?;
+            caller.account
+        }
+        (None, Some(text)) => holder(&app, id, &text).await?,
+        (None, None) => return Err(ApiError::Unauthorized),
+    };
+    let recording = recordings::store::of_call(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    recordings::audio::serve(&app, &recording, &method, &headers).await
+}
+
+async fn revoke(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+    Body(body): Body<Revoke>,
+) -> Result<impl IntoResponse, ApiError> {
+    exists(&app, caller.account, id).await?;
+    // A token that was never good is as good as revoked.
+    if let Some(signed) = token::open(&app.master_key, Purpose::AudioToken, id.0, &body.token) {
+        recordings::store::revoke_token(&app.db, caller.account, id, signed, app.clock.now()).await?;
+    }
+    Ok(Json(Revoked { revoked: true }))
+}
+
+async fn feedback(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+    Body(body): Body<Rate>,
+) -> Result<impl IntoResponse, ApiError> {
+    let comment = body.comment.as_deref();
+    if !store::rate(&app.db, caller.account, id, body.rating, comment, app.clock.now()).await? {
+        return Err(ApiError::NotFound);
+    }
+    record(&app, caller.account, id).await
+}
+
+async fn record(app: &App, account: AccountId, id: CallId) -> Result<Json<ConversationRecord>, ApiError> {
+    let call = calls::store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    Ok(Json(ConversationRecord::of(call, &app.config.server.public_url)))
+}
+
+async fn exists(app: &App, account: AccountId, id: CallId) -> Result<(), ApiError> {
+    calls::store::get(&app.db, account, id).await?.map(drop).ok_or(ApiError::NotFound)
+}
+
+/// The account that a signed token speaks for. Anything but a token that was made here for this
+/// conversation, has not run out and stands unrevoked in the database is no credential.
+async fn holder(app: &App, id: CallId, text: &str) -> Result<AccountId, ApiError> {
+    let signed = token::open(&app.master_key, Purpose::AudioToken, id.0, text)
+        .filter(|signed| signed.expires_at > app.clock.now())
+        .ok_or(ApiError::Unauthorized)?;
+    recordings::store::token_account(&app.db, id, signed).await?.ok_or(ApiError::Unauthorized)
+}

@@ -1,0 +1,184 @@
+//! Bodies of the conversation routes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::calls::ending::seconds;
+use crate::calls::store::{CallRow, Feedback};
+use crate::http::extract::Wire;
+use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::ids::{AgentId, CallId};
+use crate::time::Timestamp;
+
+/// A conversation.
+#[derive(Serialize)]
+pub struct ConversationRecord {
+    pub id: CallId,
+    pub session_id: CallId,
+    pub call_id: CallId,
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub channel: String,
+    pub direction: String,
+    pub status: String,
+    pub turn_count: i64,
+    pub duration_seconds: f64,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub end_reason: Option<String>,
+    pub language: String,
+    pub has_transcript: bool,
+    pub has_recording: bool,
+    /// Needs a key.
+    pub transcript_url: String,
+    /// Needs a key: mints the signed URL of the WAV. Null while there is no recording.
+    pub audio_url: Option<String>,
+    pub feedback: Option<FeedbackRecord>,
+    pub metadata: Value,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What somebody thought of a conversation.
+#[derive(Serialize)]
+pub struct FeedbackRecord {
+    pub rating: i64,
+    pub comment: Option<String>,
+    pub created_at: Timestamp,
+}
+
+impl ConversationRecord {
+    /// The record of a call's conversation; `base` is the public URL of the server.
+    pub fn of(call: CallRow, base: &str) -> Self {
+        let CallRow {
+            id,
+            account: _,
+            agent_id,
+            agent_name,
+            status: _,
+            conversation_status,
+            direction,
+            channel,
+            language,
+            from_number: _,
+            to_number: _,
+            dynamic_variables: _,
+            metadata,
+            batch_id: _,
+            batch_recipient_index: _,
+            started_at,
+            answered_at: _,
+            ended_at,
+            duration_ms,
+            end_reason,
+            ended_by: _,
+            turn_count,
+            latency_summary: _,
+            cost_cents: _,
+            has_recording,
+            recording_id: _,
+            feedback,
+            incarnation: _,
+            webhook_status: _,
+            webhook_delivered_at: _,
+            webhook_attempts: _,
+            created_at,
+            updated_at,
+        } = call;
+        let path = format!("{base}/api/v1/conversations/{id}");
+        Self {
+            id,
+            session_id: id,
+            call_id: id,
+            agent_id,
+            agent_name,
+            channel,
+            direction,
+            status: conversation_status,
+            turn_count,
+            duration_seconds: seconds(duration_ms),
+            started_at,
+            ended_at,
+            end_reason,
+            language,
+            has_transcript: turn_count > 0,
+            has_recording,
+            transcript_url: format!("{path}/transcript"),
+            audio_url: has_recording.then(|| format!("{path}/audio")),
+            feedback: feedback.map(|Feedback { rating, comment, at }| FeedbackRecord { rating, comment, created_at: at }),
+            metadata,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+/// The answer of `GET /conversations/{id}/transcript`.
+#[derive(Serialize)]
+pub struct Transcript {
+    pub conversation_id: CallId,
+    pub turns: Vec<Value>,
+}
+
+/// The answer of `GET /conversations/{id}/audio`.
+#[derive(Serialize)]
+pub struct AudioLink {
+    pub audio_url: String,
+    pub token: String,
+    pub expires_at: Timestamp,
+    pub expires_in: u64,
+    pub content_type: &'static str,
+    pub size_bytes: i64,
+}
+
+/// The query of `GET /conversations/{id}/audio.wav`.
+#[derive(Deserialize)]
+pub struct AudioQuery {
+    pub token: Option<String>,
+}
+
+impl Wire for AudioQuery {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "AudioQuery",
+        unknown: Unknown::Ignore,
+        fields: &[Field::opt("token", Kind::Str { min: 0, max: 500 }, "A signed audio token, in place of a key.")],
+    };
+}
+
+/// The body of `POST /conversations/{id}/audio/revoke`.
+#[derive(Deserialize)]
+pub struct Revoke {
+    pub token: String,
+}
+
+impl Wire for Revoke {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "RevokeAudioToken",
+        unknown: Unknown::Refuse,
+        fields: &[Field::req("token", Kind::Str { min: 1, max: 500 }, "The signed audio token to take back.")],
+    };
+}
+
+/// The answer of `POST /conversations/{id}/audio/revoke`.
+#[derive(Serialize)]
+pub struct Revoked {
+    pub revoked: bool,
+}
+
+/// The body of `POST /conversations/{id}/feedback`.
+#[derive(Deserialize)]
+pub struct Rate {
+    pub rating: i64,
+    pub comment: Option<String>,
+}
+
+impl Wire for Rate {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "Feedback",
+        unknown: Unknown::Refuse,
+        fields: &[
+            Field::req("rating", Kind::Int { min: 1, max: 5 }, "1 is worst, 5 is best."),
+            Field::opt("comment", Kind::Str { min: 0, max: 1000 }, "A few words.").nullable(),
+        ],
+    };
+}

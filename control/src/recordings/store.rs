@@ -1,0 +1,309 @@
+//! The `recordings` and `audio_tokens` tables.
+
+use crate::db::{Db, DbError, Row, Tx};
+use crate::ids::{AccountId, AgentId, CallId, RecordingId};
+use crate::storage::ObjectKey;
+use crate::time::Timestamp;
+
+use super::token::AudioToken;
+
+/// One recording that was not deleted.
+#[derive(Clone, Debug)]
+pub struct RecordingRow {
+    pub id: RecordingId,
+    pub account: AccountId,
+    pub call_id: CallId,
+    pub agent_id: AgentId,
+    pub status: String,
+    pub sample_rate: i64,
+    pub samples: i64,
+    pub size_bytes: i64,
+    pub sha256: Option<String>,
+    pub region: String,
+    /// Where the WAV lies, once it is ready.
+    pub key: Option<ObjectKey>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub ready_at: Option<Timestamp>,
+}
+
+/// What is known of a recording once its file is in the store.
+pub struct Kept<'a> {
+    pub samples: u64,
+    pub size_bytes: u64,
+    pub sha256: &'a str,
+    pub key: &'a ObjectKey,
+    pub tape_key: Option<&'a ObjectKey>,
+}
+
+/// Objects of a deleted recording that still have to be removed from the store.
+pub struct Leftover {
+    pub id: RecordingId,
+    pub keys: Vec<ObjectKey>,
+}
+
+const LIVE: &str = "select * from recordings where deleted_at is null";
+
+/// Adds the recording of a call that has just ended; its file follows.
+pub async fn insert(
+    tx: &mut Tx,
+    account: AccountId,
+    id: RecordingId,
+    call: CallId,
+    agent: AgentId,
+    region: &str,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "insert into recordings (id, account_id, call_id, agent_id, status, sample_rate, region, created_at, updated_at)
+         values ($1, $2, $3, $4, 'uploading', $5, $6, $7, $7)",
+    )
+    .bind(id)
+    .bind(account)
+    .bind(call)
+    .bind(agent)
+    .bind(i64::from(media::time::RATE))
+    .bind(region)
+    .bind(now)
+    .execute()
+    .await?;
+    tx.query("update calls set recording_id = $1 where account_id = $2 and id = $3")
+        .bind(id)
+        .bind(account)
+        .bind(call)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// One recording of the account.
+pub async fn get(db: &Db, account: AccountId, id: RecordingId) -> Result<Option<RecordingRow>, DbError> {
+    let sql = format!("{LIVE} and account_id = $1 and id = $2");
+    db.query_built(sql).bind(account).bind(id).optional(RecordingRow::read).await
+}
+
+/// The recording of one call of the account.
+pub async fn of_call(db: &Db, account: AccountId, call: CallId) -> Result<Option<RecordingRow>, DbError> {
+    let sql = format!("{LIVE} and account_id = $1 and call_id = $2");
+    db.query_built(sql).bind(account).bind(call).optional(RecordingRow::read).await
+}
+
+/// The account's recordings, newest first, and how many there are in all.
+pub async fn list(db: &Db, account: AccountId, limit: u32, offset: u32) -> Result<(Vec<RecordingRow>, u64), DbError> {
+    let sql = format!("{LIVE} and account_id = $1 order by created_at desc, id desc limit $2 offset $3");
+    let rows = db.query_built(sql).bind(account).bind(limit).bind(offset).all(RecordingRow::read).await?;
+    let total = db
+        .query("select count(*) as total from recordings where deleted_at is null and account_id = $1")
+        .bind(account)
+        .one(|row| row.i64("total"))
+        .await?;
+    Ok((rows, total.unsigned_abs()))
+}
+
+/// Turns an uploading recording into a ready one. `None`: it was deleted meanwhile, or is settled.
+pub async fn ready(
+    tx: &mut Tx,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update recordings set status = 'ready', samples = $1, size_bytes = $2, sha256 = $3,
+                storage_key = $4, tape_key = $5, ready_at = $6, updated_at = $6
+             where account_id = $7 and call_id = $8 and status = 'uploading' and deleted_at is null",
+        )
+        .bind(i64::try_from(kept.samples).unwrap_or(i64::MAX))
+        .bind(i64::try_from(kept.size_bytes).unwrap_or(i64::MAX))
+        .bind(kept.sha256)
+        .bind(kept.key.as_str())
+        .bind(kept.tape_key.map(ObjectKey::as_str))
+        .bind(now)
+        .bind(account)
+        .bind(call)
+        .execute()
+        .await?;
+    if rows == 1 {
+        tx.query("update calls set has_recording = true, updated_at = $1 where account_id = $2 and id = $3")
+            .bind(now)
+            .bind(account)
+            .bind(call)
+            .execute()
+            .await?;
+    }
+    Ok(rows == 1)
+}
+
+/// Gives up an uploading recording.
+pub async fn failed(db: &Db, account: AccountId, call: CallId, error: &str, now: Timestamp) -> Result<(), DbError> {
+    db.query(
+        "update recordings set status = 'failed', error = $1, updated_at = $2
+         where account_id = $3 and call_id = $4 and status = 'uploading'",
+    )
+    .bind(error)
+    .bind(now)
+    .bind(account)
+    .bind(call)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Deletes a recording: from here on it is neither listed nor heard. `false`: there is none. Its
+/// objects are removed by [`leftovers`].
+pub async fn delete(tx: &mut Tx, account: AccountId, id: RecordingId, now: Timestamp) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update recordings set deleted_at = $1, updated_at = $1
+             where account_id = $2 and id = $3 and deleted_at is null",
+        )
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    if rows == 1 {
+        tx.query(
+            "update calls set has_recording = false, recording_id = null, updated_at = $1
+             where account_id = $2 and recording_id = $3",
+        )
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    }
+    Ok(rows == 1)
+}
+
+/// Deleted recordings of all accounts whose objects still lie in the store, oldest first: the node's
+/// own housekeeping.
+pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
+    db.query(
+        "select id, storage_key, tape_key from recordings
+         where deleted_at is not null and (storage_key is not null or tape_key is not null)
+         order by deleted_at limit $1",
+    )
+    .bind(limit)
+    .all(|row| {
+        let keys = [row.opt_text("storage_key")?, row.opt_text("tape_key")?];
+        let keys = keys.into_iter().flatten().filter_map(|key| ObjectKey::parse(&key)).collect();
+        Ok(Leftover { id: row.parse("id")?, keys })
+    })
+    .await
+}
+
+/// Notes that the objects of a deleted recording are gone.
+pub async fn cleared(db: &Db, id: RecordingId) -> Result<(), DbError> {
+    db.query("update recordings set storage_key = null, tape_key = null where id = $1 and deleted_at is not null")
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Recordings of ended calls whose file never came, of all accounts: left by a process that died
+/// between a call's end and its file.
+pub async fn stranded(db: &Db, before: Timestamp) -> Result<Vec<(AccountId, CallId)>, DbError> {
+    db.query(
+        "select account_id, call_id from recordings
+         where status = 'uploading' and deleted_at is null and created_at < $1 order by created_at",
+    )
+    .bind(before)
+    .all(|row| Ok((row.parse("account_id")?, row.parse("call_id")?)))
+    .await
+}
+
+/// Keeps a token's row: without it the token is refused.
+pub async fn insert_token(
+    tx: &mut Tx,
+    account: AccountId,
+    call: CallId,
+    token: AudioToken,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query("insert into audio_tokens (id, account_id, call_id, expires_at, created_at) values ($1, $2, $3, $4, $5)")
+        .bind(token.id.to_string())
+        .bind(account)
+        .bind(call)
+        .bind(token.expires_at)
+        .bind(now)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Whose token this is, unless it was revoked or is unknown. The account follows from the token: its
+/// holder has no key.
+pub async fn token_account(db: &Db, call: CallId, token: AudioToken) -> Result<Option<AccountId>, DbError> {
+    db.query("select account_id from audio_tokens where id = $1 and call_id = $2 and revoked_at is null")
+        .bind(token.id.to_string())
+        .bind(call)
+        .optional(|row| row.parse("account_id"))
+        .await
+}
+
+/// As [`token_account`], for a recording: a deleted one has no token any more.
+pub async fn recording_token_account(
+    db: &Db,
+    recording: RecordingId,
+    token: AudioToken,
+) -> Result<Option<AccountId>, DbError> {
+    db.query(
+        "select t.account_id from audio_tokens t join recordings r on r.call_id = t.call_id
+         where t.id = $1 and r.id = $2 and t.revoked_at is null and r.deleted_at is null",
+    )
+    .bind(token.id.to_string())
+    .bind(recording)
+    .optional(|row| row.parse("account_id"))
+    .await
+}
+
+/// Takes a token back.
+pub async fn revoke_token(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+    token: AudioToken,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    db.query(
+        "update audio_tokens set revoked_at = coalesce(revoked_at, $1)
+         where id = $2 and account_id = $3 and call_id = $4",
+    )
+    .bind(now)
+    .bind(token.id.to_string())
+    .bind(account)
+    .bind(call)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Forgets tokens that ran out: an expired token is refused before its row is looked for.
+pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> Result<(), DbError> {
+    db.query("delete from audio_tokens where expires_at < $1").bind(expired_before).execute().await?;
+    Ok(())
+}
+
+impl RecordingRow {
+    fn read(row: &Row) -> Result<Self, DbError> {
+        Ok(Self {
+            id: row.parse("id")?,
+            account: row.parse("account_id")?,
+            call_id: row.parse("call_id")?,
+            agent_id: row.parse("agent_id")?,
+            status: row.text("status")?,
+            sample_rate: row.i64("sample_rate")?,
+            samples: row.i64("samples")?,
+            size_bytes: row.i64("size_bytes")?,
+            sha256: row.opt_text("sha256")?,
+            region: row.text("region")?,
+            key: row.opt_text("storage_key")?.and_then(|key| ObjectKey::parse(&key)),
+            created_at: row.time("created_at")?,
+            updated_at: row.time("updated_at")?,
+            ready_at: row.opt_time("ready_at")?,
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Routes of sessions (document 2, Real-time conversation sessions).
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::service;
+use super::wire::{Connect, End, Ended, ToolAccepted, ToolResult};
+use crate::app::App;
+use crate::calls;
+use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Scope};
+use crate::ids::SessionId;
+
+/// The routes, in the order of the document; the socket's own come last.
+pub fn endpoints() -> Vec<Endpoint> {
+    let write = Access::Scopes(&[Scope::CallsWrite]);
+    let mut endpoints = vec![
+        Endpoint::post("/conversation/connect", write, connect)
+            .summary("Open a session: who speaks with which agent, and how")
+            .body::<Connect>()
+            .class(Class::CallCreation)
+            .returns(StatusCode::OK)
+            .cors(),
+        Endpoint::post("/conversation/{session_id}/tool-result", write, tool_result)
+            .summary("Answer a tool call of the agent")
+            .body::<ToolResult>()
+            .returns(StatusCode::ACCEPTED)
+            .cors(),
+        Endpoint::post("/conversation/{session_id}/end", write, end)
+            .summary("End a session")
+            .body::<End>()
+            .returns(StatusCode::OK)
+            .cors(),
+        Endpoint::get(
+            "/conversation/{session_id}/status",
+            Access::AnyScope(&[Scope::CallsRead, Scope::CallsWrite]),
+            status,
+        )
+        .summary("Where a session stands")
+        .cors(),
+    ];
+    endpoints.extend(super::ws::endpoints());
+    endpoints
+}
+
+async fn connect(State(app): State<App>, caller: Caller, Body(body): Body<Connect>) -> Result<impl IntoResponse, ApiError> {
+    service::connect(&app, caller.account, body).await.map(Json)
+}
+
+async fn tool_result(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+    Body(body): Body<ToolResult>,
+) -> Result<impl IntoResponse, ApiError> {
+    let tool_call_id = body.tool_call_id.clone();
+    service::tool_result(&app, caller.account, id, body).await?;
+    Ok((StatusCode::ACCEPTED, Json(ToolAccepted { accepted: true, tool_call_id })))
+}
+
+async fn end(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+    Body(body): Body<End>,
+) -> Result<impl IntoResponse, ApiError> {
+    let ended = calls::end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
+    Ok(Json(Ended {
+        session_id: id,
+        status: "ended",
+        end_reason: ended.call.end_reason,
+        ended_at: ended.call.ended_at,
+        already_ended: ended.already,
+    }))
+}
+
+async fn status(State(app): State<App>, caller: Caller, Id(id): Id<SessionId>) -> Result<impl IntoResponse, ApiError> {
+    service::status(&app, caller.account, id).await.map(Json)
+}

@@ -1,0 +1,114 @@
+//! The `sessions` table: who may join a call, once.
+
+use crate::db::{Db, DbError, Row, Tx};
+use crate::ids::{AccountId, CallId};
+use crate::time::Timestamp;
+
+/// How one session may be joined.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    pub id: CallId,
+    pub account: AccountId,
+    pub transport: String,
+    pub protocol: String,
+    pub audio_format: String,
+    pub expires_at: Timestamp,
+    pub spent_at: Option<Timestamp>,
+}
+
+/// A session at its creation.
+pub struct NewSession<'a> {
+    pub id: CallId,
+    pub transport: &'a str,
+    pub protocol: &'a str,
+    pub audio_format: &'a str,
+    /// SHA-256 of the one-time token, hex.
+    pub token_hash: &'a str,
+    pub expires_at: Timestamp,
+}
+
+/// Adds a session to its call, in the transaction that makes the call.
+pub async fn insert(tx: &mut Tx, account: AccountId, session: &NewSession<'_>, now: Timestamp) -> Result<(), DbError> {
+    tx.query(
+        "insert into sessions (id, account_id, transport, protocol, audio_format, token_hash, expires_at, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(session.id)
+    .bind(account)
+    .bind(session.transport)
+    .bind(session.protocol)
+    .bind(session.audio_format)
+    .bind(session.token_hash)
+    .bind(session.expires_at)
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// One session of the account.
+pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<SessionRow>, DbError> {
+    db.query("select * from sessions where account_id = $1 and id = $2")
+        .bind(account)
+        .bind(id)
+        .optional(SessionRow::read)
+        .await
+}
+
+/// Uses up the one-time token: of any number of racers one gets the session, the others `None`, as
+/// does who comes late or with another token. The account follows from the token, whose holder has
+/// no key.
+pub async fn consume(
+    tx: &mut Tx,
+    id: CallId,
+    token_hash: &str,
+    now: Timestamp,
+) -> Result<Option<SessionRow>, DbError> {
+    tx.query(
+        "update sessions set spent_at = $1
+         where id = $2 and token_hash = $3 and spent_at is null and expires_at > $1
+         returning *",
+    )
+    .bind(now)
+    .bind(id)
+    .bind(token_hash)
+    .optional(SessionRow::read)
+    .await
+}
+
+/// Closes a session to everybody, because its call is over.
+pub async fn close(tx: &mut Tx, account: AccountId, id: CallId, now: Timestamp) -> Result<(), DbError> {
+    tx.query("update sessions set spent_at = coalesce(spent_at, $1) where account_id = $2 and id = $3")
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Sessions of all accounts that nobody joined in time, oldest first: the sweeper's work.
+pub async fn expired(db: &Db, now: Timestamp, limit: u32) -> Result<Vec<(AccountId, CallId)>, DbError> {
+    db.query(
+        "select account_id, id from sessions where spent_at is null and expires_at <= $1
+         order by expires_at limit $2",
+    )
+    .bind(now)
+    .bind(limit)
+    .all(|row| Ok((row.parse("account_id")?, row.parse("id")?)))
+    .await
+}
+
+impl SessionRow {
+    fn read(row: &Row) -> Result<Self, DbError> {
+        Ok(Self {
+            id: row.parse("id")?,
+            account: row.parse("account_id")?,
+            transport: row.text("transport")?,
+            protocol: row.text("protocol")?,
+            audio_format: row.text("audio_format")?,
+            expires_at: row.time("expires_at")?,
+            spent_at: row.opt_time("spent_at")?,
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! The socket of a session: `WS /ws/v1/conversation/{session_id}`.
+//!
+//! Whoever asks gets the upgrade; then the one-time token decides. The winner's connection leaves the
+//! HTTP server and goes to a media thread as it is. Everybody else reads one `error` and is closed
+//! with 1008 (unknown, expired, used, over), 1013 (no capacity) or 1011 (the call could not start).
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::response::Response;
+use futures_util::{SinkExt, StreamExt};
+use media::config::OptionalEvents;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+
+use super::{rules, store, token};
+use crate::app::App;
+use crate::calls::{self, bridge};
+use crate::db::DbError;
+use crate::http::envelope::RequestId;
+use crate::http::extract::query_pairs;
+use crate::http::{Access, ApiError, Class, Endpoint, upgrade};
+use crate::ids::CallId;
+
+/// How long the peer may take to let go of the HTTP exchange after the 101 answer.
+const UPGRADE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a refused peer may take to answer the close.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The routes of the socket. The token may stand in the query or, for vendors that drop the query,
+/// in the path.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/ws/v1/conversation/{session_id}", Access::SignedUrl, socket)
+            .summary("The live audio of a session; `token` in the query")
+            .class(Class::Exempt)
+            .at_root(),
+        Endpoint::get("/ws/v1/conversation/{session_id}/{token}", Access::SignedUrl, socket)
+            .summary("The live audio of a session; the token in the path")
+            .class(Class::Exempt)
+            .at_root(),
+    ]
+}
+
+/// What a peer presents.
+struct Ticket {
+    session: Option<CallId>,
+    token: String,
+    events: OptionalEvents,
+    request_id: String,
+}
+
+/// Why a peer is not let in.
+struct Refusal {
+    close: CloseCode,
+    code: &'static str,
+    message: &'static str,
+    /// Seconds.
+    retry_after: Option<u32>,
+}
+
+impl Refusal {
+    /// Not a session that can be joined. One answer for all of its reasons: a stranger learns nothing.
+    const UNKNOWN: Self = Self {
+        close: CloseCode::Policy,
+        code: "session_not_joinable",
+        message: "This session is unknown, expired, already joined or over: open a new one",
+        retry_after: None,
+    };
+    const NO_CAPACITY: Self = Self {
+        close: CloseCode::Again,
+        code: "admission_rejected",
+        message: "No capacity for this call: open a new session in a moment",
+        retry_after: Some(2),
+    };
+    const FAILED: Self = Self {
+        close: CloseCode::Error,
+        code: "call_failed",
+        message: "The call could not start",
+        retry_after: None,
+    };
+}
+
+async fn socket(State(app): State<App>, params: RawPathParams, mut request: Request) -> Result<Response, ApiError> {
+    let response = upgrade::accept(request.method(), request.headers())?;
+    let connection = upgrade::take(&mut request);
+    let ticket = ticket(&params, request);
+    tokio::spawn(async move {
+        match tokio::time::timeout(UPGRADE_PATIENCE, connection).await {
+            Ok(Ok((stream, leftover))) => join(&app, ticket, stream, leftover).await,
+            Ok(Err(error)) => tracing::debug!(%error, "an upgrade came to nothing"),
+            Err(_) => tracing::debug!("an upgrade was not taken up in time"),
+        }
+    });
+    Ok(response)
+}
+
+fn ticket(params: &RawPathParams, request: Request) -> Ticket {
+    let (parts, _) = request.into_parts();
+    let query = query_pairs(&parts);
+    let in_query = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let in_path = |name: &str| params.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    Ticket {
+        session: in_path("session_id").and_then(|id| id.parse().ok()),
+        token: in_path("token").or_else(|| in_query("token")).unwrap_or_default().to_owned(),
+        events: rules::optional_events(in_query("events").unwrap_or_default()),
+        request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()).unwrap_or_default(),
+    }
+}
+
+/// Lets the one winner onto the call and tells everybody else why not.
+async fn join(app: &App, ticket: Ticket, stream: TcpStream, leftover: Vec<u8>) {
+    // A second handle on the connection, to speak on if the engine does not take the call.
+    let spare = stream.try_clone();
+    let refused = match admit(app, &ticket).await {
+        Ok(Some(session)) => match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
+            Ok(()) => return,
+            Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
+            Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
+        },
+        Ok(None) => Refusal::UNKNOWN,
+        Err(error) => {
+            tracing::error!(%error, request_id = %ticket.request_id, "a session could not be joined");
+            Refusal::FAILED
+        }
+    };
+    let told = match spare {
+        Ok(stream) => refuse(stream, leftover, &refused, &ticket.request_id).await,
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = told {
+        tracing::debug!(%error, "a refused peer left before it was told");
+    }
+}
+
+/// Uses up the token: `None` for everybody but the one who may join.
+async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, DbError> {
+    let Some(id) = ticket.session.filter(|id| token::genuine(&app.master_key, *id, &ticket.token)) else {
+        return Ok(None);
+    };
+    let now = app.clock.now();
+    let mut tx = app.db.begin_write().await?;
+    let Some(session) = store::consume(&mut tx, id, &token::fingerprint(&ticket.token), now).await? else {
+        return Ok(None);
+    };
+    let taken =
+        calls::store::take(&mut tx, session.account, id, calls::NODE, app.incarnation.number, now).await?;
+    if !taken {
+        return Ok(None);
+    }
+    tx.commit().await?;
+    Ok(Some(session))
+}
+
+/// Sends the reason and the close code on an upgraded connection, and waits a little for the peer.
+async fn refuse(
+    stream: TcpStream,
+    leftover: Vec<u8>,
+    refusal: &Refusal,
+    request_id: &str,
+) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    // Whatever it sends now is only read past: small frames are enough.
+    let config = WebSocketConfig::default().max_message_size(Some(256 * 1024)).max_frame_size(Some(64 * 1024));
+    let mut socket = WebSocketStream::from_partially_read(stream, leftover, Role::Server, Some(config)).await;
+    let talk = async {
+        let mut text = serde_json::json!({
+            "type": "error",
+            "event_id": 1,
+            "ts_ms": 0,
+            "code": refusal.code,
+            "message": refusal.message,
+            "request_id": request_id,
+        });
+        if let Some(seconds) = refusal.retry_after {
+            text["retry_after"] = seconds.into();
+        }
+        socket.send(Message::text(text.to_string())).await?;
+        let frame = CloseFrame { code: refusal.close, reason: refusal.code.into() };
+        socket.close(Some(frame)).await?;
+        while let Some(Ok(_)) = socket.next().await {}
+        Ok(())
+    };
+    tokio::time::timeout(CLOSE_PATIENCE, talk).await.unwrap_or(Ok(()))
+}

@@ -62,10 +62,10 @@ impl Codec {
         }
         match &mut self.ulaw {
             None => {
-                if self.bytes.len() % 2 != 0 {
+                if !self.bytes.len().is_multiple_of(2) {
                     return Err("audio has an odd number of bytes; pcm_16000 has two a sample");
                 }
-                // Sized first and then written: so the compiler makes a copy of it, ten times faster.
+                // Sized first and then written: so the compiler makes a plain copy of it.
                 let (pairs, _) = self.bytes.as_chunks();
                 self.samples.resize(pairs.len(), 0);
                 for (sample, pair) in self.samples.iter_mut().zip(pairs) {

@@ -34,10 +34,6 @@ pub struct WsLeg {
     invalid: u8,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one a call, made in place and never moved"
-)]
 enum Peer {
     Native(native::Native),
     Telco(telco::Telco),

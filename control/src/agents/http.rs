@@ -106,7 +106,7 @@ async fn update(
     )
     .await?
     {
-        Update::Done(agent) => Ok(Json(AgentRecord::from(agent))),
+        Update::Done(agent) => Ok(Json(AgentRecord::from(*agent))),
         Update::NoSuchAgent => Err(ApiError::NotFound),
         Update::Refused(refused) => Err(refusal(refused)),
     }

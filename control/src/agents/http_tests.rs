@@ -5,7 +5,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{app::testing::TestApp, http::scope::Scope, time::Timestamp, voices};
+use crate::{agents::demo, app::testing::TestApp, http::scope::Scope, time::Timestamp, voices};
 
 fn voice() -> Value {
     json!(voices::find("scripted-tone").unwrap().id)
@@ -262,6 +262,27 @@ async fn another_account_s_agent_does_not_exist_and_scopes_are_asked_for() {
     assert_eq!(
         test.call("GET", "/agents/nonsense", None).await.0,
         StatusCode::UNPROCESSABLE_ENTITY
+    );
+}
+
+#[tokio::test]
+async fn the_demo_agent_is_made_once() {
+    let test = TestApp::new().await;
+    let id = demo::ensure(&test.app, test.account).await.unwrap();
+    assert_eq!(demo::ensure(&test.app, test.account).await.unwrap(), id);
+    let (status, agent) = test.call("GET", &format!("/agents/{id}"), None).await;
+    assert_eq!(
+        (status, &agent["unfilled_variables"]),
+        (StatusCode::OK, &json!([]))
+    );
+    assert_eq!(
+        test.call("DELETE", &path(&agent), None).await.0,
+        StatusCode::NO_CONTENT
+    );
+    demo::ensure(&test.app, test.account).await.unwrap();
+    assert_eq!(
+        test.call("GET", &path(&agent), None).await.0,
+        StatusCode::NOT_FOUND
     );
 }
 

@@ -5,6 +5,7 @@
 //! `{{name}}`. An agent is active from its creation on. Its row holds only what was set, so a later
 //! default reaches every agent that did not choose.
 
+pub mod demo;
 pub mod fields;
 pub mod http;
 pub mod placeholders;

@@ -18,7 +18,7 @@ const COLUMNS: &str = "id, status, status_reason, settings, version, created_at,
 /// What a write came to.
 #[derive(Debug)]
 pub enum Update {
-    Done(Agent),
+    Done(Box<Agent>),
     NoSuchAgent,
     Refused(Refused),
 }
@@ -122,7 +122,7 @@ pub async fn update(
         Err(refused) => return Ok(Update::Refused(refused)),
     };
     if stored == agent.stored {
-        return Ok(Update::Done(agent));
+        return Ok(Update::Done(Box::new(agent)));
     }
     let agent = Agent {
         stored,
@@ -141,7 +141,7 @@ pub async fn update(
         .execute()
         .await?;
     tx.commit().await?;
-    Ok(Update::Done(agent))
+    Ok(Update::Done(Box::new(agent)))
 }
 
 /// Removes an agent; false when there was none.

@@ -20,7 +20,7 @@ use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, calls, routes, sessions};
+use crate::{accounts, agents, calls, routes, sessions};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -55,12 +55,15 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     let db = super::open_db(&config).await?;
     let clock = Clock::system();
-    greet(
-        &accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?,
-        &config,
-    );
+    let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
+    greet(&bootstrap, &config);
     let incarnation = Incarnation::take(&db).await?;
     let app = assemble(config, db, clock, incarnation)?;
+    match agents::demo::ensure(&app, bootstrap.account.id).await {
+        Ok(agent) => println!("demo agent: {agent}"),
+        // Without an offline voice there is nobody to talk to, but the server is whole.
+        Err(error) => tracing::warn!(%error, "no demo agent"),
+    }
     tokio::spawn(recover(app.clone()));
     tokio::spawn(sessions::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));

@@ -126,6 +126,7 @@ struct Entry {
 
 /// The days on which voices came in, as microseconds since the epoch.
 #[derive(Clone, Copy)]
+#[repr(i64)]
 enum Generation {
     /// 2026-01-05, voices for tests.
     Tests = 1_767_571_200_000_000,

@@ -1,4 +1,4 @@
-//! What the tests share: calls on virtual time, servers, clients, checks.
+//! What the tests share: calls on virtual time, servers, clients, callers.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,4 +7,7 @@
     reason = "a test that meets the unexpected fails"
 )]
 
+pub mod client;
+pub mod server;
+pub mod socket;
 pub mod virtual_call;

@@ -1,0 +1,350 @@
+//! Every route against every kind of wrong caller, and the list of routes against the API documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::http::Access;
+use control::http::endpoint::Endpoint;
+use control::routes;
+use kit::client::Client;
+use kit::server::Server;
+use reqwest::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+/// Routes that the documents do not name, each with its reason.
+const ADDITIONS: [(&str, &str); 13] = [
+    ("GET /healthz", "health"),
+    ("GET /readyz", "health"),
+    ("GET /metrics", "observability"),
+    ("GET /docs", "the document for people"),
+    ("GET /api/v1/openapi.json", "the document"),
+    ("POST /api/v1/admin/accounts", "tenants"),
+    ("GET /api/v1/admin/accounts", "tenants"),
+    (
+        "GET /ws/v1/conversation/{id}/{token}",
+        "a vendor that drops query strings",
+    ),
+    (
+        "GET /api/v1/recordings/{id}/file",
+        "what a signed recording URL points to",
+    ),
+    (
+        "GET /api/v1/recordings/files/{id}",
+        "what a signed recording URL points to",
+    ),
+    (
+        "POST /api/v1/api-keys/{id}/rotate",
+        "not shown by the documents",
+    ),
+    ("GET /api/v1/calls", "not shown by the documents"),
+    ("GET /api/v1/calls/{id}", "not shown by the documents"),
+];
+
+/// Parameter names differ between the documents and the router.
+fn plain(path: &str) -> String {
+    let mut out = String::new();
+    for part in path.split('/').skip(1) {
+        out.push('/');
+        out.push_str(if part.starts_with('{') { "{}" } else { part });
+    }
+    out
+}
+
+fn mounted() -> BTreeSet<String> {
+    routes::endpoints()
+        .iter()
+        .map(|endpoint| format!("{} {}", endpoint.method, plain(&endpoint.full_path())))
+        .collect()
+}
+
+#[test]
+fn every_documented_route_that_is_said_to_be_mounted_is_and_no_other() {
+    let table = include_str!("../../fixtures/spec/endpoints.tsv");
+    let mut documented = BTreeMap::new();
+    for line in table.lines().skip(1) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        assert!(cells.len() >= 4, "{line:?}");
+        documented.insert(
+            format!("{} {}", cells[0], plain(cells[1])),
+            cells[3] == "yes",
+        );
+    }
+    let mounted = mounted();
+    for (route, said) in &documented {
+        assert_eq!(
+            mounted.contains(route),
+            *said,
+            "{route} in fixtures/spec/endpoints.tsv"
+        );
+    }
+    let additions: BTreeSet<String> = ADDITIONS
+        .iter()
+        .map(|(route, _)| route.split_once(' ').unwrap())
+        .map(|(m, p)| format!("{m} {}", plain(p)))
+        .collect();
+    for route in &mounted {
+        assert!(
+            documented.contains_key(route) || additions.contains(route),
+            "{route} is in no document"
+        );
+    }
+}
+
+/// The route with these values in place of its parameters.
+fn filled(endpoint: &Endpoint, id: &str) -> String {
+    let full = endpoint.full_path();
+    let parts: Vec<&str> = full
+        .split('/')
+        .map(|part| if part.starts_with('{') { id } else { part })
+        .collect();
+    format!("/{}", parts.join("/"))
+}
+
+fn keyed(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_))
+}
+
+async fn key_with(client: &Client, scopes: &[&str]) -> Client {
+    let made = client
+        .post("/api-keys", &json!({"name": "grid", "scopes": scopes}))
+        .await
+        .expect(201);
+    client.with_key(&made.text("key"))
+}
+
+#[tokio::test]
+async fn every_route_refuses_the_wrong_caller_and_the_wrong_method() {
+    let server = Server::scripted().await;
+    let (client, anonymous) = (server.client(), server.anonymous());
+    let models = key_with(&client, &["models:read"]).await;
+    let voices = key_with(&client, &["voices:read"]).await;
+    let wrong_key = anonymous.with_key("st_live_AAAAAAAA_BBBB");
+    let mut probed = 0;
+    for endpoint in routes::endpoints()
+        .iter()
+        .filter(|endpoint| keyed(endpoint))
+    {
+        let route = format!("{} {}", endpoint.method, endpoint.full_path());
+        let path = filled(endpoint, &Uuid::new_v4().to_string());
+        let method = endpoint.method.clone();
+        let body = (method != Method::GET && method != Method::DELETE).then(|| b"{}".to_vec());
+        for stranger in [&anonymous, &wrong_key] {
+            let answer = stranger.send(method.clone(), &path, body.clone()).await;
+            assert_eq!(
+                (answer.status, answer.text("code").as_str()),
+                (401, "unauthorized"),
+                "{route}"
+            );
+        }
+        // A key without the scope: of two such keys at least one lacks it.
+        let other = if endpoint.full_path().contains("/models") {
+            &voices
+        } else {
+            &models
+        };
+        let answer = other.send(method.clone(), &path, body.clone()).await;
+        assert_eq!(
+            (answer.status, answer.text("code").as_str()),
+            (403, "insufficient_scope"),
+            "{route}"
+        );
+        for wrong in [
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+            Method::POST,
+            Method::GET,
+        ] {
+            let exists = routes::endpoints().iter().any(|e| {
+                e.method == wrong && plain(&e.full_path()) == plain(&endpoint.full_path())
+            });
+            if !exists {
+                let answer = client.send(wrong.clone(), &path, None).await;
+                assert_eq!(
+                    (answer.status, answer.text("code").as_str()),
+                    (405, "method_not_allowed"),
+                    "{wrong} {route}"
+                );
+                assert!(
+                    answer
+                        .header("allow")
+                        .is_some_and(|allow| allow.contains(endpoint.method.as_str())),
+                    "{route}"
+                );
+            }
+        }
+        probed += 1;
+    }
+    assert!(probed > 25, "only {probed} routes were probed");
+}
+
+#[tokio::test]
+async fn ids_that_are_unknown_or_malformed_are_told_apart() {
+    let server = Server::scripted().await;
+    let client = server.client();
+    for endpoint in routes::endpoints()
+        .iter()
+        .filter(|e| keyed(e) && e.full_path().contains('{'))
+    {
+        let route = format!("{} {}", endpoint.method, endpoint.full_path());
+        let body = match endpoint.method {
+            Method::GET | Method::DELETE => None,
+            _ => Some(body_for(endpoint).to_string().into_bytes()),
+        };
+        let unknown = filled(endpoint, &Uuid::new_v4().to_string());
+        let answer = client
+            .send(endpoint.method.clone(), &unknown, body.clone())
+            .await;
+        assert_eq!(
+            (answer.status, answer.text("code").as_str()),
+            (404, "not_found"),
+            "{route}: {}",
+            answer.body
+        );
+        // A voice may be named by its slug, so any text is a possible id there.
+        if !endpoint.full_path().contains("/voices/") {
+            let answer = client
+                .send(
+                    endpoint.method.clone(),
+                    &filled(endpoint, "not-a-uuid"),
+                    body,
+                )
+                .await;
+            assert_eq!(
+                (answer.status, answer.text("code").as_str()),
+                (422, "validation_error"),
+                "{route}"
+            );
+            assert_eq!(answer.body["detail"][0]["type"], "uuid_parsing", "{route}");
+        }
+    }
+}
+
+/// A body that passes the table of the route, so that the id is what is judged.
+fn body_for(endpoint: &Endpoint) -> serde_json::Value {
+    let path = endpoint.full_path();
+    if path.ends_with("/feedback") {
+        json!({"rating": 5})
+    } else if path.ends_with("/revoke") {
+        json!({"token": "x"})
+    } else if path.ends_with("/tool-result") {
+        json!({"tool_call_id": "x", "result": null})
+    } else {
+        json!({})
+    }
+}
+
+#[tokio::test]
+async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
+    let server = Server::scripted().await;
+    let client = server.client();
+    let mut lists = 0;
+    for endpoint in &routes::endpoints() {
+        let Some((default, max, min)) = endpoint.page else {
+            continue;
+        };
+        let path = endpoint.full_path();
+        let answer = client.get(&format!("/{path}")).await.expect(200);
+        assert_eq!(answer.body["limit"], default, "{path}");
+        assert_eq!(answer.body["offset"], 0, "{path}");
+        for key in ["items", "total", "has_more"] {
+            assert!(!answer.body[key].is_null(), "{path} without {key}");
+        }
+        client
+            .get(&format!("/{path}?limit={max}"))
+            .await
+            .expect(200);
+        for wrong in [
+            format!("limit={}", max + 1),
+            format!("limit={}", i64::from(min) - 1),
+            "offset=-1".into(),
+            "limit=x".into(),
+            "limit=1.5".into(),
+        ] {
+            let answer = client.get(&format!("/{path}?{wrong}")).await.expect(422);
+            let name = wrong.split('=').next().unwrap();
+            assert_eq!(
+                answer.wrong_fields(),
+                [format!("query.{name}")],
+                "{path}?{wrong}"
+            );
+        }
+        lists += 1;
+    }
+    assert!(lists >= 5, "only {lists} lists");
+}
+
+#[tokio::test]
+async fn another_accounts_rows_are_unknown() {
+    let server = kit::server::Setup::default()
+        .scripted()
+        .set("ADMIN_TOKEN", "admin-token-for-tests")
+        .start()
+        .await;
+    let client = server.client();
+    let admin = server.anonymous();
+    let made = admin
+        .send_with(
+            Method::POST,
+            "/admin/accounts",
+            Some(json!({"name": "other"}).to_string().into_bytes()),
+            &[
+                ("content-type", "application/json"),
+                ("authorization", "Bearer admin-token-for-tests"),
+            ],
+        )
+        .await
+        .expect(201);
+    let other = admin.with_key(&made.text("key"));
+    let agent = kit::socket::agent(&client, json!({})).await;
+    let key = client
+        .post("/api-keys", &json!({"name": "mine"}))
+        .await
+        .expect(201)
+        .text("id");
+    let session = client
+        .post("/conversation/connect", &kit::socket::native(&agent))
+        .await
+        .expect(200)
+        .text("session_id");
+    for (method, path) in [
+        (Method::GET, format!("/agents/{agent}")),
+        (Method::PATCH, format!("/agents/{agent}")),
+        (Method::DELETE, format!("/agents/{agent}")),
+        (Method::GET, format!("/api-keys/{key}")),
+        (Method::DELETE, format!("/api-keys/{key}")),
+        (Method::GET, format!("/calls/{session}")),
+        (Method::POST, format!("/calls/{session}/end")),
+        (Method::GET, format!("/conversations/{session}")),
+        (Method::GET, format!("/conversations/{session}/transcript")),
+        (Method::GET, format!("/conversation/{session}/status")),
+        (Method::POST, format!("/conversation/{session}/end")),
+    ] {
+        let body = (method != Method::GET && method != Method::DELETE).then(|| b"{}".to_vec());
+        let mine = other.send(method.clone(), &path, body.clone()).await;
+        let unknown_path = path.split('/').map(|part| {
+            if Uuid::parse_str(part).is_ok() {
+                Uuid::new_v4().to_string()
+            } else {
+                part.to_owned()
+            }
+        });
+        let unknown = other
+            .send(
+                method.clone(),
+                &unknown_path.collect::<Vec<_>>().join("/"),
+                body,
+            )
+            .await;
+        assert_eq!(mine.status, 404, "{method} {path}: {}", mine.body);
+        assert_eq!(mine.body["code"], unknown.body["code"], "{method} {path}");
+        assert_eq!(mine.body["error"], unknown.body["error"], "{method} {path}");
+    }
+    assert_eq!(
+        other.get("/agents").await.expect(200).body["items"]
+            .as_array()
+            .map(Vec::len),
+        Some(0)
+    );
+    client.get(&format!("/agents/{agent}")).await.expect(200);
+}

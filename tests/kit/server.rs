@@ -1,0 +1,271 @@
+//! The real program on a free port, with a data folder of its own, ended with the test.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+
+/// A running `sidetone serve`.
+pub struct Server {
+    pub url: String,
+    pub data: PathBuf,
+    /// Full scope, account `default`.
+    pub key: String,
+    child: Child,
+    settings: Vec<(String, String)>,
+    folder: Option<tempfile::TempDir>,
+}
+
+/// How a server is started.
+#[derive(Default)]
+pub struct Setup {
+    settings: Vec<(String, String)>,
+    core: Option<usize>,
+}
+
+impl Setup {
+    /// One setting by its environment name without the prefix: `LIMITS__ACCOUNT_CALLS`.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.settings
+            .push((format!("SIDETONE_{name}"), value.to_owned()));
+        self
+    }
+
+    /// Scripted speech: immediate words and a tone for a voice, almost no work.
+    #[must_use]
+    pub fn scripted(self) -> Self {
+        self.set("SPEECH__RECOGNISER", "scripted")
+    }
+
+    /// Runs on one core only.
+    #[must_use]
+    pub fn on_core(mut self, core: usize) -> Self {
+        self.core = Some(core);
+        self
+    }
+
+    pub async fn start(self) -> Server {
+        let folder = tempfile::Builder::new()
+            .prefix("sidetone-test")
+            .tempdir()
+            .expect("a temporary folder");
+        let data = folder.path().to_owned();
+        let mut settings = vec![
+            (
+                "SIDETONE_LIMITS__READS_PER_MINUTE".to_owned(),
+                "1000000".to_owned(),
+            ),
+            (
+                "SIDETONE_LIMITS__WRITES_PER_MINUTE".to_owned(),
+                "1000000".to_owned(),
+            ),
+            (
+                "SIDETONE_LIMITS__CALL_CREATIONS_PER_MINUTE".to_owned(),
+                "1000000".to_owned(),
+            ),
+            (
+                "SIDETONE_LIMITS__FAILED_AUTH_PER_MINUTE".to_owned(),
+                "1000000".to_owned(),
+            ),
+            (
+                "SIDETONE_LIMITS__ACCOUNT_CALLS".to_owned(),
+                "1000".to_owned(),
+            ),
+        ];
+        settings.extend(self.settings);
+        if let Some(core) = self.core {
+            settings.push(("taskset".to_owned(), core.to_string()));
+        }
+        let minted = control::api_keys::rules::Minted::new().expect("randomness");
+        let key = minted.into_key().expose().clone();
+        settings.push(("SIDETONE_BOOTSTRAP_API_KEY".to_owned(), key.clone()));
+        let (child, url) = spawn(&data, &settings, None).await;
+        Server {
+            url,
+            data,
+            key,
+            child,
+            settings,
+            folder: Some(folder),
+        }
+    }
+}
+
+impl Server {
+    /// A server with scripted speech and generous limits.
+    pub async fn scripted() -> Self {
+        Setup::default().scripted().start().await
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client with the full-scope key.
+    pub fn client(&self) -> Client {
+        Client::new(&self.url, Some(&self.key))
+    }
+
+    pub fn anonymous(&self) -> Client {
+        Client::new(&self.url, None)
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server can be killed");
+        self.child.wait().expect("the server ends");
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// The exit code, once it has ended by itself.
+    pub async fn ended(&mut self, within: Duration) -> Option<i32> {
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait().expect("the server can be waited for") {
+                return status.code();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
+    }
+
+    /// Starts the same server again on the same data.
+    pub async fn start_again(&mut self) {
+        let (child, url) = spawn(&self.data, &self.settings, Some(&self.url)).await;
+        self.child = child;
+        self.url = url;
+    }
+
+    /// Resident memory, KiB.
+    pub fn memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("the server runs");
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .expect("VmRSS");
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|kib| kib.parse().ok())
+            .expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking()
+            && let Some(folder) = self.folder.take()
+        {
+            eprintln!(
+                "the server's data and log are kept in {}",
+                folder.keep().display()
+            );
+        }
+    }
+}
+
+/// The program, built beside the tests.
+pub fn program() -> PathBuf {
+    let mut path = std::env::current_exe().expect("the test's own path");
+    path.pop();
+    if path.ends_with("deps") {
+        path.pop();
+    }
+    let path = path.join("sidetone");
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo build --release` first (`make test` does)",
+        path.display()
+    );
+    path
+}
+
+async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) -> (Child, String) {
+    let port = match url.and_then(|url| url.rsplit(':').next()) {
+        Some(port) => port.parse().expect("a port"),
+        None => free_port(),
+    };
+    let core = settings
+        .iter()
+        .find(|(name, _)| name == "taskset")
+        .map(|(_, core)| core.clone());
+    let mut command = match &core {
+        Some(core) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", core]).arg(program());
+            command
+        }
+        None => Command::new(program()),
+    };
+    let log = std::fs::File::create(data.join("server.log")).expect("a log file");
+    let errors = log.try_clone().expect("a second handle");
+    let child = command
+        .arg("serve")
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap_or_default())
+        .env("SIDETONE_SERVER__LISTEN", format!("127.0.0.1:{port}"))
+        .env("SIDETONE_SERVER__DATA_DIR", data)
+        .envs(
+            settings
+                .iter()
+                .filter(|(name, _)| name != "taskset")
+                .cloned(),
+        )
+        .current_dir(data)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .spawn()
+        .expect("the server starts");
+    let url = format!("http://127.0.0.1:{port}");
+    let client = reqwest_client();
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut child = child;
+    loop {
+        if let Ok(answer) = client.get(format!("{url}/readyz")).send().await
+            && answer.status().is_success()
+        {
+            return (child, url);
+        }
+        if let Some(status) = child.try_wait().expect("the server can be waited for") {
+            let log = std::fs::read_to_string(data.join("server.log")).unwrap_or_default();
+            panic!("the server ended with {status}:\n{log}");
+        }
+        assert!(
+            Instant::now() < until,
+            "the server is not ready after a minute"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A client without proxies.
+pub fn reqwest_client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .expect("a client")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
+}

@@ -32,7 +32,7 @@ use super::client::{Client, ClientError, Connect, Server, Session};
 pub struct CallArgs {
     #[command(flatten)]
     pub server: Server,
-    /// The agent to call.
+    /// The agent to call, by id or name.
     #[arg(long, value_name = "ID")]
     pub agent: String,
     /// What the caller says: a WAV file of any rate. It is spoken after the greeting.
@@ -102,8 +102,9 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
     let format = format_of(args)?;
     let voice = read_wav(&args.wav, format.sample_rate())?;
     let client = Client::new(&args.server)?;
+    let agent = client.agent_id(&args.agent).await?;
     let wish = Connect {
-        agent: &args.agent,
+        agent: &agent,
         direction: if args.outbound { "outbound" } else { "inbound" },
         protocol: if args.telco { "telco" } else { "native" },
         audio_format: format.name(),

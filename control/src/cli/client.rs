@@ -54,6 +54,11 @@ pub enum ClientError {
         message: String,
         retry_after: Option<u64>,
     },
+    /// No agent has that name.
+    NoAgent {
+        wanted: String,
+        names: String,
+    },
     /// An answer that is not what the API documents.
     Odd(String),
 }
@@ -69,6 +74,21 @@ impl Client {
             base: server.url.trim_end_matches('/').to_owned(),
             key: server.key.clone(),
             http,
+        })
+    }
+
+    /// The id of an agent that is named by its id or its name.
+    pub async fn agent_id(&self, wanted: &str) -> Result<String, ClientError> {
+        if wanted.parse::<uuid::Uuid>().is_ok() {
+            return Ok(wanted.to_owned());
+        }
+        let answer = self.get("/agents?limit=100").await?;
+        let agents = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let named = |agent: &&Value| agent["name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+        let found = agents.iter().find(named).and_then(|agent| agent["id"].as_str());
+        found.map(str::to_owned).ok_or_else(|| {
+            let names: Vec<&str> = agents.iter().filter_map(|agent| agent["name"].as_str()).collect();
+            ClientError::NoAgent { wanted: wanted.to_owned(), names: names.join(", ") }
         })
     }
 
@@ -207,6 +227,10 @@ impl fmt::Display for ClientError {
                 write!(f, "the server refused ({status} {code}): {message}")?;
                 retry_after.map_or(Ok(()), |seconds| write!(f, " (try again in {seconds} s)"))
             }
+            Self::NoAgent { wanted, names } if names.is_empty() => {
+                write!(f, "there is no agent “{wanted}”, nor any other")
+            }
+            Self::NoAgent { wanted, names } => write!(f, "there is no agent “{wanted}”; there are: {names}"),
             Self::Odd(why) => write!(f, "the server's answer is not understood: {why}"),
         }
     }

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The long bars. Each is told whether it was met; red when one was not.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+bar() {
+    local name=$1
+    shift
+    echo "== $name"
+    local began=$SECONDS
+    if "$@"; then
+        echo "== $name: met in $((SECONDS - began)) s"
+    else
+        echo "== $name: MISSED after $((SECONDS - began)) s"
+        failed+=("$name")
+    fi
+}
+
+cargo build --release -p sidetone || exit 1
+bar "the full question set, 16 kHz" "${CARGO_TARGET_DIR:-target}/release/sidetone" wer --set questions
+bar "the full question set, telephone band" "${CARGO_TARGET_DIR:-target}/release/sidetone" wer --set questions --telco
+bar "200 calls on one core" bash scripts/load.sh
+bar "make run in a bare root" bash scripts/bare.sh run
+bar "make test in a bare root" bash scripts/bare.sh test
+
+echo
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "Missed: ${failed[*]}"
+    exit 1
+fi
+echo "Every bar was met."

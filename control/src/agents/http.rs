@@ -1,6 +1,7 @@
 //! Routes of agents (document 2, Agents).
 
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
+use serde::Deserialize;
 use serde_json::Map;
 
 use super::{
@@ -10,7 +11,12 @@ use super::{
 };
 use crate::{
     app::App,
-    http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope, page::AgentsPage},
+    calls,
+    http::{
+        Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope, Wire,
+        page::AgentsPage,
+        validate::{Field, Kind, Schema, Unknown},
+    },
     ids::AgentId,
     models, voices,
 };
@@ -42,7 +48,8 @@ pub fn endpoints() -> Vec<Endpoint> {
             Access::Scopes(&[Scope::AgentsWrite]),
             delete,
         )
-        .summary("Delete an agent"),
+        .summary("Delete an agent; refused while it is on a live call, unless forced")
+        .query::<DeleteQuery>(),
     ]
 }
 
@@ -112,16 +119,44 @@ async fn update(
     }
 }
 
+/// The query of `DELETE /agents/{id}`.
+#[derive(Debug, Deserialize)]
+struct DeleteQuery {
+    #[serde(default)]
+    force: bool,
+}
+
+impl Wire for DeleteQuery {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "DeleteAgentQuery",
+        fields: &[Field::opt(
+            "force",
+            Kind::Bool,
+            "Delete it even while it is on a live call; that call goes on.",
+        )],
+        unknown: Unknown::Ignore,
+    };
+}
+
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<AgentId>,
+    Query(query): Query<DeleteQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
-    if store::delete(&app.db, caller.account, id).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(ApiError::NotFound)
+    // No call can be written while this transaction is open, so none begins between check and delete.
+    let mut tx = app.db.begin_write().await?;
+    if !store::delete(&mut tx, caller.account, id).await? {
+        return Err(ApiError::NotFound);
     }
+    if !query.force && calls::agent_is_live(&app.db, caller.account, id).await? {
+        return Err(ApiError::Conflict {
+            code: "agent_in_use",
+            message: "The agent is on a live call: end the call or pass force=true".into(),
+        });
+    }
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What the rules have to know of this installation.

@@ -5,7 +5,10 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{agents::demo, app::testing::TestApp, http::scope::Scope, time::Timestamp, voices};
+use crate::{
+    agents::demo, app::testing::TestApp, calls, http::scope::Scope, ids::CallId, time::Timestamp,
+    voices,
+};
 
 fn voice() -> Value {
     json!(voices::find("scripted-tone").unwrap().id)
@@ -227,6 +230,46 @@ async fn a_deleted_agent_is_gone() {
             "{method}"
         );
     }
+}
+
+#[tokio::test]
+async fn an_agent_on_a_live_call_is_deleted_only_by_force() {
+    let test = TestApp::new().await;
+    let agent = created(&test).await;
+    let call = calls::store::NewCall {
+        id: CallId::new(&test.app.clock),
+        agent_id: agent["id"].as_str().unwrap().parse().unwrap(),
+        agent_name: "Reception",
+        direction: "inbound",
+        channel: "websocket",
+        language: "english",
+        from_number: None,
+        to_number: None,
+        dynamic_variables: &json!({}),
+    };
+    let mut tx = test.app.db.begin_write().await.unwrap();
+    calls::store::insert(&mut tx, test.account, &call, test.app.clock.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+
+    let (status, answer) = test.call("DELETE", &path(&agent), None).await;
+    assert_eq!(
+        (status, &answer["code"]),
+        (StatusCode::CONFLICT, &json!("agent_in_use"))
+    );
+    assert_eq!(
+        test.call("GET", &path(&agent), None).await.0,
+        StatusCode::OK
+    );
+    let (status, _) = test
+        .call("DELETE", &format!("{}?force=maybe", path(&agent)), None)
+        .await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, _) = test
+        .call("DELETE", &format!("{}?force=true", path(&agent)), None)
+        .await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]

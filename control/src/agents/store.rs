@@ -145,8 +145,8 @@ pub async fn update(
 }
 
 /// Removes an agent; false when there was none.
-pub async fn delete(db: &Db, account: AccountId, id: AgentId) -> Result<bool, DbError> {
-    let rows = db
+pub async fn delete(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
+    let rows = tx
         .query("delete from agents where account_id = $1 and id = $2")
         .bind(account)
         .bind(id)

@@ -1,5 +1,6 @@
 //! `sidetone serve`: put everything together, serve, end in order.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,9 +153,13 @@ async fn drain(app: &App) {
     idle(app, over).await;
     app.engine.drain(EndRequest::Drain);
     idle(app, tokio::time::Instant::now() + GOODBYE).await;
-    app.engine.shutdown(GOODBYE);
+    // It joins threads, which may take its while.
+    tokio::task::block_in_place(|| app.engine.shutdown(GOODBYE));
     if !app.live.drained(GOODBYE).await {
-        tracing::error!(left = app.live.len(), "some calls were not written down; the next start ends them");
+        tracing::error!(
+            left = app.live.len(),
+            "some calls were not written down; the next start ends them"
+        );
     }
 }
 
@@ -185,6 +190,7 @@ fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
         .map_err(|error| ConfigError::one("server.log", error))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     if args.log_json {
         builder.json().try_init()?;

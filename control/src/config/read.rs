@@ -61,10 +61,9 @@ impl Settings {
             .iter()
             .filter_map(|(name, text)| Some((dotted(name)?, Value::String(text.clone()))));
         for (key, value) in from_file.into_iter().chain(named) {
-            if values.contains_key(&key) {
-                values.insert(key, value);
-            } else {
-                wrong.push(format!("{key}: no such setting"));
+            match values.get_mut(&key) {
+                Some(old) => *old = value,
+                None => wrong.push(format!("{key}: no such setting")),
             }
         }
         let secrets = SECRETS

@@ -16,6 +16,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::app::testing::TestApp;
+use crate::http::Access;
 use crate::http::scope::Scope;
 
 /// The answer, after checking what holds for all of them.
@@ -315,9 +316,8 @@ async fn the_server_tells_about_itself() {
 async fn no_route_opens_without_its_scopes() {
     let test = TestApp::new().await;
     for endpoint in crate::routes::endpoints() {
-        let scopes = match endpoint.access {
-            crate::http::Access::Scopes(scopes) | crate::http::Access::AnyScope(scopes) => scopes,
-            _ => continue,
+        let (Access::Scopes(scopes) | Access::AnyScope(scopes)) = endpoint.access else {
+            continue;
         };
         let name = format!("{} {}", endpoint.method, endpoint.path);
         let path = endpoint

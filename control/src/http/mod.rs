@@ -16,6 +16,7 @@ pub mod scope;
 pub mod serve;
 pub mod upgrade;
 pub mod validate;
+mod validate_check;
 mod validate_text;
 
 pub use auth::Caller;

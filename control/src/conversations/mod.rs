@@ -2,8 +2,8 @@
 //! words: transcript, audio, feedback. It has no table of its own.
 
 pub mod http;
-mod store;
-mod wire;
+pub mod store;
+pub mod wire;
 
 use crate::config::Config;
 use crate::ids::CallId;

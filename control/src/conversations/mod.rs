@@ -10,5 +10,8 @@ use crate::ids::CallId;
 
 /// The signed URL of a conversation's audio.
 pub fn audio_url(config: &Config, id: CallId, token: &str) -> String {
-    format!("{}/api/v1/conversations/{id}/audio.wav?token={token}", config.server.public_url)
+    format!(
+        "{}/api/v1/conversations/{id}/audio.wav?token={token}",
+        config.server.public_url
+    )
 }

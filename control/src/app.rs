@@ -268,6 +268,7 @@ pub mod testing {
             let engine = Arc::new(Engine::start(engine).expect("an engine"));
             let speech = SpeechSettings {
                 recogniser: RecogniserKind::Scripted,
+                recogniser_threads: 1,
                 voice_threads: 1,
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");

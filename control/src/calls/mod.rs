@@ -9,15 +9,15 @@
 pub mod bridge;
 pub mod ending;
 pub mod http;
-pub mod latency;
-pub mod lifecycle;
+mod latency;
+mod lifecycle;
 pub mod live;
-pub mod recover;
-pub mod renewal;
+mod recover;
+mod renewal;
 pub mod rules;
-pub mod service;
+mod service;
 pub mod store;
-pub mod wire;
+mod wire;
 
 use std::path::PathBuf;
 

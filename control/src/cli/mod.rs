@@ -6,6 +6,7 @@ pub mod client;
 mod keys;
 pub mod load;
 mod migrate;
+pub mod recognise;
 pub mod replay;
 mod serve;
 
@@ -46,6 +47,8 @@ enum Command {
     Load(load::LoadArgs),
     /// Run a call's tape again and compare.
     Replay(replay::ReplayArgs),
+    /// Measure how well the offline recogniser hears.
+    Wer(recognise::WerArgs),
 }
 
 /// What a command ends with when it fails.
@@ -61,6 +64,7 @@ pub fn run() -> ExitCode {
         Command::Call(args) => return call::run(args),
         Command::Load(args) => return load::run(args),
         Command::Replay(args) => return replay::run(args),
+        Command::Wer(args) => return recognise::run(args),
         Command::Keys(command) => with_config(&cli, |config| keys::run(command, config)),
     };
     match result {

@@ -105,6 +105,7 @@ fn assemble(
     })?);
     let speech = SpeechSettings {
         recogniser: config.speech.recogniser,
+        recogniser_threads: or_cores(config.speech.workers),
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;

@@ -7,9 +7,9 @@
 
 pub mod audio;
 pub mod http;
-pub mod service;
+mod service;
 pub mod store;
 pub mod token;
-pub mod wire;
+mod wire;
 
 pub use service::{give_up, keep, keep_tape, sweep};

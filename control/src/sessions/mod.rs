@@ -6,11 +6,11 @@
 
 pub mod http;
 pub mod rules;
-pub mod service;
+mod service;
 pub mod store;
-pub mod sweeper;
-pub mod token;
-pub mod wire;
+mod sweeper;
+mod token;
+mod wire;
 pub mod ws;
 
 pub use sweeper::{run as run_sweeper, sweep};

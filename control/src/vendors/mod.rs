@@ -7,6 +7,7 @@
 
 pub mod echo;
 pub mod faq;
+pub mod pocketsphinx;
 pub mod queue;
 pub mod scripted;
 pub mod tools;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use media::config::{AgentConfig, Language};
 use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesiser};
 
+use self::pocketsphinx::pool::{NoSeat, Pool};
 use crate::voices::{Engine, Voice};
 
 /// Makes the providers of one call on its media thread, given where their answers go.
@@ -29,6 +31,9 @@ pub type ProviderFactory = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Se
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeechSettings {
     pub recogniser: RecogniserKind,
+    /// Decoders of the offline recogniser, each on a thread of its own: 94 MiB and a fifth of a core
+    /// while somebody speaks.
+    pub recogniser_threads: usize,
     /// Threads that run the voices' programs.
     pub voice_threads: usize,
 }
@@ -37,6 +42,7 @@ impl Default for SpeechSettings {
     fn default() -> Self {
         Self {
             recogniser: RecogniserKind::Offline,
+            recogniser_threads: 2,
             voice_threads: 4,
         }
     }
@@ -79,7 +85,7 @@ impl std::error::Error for SpeechUnavailable {}
 
 /// The speech of this process: its worker threads and what they share.
 pub struct Speech {
-    settings: SpeechSettings,
+    ears: Ears,
     voices: Arc<voice::VoicePool>,
 }
 
@@ -89,7 +95,21 @@ impl Speech {
         let folder = data_dir.join("speech");
         std::fs::create_dir_all(&folder)?;
         let voices = voice::VoicePool::start(settings.voice_threads, &folder)?;
-        Ok(Arc::new(Self { settings, voices }))
+        let ears = match settings.recogniser {
+            RecogniserKind::Scripted => Ears::Scripted,
+            RecogniserKind::Offline => {
+                let threads = settings.recogniser_threads.max(1);
+                match Pool::start(threads, threads * CALLS_PER_DECODER, &folder) {
+                    Ok(pool) => Ears::Offline(pool),
+                    // Everything but a call still works, so the server starts.
+                    Err(why) => {
+                        tracing::warn!(%why, "no call can be heard");
+                        Ears::Missing(why)
+                    }
+                }
+            }
+        };
+        Ok(Arc::new(Self { ears, voices }))
     }
 
     /// The providers of a call with this voice and model id (a stored `llm_model`, alias or sentinel
@@ -102,7 +122,7 @@ impl Speech {
     ) -> Result<ProviderFactory, SpeechUnavailable> {
         let model = ModelKind::resolve(model)?;
         let language = agent.language;
-        let ears = self.ears(language)?;
+        let ears = self.ears(agent)?;
         let mouth = self.mouth(voice.engine)?;
         Ok(Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
             stt: ears(Arc::clone(&sink)),
@@ -111,12 +131,40 @@ impl Speech {
         }))
     }
 
-    fn ears(&self, _language: Language) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
-        match self.settings.recogniser {
-            RecogniserKind::Scripted | RecogniserKind::Offline => Ok(Box::new(|sink| {
-                Box::new(scripted::ScriptedRecogniser::new(sink))
-            })),
+    fn ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+        let unavailable = |why: String, may_pass| SpeechUnavailable {
+            what: Part::Recogniser,
+            why,
+            may_pass,
+        };
+        let pool = match &self.ears {
+            Ears::Scripted => {
+                return Ok(Box::new(|sink| {
+                    Box::new(scripted::ScriptedRecogniser::new(sink))
+                }));
+            }
+            Ears::Missing(why) => {
+                return Err(unavailable(format!("No caller can be heard: {why}."), true));
+            }
+            Ears::Offline(pool) => pool,
+        };
+        if agent.language != Language::English {
+            return Err(unavailable(
+                "The offline recogniser knows English only, and the agent's language is French."
+                    .into(),
+                false,
+            ));
         }
+        let seat = pool.seat(&said_by(agent)).map_err(|none| match none {
+            NoSeat::Full { calls } => unavailable(
+                format!("The offline recogniser serves {calls} calls at a time and is full."),
+                true,
+            ),
+            NoSeat::Broken(why) => {
+                unavailable(format!("The offline recogniser stopped: {why}."), true)
+            }
+        })?;
+        Ok(Box::new(move |sink| Box::new(seat.recogniser(sink))))
     }
 
     fn mouth(&self, engine: Engine) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
@@ -137,8 +185,37 @@ impl Speech {
 
 impl Drop for Speech {
     fn drop(&mut self) {
+        if let Ears::Offline(pool) = &self.ears {
+            pool.stop();
+        }
         self.voices.stop();
     }
+}
+
+/// Calls that share a decoder: people speak less than half of the time, not all at once, and a
+/// decoder catches up at five times real time.
+const CALLS_PER_DECODER: usize = 4;
+
+/// Who listens.
+enum Ears {
+    Scripted,
+    Offline(Arc<Pool>),
+    /// The recogniser is not installed: why.
+    Missing(String),
+}
+
+/// The agent's words that its callers may take up.
+fn said_by(agent: &AgentConfig) -> String {
+    let mut text = agent.system_prompt.clone();
+    for more in agent.first_message.iter().chain(&agent.end_call_phrases) {
+        text.push('\n');
+        text.push_str(more);
+    }
+    for tool in &agent.tools {
+        text.push('\n');
+        text.push_str(&tool.name.replace(['_', '-'], " "));
+    }
+    text
 }
 
 /// Makes one provider for one call.

@@ -17,8 +17,14 @@ const B: f64 = 0.4;
 /// A second sentence is said too when it fits nearly as well as the first.
 const NEARLY: f64 = 0.92;
 
-/// Below this a match is chance: less than one rare word in common.
-const LEAST: f64 = 0.9;
+/// Below this share of a rarest word's score a match is chance.
+const LEAST: f64 = 0.4;
+
+/// How far a pair of neighbouring words counts on top of its words: "check out" is not "check in".
+const PAIR_WEIGHT: f64 = 0.3;
+
+/// The most that several words of a question for one term of the prompt count.
+const MOST: f64 = 1.25;
 
 /// The searchable prompt.
 pub struct Index {
@@ -51,10 +57,13 @@ impl Index {
             for word in said.iter().filter(|word| !terms::is_stop(word, language)) {
                 *counted.entry(terms::stem(word)).or_insert(0) += 1;
             }
+            let length = counted.values().sum::<usize>() as f64;
+            for pair in pairs(&said, language) {
+                counted.insert(pair, 1);
+            }
             for term in counted.keys() {
                 *frequency.entry(term.clone()).or_insert(0) += 1;
             }
-            let length = counted.values().sum::<usize>() as f64;
             sentences.push(Sentence {
                 kinds: terms::kinds(&said),
                 text,
@@ -85,7 +94,7 @@ impl Index {
         let top = ranked.first().map_or(0.0, |(score, _)| *score);
         let fitting = ranked
             .iter()
-            .take_while(|(score, _)| *score >= LEAST && *score >= top * NEARLY);
+            .take_while(|(score, _)| *score >= LEAST * self.rarest() && *score >= top * NEARLY);
         fitting
             .take(2)
             .map(|(_, sentence)| sentence.text.as_str())
@@ -94,24 +103,40 @@ impl Index {
 
     fn score(&self, question: &Question, sentence: &Sentence) -> f64 {
         let penalty = K1 * (1.0 - B + B * sentence.length / self.mean_length);
-        let words = question.terms.iter().map(|alternatives| {
-            // One word of the question counts once, by its best alternative.
-            let scores = alternatives.iter().filter_map(|(term, weight)| {
-                let times = *sentence.terms.get(term)? as f64;
-                Some(weight * self.rarity(term) * times * (K1 + 1.0) / (times + penalty))
-            });
-            scores.fold(0.0, f64::max)
-        });
-        let words: f64 = words.sum();
-        if words == 0.0 {
+        // One word of the question counts once, by the alternative that fits this sentence best.
+        let mut matched: Vec<(&str, f64)> = Vec::new();
+        for alternatives in &question.terms {
+            let fits = alternatives
+                .iter()
+                .filter(|(term, _)| sentence.terms.contains_key(term));
+            let worth = |(term, weight): &&(String, f64)| weight * self.rarity(term);
+            let Some((term, weight)) = fits.max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
+                continue;
+            };
+            match matched.iter_mut().find(|(known, _)| known == term) {
+                // Two words for the same thing say a little more than one.
+                Some((_, sum)) => *sum = (*sum + weight).min(MOST),
+                None => matched.push((term, *weight)),
+            }
+        }
+        if matched.is_empty() {
             return 0.0;
         }
+        let words = matched.iter().map(|(term, weight)| {
+            let times = sentence.terms.get(*term).copied().unwrap_or(0) as f64;
+            weight * self.rarity(term) * times * (K1 + 1.0) / (times + penalty)
+        });
         let kinds = question
             .kinds
             .iter()
             .filter(|kind| sentence.kinds.contains(kind))
             .count();
-        words + terms::KIND_WEIGHT * kinds as f64
+        words.sum::<f64>() + self.rarest() * terms::KIND_WEIGHT * kinds.min(1) as f64
+    }
+
+    /// The rarity of a term that stands in one sentence.
+    fn rarest(&self) -> f64 {
+        (1.0 + (self.sentences.len() as f64 - 0.5) / 1.5).ln()
     }
 
     /// Inverse document frequency, never negative.
@@ -141,14 +166,11 @@ impl Index {
                 }
             }
         }
-        // The same term twice in a question says no more than once.
-        let mut seen: Vec<String> = Vec::new();
-        for alternatives in &mut found {
-            alternatives.retain(|(term, _)| !seen.contains(term));
-            if let Some((term, _)) = alternatives.first() {
-                seen.push(term.clone());
-            }
-        }
+        found.extend(
+            pairs(&said, self.language)
+                .into_iter()
+                .map(|pair| vec![(pair, PAIR_WEIGHT)]),
+        );
         Question {
             terms: found,
             kinds: terms::asked_kinds(&said),
@@ -175,12 +197,20 @@ impl Index {
 
     fn sound_alikes(&self, word: &str) -> Vec<(String, f64)> {
         let stem = terms::stem(word);
-        let near = self.frequency.keys().filter_map(|term| {
+        let single = self.frequency.keys().filter(|term| !term.contains(' '));
+        let near = single.filter_map(|term| {
             let weight = terms::likeness(&stem, term);
             (weight > 0.0).then(|| (term.clone(), weight))
         });
         near.collect()
     }
+}
+
+/// Neighbouring words as terms, if one of them at least is not a little word.
+fn pairs(said: &[String], language: Language) -> Vec<String> {
+    let telling = |pair: &&[String]| pair.iter().any(|word| !terms::is_stop(word, language));
+    let joined = |pair: &[String]| format!("{} {}", terms::stem(&pair[0]), terms::stem(&pair[1]));
+    said.windows(2).filter(telling).map(joined).collect()
 }
 
 struct Question {

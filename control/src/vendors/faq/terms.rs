@@ -13,9 +13,9 @@ pub(super) enum Kind {
     Person,
 }
 
-/// What the right kind of answer adds to a score: less than a rare word, enough to decide between
-/// two sentences about the same thing.
-pub(super) const KIND_WEIGHT: f64 = 1.1;
+/// What the right kind of answer adds to a score, as a share of a rarest word's: enough to decide
+/// between two sentences about the same thing.
+pub(super) const KIND_WEIGHT: f64 = 0.3;
 
 /// Too common to tell sentences apart.
 pub(super) fn is_stop(word: &str, language: Language) -> bool {
@@ -119,7 +119,7 @@ pub(super) fn synonyms(stem: &str) -> Vec<(String, f64)> {
         .iter()
         .filter(|group| group.iter().any(|word| self::stem(word) == stem));
     groups
-        .flat_map(|group| group.iter().map(|word| (self::stem(word), 0.75)))
+        .flat_map(|group| group.iter().map(|word| (self::stem(word), 0.65)))
         .collect()
 }
 
@@ -129,7 +129,8 @@ pub(super) fn likeness(heard: &str, term: &str) -> f64 {
     if a.min(b) < 3 || a.abs_diff(b) > 3 {
         return 0.0;
     }
-    if sound(heard) == sound(term) {
+    // A key of two consonants fits too many words.
+    if sound(heard) == sound(term) && sound(term).len() >= 3 {
         return 0.7;
     }
     let longest = a.max(b);
@@ -322,6 +323,7 @@ const TIME_WORDS: &[&str] = &[
 ];
 
 const PLACE_WORDS: &[&str] = &[
+    "across",
     "street",
     "road",
     "avenue",
@@ -347,7 +349,14 @@ const PLACE_WORDS: &[&str] = &[
 /// Words of one line stand for each other: the everyday vocabulary of front desks, practices and shops.
 const SYNONYMS: &[&[&str]] = &[
     &["price", "cost", "charge", "fee", "rate", "pay", "expensive"],
-    &["free", "complimentary", "included", "charge", "extra"],
+    &[
+        "free",
+        "complimentary",
+        "included",
+        "charge",
+        "extra",
+        "pay",
+    ],
     &["open", "opening", "start", "begin", "hours"],
     &["close", "closing", "shut", "end", "until", "late", "finish"],
     &["arrive", "arrival", "check-in", "come"],
@@ -426,15 +435,7 @@ const SYNONYMS: &[&[&str]] = &[
     &["hot", "warm", "heated", "heat"],
     &["air", "conditioning", "cool"],
     &["massage", "spa", "sauna", "wellness"],
-    &[
-        "receptionist",
-        "reception",
-        "desk",
-        "staff",
-        "somebody",
-        "anyone",
-    ],
-    &["bring", "have", "allowed"],
+    &["receptionist", "reception", "desk", "staff"],
 ];
 
 const ENGLISH_STOPS: &[&str] = &[
@@ -568,6 +569,24 @@ const ENGLISH_STOPS: &[&str] = &[
     "your",
     "yours",
     "time",
+    "anybody",
+    "anyone",
+    "anything",
+    "ask",
+    "bring",
+    "come",
+    "find",
+    "keep",
+    "let",
+    "put",
+    "really",
+    "somebody",
+    "someone",
+    "somewhere",
+    "still",
+    "take",
+    "use",
+    "while",
 ];
 
 const FRENCH_STOPS: &[&str] = &[

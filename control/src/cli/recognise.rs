@@ -1,0 +1,263 @@
+//! `sidetone wer`: how well the offline recogniser hears, measured with this machine's own tools.
+//!
+//! Human speech whose words are known (Asterisk's prompts, pocketsphinx's test data) and synthetic
+//! callers go through the same pool that serves calls, each utterance as the first of its call, at
+//! 16 kHz or through a telephone. The set `questions` also asks the model `faq` for its answer and
+//! counts right ones.
+
+mod sets;
+mod sound;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use media::config::Language;
+use media::speech::{
+    LanguageModel, LlmEvent, Message, ModelRequest, Recogniser, ReplyId, SpeechEvent, SpeechSink,
+    SttEvent, UtteranceId,
+};
+
+use crate::vendors::faq::FaqModel;
+use crate::vendors::pocketsphinx::decoder::{FrontEnd, ModelFiles};
+use crate::vendors::pocketsphinx::mllr::Fit;
+use crate::vendors::pocketsphinx::pool::Pool;
+use crate::vendors::words::words;
+use sets::{Item, Set};
+
+/// The command's options.
+#[derive(clap::Args, Debug)]
+pub struct WerArgs {
+    /// What to listen to.
+    #[arg(long, value_enum, default_value = "questions")]
+    pub set: Set,
+    /// Send the sound through a telephone first (8 kHz μ-law).
+    #[arg(long)]
+    pub telco: bool,
+    /// Let the telephone also cut below 300 Hz and above 3400 Hz.
+    #[arg(long, requires = "telco")]
+    pub narrow: bool,
+    /// The synthetic callers: flite's `slt`, `rms`, `awb`, `kal16`, or `espeak`.
+    #[arg(long, value_delimiter = ',', default_value = "slt,rms,awb,espeak")]
+    pub voices: Vec<String>,
+    /// Print each utterance as it should be and as it was heard.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Make the acoustic transform for a telephone's band, write it here, and end.
+    #[arg(long, value_name = "FILE")]
+    pub make_transform: Option<PathBuf>,
+}
+
+/// Measures and prints a table.
+pub fn run(args: &WerArgs) -> ExitCode {
+    let result = match &args.make_transform {
+        Some(path) => make_transform(path),
+        None => measure(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sidetone wer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &WerArgs) -> Result<(), String> {
+    let scratch = Scratch::new()?;
+    let pool = Pool::start(1, 1, &scratch.0)?;
+    let groups = sets::load(args.set, &args.voices, &scratch.0)?;
+    let band = match (args.telco, args.narrow) {
+        (false, _) => "16 kHz",
+        (true, false) => "8 kHz μ-law",
+        (true, true) => "300-3400 Hz μ-law",
+    };
+    println!(
+        "{:<24} {:>10} {:>7} {:>8} {:>8} {:>9}   ({band})",
+        "set", "utterances", "words", "WER %", "right %", "real time"
+    );
+    for group in groups {
+        let mut total = Total::default();
+        for item in &group.items {
+            let pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
+            let (heard, waited) = hear(&pool, &group.domain, &pcm)?;
+            let (wanted, got) = (words(&item.text), words(&heard));
+            total.errors += edits(&wanted, &got);
+            total.words += wanted.len();
+            total.utterances += 1;
+            total.decoding += waited;
+            total.sound += Duration::from_secs_f64(pcm.len() as f64 / f64::from(media::time::RATE));
+            let right = item.answer.as_ref().map(|answer| {
+                let said = answer_to(&group.domain, &heard);
+                let right = said.trim_start().starts_with(answer.as_str());
+                total.answers += 1;
+                total.right += usize::from(right);
+                (right, said)
+            });
+            if args.verbose {
+                show(item, &heard, right.as_ref());
+            }
+        }
+        total.print(&group.name);
+    }
+    pool.stop();
+    Ok(())
+}
+
+fn show(item: &Item, heard: &str, answer: Option<&(bool, String)>) {
+    println!("  said  {}", item.text);
+    println!("  heard {heard}");
+    if let Some((right, said)) = answer {
+        println!("  {} {said}", if *right { "right" } else { "WRONG" });
+    }
+}
+
+#[derive(Default)]
+struct Total {
+    utterances: usize,
+    words: usize,
+    errors: usize,
+    answers: usize,
+    right: usize,
+    decoding: Duration,
+    sound: Duration,
+}
+
+impl Total {
+    fn print(&self, name: &str) {
+        let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
+        let right = match self.answers {
+            0 => "-".to_owned(),
+            answers => format!("{:.1}", percent(self.right, answers)),
+        };
+        println!(
+            "{name:<24} {:>10} {:>7} {:>8.1} {right:>8} {:>9.2}",
+            self.utterances,
+            self.words,
+            percent(self.errors, self.words),
+            self.decoding.as_secs_f64() / self.sound.as_secs_f64().max(0.001)
+        );
+    }
+}
+
+/// One utterance, the first of a call of its own; and how long its words took after its end, with
+/// the sound given as fast as it is taken (so this is decoding time, not a call's delay).
+fn hear(pool: &Arc<Pool>, domain: &str, pcm: &[i16]) -> Result<(String, Duration), String> {
+    let (events, heard) = mpsc::channel();
+    let seat = pool
+        .seat(domain)
+        .map_err(|no| format!("no recogniser: {no:?}"))?;
+    let mut recogniser = seat.recogniser(Arc::new(Ear(events)));
+    let id = UtteranceId(1);
+    recogniser.begin(id);
+    for frame in pcm.chunks(320) {
+        recogniser.audio(id, frame);
+    }
+    recogniser.finish(id);
+    let ended = Instant::now();
+    loop {
+        match heard.recv_timeout(Duration::from_secs(120)) {
+            Ok(SpeechEvent::Stt(SttEvent::Final { text, .. })) => {
+                return Ok((text, ended.elapsed()));
+            }
+            Ok(SpeechEvent::Stt(SttEvent::Failed { message, .. })) => return Err(message),
+            Ok(_) => {}
+            Err(_) => return Err("the recogniser did not answer".into()),
+        }
+    }
+}
+
+/// What the model `faq` says with this prompt.
+fn answer_to(prompt: &str, heard: &str) -> String {
+    let (events, said) = mpsc::channel();
+    let mut model = FaqModel::new(Language::English, Arc::new(Ear(events)));
+    let request = ModelRequest {
+        messages: vec![
+            Message::System {
+                content: prompt.to_owned(),
+            },
+            Message::User {
+                content: heard.to_owned(),
+            },
+        ],
+        tools: Vec::new(),
+        temperature: None,
+        max_tokens: 512,
+        frequency_penalty: 0.0,
+        presence_penalty: 0.0,
+    };
+    model.start(ReplyId(1), request);
+    let texts = said.try_iter().filter_map(|event| match event {
+        SpeechEvent::Llm {
+            event: LlmEvent::Text(text),
+            ..
+        } => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+struct Ear(mpsc::Sender<SpeechEvent>);
+
+impl SpeechSink for Ear {
+    fn send(&self, event: SpeechEvent) -> bool {
+        self.0.send(event).is_ok()
+    }
+}
+
+/// Renders sentences wide and through a telephone, and fits the maps from the one to the other.
+fn make_transform(path: &Path) -> Result<(), String> {
+    let scratch = Scratch::new()?;
+    let front_end = FrontEnd::open(&ModelFiles::packaged()?)?;
+    let mut fit = Fit::default();
+    for (at, (voice, sentence)) in sets::transform_sentences().into_iter().enumerate() {
+        let pcm = sets::spoken(voice, &sentence, &scratch.0)?;
+        let wide = sound::with_noise(&pcm);
+        // Half of all telephones cut the lows and highs, the others only sample at 8 kHz.
+        let narrow = sound::through(&wide, true, at % 2 == 0)?;
+        fit.add(&front_end, &wide, &narrow);
+    }
+    let transform = fit.solve().ok_or("too little speech for a transform")?;
+    std::fs::write(path, transform.file())
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    println!(
+        "fitted to {} frames, written to {}",
+        fit.frames(),
+        path.display()
+    );
+    Ok(())
+}
+
+/// Word errors: the fewest substitutions, deletions and insertions.
+fn edits(wanted: &[String], got: &[String]) -> usize {
+    let mut row: Vec<usize> = (0..=got.len()).collect();
+    for (i, want) in wanted.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, word) in got.iter().enumerate() {
+            let replaced = diagonal + usize::from(want != word);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[got.len()]
+}
+
+/// A folder of our own, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("sidetone-wer-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind is in the system's temporary folder.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

@@ -1,0 +1,219 @@
+//! The commands of the binary against a server of their own, as a person would use them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use kit::server::{Server, program};
+use media::audio::level;
+
+use super::speaking_agent;
+
+const GREETING: &str = "Good morning, this is the Harbour Hotel.";
+const PROMPT: &str = "You answer for the Harbour Hotel. Hello there, welcome to the Harbour Hotel. \
+    Breakfast is served from seven to ten.";
+
+/// A command that acts as a client of this server.
+fn client(server: &Server, command: &str) -> Command {
+    let mut client = Command::new(program());
+    client
+        .arg(command)
+        .args(["--url", &server.url])
+        .env("SIDETONE_API_KEY", &server.key);
+    client
+}
+
+fn said(output: &Output) -> String {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{out}\n{err}");
+    out.into_owned()
+}
+
+fn question(folder: &Path) -> std::path::PathBuf {
+    let file = folder.join("question.wav");
+    let made = Command::new("flite")
+        .args(["-voice", "slt", "-t", "hello there", "-o"])
+        .arg(&file)
+        .status();
+    assert!(
+        made.is_ok_and(|status| status.success()),
+        "flite is missing: install the package flite"
+    );
+    file
+}
+
+/// Seconds of a WAV file in which there is sound, as spans.
+fn heard(file: &Path) -> Vec<(f64, f64)> {
+    let mut reader = hound::WavReader::open(file).unwrap();
+    let window = reader.spec().sample_rate as usize / 50;
+    let samples: Vec<i16> = reader.samples::<i16>().map(Result::unwrap).collect();
+    let mut spans: Vec<(f64, f64)> = Vec::new();
+    for (index, piece) in samples.chunks(window).enumerate() {
+        let (from, to) = (index as f64 / 50.0, (index + 1) as f64 / 50.0);
+        if level::rms_dbfs(piece) > -50.0 {
+            match spans.last_mut() {
+                // Pauses between words part nothing.
+                Some(span) if from - span.1 < 0.6 => span.1 = to,
+                _ => spans.push((from, to)),
+            }
+        }
+    }
+    spans
+}
+
+#[tokio::test]
+async fn a_call_prints_its_transcript_and_saves_what_was_heard() {
+    let server = Server::scripted().await;
+    let agent = speaking_agent(&server, "Reception", GREETING, PROMPT).await;
+    let (wav, out) = (question(&server.data), server.data.join("reply.wav"));
+    let mut call = client(&server, "call");
+    call.args(["--agent", &agent, "--linger", "1", "--wav"])
+        .arg(&wav)
+        .arg("--out")
+        .arg(&out);
+    let text = said(&call.output().unwrap());
+    let places = [
+        GREETING,
+        "hello there",
+        "welcome to the Harbour Hotel",
+        "answered in ",
+    ]
+    .map(|words| text.find(words));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{text}"
+    );
+    let heard = heard(&out);
+    assert_eq!(heard.len(), 2, "greeting and answer: {heard:?}");
+
+    // Its tape replays to the same outputs, in this second process.
+    let tape = find(&server.data, "tape").expect("a call leaves a tape");
+    let replay = Command::new(program())
+        .arg("replay")
+        .arg(&tape)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&replay.stderr).into_owned();
+    assert!(
+        replay.status.success() && told.contains("The same outputs as the recording"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_telephony_call_prints_the_stored_transcript() {
+    let server = Server::scripted().await;
+    speaking_agent(&server, "Reception", GREETING, PROMPT).await;
+    let wav = question(&server.data);
+    let mut call = client(&server, "call");
+    call.args(["--agent", "reception", "--telco", "--linger", "1", "--wav"])
+        .arg(&wav);
+    let text = said(&call.output().unwrap());
+    let places =
+        [GREETING, "hello there", "welcome to the Harbour Hotel"].map(|words| text.find(words));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{text}"
+    );
+    assert!(text.contains("answered in "), "{text}");
+}
+
+#[tokio::test]
+async fn a_barge_in_is_heard_to_cut_the_greeting() {
+    let server = Server::scripted().await;
+    let long = "Good morning, this is the Harbour Hotel. We are happy that you call. Our rooms look over the \
+        sea, our kitchen opens at noon, and our guests may use the sauna as often as they like.";
+    let agent = speaking_agent(&server, "Reception", long, PROMPT).await;
+    let (wav, out) = (question(&server.data), server.data.join("reply.wav"));
+    let mut call = client(&server, "call");
+    call.args([
+        "--agent",
+        &agent,
+        "--barge-in-at",
+        "1500",
+        "--linger",
+        "1",
+        "--wav",
+    ])
+    .arg(&wav)
+    .arg("--out")
+    .arg(&out);
+    let text = said(&call.output().unwrap());
+    assert!(text.contains("interrupted after "), "{text}");
+    let (from, to) = heard(&out)[0];
+    // 1.5 s, then the 0.6 s of speech that interrupt by default, found somewhere in “hello there”.
+    assert!(
+        (1.5..3.2).contains(&(to - from)),
+        "the greeting was heard for {} s",
+        to - from
+    );
+}
+
+#[tokio::test]
+async fn a_small_load_run_measures() {
+    let server = Server::scripted().await;
+    let mut load = client(&server, "load");
+    load.args([
+        "--sessions",
+        "4",
+        "--seconds",
+        "12",
+        "--warm-up",
+        "1",
+        "--json",
+        "--max-underruns",
+        "0",
+    ]);
+    load.args(["--pid", &server.pid().to_string()]);
+    let report: serde_json::Value = serde_json::from_str(&said(&load.output().unwrap())).unwrap();
+    for figure in [
+        "cpu_ms_per_session_second",
+        "gap_p50_ms",
+        "turn_p50_ms",
+        "barge_in_p50_ms",
+        "memory_kib",
+    ] {
+        assert!(report[figure].is_number(), "{figure}: {report}");
+    }
+    let gap = report["gap_p50_ms"].as_f64().unwrap();
+    assert!((19.0..21.0).contains(&gap), "{report}");
+    assert_eq!(report["lost_sessions"], 0.0);
+    // The agent that the run made is gone again.
+    let agents = server.client().get("/agents").await.expect(200).body;
+    assert!(!agents.to_string().contains("\"load\""), "{agents}");
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let output = Command::new(program())
+        .args(["call", "--key", "x", "--agent", "a", "--wav", "missing.wav"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && told.starts_with("missing.wav: "),
+        "{told}"
+    );
+    let output = Command::new(program())
+        .args(["replay", "missing.tape"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+fn find(folder: &Path, extension: &str) -> Option<std::path::PathBuf> {
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|own| own == extension) {
+                return Some(path);
+            }
+        }
+    }
+    None
+}

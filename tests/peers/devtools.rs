@@ -1,0 +1,239 @@
+//! A headless Chromium, driven over its DevTools socket: open a page, press keys, ask its scripts, look.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base64_simd::STANDARD;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// A browser with one page, and a WAV file for a microphone.
+pub(crate) struct Browser {
+    child: Child,
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    session: String,
+    next: u64,
+    /// Exceptions, console errors and refused loads of the page so far.
+    pub troubles: Vec<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub(crate) async fn open(microphone: &Path) -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        let child = Command::new(program())
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+                "--remote-debugging-port=0",
+            ])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args([
+                "--use-fake-device-for-media-stream",
+                "--use-fake-ui-for-media-stream",
+            ])
+            .arg(format!(
+                "--use-file-for-fake-audio-capture={}%noloop",
+                microphone.display()
+            ))
+            .arg("about:blank")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("Chromium does not start: {error}"));
+        let address = address(profile.path()).await;
+        // A screenshot is one message.
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(64 << 20))
+            .max_frame_size(Some(64 << 20));
+        let (socket, _) =
+            tokio_tungstenite::connect_async_with_config(&address, Some(config), false)
+                .await
+                .unwrap();
+        let mut browser = Self {
+            child,
+            socket,
+            session: String::new(),
+            next: 0,
+            troubles: Vec::new(),
+            _profile: profile,
+        };
+        let page = browser
+            .call("Target.createTarget", json!({"url": "about:blank"}))
+            .await;
+        let attach = json!({"targetId": page["targetId"], "flatten": true});
+        let attached = browser.call("Target.attachToTarget", attach).await;
+        browser.session = attached["sessionId"].as_str().unwrap().to_owned();
+        for domain in ["Page", "Runtime", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        browser
+    }
+
+    /// One command of the protocol; its error is the test's failure.
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let id = self.next;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        self.socket
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
+        loop {
+            let next = timeout(Duration::from_secs(30), self.socket.next()).await;
+            let text = next
+                .unwrap_or_else(|_| panic!("Chromium does not answer {method}"))
+                .unwrap()
+                .unwrap();
+            let Ok(mut answer) = serde_json::from_str::<Value>(text.to_text().unwrap_or_default())
+            else {
+                continue;
+            };
+            if answer["id"] == id {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].take();
+            }
+            self.note(&answer);
+        }
+    }
+
+    pub(crate) async fn goto(&mut self, url: &str) {
+        self.call("Page.navigate", json!({"url": url})).await;
+        self.until("document.readyState === 'complete'", 20).await;
+    }
+
+    /// The value of an expression in the page, as if a person's action had run it.
+    pub(crate) async fn eval(&mut self, expression: &str) -> Value {
+        let params = json!({
+            "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true,
+        });
+        let mut answer = self.call("Runtime.evaluate", params).await;
+        assert!(
+            answer["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            answer["exceptionDetails"]
+        );
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until the expression holds. On the way out of patience, tells what the page shows.
+    pub(crate) async fn until(&mut self, expression: &str, seconds: u64) {
+        let patience = Instant::now() + Duration::from_secs(seconds);
+        while self.eval(&format!("Boolean({expression})")).await != true {
+            if Instant::now() > patience {
+                let shown = self.eval("document.body.innerText").await;
+                panic!(
+                    "{expression} did not come true in {seconds} s.\n{shown}\n{:?}",
+                    self.troubles
+                );
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Presses a key as a keyboard does.
+    pub(crate) async fn press(&mut self, key: &str, code: u32, text: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            let mut params =
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            if kind == "keyDown" && !text.is_empty() {
+                params["text"] = json!(text);
+            }
+            self.call("Input.dispatchKeyEvent", params).await;
+        }
+    }
+
+    /// The window's size in CSS pixels, and the system's colours.
+    pub(crate) async fn screen(&mut self, width: u32, height: u32, dark: bool) {
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.call("Emulation.setDeviceMetricsOverride", metrics)
+            .await;
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.call("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// Saves what the page looks like, where cargo keeps the files of tests.
+    pub(crate) async fn screenshot(&mut self, name: &str) {
+        let picture = self
+            .call("Page.captureScreenshot", json!({"format": "png"}))
+            .await;
+        let bytes = STANDARD
+            .decode_to_vec(picture["data"].as_str().unwrap())
+            .unwrap();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
+        std::fs::write(&path, bytes).unwrap();
+        println!("{}", path.display());
+    }
+
+    fn note(&mut self, event: &Value) {
+        let params = &event["params"];
+        let trouble = match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => {
+                let details = &params["exceptionDetails"];
+                Some(format!(
+                    "{} {}",
+                    details["text"], details["exception"]["description"]
+                ))
+            }
+            Some("Runtime.consoleAPICalled") if params["type"] == "error" => {
+                Some(params["args"].to_string())
+            }
+            Some("Log.entryAdded") if params["entry"]["level"] == "error" => {
+                Some(params["entry"]["text"].to_string())
+            }
+            _ => None,
+        };
+        self.troubles.extend(trouble);
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn program() -> PathBuf {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("Chromium is missing: install the package chromium"))
+}
+
+/// The browser writes port and path of its socket into its profile once it listens.
+async fn address(profile: &Path) -> String {
+    for _ in 0..300 {
+        let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
+        if let Some((port, path)) = text.trim().split_once('\n') {
+            return format!("ws://127.0.0.1:{port}{path}");
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    panic!("Chromium did not open its DevTools socket within 30 s");
+}

@@ -109,6 +109,7 @@ const view = {
 };
 
 function lock(on) {
+  document.body.dataset.call = on ? 'on' : 'off';
   $('call').dataset.on = String(on);
   $('call-label').textContent = on ? 'Hang up' : 'Start the call';
   $('agent').disabled = on;

@@ -33,11 +33,17 @@ setInterval(() => {
   if (call && began) $('clock').textContent = clock(Date.now() - began);
 }, 500);
 
-// A link may carry the key behind `#key=`, a part of the address that never leaves the browser.
-const given = new URLSearchParams(location.hash.slice(1)).get('key');
-if (given) history.replaceState(null, '', location.pathname);
-const known = given ?? sessionStorage.getItem(STORED);
-if (known) useKey(known);
+// A link may carry the key behind `#key=`, a part of the address that never leaves the browser; it may
+// also be opened in a tab that shows the page already.
+window.addEventListener('hashchange', takeKey);
+takeKey();
+
+function takeKey() {
+  const given = new URLSearchParams(location.hash.slice(1)).get('key');
+  if (given) history.replaceState(null, '', location.pathname);
+  const known = given ?? sessionStorage.getItem(STORED);
+  if (known && !call) useKey(known);
+}
 
 async function useKey(key) {
   problem(null);

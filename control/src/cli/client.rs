@@ -68,6 +68,9 @@ impl Client {
     pub fn new(server: &Server) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(30))
+            // Between two requests a load run keeps this thread busy for long; a connection kept for
+            // the second one would be found closed.
+            .pool_max_idle_per_host(0)
             .build()
             .map_err(|error| ClientError::Unreachable(error.to_string()))?;
         Ok(Self {

@@ -129,7 +129,7 @@ async fn patch(
         updated_at: now,
         ..old
     };
-    store::update(&app.db, &new).await?;
+    store::update(&app.db, caller.account, &new).await?;
     Ok(axum::Json(ApiKeyOut::new(new, now)))
 }
 
@@ -165,7 +165,15 @@ async fn rotate(
         updated_at: now,
         ..old
     };
-    store::rotate(&app.db, &new, minted.public_id(), &minted.hash(), until).await?;
+    store::rotate(
+        &app.db,
+        caller.account,
+        &new,
+        minted.public_id(),
+        &minted.hash(),
+        until,
+    )
+    .await?;
     Ok(axum::Json(
         ApiKeyOut::new(new, now).with_key(&minted.into_key()),
     ))

@@ -33,7 +33,7 @@ pub async fn create(
 ) -> Result<Created, DbError> {
     let minted = Minted::new().map_err(|error| DbError::Engine(error.into()))?;
     let record = record(clock, account, name, minted.prefix(), scopes, expires_at);
-    store::insert(db, &record, minted.public_id(), &minted.hash()).await?;
+    store::insert(db, account, &record, minted.public_id(), &minted.hash()).await?;
     Ok(Created {
         record,
         key: minted.into_key(),
@@ -69,7 +69,14 @@ pub async fn adopt(
         Scopes::all(),
         None,
     );
-    store::insert(db, &record, presented.public_id(), &presented.hash()).await
+    store::insert(
+        db,
+        account,
+        &record,
+        presented.public_id(),
+        &presented.hash(),
+    )
+    .await
 }
 
 fn record(

@@ -36,7 +36,8 @@ impl ApiKey {
     }
 }
 
-/// The caller whose key this is, if it opens anything now.
+/// The caller whose key this is, if it opens anything now. Asks across any account: it is this that
+/// finds out which.
 pub async fn authenticate(
     db: &Db,
     presented: &Presented,
@@ -77,8 +78,10 @@ pub async fn any(db: &Db, account: AccountId) -> Result<bool, DbError> {
     Ok(count > 0)
 }
 
+/// A new key with its string.
 pub async fn insert(
     db: &Db,
+    account: AccountId,
     key: &ApiKey,
     public_id: &str,
     hash: &[u8; 32],
@@ -89,7 +92,7 @@ pub async fn insert(
          values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
     .bind(key.id)
-    .bind(key.account)
+    .bind(account)
     .bind(&key.name)
     .bind(&key.key_prefix)
     .bind(key.scopes.to_string())
@@ -139,12 +142,12 @@ pub async fn list(
 }
 
 /// Name, scopes and expiry.
-pub async fn update(db: &Db, key: &ApiKey) -> Result<(), DbError> {
+pub async fn update(db: &Db, account: AccountId, key: &ApiKey) -> Result<(), DbError> {
     db.query(
         "update api_keys set name = $3, scopes = $4, expires_at = $5, updated_at = $6
          where account_id = $1 and id = $2 and revoked_at is null",
     )
-    .bind(key.account)
+    .bind(account)
     .bind(key.id)
     .bind(&key.name)
     .bind(key.scopes.to_string())
@@ -178,6 +181,7 @@ pub async fn revoke(
 /// A new string for the key; older ones end at `old_until` at the latest.
 pub async fn rotate(
     db: &Db,
+    account: AccountId,
     key: &ApiKey,
     public_id: &str,
     hash: &[u8; 32],
@@ -187,7 +191,7 @@ pub async fn rotate(
     tx.query(
         "update api_keys set key_prefix = $3, updated_at = $4 where account_id = $1 and id = $2",
     )
-    .bind(key.account)
+    .bind(account)
     .bind(key.id)
     .bind(&key.key_prefix)
     .bind(key.updated_at)

@@ -100,7 +100,7 @@ const view = {
   note: (text) => transcript.note(text),
   level(who, rms) {
     // 0 at −50 dBFS, 1 at 0 dBFS: a meter that moves with speech.
-    $(who).value = rms > 0 ? Math.max(0, 1 + (20 * Math.log10(rms)) / 50) : 0;
+    meter(who, rms > 0 ? Math.max(0, 1 + (20 * Math.log10(rms)) / 50) : 0);
   },
   over(reason, trouble) {
     if (trouble) problem(trouble);
@@ -108,8 +108,8 @@ const view = {
     state(trouble ? 'failed' : 'idle', trouble ? 'Ended' : 'Ready');
     call = null;
     began = 0;
-    $('you').value = 0;
-    $('them').value = 0;
+    meter('you', 0);
+    meter('them', 0);
     lock(false);
   },
 };
@@ -124,6 +124,11 @@ function lock(on) {
     $('text').disabled = true;
     $('type').querySelector('button').disabled = true;
   }
+}
+
+function meter(who, level) {
+  $(who).style.setProperty('--level', level.toFixed(2));
+  $(who).setAttribute('aria-valuenow', level.toFixed(1));
 }
 
 function facts() {

@@ -61,9 +61,9 @@ async fn a_person_talks_to_the_agent_from_the_page() {
         20,
     )
     .await;
-    page.until("document.querySelector('#them').value > 0.2", 20)
+    page.until("document.querySelector('#them').ariaValueNow > 0.2", 20)
         .await;
-    page.until("document.querySelector('#you').value > 0.2", 20)
+    page.until("document.querySelector('#you').ariaValueNow > 0.2", 20)
         .await;
     page.until(
         "document.querySelector('.turn.user .text')?.textContent.includes('hello there')",

@@ -13,7 +13,9 @@ use crate::app::App;
 use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
-use crate::{accounts, agents, api_keys, calls, conversations, models, recordings, sessions, voices};
+use crate::{
+    accounts, agents, api_keys, calls, conversations, models, recordings, sessions, voices,
+};
 
 /// All endpoint tables.
 pub fn endpoints() -> Vec<Endpoint> {

@@ -27,7 +27,9 @@ impl ObjectKey {
         let word = |word: &str| {
             !word.is_empty()
                 && !word.starts_with('.')
-                && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-'))
+                && word
+                    .bytes()
+                    .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-'))
         };
         text.split('/').all(word).then(|| Self(text.to_owned()))
     }
@@ -111,8 +113,22 @@ mod tests {
 
     #[test]
     fn keys_that_were_not_made_here_are_refused() {
-        assert_eq!(ObjectKey::parse("recordings/a1/b2.wav").unwrap().as_str(), "recordings/a1/b2.wav");
-        for bad in ["", "/etc/passwd", "a//b", "../x", "a/../b", "a/.b", "a/b\0", "a\\b", "A/b", "a/"] {
+        assert_eq!(
+            ObjectKey::parse("recordings/a1/b2.wav").unwrap().as_str(),
+            "recordings/a1/b2.wav"
+        );
+        for bad in [
+            "",
+            "/etc/passwd",
+            "a//b",
+            "../x",
+            "a/../b",
+            "a/.b",
+            "a/b\0",
+            "a\\b",
+            "A/b",
+            "a/",
+        ] {
             assert_eq!(ObjectKey::parse(bad), None, "{bad:?}");
         }
     }
@@ -134,7 +150,10 @@ mod tests {
 
         storage.delete(&key).await.unwrap();
         storage.delete(&key).await.unwrap();
-        assert_eq!(storage.open(&key).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            storage.open(&key).await.unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

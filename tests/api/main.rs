@@ -3,5 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bad_input;
+mod calls;
 mod grid;
+mod in_process;
+mod sessions;
 mod table;

@@ -43,8 +43,20 @@ pub async fn place(
 ) -> Result<(), NotPlaced> {
     let account = session.account;
     let fail = async |ending: Ending, why: NotPlaced| {
-        let also = Also { event: true, recording: false };
-        if let Err(error) = ending::end(app, account, session.id, app.incarnation.number, &ending, also).await {
+        let also = Also {
+            event: true,
+            recording: false,
+        };
+        if let Err(error) = ending::end(
+            app,
+            account,
+            session.id,
+            app.incarnation.number,
+            &ending,
+            also,
+        )
+        .await
+        {
             tracing::error!(%error, call = %session.id, "a call that could not start could not be ended");
         }
         app.admission.release(session.id, &app.incarnation.owner);
@@ -54,7 +66,11 @@ pub async fn place(
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
-    let lease = match app.admission.adopt(wish(app, account, session.id, State::Live)).await {
+    let lease = match app
+        .admission
+        .adopt(wish(app, account, session.id, State::Live))
+        .await
+    {
         Ok(lease) => lease,
         Err(refusal) => {
             let ending = Ending::engine_error(format!("no slot: {}", refusal.reason.name()));
@@ -64,7 +80,9 @@ pub async fn place(
     let config = call_config(app, session, &call, &agent, events);
     let providers = match speech(app, &agent, &config.agent) {
         Ok(providers) => providers,
-        Err(error) => return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await),
+        Err(error) => {
+            return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await);
+        }
     };
     let claim = Claim {
         account,
@@ -75,7 +93,13 @@ pub async fn place(
     };
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
-    let handle = match app.engine.place(shell::NewCall { config, socket, leftover, providers, on_event }) {
+    let handle = match app.engine.place(shell::NewCall {
+        config,
+        socket,
+        leftover,
+        providers,
+        on_event,
+    }) {
         Ok(handle) => handle,
         Err(refused) => {
             let why = match refused {
@@ -85,7 +109,13 @@ pub async fn place(
             return Err(fail(Ending::engine_error(refused.to_string()), why).await);
         }
     };
-    let live = Arc::new(LiveCall { account, handle, pulse, leased: AtomicBool::new(true), ended: watch::Sender::new(false) });
+    let live = Arc::new(LiveCall {
+        account,
+        handle,
+        pulse,
+        leased: AtomicBool::new(true),
+        ended: watch::Sender::new(false),
+    });
     app.live.insert(session.id, live.clone());
     tokio::spawn(lifecycle::follow(app.clone(), claim, live, lease, news));
     Ok(())
@@ -93,18 +123,36 @@ pub async fn place(
 
 /// What this process asks of the lease store for a call.
 pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Request {
-    Request { lease, owner: app.incarnation.owner.clone(), account, agent: None, state }
+    Request {
+        lease,
+        owner: app.incarnation.owner.clone(),
+        account,
+        agent: None,
+        state,
+    }
 }
 
 /// Whether a call of this agent could be served at all; asked before a session is opened.
 pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
-    let told = agent.settings.engine_config(&Variables::new(), &Builtins::default());
+    let told = agent
+        .settings
+        .engine_config(&Variables::new(), &Builtins::default());
     match speech(app, agent, &told) {
         Ok(_) => Ok(()),
-        Err(SpeechUnavailable { what: _, why, may_pass: true }) => {
-            Err(ApiError::Unavailable { code: "service_unavailable", message: why, retry_after: 5 })
-        }
-        Err(SpeechUnavailable { what, why, may_pass: false }) => {
+        Err(SpeechUnavailable {
+            what: _,
+            why,
+            may_pass: true,
+        }) => Err(ApiError::Unavailable {
+            code: "service_unavailable",
+            message: why,
+            retry_after: 5,
+        }),
+        Err(SpeechUnavailable {
+            what,
+            why,
+            may_pass: false,
+        }) => {
             let code = match what {
                 Part::Voice => "voice_unavailable",
                 Part::Model | Part::Recogniser => "validation_error",
@@ -115,7 +163,11 @@ pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
 }
 
 /// The speech providers of a call of this agent.
-fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<ProviderFactory, SpeechUnavailable> {
+fn speech(
+    app: &App,
+    agent: &Agent,
+    told: &AgentConfig,
+) -> Result<ProviderFactory, SpeechUnavailable> {
     let voice = voices::find(&agent.settings.voice_id).ok_or_else(|| SpeechUnavailable {
         what: Part::Voice,
         why: "The agent's voice is not offered any more".to_owned(),
@@ -126,24 +178,44 @@ fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<ProviderFactor
 
 /// The call and its agent, or what is missing.
 async fn records(app: &App, session: &SessionRow) -> Result<(CallRow, Agent), String> {
-    let call = store::get(&app.db, session.account, session.id).await.map_err(|error| error.to_string())?;
+    let call = store::get(&app.db, session.account, session.id)
+        .await
+        .map_err(|error| error.to_string())?;
     let call = call.ok_or("the call has no record")?;
-    let agent = agents::store::get(&app.db, session.account, call.agent_id).await.map_err(|error| error.to_string())?;
+    let agent = agents::store::get(&app.db, session.account, call.agent_id)
+        .await
+        .map_err(|error| error.to_string())?;
     let agent = agent.ok_or("the agent was deleted before the caller joined")?;
     Ok((call, agent))
 }
 
 /// What the engine is told of a call.
-fn call_config(app: &App, session: &SessionRow, call: &CallRow, agent: &Agent, events: OptionalEvents) -> CallConfig {
-    let variables: Variables = call.dynamic_variables.as_object().cloned().unwrap_or_default();
-    let mut told = agent.settings.engine_config(&variables, &builtins(call, agent, app.clock.now()));
+fn call_config(
+    app: &App,
+    session: &SessionRow,
+    call: &CallRow,
+    agent: &Agent,
+    events: OptionalEvents,
+) -> CallConfig {
+    let variables: Variables = call
+        .dynamic_variables
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let mut told = agent
+        .settings
+        .engine_config(&variables, &builtins(call, agent, app.clock.now()));
     if agent.settings.max_duration_seconds.is_none() {
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {
         session_id: session.id.to_string(),
         agent_id: agent.id.to_string(),
-        direction: if call.direction == "outbound" { Direction::Outbound } else { Direction::Inbound },
+        direction: if call.direction == "outbound" {
+            Direction::Outbound
+        } else {
+            Direction::Inbound
+        },
         protocol: session_rules::protocol(&session.protocol),
         audio_format: session_rules::audio_format(&session.audio_format),
         agent: told,

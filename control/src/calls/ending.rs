@@ -37,18 +37,31 @@ pub async fn end(
     let mut tx = app.db.begin_write().await?;
     let turns = store::turns_in(&mut tx, account, id).await?;
     let summary = latency::summarise(&turns);
-    if !store::finish(&mut tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
+    if !store::finish(
+        &mut tx,
+        account,
+        id,
+        incarnation,
+        ending,
+        summary.as_ref(),
+        now,
+    )
+    .await?
+    {
         return Ok(false);
     }
     sessions::store::close(&mut tx, account, id, now).await?;
-    let Some(call) = store::get_in(&mut tx, account, id).await? else { return Ok(false) };
+    let Some(call) = store::get_in(&mut tx, account, id).await? else {
+        return Ok(false);
+    };
     if also.event {
         event(app, &mut tx, &call, &turns, now).await?;
     }
     if also.recording {
         let recording = RecordingId::new(&app.clock);
         let region = app.storage.region();
-        recordings::store::insert(&mut tx, account, recording, id, call.agent_id, region, now).await?;
+        recordings::store::insert(&mut tx, account, recording, id, call.agent_id, region, now)
+            .await?;
     }
     tx.commit().await?;
     Ok(true)

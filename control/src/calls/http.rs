@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 
+use super::end_by_api;
 use super::store;
 use super::wire::{CallEnded, CallRecord, CallsQuery};
-use super::end_by_api;
 use crate::app::App;
 use crate::http::page::CallsPage;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
@@ -23,10 +23,14 @@ pub fn endpoints() -> Vec<Endpoint> {
             .page::<CallsPage>(),
         Endpoint::get("/calls/{call_id}", Access::Scopes(&[Scope::CallsRead]), get)
             .summary("One call with its transcript"),
-        Endpoint::post("/calls/{call_id}/end", Access::Scopes(&[Scope::CallsWrite]), end)
-            .summary("End a call")
-            .body::<End>()
-            .returns(StatusCode::OK),
+        Endpoint::post(
+            "/calls/{call_id}/end",
+            Access::Scopes(&[Scope::CallsWrite]),
+            end,
+        )
+        .summary("End a call")
+        .body::<End>()
+        .returns(StatusCode::OK),
     ]
 }
 
@@ -36,12 +40,29 @@ async fn list(
     page: Page<CallsPage>,
     Query(query): Query<CallsQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (calls, total) = store::list(&app.db, caller.account, &query.into(), page.limit, page.offset).await?;
-    Ok(List::new(calls.into_iter().map(CallRecord::from).collect(), total, page))
+    let (calls, total) = store::list(
+        &app.db,
+        caller.account,
+        &query.into(),
+        page.limit,
+        page.offset,
+    )
+    .await?;
+    Ok(List::new(
+        calls.into_iter().map(CallRecord::from).collect(),
+        total,
+        page,
+    ))
 }
 
-async fn get(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
-    let call = store::get(&app.db, caller.account, id).await?.ok_or(ApiError::NotFound)?;
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let call = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     let turns = store::turns(&app.db, caller.account, id).await?;
     Ok(Json(CallRecord::with_turns(call, turns)))
 }

@@ -34,13 +34,18 @@ struct Spread {
 /// `{"response_ms":{p50,p90,p95,p99,max,count},…}` over the turns that have a `latency`; `None` when
 /// none has. A key that no turn measured is left out.
 pub fn summarise(turns: &[Value]) -> Option<Value> {
-    let latencies: Vec<&Value> =
-        turns.iter().filter_map(|turn| turn.get("latency")).filter(|latency| latency.is_object()).collect();
+    let latencies: Vec<&Value> = turns
+        .iter()
+        .filter_map(|turn| turn.get("latency"))
+        .filter(|latency| latency.is_object())
+        .collect();
     let entries: serde_json::Map<String, Value> = KEYS
         .iter()
         .filter_map(|key| {
-            let mut values: Vec<u64> =
-                latencies.iter().filter_map(|latency| latency.get(key)?.as_u64()).collect();
+            let mut values: Vec<u64> = latencies
+                .iter()
+                .filter_map(|latency| latency.get(key)?.as_u64())
+                .collect();
             let spread = spread(&mut values)?;
             Some(((*key).to_owned(), serde_json::to_value(spread).ok()?))
         })
@@ -52,7 +57,14 @@ fn spread(values: &mut [u64]) -> Option<Spread> {
     values.sort_unstable();
     let max = *values.last()?;
     let rank = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
-    Some(Spread { p50: rank(50), p90: rank(90), p95: rank(95), p99: rank(99), max, count: values.len() })
+    Some(Spread {
+        p50: rank(50),
+        p90: rank(90),
+        p95: rank(95),
+        p99: rank(99),
+        max,
+        count: values.len(),
+    })
 }
 
 #[cfg(test)]
@@ -80,7 +92,10 @@ mod tests {
     #[test]
     fn one_turn_is_every_percentile() {
         let summary = summarise(&[json!({"latency": {"response_ms": 7}})]).unwrap();
-        assert_eq!(summary["response_ms"], json!({"p50": 7, "p90": 7, "p95": 7, "p99": 7, "max": 7, "count": 1}));
+        assert_eq!(
+            summary["response_ms"],
+            json!({"p50": 7, "p90": 7, "p95": 7, "p99": 7, "max": 7, "count": 1})
+        );
     }
 
     #[test]

@@ -40,7 +40,12 @@ pub struct Claim {
 
 /// The engine's end of the line: what to hand it as `on_event`, and the receiver for [`follow`].
 /// Called on media threads, so it never waits.
-pub fn line(pulse: Arc<Pulse>) -> (Arc<dyn Fn(CallNews) + Send + Sync>, mpsc::Receiver<CallNews>) {
+pub fn line(
+    pulse: Arc<Pulse>,
+) -> (
+    Arc<dyn Fn(CallNews) + Send + Sync>,
+    mpsc::Receiver<CallNews>,
+) {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     let on_event = move |news: CallNews| {
         match &news {
@@ -62,7 +67,13 @@ pub fn line(pulse: Arc<Pulse>) -> (Arc<dyn Fn(CallNews) + Send + Sync>, mpsc::Re
 }
 
 /// Writes down one call until the engine has nothing more to tell, then forgets it.
-pub async fn follow(app: App, claim: Claim, call: Arc<LiveCall>, lease: Lease, mut news: mpsc::Receiver<CallNews>) {
+pub async fn follow(
+    app: App,
+    claim: Claim,
+    call: Arc<LiveCall>,
+    lease: Lease,
+    mut news: mpsc::Receiver<CallNews>,
+) {
     let mut lease = Some(lease);
     let mut ended = false;
     while let Some(item) = news.recv().await {
@@ -80,18 +91,31 @@ pub async fn follow(app: App, claim: Claim, call: Arc<LiveCall>, lease: Lease, m
             }
             CallNews::Recorded(Ok(file)) if claim.recording => {
                 let mut retry = Retry::of("a recording");
-                while retry.wanted(recordings::keep(&app, claim.account, claim.id, &file).await).await {}
+                while retry
+                    .wanted(recordings::keep(&app, claim.account, claim.id, &file).await)
+                    .await
+                {}
             }
             CallNews::Recorded(Err(error)) if claim.recording => {
                 let mut retry = Retry::of("a failed recording");
-                while retry.wanted(recordings::give_up(&app, claim.account, claim.id, &error).await).await {}
+                while retry
+                    .wanted(recordings::give_up(&app, claim.account, claim.id, &error).await)
+                    .await
+                {}
             }
-            CallNews::Taped(path) => recordings::keep_tape(&app, claim.account, claim.id, &path).await,
+            CallNews::Taped(path) => {
+                recordings::keep_tape(&app, claim.account, claim.id, &path).await
+            }
             CallNews::Tool { call: wanted, .. } => {
                 // Tools that this server itself runs are not part of it yet; one that waits for an
                 // answer must not hold up the reply.
-                let result = serde_json::json!({ "error": "this server does not run tools of its own" });
-                call.handle.tool(ToolOutcome { id: wanted.id, result: result.to_string(), is_error: true });
+                let result =
+                    serde_json::json!({ "error": "this server does not run tools of its own" });
+                call.handle.tool(ToolOutcome {
+                    id: wanted.id,
+                    result: result.to_string(),
+                    is_error: true,
+                });
             }
             CallNews::Event(_) | CallNews::Recorded(_) | CallNews::CancelTool { .. } => {}
         }
@@ -100,7 +124,7 @@ pub async fn follow(app: App, claim: Claim, call: Arc<LiveCall>, lease: Lease, m
         // The engine let go of the call without a word: the record must not stay open.
         let ending = Ending::engine_error("the engine dropped the call".to_owned());
         call.leased.store(false, Ordering::SeqCst);
-                drop(lease.take());
+        drop(lease.take());
         finish(&app, &claim, &ending, false).await;
         call.ended.send_replace(true);
     }
@@ -108,10 +132,21 @@ pub async fn follow(app: App, claim: Claim, call: Arc<LiveCall>, lease: Lease, m
 }
 
 async fn finish(app: &App, claim: &Claim, ending: &Ending, recording: bool) {
-    let also = Also { event: true, recording };
+    let also = Also {
+        event: true,
+        recording,
+    };
     let mut retry = Retry::of("a call's end");
     loop {
-        let written = ending::end(app, claim.account, claim.id, claim.incarnation, ending, also).await;
+        let written = ending::end(
+            app,
+            claim.account,
+            claim.id,
+            claim.incarnation,
+            ending,
+            also,
+        )
+        .await;
         if !retry.wanted(written.map(drop)).await {
             return;
         }
@@ -122,7 +157,16 @@ async fn write_turn(app: &App, claim: &Claim, turn: &Turn) -> Result<(), DbError
     let body = rules::turn_json(turn).to_string();
     let mut tx = app.db.begin_write().await?;
     let now = app.clock.now();
-    store::insert_turn(&mut tx, claim.account, claim.incarnation, claim.id, turn.index, &body, now).await?;
+    store::insert_turn(
+        &mut tx,
+        claim.account,
+        claim.incarnation,
+        claim.id,
+        turn.index,
+        &body,
+        now,
+    )
+    .await?;
     tx.commit().await
 }
 
@@ -134,7 +178,10 @@ struct Retry {
 
 impl Retry {
     const fn of(what: &'static str) -> Self {
-        Self { what, pause: RETRY.0 }
+        Self {
+            what,
+            pause: RETRY.0,
+        }
     }
 
     /// Whether to try again; then it has waited, longer each time.

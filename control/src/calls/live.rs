@@ -67,11 +67,19 @@ impl LiveCalls {
 
     /// The call, if the account owns it and this process hosts it.
     pub fn get(&self, account: AccountId, id: CallId) -> Option<Arc<LiveCall>> {
-        self.lock().get(&id).filter(|call| call.account == account).cloned()
+        self.lock()
+            .get(&id)
+            .filter(|call| call.account == account)
+            .cloned()
     }
 
     /// As [`get`](Self::get), waiting up to `patience` for a call that is just being placed.
-    pub async fn await_call(&self, account: AccountId, id: CallId, patience: Duration) -> Option<Arc<LiveCall>> {
+    pub async fn await_call(
+        &self,
+        account: AccountId,
+        id: CallId,
+        patience: Duration,
+    ) -> Option<Arc<LiveCall>> {
         let found = async {
             loop {
                 let changed = self.changed.notified();
@@ -105,8 +113,16 @@ impl LiveCalls {
     /// What this process renews at the lease store.
     pub fn renewals(&self) -> Vec<Renewal> {
         let calls = self.lock();
-        let leased = calls.iter().filter(|(_, call)| call.leased.load(Ordering::SeqCst));
-        leased.map(|(id, call)| Renewal { lease: *id, account: call.account, agent: None }).collect()
+        let leased = calls
+            .iter()
+            .filter(|(_, call)| call.leased.load(Ordering::SeqCst));
+        leased
+            .map(|(id, call)| Renewal {
+                lease: *id,
+                account: call.account,
+                agent: None,
+            })
+            .collect()
     }
 
     /// How many calls this process hosts.

@@ -9,15 +9,15 @@
 pub mod bridge;
 pub mod ending;
 pub mod http;
-mod latency;
-mod lifecycle;
+pub mod latency;
+pub mod lifecycle;
 pub mod live;
-mod recover;
-mod renewal;
+pub mod recover;
+pub mod renewal;
 pub mod rules;
-mod service;
+pub mod service;
 pub mod store;
-mod wire;
+pub mod wire;
 
 use std::path::PathBuf;
 

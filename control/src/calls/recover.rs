@@ -5,8 +5,8 @@ use media::shell::{self, RecordedFile};
 
 use super::ending::{self, Also};
 use super::rules::Ending;
-use super::{NODE, spool_dir};
 use super::store::{self, CallRow};
+use super::{NODE, spool_dir};
 use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
@@ -25,7 +25,9 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
     for (account, id) in stranded {
         match salvage(app, id).await {
             Some(file) => recordings::keep(app, account, id, &file).await?,
-            None => recordings::give_up(app, account, id, "lost with the process that made it").await?,
+            None => {
+                recordings::give_up(app, account, id, "lost with the process that made it").await?
+            }
         }
     }
     if count > 0 {
@@ -41,8 +43,19 @@ async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
         Some(file) => Some(file.samples * 1000 / u64::from(media::time::RATE)),
         None => last_turn_ms(app, account, id).await?,
     };
-    let also = Also { event: true, recording: file.is_some() };
-    let ended = ending::end(app, account, id, call.incarnation, &Ending::node_lost(duration_ms), also).await?;
+    let also = Also {
+        event: true,
+        recording: file.is_some(),
+    };
+    let ended = ending::end(
+        app,
+        account,
+        id,
+        call.incarnation,
+        &Ending::node_lost(duration_ms),
+        also,
+    )
+    .await?;
     if let Some(file) = file.filter(|_| ended) {
         recordings::keep(app, account, id, &file).await?;
     }
@@ -52,7 +65,11 @@ async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
 /// The end of the last turn that was written: without a recording, all that tells how long it was.
 async fn last_turn_ms(app: &App, account: AccountId, id: CallId) -> Result<Option<u64>, DbError> {
     let turns = store::turns(&app.db, account, id).await?;
-    let ends = turns.iter().filter_map(|turn| turn.get("end_ms").or_else(|| turn.get("start_ms"))?.as_u64());
+    let ends = turns.iter().filter_map(|turn| {
+        turn.get("end_ms")
+            .or_else(|| turn.get("start_ms"))?
+            .as_u64()
+    });
     Ok(Some(ends.max().unwrap_or(0)))
 }
 

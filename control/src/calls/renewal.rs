@@ -21,6 +21,10 @@ pub async fn renew(app: &App) {
         return;
     }
     if let Err(refusal) = app.admission.renew(&app.incarnation.owner, &leases).await {
-        tracing::warn!(reason = refusal.reason.name(), count = leases.len(), "leases of live calls could not be renewed");
+        tracing::warn!(
+            reason = refusal.reason.name(),
+            count = leases.len(),
+            "leases of live calls could not be renewed"
+        );
     }
 }

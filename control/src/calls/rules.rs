@@ -18,8 +18,16 @@ pub enum CallStatus {
 
 impl CallStatus {
     /// Every name, for filters and the API document.
-    pub const NAMES: &'static [&'static str] =
-        &["queued", "ringing", "in_progress", "completed", "failed", "no-answer", "busy", "canceled"];
+    pub const NAMES: &'static [&'static str] = &[
+        "queued",
+        "ringing",
+        "in_progress",
+        "completed",
+        "failed",
+        "no-answer",
+        "busy",
+        "canceled",
+    ];
 
     /// The word of the API.
     pub const fn name(self) -> &'static str {
@@ -80,8 +88,16 @@ impl Ending {
     pub fn of(summary: &Summary) -> Self {
         let failed = summary.reason.is_failure();
         Self {
-            status: if failed { CallStatus::Failed } else { CallStatus::Completed },
-            conversation: if failed { ConversationStatus::Failed } else { ConversationStatus::Completed },
+            status: if failed {
+                CallStatus::Failed
+            } else {
+                CallStatus::Completed
+            },
+            conversation: if failed {
+                ConversationStatus::Failed
+            } else {
+                ConversationStatus::Completed
+            },
             reason: summary.reason.name(),
             ended_by: ended_by(summary.ended_by),
             duration_ms: Some(summary.duration_ms),
@@ -150,7 +166,10 @@ pub fn turn_json(turn: &Turn) -> Value {
     if let Some(calls) = value.get_mut("tool_calls").and_then(Value::as_array_mut) {
         for call in calls {
             for key in ["arguments", "result"] {
-                let parsed = call.get(key).and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+                let parsed = call
+                    .get(key)
+                    .and_then(Value::as_str)
+                    .and_then(|text| serde_json::from_str(text).ok());
                 if let Some(parsed) = parsed {
                     call[key] = parsed;
                 }
@@ -164,7 +183,11 @@ pub fn turn_json(turn: &Turn) -> Value {
 pub fn transcript_text(turns: &[Value]) -> String {
     let mut text = String::new();
     for turn in turns {
-        let words = turn.get("text").and_then(Value::as_str).unwrap_or_default().trim();
+        let words = turn
+            .get("text")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .trim();
         if words.is_empty() {
             continue;
         }
@@ -282,7 +305,10 @@ mod tests {
     #[test]
     fn a_session_that_nobody_joined_is_canceled() {
         let ending = Ending::session_expired();
-        assert_eq!((ending.status.name(), ending.conversation.name()), ("canceled", "abandoned"));
+        assert_eq!(
+            (ending.status.name(), ending.conversation.name()),
+            ("canceled", "abandoned")
+        );
         assert_eq!(ending.reason, "session_expired");
     }
 }

@@ -31,12 +31,20 @@ pub async fn end_by_api(
     id: CallId,
     reason: Option<&str>,
 ) -> Result<EndedCall, ApiError> {
-    let call = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let call = store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     if call.ended_at.is_some() {
-        return Ok(EndedCall { call, already: true });
+        return Ok(EndedCall {
+            call,
+            already: true,
+        });
     }
     tracing::info!(call = %id, reason, "an API client ends a call");
-    let also = Also { event: true, recording: false };
+    let also = Also {
+        event: true,
+        recording: false,
+    };
     let nobody_joined = call.incarnation == 0;
     if nobody_joined && ending::end(app, account, id, 0, &Ending::canceled_by_api(), also).await? {
         app.admission.release(id, &app.incarnation.owner);
@@ -52,9 +60,14 @@ pub async fn end_by_api(
 }
 
 async fn reread(app: &App, account: AccountId, id: CallId) -> Result<EndedCall, ApiError> {
-    let call = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let call = store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     if call.ended_at.is_some() {
-        return Ok(EndedCall { call, already: false });
+        return Ok(EndedCall {
+            call,
+            already: false,
+        });
     }
     // The node that hosts it does not answer.
     Err(ApiError::Unavailable {

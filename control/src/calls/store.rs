@@ -83,7 +83,8 @@ pub struct Filter {
     pub phone: Option<String>,
 }
 
-const COLUMNS: &str = "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
+const COLUMNS: &str =
+    "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
         coalesce(e.attempts, 0) as webhook_attempts
     from calls c left join events e on e.call_id = c.id and e.type = 'call.ended'";
 
@@ -94,7 +95,12 @@ const FILTER: &str = "c.account_id = $1
     and ($8 is null or c.from_number = $8 or c.to_number = $8)";
 
 /// Adds a call that waits for its caller to join.
-pub async fn insert(tx: &mut Tx, account: AccountId, call: &NewCall<'_>, now: Timestamp) -> Result<(), DbError> {
+pub async fn insert(
+    tx: &mut Tx,
+    account: AccountId,
+    call: &NewCall<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
     tx.query(
         "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
             channel, language, from_number, to_number, dynamic_variables, created_at, updated_at)
@@ -121,7 +127,11 @@ pub async fn insert(tx: &mut Tx, account: AccountId, call: &NewCall<'_>, now: Ti
 /// One call of the account.
 pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
     let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
-    db.query_built(sql).bind(account).bind(id).optional(CallRow::read).await
+    db.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .optional(CallRow::read)
+        .await
 }
 
 /// The account's calls, newest first, and how many there are in all.
@@ -132,10 +142,20 @@ pub async fn list(
     limit: u32,
     offset: u32,
 ) -> Result<(Vec<CallRow>, u64), DbError> {
-    let sql = format!("{COLUMNS} where {FILTER} order by c.created_at desc, c.id desc limit $9 offset $10");
-    let rows = filter.bind(db.query_built(sql).bind(account)).bind(limit).bind(offset).all(CallRow::read).await?;
+    let sql = format!(
+        "{COLUMNS} where {FILTER} order by c.created_at desc, c.id desc limit $9 offset $10"
+    );
+    let rows = filter
+        .bind(db.query_built(sql).bind(account))
+        .bind(limit)
+        .bind(offset)
+        .all(CallRow::read)
+        .await?;
     let sql = format!("select count(*) as total from calls c where {FILTER}");
-    let total = filter.bind(db.query_built(sql).bind(account)).one(|row| row.i64("total")).await?;
+    let total = filter
+        .bind(db.query_built(sql).bind(account))
+        .one(|row| row.i64("total"))
+        .await?;
     Ok((rows, total.unsigned_abs()))
 }
 
@@ -248,9 +268,17 @@ pub async fn finish(
 }
 
 /// The call row inside a transaction.
-pub async fn get_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
+pub async fn get_in(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+) -> Result<Option<CallRow>, DbError> {
     let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
-    tx.query_built(sql).bind(account).bind(id).optional(CallRow::read).await
+    tx.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .optional(CallRow::read)
+        .await
 }
 
 /// Whether the agent is on a call that has not ended, or that somebody may still join.
@@ -270,7 +298,11 @@ pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRo
     let sql = format!(
         "{COLUMNS} where c.owner_node = $1 and c.owner_incarnation < $2 and c.ended_at is null order by c.id"
     );
-    db.query_built(sql).bind(node).bind(incarnation).all(CallRow::read).await
+    db.query_built(sql)
+        .bind(node)
+        .bind(incarnation)
+        .all(CallRow::read)
+        .await
 }
 
 impl Filter {
@@ -288,8 +320,15 @@ impl Filter {
 
 impl CallRow {
     fn read(row: &Row) -> Result<Self, DbError> {
-        let feedback = match (row.opt_i64("feedback_rating")?, row.opt_time("feedback_at")?) {
-            (Some(rating), Some(at)) => Some(Feedback { rating, comment: row.opt_text("feedback_comment")?, at }),
+        let feedback = match (
+            row.opt_i64("feedback_rating")?,
+            row.opt_time("feedback_at")?,
+        ) {
+            (Some(rating), Some(at)) => Some(Feedback {
+                rating,
+                comment: row.opt_text("feedback_comment")?,
+                at,
+            }),
             _ => None,
         };
         Ok(Self {
@@ -329,4 +368,3 @@ impl CallRow {
         })
     }
 }
-

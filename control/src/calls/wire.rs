@@ -28,12 +28,28 @@ impl Wire for CallsQuery {
         name: "CallsQuery",
         unknown: Unknown::Ignore,
         fields: &[
-            Field::opt("status", Kind::Enum(CallStatus::NAMES), "Only calls in this state."),
-            Field::opt("direction", Kind::Enum(&["inbound", "outbound"]), "Only calls of this direction."),
+            Field::opt(
+                "status",
+                Kind::Enum(CallStatus::NAMES),
+                "Only calls in this state.",
+            ),
+            Field::opt(
+                "direction",
+                Kind::Enum(&["inbound", "outbound"]),
+                "Only calls of this direction.",
+            ),
             Field::opt("agent_id", Kind::Uuid, "Only calls of this agent."),
             Field::opt("batch_id", Kind::Uuid, "Only calls of this batch."),
-            Field::opt("from", Kind::Timestamp, "Only calls created at or after this time."),
-            Field::opt("to", Kind::Timestamp, "Only calls created before this time."),
+            Field::opt(
+                "from",
+                Kind::Timestamp,
+                "Only calls created at or after this time.",
+            ),
+            Field::opt(
+                "to",
+                Kind::Timestamp,
+                "Only calls created before this time.",
+            ),
             Field::opt("phone", Kind::E164, "Only calls from or to this number."),
         ],
     };
@@ -41,8 +57,24 @@ impl Wire for CallsQuery {
 
 impl From<CallsQuery> for Filter {
     fn from(query: CallsQuery) -> Self {
-        let CallsQuery { status, direction, agent_id, batch_id, from, to, phone } = query;
-        Self { status, direction, agent: agent_id, batch: batch_id, from, to, phone }
+        let CallsQuery {
+            status,
+            direction,
+            agent_id,
+            batch_id,
+            from,
+            to,
+            phone,
+        } = query;
+        Self {
+            status,
+            direction,
+            agent: agent_id,
+            batch: batch_id,
+            from,
+            to,
+            phone,
+        }
     }
 }
 
@@ -93,7 +125,11 @@ impl CallRecord {
     /// The record with its transcript.
     pub fn with_turns(call: CallRow, turns: Vec<Value>) -> Self {
         let text = rules::transcript_text(&turns);
-        Self { transcript_text: Some(text), transcript: Some(turns), ..Self::from(call) }
+        Self {
+            transcript_text: Some(text),
+            transcript: Some(turns),
+            ..Self::from(call)
+        }
     }
 }
 

@@ -21,19 +21,33 @@ use crate::secret::Purpose;
 pub fn endpoints() -> Vec<Endpoint> {
     let read = Access::Scopes(&[Scope::ConversationsRead]);
     vec![
-        Endpoint::get("/conversations", read, list).summary("Conversations, newest first").page::<ConversationsPage>(),
+        Endpoint::get("/conversations", read, list)
+            .summary("Conversations, newest first")
+            .page::<ConversationsPage>(),
         Endpoint::get("/conversations/{conversation_id}", read, get).summary("One conversation"),
-        Endpoint::get("/conversations/{conversation_id}/transcript", read, transcript)
-            .summary("What was said, turn by turn"),
+        Endpoint::get(
+            "/conversations/{conversation_id}/transcript",
+            read,
+            transcript,
+        )
+        .summary("What was said, turn by turn"),
         Endpoint::get("/conversations/{conversation_id}/audio", read, link)
             .summary("A signed URL of the WAV, good for an hour without a key"),
-        Endpoint::get("/conversations/{conversation_id}/audio.wav", Access::Signed, audio)
-            .summary("The WAV, whole or a range of it; by key or by signed token")
-            .query::<AudioQuery>(),
-        Endpoint::post("/conversations/{conversation_id}/audio/revoke", read, revoke)
-            .summary("Take a signed audio token back at once")
-            .body::<Revoke>()
-            .returns(StatusCode::OK),
+        Endpoint::get(
+            "/conversations/{conversation_id}/audio.wav",
+            Access::Signed,
+            audio,
+        )
+        .summary("The WAV, whole or a range of it; by key or by signed token")
+        .query::<AudioQuery>(),
+        Endpoint::post(
+            "/conversations/{conversation_id}/audio/revoke",
+            read,
+            revoke,
+        )
+        .summary("Take a signed audio token back at once")
+        .body::<Revoke>()
+        .returns(StatusCode::OK),
         Endpoint::post("/conversations/{conversation_id}/feedback", read, feedback)
             .summary("Rate a conversation")
             .body::<Rate>()
@@ -47,22 +61,45 @@ async fn list(
     page: Page<ConversationsPage>,
 ) -> Result<impl IntoResponse, ApiError> {
     let all = Filter::default();
-    let (calls, total) = calls::store::list(&app.db, caller.account, &all, page.limit, page.offset).await?;
+    let (calls, total) =
+        calls::store::list(&app.db, caller.account, &all, page.limit, page.offset).await?;
     let base = &app.config.server.public_url;
-    Ok(List::new(calls.into_iter().map(|call| ConversationRecord::of(call, base)).collect(), total, page))
+    Ok(List::new(
+        calls
+            .into_iter()
+            .map(|call| ConversationRecord::of(call, base))
+            .collect(),
+        total,
+        page,
+    ))
 }
 
-async fn get(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+) -> Result<impl IntoResponse, ApiError> {
     record(&app, caller.account, id).await
 }
 
-async fn transcript(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+async fn transcript(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+) -> Result<impl IntoResponse, ApiError> {
     exists(&app, caller.account, id).await?;
     let turns = calls::store::turns(&app.db, caller.account, id).await?;
-    Ok(Json(Transcript { conversation_id: id, turns }))
+    Ok(Json(Transcript {
+        conversation_id: id,
+        turns,
+    }))
 }
 
-async fn link(State(app): State<App>, caller: Caller, Id(id): Id<CallId>) -> Result<impl IntoResponse, ApiError> {
+async fn link(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+) -> Result<impl IntoResponse, ApiError> {
     let recording = recordings::store::of_call(&app.db, caller.account, id)
         .await?
         .filter(|recording| recording.status == "ready" && recording.size_bytes > 0)
@@ -99,7 +136,9 @@ async fn audio(
         (None, Some(text)) => holder(&app, id, &text).await?,
         (None, None) => return Err(ApiError::Unauthorized),
     };
-    let recording = recordings::store::of_call(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let recording = recordings::store::of_call(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     recordings::audio::serve(&app, &recording, &method, &headers).await
 }
 
@@ -112,7 +151,8 @@ async fn revoke(
     exists(&app, caller.account, id).await?;
     // A token that was never good is as good as revoked.
     if let Some(signed) = token::open(&app.master_key, Purpose::AudioToken, id.0, &body.token) {
-        recordings::store::revoke_token(&app.db, caller.account, id, signed, app.clock.now()).await?;
+        recordings::store::revoke_token(&app.db, caller.account, id, signed, app.clock.now())
+            .await?;
     }
     Ok(Json(Revoked { revoked: true }))
 }
@@ -124,19 +164,40 @@ async fn feedback(
     Body(body): Body<Rate>,
 ) -> Result<impl IntoResponse, ApiError> {
     let comment = body.comment.as_deref();
-    if !store::rate(&app.db, caller.account, id, body.rating, comment, app.clock.now()).await? {
+    if !store::rate(
+        &app.db,
+        caller.account,
+        id,
+        body.rating,
+        comment,
+        app.clock.now(),
+    )
+    .await?
+    {
         return Err(ApiError::NotFound);
     }
     record(&app, caller.account, id).await
 }
 
-async fn record(app: &App, account: AccountId, id: CallId) -> Result<Json<ConversationRecord>, ApiError> {
-    let call = calls::store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
-    Ok(Json(ConversationRecord::of(call, &app.config.server.public_url)))
+async fn record(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+) -> Result<Json<ConversationRecord>, ApiError> {
+    let call = calls::store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(Json(ConversationRecord::of(
+        call,
+        &app.config.server.public_url,
+    )))
 }
 
 async fn exists(app: &App, account: AccountId, id: CallId) -> Result<(), ApiError> {
-    calls::store::get(&app.db, account, id).await?.map(drop).ok_or(ApiError::NotFound)
+    calls::store::get(&app.db, account, id)
+        .await?
+        .map(drop)
+        .ok_or(ApiError::NotFound)
 }
 
 /// The account that a signed token speaks for. Anything but a token that was made here for this
@@ -145,5 +206,7 @@ async fn holder(app: &App, id: CallId, text: &str) -> Result<AccountId, ApiError
     let signed = token::open(&app.master_key, Purpose::AudioToken, id.0, text)
         .filter(|signed| signed.expires_at > app.clock.now())
         .ok_or(ApiError::Unauthorized)?;
-    recordings::store::token_account(&app.db, id, signed).await?.ok_or(ApiError::Unauthorized)
+    recordings::store::token_account(&app.db, id, signed)
+        .await?
+        .ok_or(ApiError::Unauthorized)
 }

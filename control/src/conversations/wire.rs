@@ -105,7 +105,17 @@ impl ConversationRecord {
             has_recording,
             transcript_url: format!("{path}/transcript"),
             audio_url: has_recording.then(|| format!("{path}/audio")),
-            feedback: feedback.map(|Feedback { rating, comment, at }| FeedbackRecord { rating, comment, created_at: at }),
+            feedback: feedback.map(
+                |Feedback {
+                     rating,
+                     comment,
+                     at,
+                 }| FeedbackRecord {
+                    rating,
+                    comment,
+                    created_at: at,
+                },
+            ),
             metadata,
             created_at,
             updated_at,
@@ -141,7 +151,11 @@ impl Wire for AudioQuery {
     const SCHEMA: &'static Schema = &Schema {
         name: "AudioQuery",
         unknown: Unknown::Ignore,
-        fields: &[Field::opt("token", Kind::Str { min: 0, max: 500 }, "A signed audio token, in place of a key.")],
+        fields: &[Field::opt(
+            "token",
+            Kind::Str { min: 0, max: 500 },
+            "A signed audio token, in place of a key.",
+        )],
     };
 }
 
@@ -155,7 +169,11 @@ impl Wire for Revoke {
     const SCHEMA: &'static Schema = &Schema {
         name: "RevokeAudioToken",
         unknown: Unknown::Refuse,
-        fields: &[Field::req("token", Kind::Str { min: 1, max: 500 }, "The signed audio token to take back.")],
+        fields: &[Field::req(
+            "token",
+            Kind::Str { min: 1, max: 500 },
+            "The signed audio token to take back.",
+        )],
     };
 }
 
@@ -177,7 +195,11 @@ impl Wire for Rate {
         name: "Feedback",
         unknown: Unknown::Refuse,
         fields: &[
-            Field::req("rating", Kind::Int { min: 1, max: 5 }, "1 is worst, 5 is best."),
+            Field::req(
+                "rating",
+                Kind::Int { min: 1, max: 5 },
+                "1 is worst, 5 is best.",
+            ),
             Field::opt("comment", Kind::Str { min: 0, max: 1000 }, "A few words.").nullable(),
         ],
     };

@@ -72,7 +72,11 @@ pub fn fit_metadata(metadata: Value) -> (Value, bool) {
         return (empty(), false);
     }
     let fits = serde_json::to_string(&metadata).is_ok_and(|text| text.len() <= METADATA_LIMIT);
-    if fits { (metadata, false) } else { (empty(), true) }
+    if fits {
+        (metadata, false)
+    } else {
+        (empty(), true)
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +99,9 @@ mod tests {
     fn metadata_is_an_object_whatever_happens() {
         assert_eq!(fit_metadata(json!({"a": 1})), (json!({"a": 1}), false));
         assert_eq!(fit_metadata(json!(null)), (json!({}), false));
-        assert_eq!(fit_metadata(json!({"a": "x".repeat(20_000)})), (json!({}), true));
+        assert_eq!(
+            fit_metadata(json!({"a": "x".repeat(20_000)})),
+            (json!({}), true)
+        );
     }
 }

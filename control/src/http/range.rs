@@ -22,7 +22,10 @@ pub fn select(range: Option<&str>, length: u64) -> Selected {
     }
     // A list may hold empty elements (section 5.6.1). More than one range is answered with the
     // whole: a client that sends hundreds gains nothing by it.
-    let mut specs = set.split(',').map(str::trim).filter(|spec| !spec.is_empty());
+    let mut specs = set
+        .split(',')
+        .map(str::trim)
+        .filter(|spec| !spec.is_empty());
     let (Some(spec), None) = (specs.next(), specs.next()) else {
         return Selected::Whole;
     };
@@ -32,13 +35,19 @@ pub fn select(range: Option<&str>, length: u64) -> Selected {
             if first >= length {
                 return Selected::Unsatisfiable;
             }
-            Selected::Part { first, last: last.unwrap_or(u64::MAX).min(length - 1) }
+            Selected::Part {
+                first,
+                last: last.unwrap_or(u64::MAX).min(length - 1),
+            }
         }
         Some(Spec::Suffix(count)) => {
             if count == 0 || length == 0 {
                 return Selected::Unsatisfiable;
             }
-            Selected::Part { first: length.saturating_sub(count), last: length - 1 }
+            Selected::Part {
+                first: length.saturating_sub(count),
+                last: length - 1,
+            }
         }
     }
 }
@@ -57,7 +66,10 @@ pub fn if_range_holds(if_range: Option<&str>, etag: &str, last_modified: &str) -
 /// comparison).
 pub fn none_match_hits(if_none_match: Option<&str>, etag: &str) -> bool {
     if_none_match.is_some_and(|value| {
-        value.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag)
+        value
+            .split(',')
+            .map(str::trim)
+            .any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag)
     })
 }
 
@@ -70,10 +82,16 @@ fn parse(spec: &str) -> Option<Spec> {
     let (first, last) = spec.split_once('-')?;
     match (first, last) {
         ("", count) => Some(Spec::Suffix(digits(count)?)),
-        (first, "") => Some(Spec::From { first: digits(first)?, last: None }),
+        (first, "") => Some(Spec::From {
+            first: digits(first)?,
+            last: None,
+        }),
         (first, last) => {
             let (first, last) = (digits(first)?, digits(last)?);
-            (first <= last).then_some(Spec::From { first, last: Some(last) })
+            (first <= last).then_some(Spec::From {
+                first,
+                last: Some(last),
+            })
         }
     }
 }
@@ -169,7 +187,11 @@ mod tests {
         assert!(if_range_holds(Some(date), "\"a\"", date));
         assert!(!if_range_holds(Some("W/\"a\""), "\"a\"", date));
         assert!(!if_range_holds(Some("\"b\""), "\"a\"", date));
-        assert!(!if_range_holds(Some("Tue, 15 Nov 1994 12:45:27 GMT"), "\"a\"", date));
+        assert!(!if_range_holds(
+            Some("Tue, 15 Nov 1994 12:45:27 GMT"),
+            "\"a\"",
+            date
+        ));
         assert!(!if_range_holds(Some(""), "\"a\"", date));
     }
 

@@ -4,8 +4,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
-    IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 use tokio::fs::File;
@@ -21,8 +21,17 @@ use crate::time::Timestamp;
 const CHUNK: u64 = 128 * 1024;
 
 /// Answers a request for a ready recording (RFC 9110 sections 13 and 14). Ranges count for GET only.
-pub async fn serve(app: &App, recording: &RecordingRow, method: &Method, headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
-    let Some(key) = recording.key.as_ref().filter(|_| recording.status == "ready") else {
+pub async fn serve(
+    app: &App,
+    recording: &RecordingRow,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    let Some(key) = recording
+        .key
+        .as_ref()
+        .filter(|_| recording.status == "ready")
+    else {
         return Err(ApiError::NotFound);
     };
     let (file, length) = app.storage.open(key).await.map_err(|error| {
@@ -59,29 +68,46 @@ pub async fn serve(app: &App, recording: &RecordingRow, method: &Method, headers
     let mut answer = answer
         .status(status)
         .header(CONTENT_TYPE, "audio/wav")
-        .header(CONTENT_DISPOSITION, format!("inline; filename=\"{}.wav\"", recording.call_id))
+        .header(
+            CONTENT_DISPOSITION,
+            format!("inline; filename=\"{}.wav\"", recording.call_id),
+        )
         .header(CONTENT_LENGTH, count);
     if status == StatusCode::PARTIAL_CONTENT {
-        answer = answer.header(CONTENT_RANGE, format!("bytes {first}-{}/{length}", first + count - 1));
+        answer = answer.header(
+            CONTENT_RANGE,
+            format!("bytes {first}-{}/{length}", first + count - 1),
+        );
     }
-    let body = if method == Method::HEAD { Body::empty() } else { Body::from_stream(bytes_of(file, first, count)) };
+    let body = if method == Method::HEAD {
+        Body::empty()
+    } else {
+        Body::from_stream(bytes_of(file, first, count))
+    };
     built(answer.body(body))
 }
 
 /// Reads `count` bytes from `first` on, a chunk at a time.
-fn bytes_of(file: File, first: u64, count: u64) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
-    stream::try_unfold((file, Some(first), count), |(mut file, seek, left)| async move {
-        if left == 0 {
-            return Ok(None);
-        }
-        if let Some(position) = seek {
-            file.seek(std::io::SeekFrom::Start(position)).await?;
-        }
-        let mut chunk = vec![0; usize::try_from(left.min(CHUNK)).unwrap_or(0)];
-        file.read_exact(&mut chunk).await?;
-        let left = left - chunk.len() as u64;
-        Ok(Some((Bytes::from(chunk), (file, None, left))))
-    })
+fn bytes_of(
+    file: File,
+    first: u64,
+    count: u64,
+) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold(
+        (file, Some(first), count),
+        |(mut file, seek, left)| async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            if let Some(position) = seek {
+                file.seek(std::io::SeekFrom::Start(position)).await?;
+            }
+            let mut chunk = vec![0; usize::try_from(left.min(CHUNK)).unwrap_or(0)];
+            file.read_exact(&mut chunk).await?;
+            let left = left - chunk.len() as u64;
+            Ok(Some((Bytes::from(chunk), (file, None, left))))
+        },
+    )
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).
@@ -101,6 +127,9 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_http() {
-        assert_eq!(http_date(Timestamp(784_111_777_123_456)), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(
+            http_date(Timestamp(784_111_777_123_456)),
+            "Sun, 06 Nov 1994 08:49:37 GMT"
+        );
     }
 }

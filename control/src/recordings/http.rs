@@ -18,15 +18,26 @@ use crate::secret::Purpose;
 pub fn endpoints() -> Vec<Endpoint> {
     let read = Access::Scopes(&[Scope::RecordingsRead]);
     vec![
-        Endpoint::get("/recordings", read, list).summary("Recordings, newest first").page::<RecordingsPage>(),
-        Endpoint::get("/recordings/{recording_id}", read, get).summary("One recording, without its bytes"),
+        Endpoint::get("/recordings", read, list)
+            .summary("Recordings, newest first")
+            .page::<RecordingsPage>(),
+        Endpoint::get("/recordings/{recording_id}", read, get)
+            .summary("One recording, without its bytes"),
         Endpoint::get("/recordings/{recording_id}/audio", read, link)
             .summary("A signed URL of the WAV, good for an hour without a key"),
-        Endpoint::get("/recordings/{recording_id}/audio.wav", Access::SignedUrl, download)
-            .summary("The WAV, whole or a range of it; the URL itself is the credential")
-            .query::<DownloadQuery>(),
-        Endpoint::delete("/recordings/{recording_id}", Access::Scopes(&[Scope::RecordingsWrite]), delete)
-            .summary("Delete a recording for good, its tape included"),
+        Endpoint::get(
+            "/recordings/{recording_id}/audio.wav",
+            Access::SignedUrl,
+            download,
+        )
+        .summary("The WAV, whole or a range of it; the URL itself is the credential")
+        .query::<DownloadQuery>(),
+        Endpoint::delete(
+            "/recordings/{recording_id}",
+            Access::Scopes(&[Scope::RecordingsWrite]),
+            delete,
+        )
+        .summary("Delete a recording for good, its tape included"),
     ]
 }
 
@@ -36,16 +47,32 @@ async fn list(
     page: Page<RecordingsPage>,
 ) -> Result<impl IntoResponse, ApiError> {
     let (recordings, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    Ok(List::new(recordings.into_iter().map(RecordingRecord::from).collect(), total, page))
+    Ok(List::new(
+        recordings.into_iter().map(RecordingRecord::from).collect(),
+        total,
+        page,
+    ))
 }
 
-async fn get(State(app): State<App>, caller: Caller, Id(id): Id<RecordingId>) -> Result<impl IntoResponse, ApiError> {
-    let recording = store::get(&app.db, caller.account, id).await?.ok_or(ApiError::NotFound)?;
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<RecordingId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let recording = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     Ok(Json(RecordingRecord::from(recording)))
 }
 
-async fn link(State(app): State<App>, caller: Caller, Id(id): Id<RecordingId>) -> Result<impl IntoResponse, ApiError> {
-    let recording = store::get(&app.db, caller.account, id).await?.ok_or(ApiError::NotFound)?;
+async fn link(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<RecordingId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let recording = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     if recording.status != "ready" {
         return Err(ApiError::Missing {
             code: "recording_not_ready",
@@ -59,7 +86,10 @@ async fn link(State(app): State<App>, caller: Caller, Id(id): Id<RecordingId>) -
     tx.commit().await?;
     let text = token::mint(&app.master_key, Purpose::DownloadUrl, id.0, signed);
     Ok(Json(DownloadLink {
-        audio_url: format!("{}/api/v1/recordings/{id}/audio.wav?token={text}", app.config.server.public_url),
+        audio_url: format!(
+            "{}/api/v1/recordings/{id}/audio.wav?token={text}",
+            app.config.server.public_url
+        ),
         expires_at: signed.expires_at,
         expires_in: token::LIFETIME_SECONDS,
         content_type: "audio/wav",
@@ -84,8 +114,12 @@ async fn download(
             message: "This URL has expired: ask for a fresh one".to_owned(),
         });
     }
-    let account = store::recording_token_account(&app.db, id, signed).await?.ok_or(ApiError::NotFound)?;
-    let recording = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let account = store::recording_token_account(&app.db, id, signed)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let recording = store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     audio::serve(&app, &recording, &method, &headers).await
 }
 

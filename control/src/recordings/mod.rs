@@ -7,9 +7,9 @@
 
 pub mod audio;
 pub mod http;
-mod service;
+pub mod service;
 pub mod store;
 pub mod token;
-mod wire;
+pub mod wire;
 
 pub use service::{give_up, keep, keep_tape, sweep};

@@ -21,7 +21,12 @@ const SWEEP: i64 = 100;
 
 /// Moves a call's finished file into the store and marks its recording `ready`. May be repeated: what
 /// was done stays done.
-pub async fn keep(app: &App, account: AccountId, call: CallId, file: &RecordedFile) -> Result<(), DbError> {
+pub async fn keep(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    file: &RecordedFile,
+) -> Result<(), DbError> {
     if file.samples == 0 {
         return give_up(app, account, call, "the call had no sound").await;
     }
@@ -56,14 +61,22 @@ pub async fn keep(app: &App, account: AccountId, call: CallId, file: &RecordedFi
 /// without it is whole.
 pub async fn keep_tape(app: &App, account: AccountId, call: CallId, path: &Path) {
     if path.exists()
-        && let Err(error) = app.storage.take_file(&ObjectKey::tape(account, call), path).await
+        && let Err(error) = app
+            .storage
+            .take_file(&ObjectKey::tape(account, call), path)
+            .await
     {
         tracing::error!(%error, %call, "a tape could not be stored");
     }
 }
 
 /// Marks a call's recording `failed`.
-pub async fn give_up(app: &App, account: AccountId, call: CallId, error: &str) -> Result<(), DbError> {
+pub async fn give_up(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    error: &str,
+) -> Result<(), DbError> {
     store::failed(&app.db, account, call, error, app.clock.now()).await
 }
 
@@ -85,13 +98,20 @@ pub async fn sweep(app: &App) -> Result<(), DbError> {
 }
 
 /// Row, flag of the call, and the `recording.ready` event in one transaction.
-async fn ready(app: &App, account: AccountId, call: CallId, kept: &Kept<'_>) -> Result<bool, DbError> {
+async fn ready(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+) -> Result<bool, DbError> {
     let now = app.clock.now();
     let mut tx = app.db.begin_write().await?;
     if !store::ready(&mut tx, account, call, kept, now).await? {
         return Ok(false);
     }
-    let Some(row) = calls::store::get_in(&mut tx, account, call).await? else { return Ok(false) };
+    let Some(row) = calls::store::get_in(&mut tx, account, call).await? else {
+        return Ok(false);
+    };
     let token = token::fresh(now);
     store::insert_token(&mut tx, account, call, token, now).await?;
     let text = token::mint(&app.master_key, Purpose::AudioToken, call.0, token);

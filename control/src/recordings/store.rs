@@ -77,23 +77,53 @@ pub async fn insert(
 }
 
 /// One recording of the account.
-pub async fn get(db: &Db, account: AccountId, id: RecordingId) -> Result<Option<RecordingRow>, DbError> {
+pub async fn get(
+    db: &Db,
+    account: AccountId,
+    id: RecordingId,
+) -> Result<Option<RecordingRow>, DbError> {
     let sql = format!("{LIVE} and account_id = $1 and id = $2");
-    db.query_built(sql).bind(account).bind(id).optional(RecordingRow::read).await
+    db.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .optional(RecordingRow::read)
+        .await
 }
 
 /// The recording of one call of the account.
-pub async fn of_call(db: &Db, account: AccountId, call: CallId) -> Result<Option<RecordingRow>, DbError> {
+pub async fn of_call(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+) -> Result<Option<RecordingRow>, DbError> {
     let sql = format!("{LIVE} and account_id = $1 and call_id = $2");
-    db.query_built(sql).bind(account).bind(call).optional(RecordingRow::read).await
+    db.query_built(sql)
+        .bind(account)
+        .bind(call)
+        .optional(RecordingRow::read)
+        .await
 }
 
 /// The account's recordings, newest first, and how many there are in all.
-pub async fn list(db: &Db, account: AccountId, limit: u32, offset: u32) -> Result<(Vec<RecordingRow>, u64), DbError> {
-    let sql = format!("{LIVE} and account_id = $1 order by created_at desc, id desc limit $2 offset $3");
-    let rows = db.query_built(sql).bind(account).bind(limit).bind(offset).all(RecordingRow::read).await?;
+pub async fn list(
+    db: &Db,
+    account: AccountId,
+    limit: u32,
+    offset: u32,
+) -> Result<(Vec<RecordingRow>, u64), DbError> {
+    let sql =
+        format!("{LIVE} and account_id = $1 order by created_at desc, id desc limit $2 offset $3");
+    let rows = db
+        .query_built(sql)
+        .bind(account)
+        .bind(limit)
+        .bind(offset)
+        .all(RecordingRow::read)
+        .await?;
     let total = db
-        .query("select count(*) as total from recordings where deleted_at is null and account_id = $1")
+        .query(
+            "select count(*) as total from recordings where deleted_at is null and account_id = $1",
+        )
         .bind(account)
         .one(|row| row.i64("total"))
         .await?;
@@ -136,7 +166,13 @@ pub async fn ready(
 }
 
 /// Gives up an uploading recording.
-pub async fn failed(db: &Db, account: AccountId, call: CallId, error: &str, now: Timestamp) -> Result<(), DbError> {
+pub async fn failed(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+    error: &str,
+    now: Timestamp,
+) -> Result<(), DbError> {
     db.query(
         "update recordings set status = 'failed', error = $1, updated_at = $2
          where account_id = $3 and call_id = $4 and status = 'uploading'",
@@ -152,7 +188,12 @@ pub async fn failed(db: &Db, account: AccountId, call: CallId, error: &str, now:
 
 /// Deletes a recording: from here on it is neither listed nor heard. `false`: there is none. Its
 /// objects are removed by [`leftovers`].
-pub async fn delete(tx: &mut Tx, account: AccountId, id: RecordingId, now: Timestamp) -> Result<bool, DbError> {
+pub async fn delete(
+    tx: &mut Tx,
+    account: AccountId,
+    id: RecordingId,
+    now: Timestamp,
+) -> Result<bool, DbError> {
     let rows = tx
         .query(
             "update recordings set deleted_at = $1, updated_at = $1
@@ -188,8 +229,15 @@ pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
     .bind(limit)
     .all(|row| {
         let keys = [row.opt_text("storage_key")?, row.opt_text("tape_key")?];
-        let keys = keys.into_iter().flatten().filter_map(|key| ObjectKey::parse(&key)).collect();
-        Ok(Leftover { id: row.parse("id")?, keys })
+        let keys = keys
+            .into_iter()
+            .flatten()
+            .filter_map(|key| ObjectKey::parse(&key))
+            .collect();
+        Ok(Leftover {
+            id: row.parse("id")?,
+            keys,
+        })
     })
     .await
 }
@@ -236,12 +284,18 @@ pub async fn insert_token(
 
 /// Whose token this is, unless it was revoked or is unknown. The account follows from the token: its
 /// holder has no key.
-pub async fn token_account(db: &Db, call: CallId, token: AudioToken) -> Result<Option<AccountId>, DbError> {
-    db.query("select account_id from audio_tokens where id = $1 and call_id = $2 and revoked_at is null")
-        .bind(token.id.to_string())
-        .bind(call)
-        .optional(|row| row.parse("account_id"))
-        .await
+pub async fn token_account(
+    db: &Db,
+    call: CallId,
+    token: AudioToken,
+) -> Result<Option<AccountId>, DbError> {
+    db.query(
+        "select account_id from audio_tokens where id = $1 and call_id = $2 and revoked_at is null",
+    )
+    .bind(token.id.to_string())
+    .bind(call)
+    .optional(|row| row.parse("account_id"))
+    .await
 }
 
 /// As [`token_account`], for a recording: a deleted one has no token any more.
@@ -283,7 +337,10 @@ pub async fn revoke_token(
 
 /// Forgets tokens that ran out: an expired token is refused before its row is looked for.
 pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> Result<(), DbError> {
-    db.query("delete from audio_tokens where expires_at < $1").bind(expired_before).execute().await?;
+    db.query("delete from audio_tokens where expires_at < $1")
+        .bind(expired_before)
+        .execute()
+        .await?;
     Ok(())
 }
 
@@ -300,7 +357,9 @@ impl RecordingRow {
             size_bytes: row.i64("size_bytes")?,
             sha256: row.opt_text("sha256")?,
             region: row.text("region")?,
-            key: row.opt_text("storage_key")?.and_then(|key| ObjectKey::parse(&key)),
+            key: row
+                .opt_text("storage_key")?
+                .and_then(|key| ObjectKey::parse(&key)),
             created_at: row.time("created_at")?,
             updated_at: row.time("updated_at")?,
             ready_at: row.opt_time("ready_at")?,

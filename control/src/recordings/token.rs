@@ -23,7 +23,10 @@ pub struct AudioToken {
 
 /// A new token that is good for [`LIFETIME_SECONDS`].
 pub fn fresh(now: Timestamp) -> AudioToken {
-    AudioToken { id: Uuid::new_v4(), expires_at: now.plus(Duration::from_secs(LIFETIME_SECONDS)) }
+    AudioToken {
+        id: Uuid::new_v4(),
+        expires_at: now.plus(Duration::from_secs(LIFETIME_SECONDS)),
+    }
 }
 
 /// Writes a token for one conversation or recording, `subject`.
@@ -46,8 +49,17 @@ pub fn open(key: &MasterKey, purpose: Purpose, subject: Uuid, text: &str) -> Opt
     })
 }
 
-fn tag(key: &MasterKey, purpose: Purpose, subject: Uuid, id: [u8; 16], expires_at: [u8; 8]) -> [u8; TAG] {
-    let full = key.sign(purpose, &[&subject.as_bytes()[..], &id, &expires_at].concat());
+fn tag(
+    key: &MasterKey,
+    purpose: Purpose,
+    subject: Uuid,
+    id: [u8; 16],
+    expires_at: [u8; 8],
+) -> [u8; TAG] {
+    let full = key.sign(
+        purpose,
+        &[&subject.as_bytes()[..], &id, &expires_at].concat(),
+    );
     let mut tag = [0; TAG];
     tag.copy_from_slice(&full[..TAG]);
     tag
@@ -66,9 +78,15 @@ mod tests {
     #[test]
     fn a_token_opens_where_it_was_made_for() {
         let (subject, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let token = AudioToken { id: Uuid::from_u128(3), expires_at: Timestamp(1_700_000_000_000_000) };
+        let token = AudioToken {
+            id: Uuid::from_u128(3),
+            expires_at: Timestamp(1_700_000_000_000_000),
+        };
         let text = mint(&key(5), Purpose::AudioToken, subject, token);
-        assert_eq!(open(&key(5), Purpose::AudioToken, subject, &text), Some(token));
+        assert_eq!(
+            open(&key(5), Purpose::AudioToken, subject, &text),
+            Some(token)
+        );
         assert_eq!(open(&key(5), Purpose::DownloadUrl, subject, &text), None);
         assert_eq!(open(&key(5), Purpose::AudioToken, other, &text), None);
         assert_eq!(open(&key(6), Purpose::AudioToken, subject, &text), None);
@@ -77,16 +95,29 @@ mod tests {
     #[test]
     fn no_altered_token_opens() {
         let subject = Uuid::from_u128(1);
-        let token = AudioToken { id: Uuid::from_u128(3), expires_at: Timestamp(5) };
+        let token = AudioToken {
+            id: Uuid::from_u128(3),
+            expires_at: Timestamp(5),
+        };
         let text = mint(&key(5), Purpose::DownloadUrl, subject, token);
         let bytes = BASE64.decode_to_vec(&text).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut altered = bytes.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
             let altered = BASE64.encode_to_string(altered);
-            assert_eq!(open(&key(5), Purpose::DownloadUrl, subject, &altered), None, "bit {bit}");
+            assert_eq!(
+                open(&key(5), Purpose::DownloadUrl, subject, &altered),
+                None,
+                "bit {bit}"
+            );
         }
-        for bad in ["", "a", "no base64!", &text[..text.len() - 4], &"A".repeat(1 << 20)] {
+        for bad in [
+            "",
+            "a",
+            "no base64!",
+            &text[..text.len() - 4],
+            &"A".repeat(1 << 20),
+        ] {
             assert_eq!(open(&key(5), Purpose::DownloadUrl, subject, bad), None);
         }
     }

@@ -92,6 +92,10 @@ impl Wire for DownloadQuery {
     const SCHEMA: &'static Schema = &Schema {
         name: "DownloadQuery",
         unknown: Unknown::Ignore,
-        fields: &[Field::opt("token", Kind::Str { min: 0, max: 500 }, "What signs the URL.")],
+        fields: &[Field::opt(
+            "token",
+            Kind::Str { min: 0, max: 500 },
+            "What signs the URL.",
+        )],
     };
 }

@@ -44,7 +44,11 @@ pub fn endpoints() -> Vec<Endpoint> {
     endpoints
 }
 
-async fn connect(State(app): State<App>, caller: Caller, Body(body): Body<Connect>) -> Result<impl IntoResponse, ApiError> {
+async fn connect(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<Connect>,
+) -> Result<impl IntoResponse, ApiError> {
     service::connect(&app, caller.account, body).await.map(Json)
 }
 
@@ -56,7 +60,13 @@ async fn tool_result(
 ) -> Result<impl IntoResponse, ApiError> {
     let tool_call_id = body.tool_call_id.clone();
     service::tool_result(&app, caller.account, id, body).await?;
-    Ok((StatusCode::ACCEPTED, Json(ToolAccepted { accepted: true, tool_call_id })))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(ToolAccepted {
+            accepted: true,
+            tool_call_id,
+        }),
+    ))
 }
 
 async fn end(
@@ -75,6 +85,10 @@ async fn end(
     }))
 }
 
-async fn status(State(app): State<App>, caller: Caller, Id(id): Id<SessionId>) -> Result<impl IntoResponse, ApiError> {
+async fn status(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+) -> Result<impl IntoResponse, ApiError> {
     service::status(&app, caller.account, id).await.map(Json)
 }

@@ -6,11 +6,11 @@
 
 pub mod http;
 pub mod rules;
-mod service;
+pub mod service;
 pub mod store;
-mod sweeper;
-mod token;
-mod wire;
+pub mod sweeper;
+pub mod token;
+pub mod wire;
 pub mod ws;
 
 pub use sweeper::{run as run_sweeper, sweep};

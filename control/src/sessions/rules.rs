@@ -37,17 +37,33 @@ pub fn plan(body: &Connect) -> Result<Plan, Vec<FieldError>> {
             "Input should be 'ulaw_8000' with the protocol telco (the default is pcm_16000)",
         ));
     }
-    if errors.is_empty() { Ok(Plan { direction, protocol, audio_format }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Plan {
+            direction,
+            protocol,
+            audio_format,
+        })
+    } else {
+        Err(errors)
+    }
 }
 
 /// The protocol of this name; `native` for any other word.
 pub fn protocol(name: &str) -> Protocol {
-    if name == "telco" { Protocol::Telco } else { Protocol::Native }
+    if name == "telco" {
+        Protocol::Telco
+    } else {
+        Protocol::Native
+    }
 }
 
 /// The audio format of this name; `pcm_16000` for any other word.
 pub fn audio_format(name: &str) -> AudioFormat {
-    if name == "ulaw_8000" { AudioFormat::Ulaw8000 } else { AudioFormat::Pcm16000 }
+    if name == "ulaw_8000" {
+        AudioFormat::Ulaw8000
+    } else {
+        AudioFormat::Pcm16000
+    }
 }
 
 /// Where a session is joined. The telephony vendor drops query strings, so its token stands in the
@@ -55,7 +71,10 @@ pub fn audio_format(name: &str) -> AudioFormat {
 pub fn ws_url(public_url: &str, protocol: Protocol, session: SessionId, token: &str) -> String {
     let base = match public_url.strip_prefix("https://") {
         Some(rest) => format!("wss://{rest}"),
-        None => format!("ws://{}", public_url.strip_prefix("http://").unwrap_or(public_url)),
+        None => format!(
+            "ws://{}",
+            public_url.strip_prefix("http://").unwrap_or(public_url)
+        ),
     };
     match protocol {
         Protocol::Native => format!("{base}/ws/v1/conversation/{session}?token={token}"),
@@ -114,24 +133,37 @@ mod tests {
 
     fn planned(more: Value) -> Result<Plan, Vec<String>> {
         let mut body = json!({"agent_id": "0190a000-0000-7000-8000-000000000000"});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         plan(&serde_json::from_value(body).unwrap())
             .map_err(|errors| errors.iter().map(FieldError::path).collect())
     }
 
     #[test]
     fn defaults_are_those_of_the_api() {
-        let expected =
-            Plan { direction: Direction::Inbound, protocol: Protocol::Native, audio_format: AudioFormat::Pcm16000 };
+        let expected = Plan {
+            direction: Direction::Inbound,
+            protocol: Protocol::Native,
+            audio_format: AudioFormat::Pcm16000,
+        };
         assert_eq!(planned(json!({"transport": "websocket"})), Ok(expected));
-        assert_eq!(planned(json!({"transport": "websocket", "protocol": null, "audio_format": null, "direction": null})), Ok(expected));
+        assert_eq!(
+            planned(
+                json!({"transport": "websocket", "protocol": null, "audio_format": null, "direction": null})
+            ),
+            Ok(expected)
+        );
     }
 
     #[test]
     fn every_choice_is_taken() {
         let body = json!({"transport": "websocket", "direction": "outbound", "protocol": "telco", "audio_format": "ulaw_8000"});
-        let expected =
-            Plan { direction: Direction::Outbound, protocol: Protocol::Telco, audio_format: AudioFormat::Ulaw8000 };
+        let expected = Plan {
+            direction: Direction::Outbound,
+            protocol: Protocol::Telco,
+            audio_format: AudioFormat::Ulaw8000,
+        };
         assert_eq!(planned(body), Ok(expected));
         let body = json!({"transport": "websocket", "audio_format": "ulaw_8000"});
         assert_eq!(planned(body).unwrap().audio_format, AudioFormat::Ulaw8000);
@@ -139,7 +171,11 @@ mod tests {
 
     #[test]
     fn a_transport_that_is_not_there_is_named() {
-        for body in [json!({}), json!({"transport": null}), json!({"transport": "webrtc"})] {
+        for body in [
+            json!({}),
+            json!({"transport": null}),
+            json!({"transport": "webrtc"}),
+        ] {
             assert_eq!(planned(body), Err(vec!["transport".to_owned()]));
         }
     }
@@ -152,21 +188,37 @@ mod tests {
         ] {
             assert_eq!(planned(body), Err(vec!["audio_format".to_owned()]));
         }
-        assert_eq!(planned(json!({"protocol": "telco"})), Err(vec!["transport".to_owned(), "audio_format".to_owned()]));
+        assert_eq!(
+            planned(json!({"protocol": "telco"})),
+            Err(vec!["transport".to_owned(), "audio_format".to_owned()])
+        );
     }
 
     #[test]
     fn a_ws_url_follows_the_public_url() {
         let id = SessionId::NIL;
         let path = "/ws/v1/conversation/00000000-0000-0000-0000-000000000000";
-        assert_eq!(ws_url("http://a:8080", Protocol::Native, id, "t"), format!("ws://a:8080{path}?token=t"));
-        assert_eq!(ws_url("https://a", Protocol::Telco, id, "t"), format!("wss://a{path}/t"));
+        assert_eq!(
+            ws_url("http://a:8080", Protocol::Native, id, "t"),
+            format!("ws://a:8080{path}?token=t")
+        );
+        assert_eq!(
+            ws_url("https://a", Protocol::Telco, id, "t"),
+            format!("wss://a{path}/t")
+        );
     }
 
     #[test]
     fn opt_in_events_are_read_from_a_list() {
         let events = optional_events("vad, turn_metrics,unheard_of,");
-        assert_eq!(events, OptionalEvents { vad: true, turn_metrics: true, ..OptionalEvents::default() });
+        assert_eq!(
+            events,
+            OptionalEvents {
+                vad: true,
+                turn_metrics: true,
+                ..OptionalEvents::default()
+            }
+        );
         assert_eq!(optional_events(""), OptionalEvents::default());
     }
 

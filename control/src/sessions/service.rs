@@ -25,9 +25,14 @@ const JOIN_WITHIN: Duration = Duration::from_secs(60);
 /// Opens a session: a slot, a record, and a `ws_url` that one holder may use once.
 pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Connected, ApiError> {
     let plan = rules::plan(&body).map_err(ApiError::fields)?;
-    let agent = agents::store::get(&app.db, account, body.agent_id).await?.ok_or(ApiError::NotFound)?;
+    let agent = agents::store::get(&app.db, account, body.agent_id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     if agent.status != agents::Status::Active {
-        return Err(ApiError::conflict("agent_not_ready", format!("The agent is {}", agent.status.name())));
+        return Err(ApiError::conflict(
+            "agent_not_ready",
+            format!("The agent is {}", agent.status.name()),
+        ));
     }
     calls::bridge::can_speak(app, &agent)?;
 
@@ -37,7 +42,9 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
     let now = app.clock.now();
     let expires_at = now.plus(JOIN_WITHIN);
     // Given back when it is dropped: whatever fails from here on leaves nothing behind.
-    let lease = app.admit(calls::bridge::wish(app, account, id, State::Pending)).await?;
+    let lease = app
+        .admit(calls::bridge::wish(app, account, id, State::Pending))
+        .await?;
     let (from_number, to_number) = match plan.direction {
         media::config::Direction::Inbound => (body.caller_phone.as_deref(), None),
         media::config::Direction::Outbound => (None, body.caller_phone.as_deref()),
@@ -79,10 +86,17 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
 
 /// Where a session stands, with what only the engine knows of a live one.
 pub async fn status(app: &App, account: AccountId, id: SessionId) -> Result<Status, ApiError> {
-    let session = store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
-    let call = calls::store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let session = store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let call = calls::store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     let status = rules::status(&call.status, call.incarnation > 0, call.ended_at.is_some());
-    let live = app.live.get(account, id).filter(|_| call.ended_at.is_none());
+    let live = app
+        .live
+        .get(account, id)
+        .filter(|_| call.ended_at.is_none());
     let duration_seconds = match (call.ended_at, call.answered_at) {
         (None, Some(answered)) => app.clock.now().since(answered).as_millis() as f64 / 1000.0,
         _ => seconds(call.duration_ms),
@@ -110,13 +124,24 @@ pub async fn status(app: &App, account: AccountId, id: SessionId) -> Result<Stat
 }
 
 /// Hands a tool's answer to the live call that waits for it.
-pub async fn tool_result(app: &App, account: AccountId, id: SessionId, body: ToolResult) -> Result<(), ApiError> {
+pub async fn tool_result(
+    app: &App,
+    account: AccountId,
+    id: SessionId,
+    body: ToolResult,
+) -> Result<(), ApiError> {
     let result = body.result.to_string();
     if result.len() > TOOL_RESULT_LIMIT {
         let message = format!("Result should have at most {TOOL_RESULT_LIMIT} bytes of JSON");
-        return Err(ApiError::fields(vec![FieldError::body("result", "string_too_long", message)]));
+        return Err(ApiError::fields(vec![FieldError::body(
+            "result",
+            "string_too_long",
+            message,
+        )]));
     }
-    let call = calls::store::get(&app.db, account, id).await?.ok_or(ApiError::NotFound)?;
+    let call = calls::store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     let unknown = || ApiError::Missing {
         code: "tool_call_not_found",
         message: "No such tool call in this session".to_owned(),
@@ -125,17 +150,36 @@ pub async fn tool_result(app: &App, account: AccountId, id: SessionId, body: Too
         code: "tool_call_expired",
         message: "The call does not wait for this tool any more".to_owned(),
     };
-    let Some(live) = app.live.get(account, id).filter(|_| call.ended_at.is_none()) else {
-        return Err(if call.ended_at.is_some() { expired() } else { unknown() });
+    let Some(live) = app
+        .live
+        .get(account, id)
+        .filter(|_| call.ended_at.is_none())
+    else {
+        return Err(if call.ended_at.is_some() {
+            expired()
+        } else {
+            unknown()
+        });
     };
     match live.pulse.claim_tool(&body.tool_call_id) {
         Claimed::Unknown => return Err(unknown()),
         Claimed::Expired => return Err(expired()),
         Claimed::Answered => {
-            return Err(ApiError::conflict("conflict", "This tool call has been answered already"));
+            return Err(ApiError::conflict(
+                "conflict",
+                "This tool call has been answered already",
+            ));
         }
         Claimed::Yes => {}
     }
-    let outcome = ToolOutcome { id: body.tool_call_id, result, is_error: body.is_error };
-    if live.handle.tool(outcome) { Ok(()) } else { Err(expired()) }
+    let outcome = ToolOutcome {
+        id: body.tool_call_id,
+        result,
+        is_error: body.is_error,
+    };
+    if live.handle.tool(outcome) {
+        Ok(())
+    } else {
+        Err(expired())
+    }
 }

@@ -28,7 +28,12 @@ pub struct NewSession<'a> {
 }
 
 /// Adds a session to its call, in the transaction that makes the call.
-pub async fn insert(tx: &mut Tx, account: AccountId, session: &NewSession<'_>, now: Timestamp) -> Result<(), DbError> {
+pub async fn insert(
+    tx: &mut Tx,
+    account: AccountId,
+    session: &NewSession<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
     tx.query(
         "insert into sessions (id, account_id, transport, protocol, audio_format, token_hash, expires_at, created_at)
          values ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -77,18 +82,29 @@ pub async fn consume(
 }
 
 /// Closes a session to everybody, because its call is over.
-pub async fn close(tx: &mut Tx, account: AccountId, id: CallId, now: Timestamp) -> Result<(), DbError> {
-    tx.query("update sessions set spent_at = coalesce(spent_at, $1) where account_id = $2 and id = $3")
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
+pub async fn close(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "update sessions set spent_at = coalesce(spent_at, $1) where account_id = $2 and id = $3",
+    )
+    .bind(now)
+    .bind(account)
+    .bind(id)
+    .execute()
+    .await?;
     Ok(())
 }
 
 /// Sessions of all accounts that nobody joined in time, oldest first: the sweeper's work.
-pub async fn expired(db: &Db, now: Timestamp, limit: u32) -> Result<Vec<(AccountId, CallId)>, DbError> {
+pub async fn expired(
+    db: &Db,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<(AccountId, CallId)>, DbError> {
     db.query(
         "select account_id, id from sessions where spent_at is null and expires_at <= $1
          order by expires_at limit $2",

@@ -37,7 +37,10 @@ pub async fn run(app: App) {
 pub async fn sweep(app: &App, now: Timestamp) -> Result<usize, DbError> {
     let expired = store::expired(&app.db, now, BATCH).await?;
     for (account, id) in &expired {
-        let also = Also { event: false, recording: false };
+        let also = Also {
+            event: false,
+            recording: false,
+        };
         if ending::end(app, *account, *id, 0, &Ending::session_expired(), also).await? {
             app.admission.release(*id, &app.incarnation.owner);
         }

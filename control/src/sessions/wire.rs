@@ -124,7 +124,12 @@ impl Wire for End {
     const SCHEMA: &'static Schema = &Schema {
         name: "End",
         unknown: Unknown::Refuse,
-        fields: &[Field::opt("reason", Kind::Str { min: 0, max: 120 }, "Why, for the server's log.").nullable()],
+        fields: &[Field::opt(
+            "reason",
+            Kind::Str { min: 0, max: 120 },
+            "Why, for the server's log.",
+        )
+        .nullable()],
     };
 }
 
@@ -154,8 +159,17 @@ impl Wire for ToolResult {
         name: "ToolResult",
         unknown: Unknown::Refuse,
         fields: &[
-            Field::req("tool_call_id", Kind::Str { min: 1, max: 200 }, "The id that the tool call came with."),
-            Field::req("result", Kind::Any, "What the tool answers, any JSON up to 64 KiB.").nullable(),
+            Field::req(
+                "tool_call_id",
+                Kind::Str { min: 1, max: 200 },
+                "The id that the tool call came with.",
+            ),
+            Field::req(
+                "result",
+                Kind::Any,
+                "What the tool answers, any JSON up to 64 KiB.",
+            )
+            .nullable(),
             Field::opt("is_error", Kind::Bool, "The tool failed; result says how."),
         ],
     };

@@ -34,14 +34,22 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// in the path.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/ws/v1/conversation/{session_id}", Access::SignedUrl, socket)
-            .summary("The live audio of a session; `token` in the query")
-            .class(Class::Exempt)
-            .at_root(),
-        Endpoint::get("/ws/v1/conversation/{session_id}/{token}", Access::SignedUrl, socket)
-            .summary("The live audio of a session; the token in the path")
-            .class(Class::Exempt)
-            .at_root(),
+        Endpoint::get(
+            "/ws/v1/conversation/{session_id}",
+            Access::SignedUrl,
+            socket,
+        )
+        .summary("The live audio of a session; `token` in the query")
+        .class(Class::Exempt)
+        .at_root(),
+        Endpoint::get(
+            "/ws/v1/conversation/{session_id}/{token}",
+            Access::SignedUrl,
+            socket,
+        )
+        .summary("The live audio of a session; the token in the path")
+        .class(Class::Exempt)
+        .at_root(),
     ]
 }
 
@@ -84,7 +92,11 @@ impl Refusal {
     };
 }
 
-async fn socket(State(app): State<App>, params: RawPathParams, mut request: Request) -> Result<Response, ApiError> {
+async fn socket(
+    State(app): State<App>,
+    params: RawPathParams,
+    mut request: Request,
+) -> Result<Response, ApiError> {
     let response = upgrade::accept(request.method(), request.headers())?;
     let connection = upgrade::take(&mut request);
     let ticket = ticket(&params, request);
@@ -101,13 +113,30 @@ async fn socket(State(app): State<App>, params: RawPathParams, mut request: Requ
 fn ticket(params: &RawPathParams, request: Request) -> Ticket {
     let (parts, _) = request.into_parts();
     let query = query_pairs(&parts);
-    let in_query = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let in_path = |name: &str| params.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let in_query = |name: &str| {
+        query
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    };
+    let in_path = |name: &str| {
+        params
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    };
     Ticket {
         session: in_path("session_id").and_then(|id| id.parse().ok()),
-        token: in_path("token").or_else(|| in_query("token")).unwrap_or_default().to_owned(),
+        token: in_path("token")
+            .or_else(|| in_query("token"))
+            .unwrap_or_default()
+            .to_owned(),
         events: rules::optional_events(in_query("events").unwrap_or_default()),
-        request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()).unwrap_or_default(),
+        request_id: parts
+            .extensions
+            .get::<RequestId>()
+            .map(|id| id.0.to_string())
+            .unwrap_or_default(),
     }
 }
 
@@ -116,11 +145,13 @@ async fn join(app: &App, ticket: Ticket, stream: TcpStream, leftover: Vec<u8>) {
     // A second handle on the connection, to speak on if the engine does not take the call.
     let spare = stream.try_clone();
     let refused = match admit(app, &ticket).await {
-        Ok(Some(session)) => match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
-            Ok(()) => return,
-            Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
-            Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
-        },
+        Ok(Some(session)) => {
+            match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
+                Ok(()) => return,
+                Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
+                Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
+            }
+        }
         Ok(None) => Refusal::UNKNOWN,
         Err(error) => {
             tracing::error!(%error, request_id = %ticket.request_id, "a session could not be joined");
@@ -138,16 +169,28 @@ async fn join(app: &App, ticket: Ticket, stream: TcpStream, leftover: Vec<u8>) {
 
 /// Uses up the token: `None` for everybody but the one who may join.
 async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, DbError> {
-    let Some(id) = ticket.session.filter(|id| token::genuine(&app.master_key, *id, &ticket.token)) else {
+    let Some(id) = ticket
+        .session
+        .filter(|id| token::genuine(&app.master_key, *id, &ticket.token))
+    else {
         return Ok(None);
     };
     let now = app.clock.now();
     let mut tx = app.db.begin_write().await?;
-    let Some(session) = store::consume(&mut tx, id, &token::fingerprint(&ticket.token), now).await? else {
+    let Some(session) =
+        store::consume(&mut tx, id, &token::fingerprint(&ticket.token), now).await?
+    else {
         return Ok(None);
     };
-    let taken =
-        calls::store::take(&mut tx, session.account, id, calls::NODE, app.incarnation.number, now).await?;
+    let taken = calls::store::take(
+        &mut tx,
+        session.account,
+        id,
+        calls::NODE,
+        app.incarnation.number,
+        now,
+    )
+    .await?;
     if !taken {
         return Ok(None);
     }
@@ -164,8 +207,11 @@ async fn refuse(
 ) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     // Whatever it sends now is only read past: small frames are enough.
-    let config = WebSocketConfig::default().max_message_size(Some(256 * 1024)).max_frame_size(Some(64 * 1024));
-    let mut socket = WebSocketStream::from_partially_read(stream, leftover, Role::Server, Some(config)).await;
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(256 * 1024))
+        .max_frame_size(Some(64 * 1024));
+    let mut socket =
+        WebSocketStream::from_partially_read(stream, leftover, Role::Server, Some(config)).await;
     let talk = async {
         let mut text = serde_json::json!({
             "type": "error",
@@ -179,10 +225,15 @@ async fn refuse(
             text["retry_after"] = seconds.into();
         }
         socket.send(Message::text(text.to_string())).await?;
-        let frame = CloseFrame { code: refusal.close, reason: refusal.code.into() };
+        let frame = CloseFrame {
+            code: refusal.close,
+            reason: refusal.code.into(),
+        };
         socket.close(Some(frame)).await?;
         while let Some(Ok(_)) = socket.next().await {}
         Ok(())
     };
-    tokio::time::timeout(CLOSE_PATIENCE, talk).await.unwrap_or(Ok(()))
+    tokio::time::timeout(CLOSE_PATIENCE, talk)
+        .await
+        .unwrap_or(Ok(()))
 }

@@ -114,15 +114,15 @@ impl Playout {
         })
     }
 
-    /// The next frame, if it is due at position `now`. The last part of a frame is filled with
-    /// silence.
+    /// The next frame, if it is due at position `now` (up to which [`settle`](Self::settle) was
+    /// called). The last part of a frame is filled with silence.
     pub fn send(&mut self, now: u64, tail: bool) -> Option<[i16; FRAME]> {
         if self.next_send(tail)? > now {
             return None;
         }
         let begins = match self.run {
             // The caller's ear ran dry: what comes now is heard now.
-            Some(run) => run.base + self.sent < now && self.unplayed_at(now) == 0,
+            Some(run) => run.base + self.sent < now && self.unplayed.is_empty(),
             None => true,
         };
         if begins {
@@ -253,10 +253,6 @@ impl Playout {
             self.waiting.shrink_to(FRAME * 50);
         }
     }
-
-    fn unplayed_at(&self, now: u64) -> u64 {
-        self.sent - self.played(now)
-    }
 }
 
 #[cfg(test)]
@@ -320,9 +316,9 @@ mod tests {
         let mut playout = Playout::new(960);
         playout.push(&[1; 320]);
         assert!(playout.send(0, false).is_some());
+        assert_eq!(settle(&mut playout, 5000), [(0, 0, 320)]);
         playout.push(&[2; 320]);
         assert!(playout.send(5000, false).is_some());
-        assert_eq!(settle(&mut playout, 5000), [(0, 0, 320)]);
         assert_eq!(settle(&mut playout, 5320), [(5000, 320, 320)]);
     }
 

@@ -33,6 +33,7 @@ use reply::{Filler, Reply, Unheard};
 use crate::audio::playout::Playout;
 use crate::config::{CallConfig, Protocol};
 use crate::dialog::Dialog;
+use crate::frame::FRAME;
 use crate::leg::LegEvent;
 use crate::leg::ws::{ServerEvent, ServerHeader, WsLeg};
 use crate::record::timeline::Timeline;
@@ -90,6 +91,9 @@ pub struct Call {
     start_deadline: Option<Time>,
     next_ping: Option<Time>,
     pings: u32,
+    ping_sent: Time,
+    /// The last measured round trip, ms.
+    round_trip_ms: u64,
 
     end_request: Option<EndRequest>,
     errors: Vec<String>,
@@ -174,13 +178,15 @@ impl Call {
             start_deadline: None,
             next_ping: None,
             pings: 0,
+            ping_sent: now,
+            round_trip_ms: 0,
             end_request: None,
             errors: Vec::new(),
             recogniser_failures: 0,
             ended: false,
             found: Vec::with_capacity(8),
-            incoming: Vec::with_capacity(RATE as usize),
-            resampled: Vec::with_capacity(RATE as usize),
+            incoming: Vec::with_capacity(4 * FRAME),
+            resampled: Vec::with_capacity(4 * FRAME),
             config,
         }
     }
@@ -312,7 +318,7 @@ impl Call {
                     is_error,
                 });
             }
-            Found::Pong => self.pings = 0,
+            Found::Pong => self.pong(),
             Found::Played {
                 event_id,
                 played_ms,
@@ -427,8 +433,16 @@ impl Call {
         }
         self.pings += 1;
         self.next_ping = Some(now + PING_INTERVAL);
-        let ping_ms = PING_INTERVAL.as_millis() as u64;
+        self.ping_sent = now;
+        let ping_ms = self.round_trip_ms;
         self.send(&ServerEvent::Ping { ping_ms });
+    }
+
+    fn pong(&mut self) {
+        if self.pings > 0 {
+            self.pings = 0;
+            self.round_trip_ms = (self.now - self.ping_sent).as_millis() as u64;
+        }
     }
 
     fn session_started(&mut self) {

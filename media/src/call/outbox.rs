@@ -46,8 +46,8 @@ impl Outbox {
     pub(super) fn new() -> Self {
         Self {
             queue: VecDeque::with_capacity(64),
-            text: String::with_capacity(16 * 1024),
-            audio: Vec::with_capacity(16 * 1024),
+            text: String::with_capacity(8 * 1024),
+            audio: Vec::with_capacity(8 * 1024),
             closed: false,
         }
     }

@@ -308,6 +308,79 @@ async fn a_stranger_at_the_socket_gets_the_upgrade_and_1008() {
 }
 
 #[tokio::test]
+async fn a_vendor_may_bring_the_token_in_its_start_message() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let telco = json!({"protocol": "telco", "audio_format": "ulaw_8000"});
+    let (id, ws_url) = server.connect(&agent, telco.clone()).await;
+    let (bare, token) = ws_url.rsplit_once('/').unwrap();
+    let start = |token: &str| {
+        json!({"event": "start", "streamSid": "MZ1", "sequenceNumber": "1", "start": {
+            "streamSid": "MZ1", "accountSid": "AC1", "callSid": "CA1", "tracks": ["inbound"],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+            "customParameters": {"token": token}
+        }})
+    };
+    let mut stranger = Caller::join(bare).await;
+    stranger
+        .send(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}))
+        .await;
+    stranger.send(start("a-guess")).await;
+    assert_eq!(stranger.until_closed().await.1, 1008);
+
+    let mut vendor = Caller::join(bare).await;
+    vendor
+        .send(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}))
+        .await;
+    vendor.send(start(token)).await;
+    let media = vendor.until("media").await;
+    assert_eq!(
+        (
+            &media["streamSid"],
+            media["media"]["payload"].as_str().unwrap().len()
+        ),
+        (&json!("MZ1"), 216)
+    );
+    vendor
+        .send(json!({"event": "stop", "streamSid": "MZ1", "sequenceNumber": "2"}))
+        .await;
+    vendor.until_closed().await;
+    server.settle().await;
+    let (_, call) = server.test.call("GET", &format!("/calls/{id}"), None).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"]),
+        (&json!("completed"), &json!("caller_hangup"))
+    );
+}
+
+#[tokio::test]
+async fn whoever_ends_a_call_it_ends_once() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    for _ in 0..20 {
+        let (id, ws_url) = server.connect(&agent, json!({})).await;
+        let mut caller = Caller::join(&ws_url).await;
+        caller.until("session_started").await;
+        let (session, call) = (
+            format!("/conversation/{id}/end"),
+            format!("/calls/{id}/end"),
+        );
+        tokio::join!(
+            caller.send(json!({"type": "end"})),
+            server.test.call("POST", &session, None),
+            server.test.call("POST", &call, None),
+        );
+        caller.until_closed().await;
+        server.settle().await;
+        assert_eq!(server.events(&id, "call.ended").await.len(), 1);
+    }
+    assert_eq!(
+        server.test.app.admission.counts(),
+        control::admission::Counts::default()
+    );
+}
+
+#[tokio::test]
 async fn a_tool_result_needs_a_tool_call() {
     let server = Server::start().await;
     let agent = server.agent(json!({})).await;

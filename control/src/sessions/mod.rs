@@ -7,6 +7,7 @@
 pub mod http;
 pub mod rules;
 pub mod service;
+pub mod start_token;
 pub mod store;
 pub mod sweeper;
 pub mod token;

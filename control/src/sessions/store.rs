@@ -81,6 +81,21 @@ pub async fn consume(
     .await
 }
 
+/// Whether this is a session of the telephony protocol that may still be joined. Of all accounts: who
+/// asks has no key yet.
+pub async fn is_open_for_telco(db: &Db, id: CallId, now: Timestamp) -> Result<bool, DbError> {
+    let found = db
+        .query(
+            "select id from sessions
+             where id = $1 and protocol = 'telco' and spent_at is null and expires_at > $2",
+        )
+        .bind(id)
+        .bind(now)
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
+}
+
 /// Closes a session to everybody, because its call is over.
 pub async fn close(
     tx: &mut Tx,

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::{rules, store, token};
+use super::{rules, start_token, store, token};
 use crate::app::App;
 use crate::calls::{self, bridge};
 use crate::db::DbError;
@@ -141,7 +141,13 @@ fn ticket(params: &RawPathParams, request: Request) -> Ticket {
 }
 
 /// Lets the one winner onto the call and tells everybody else why not.
-async fn join(app: &App, ticket: Ticket, stream: TcpStream, leftover: Vec<u8>) {
+async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover: Vec<u8>) {
+    if ticket.token.is_empty() && vendor_may_say_it(app, &ticket).await {
+        stream = match read_token(stream, &mut leftover, &mut ticket).await {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%error, "a vendor's connection was lost"),
+        };
+    }
     // A second handle on the connection, to speak on if the engine does not take the call.
     let spare = stream.try_clone();
     let refused = match admit(app, &ticket).await {
@@ -165,6 +171,32 @@ async fn join(app: &App, ticket: Ticket, stream: TcpStream, leftover: Vec<u8>) {
     if let Err(error) = told {
         tracing::debug!(%error, "a refused peer left before it was told");
     }
+}
+
+/// Whether the token may yet come in the `start` message of a telephony vendor: the session is one of
+/// that protocol, and open. Others are answered at once.
+async fn vendor_may_say_it(app: &App, ticket: &Ticket) -> bool {
+    let Some(id) = ticket.session else {
+        return false;
+    };
+    let open = store::is_open_for_telco(&app.db, id, app.clock.now()).await;
+    open.unwrap_or_else(|error| {
+        tracing::error!(%error, "a session could not be looked up");
+        false
+    })
+}
+
+/// Waits for `start` and takes the token out of it.
+async fn read_token(
+    stream: TcpStream,
+    leftover: &mut Vec<u8>,
+    ticket: &mut Ticket,
+) -> std::io::Result<TcpStream> {
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    ticket.token = start_token::wait(&stream, leftover)
+        .await
+        .unwrap_or_default();
+    stream.into_std()
 }
 
 /// Uses up the token: `None` for everybody but the one who may join.

@@ -115,13 +115,15 @@ pub(super) fn run(
             let due = slot * SLOT_US;
             figures.own_lateness.add(now().saturating_sub(due));
             let first = usize::try_from(slot % SLOTS).unwrap_or_default();
-            for place in calls.iter_mut().skip(first).step_by(SLOTS as usize) {
-                if let Some(call) = place {
+            for (index, place) in calls.iter_mut().enumerate() {
+                let Some(call) = place else { continue };
+                call.line.echo_played(now());
+                if index % SLOTS as usize == first {
                     call.line.tick(now(), stimulus, &mut figures);
-                    if let Err(why) = call.flush() {
-                        lost.push(why);
-                        *place = None;
-                    }
+                }
+                if let Err(why) = call.flush() {
+                    lost.push(why);
+                    *place = None;
                 }
             }
             slot += 1;

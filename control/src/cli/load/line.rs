@@ -9,7 +9,7 @@ use super::times::Times;
 
 /// A frame, μs.
 pub(super) const FRAME_US: u64 = 20_000;
-/// A telephone plays a little behind what arrives, to ride over jitter.
+/// What a telephone's jitter buffer hides: a frame that comes later than this is an underrun.
 const JITTER_BUFFER_US: u64 = 40_000;
 /// A hole longer than this parts two replies; a shorter one is an underrun inside a reply.
 const REPLY_GAP_US: u64 = 200_000;
@@ -119,11 +119,16 @@ impl Line {
         line
     }
 
-    /// Puts the next frame of caller audio, and the echoes of marks that were played by now.
-    pub(super) fn tick(&mut self, now: u64, stimulus: &Stimulus, figures: &mut Figures) {
+    /// Puts the echoes of marks whose audio was played by now. The server takes them for the truth about
+    /// what was heard, so they may not come late.
+    pub(super) fn echo_played(&mut self, now: u64) {
         while let Some(name) = self.ear.played_mark(now) {
             self.echo(&name);
         }
+    }
+
+    /// Puts the next frame of caller audio.
+    pub(super) fn tick(&mut self, now: u64, stimulus: &Stimulus, figures: &mut Figures) {
         let frame = self.at % stimulus.frames.len();
         self.at = frame + 1;
         match stimulus.events[frame] {
@@ -280,7 +285,7 @@ impl Ear {
     fn frame(&mut self, now: u64, length: u64, figures: &mut Figures) {
         figures.frames_in += 1;
         if now > self.plays_until + REPLY_GAP_US || self.last_frame == 0 {
-            self.plays_until = now + JITTER_BUFFER_US;
+            self.plays_until = now;
             self.in_burst = true;
             if let Some(asked) = self.asked.take() {
                 figures.turns.add(now.saturating_sub(asked));
@@ -291,10 +296,10 @@ impl Ear {
             if !self.in_burst {
                 figures.gaps.add(gap);
             }
-            if now > self.plays_until {
+            if now > self.plays_until + JITTER_BUFFER_US {
                 figures.underruns += 1;
-                self.plays_until = now;
             }
+            self.plays_until = self.plays_until.max(now);
         }
         self.plays_until += length;
         self.last_frame = now;
@@ -414,7 +419,7 @@ mod tests {
         let (mut ear, mut figures) = (Ear::default(), Figures::new());
         ear.frame(1000 * MS, FRAME_US, &mut figures);
         ear.mark("a".to_owned());
-        assert_eq!(ear.played_mark(1059 * MS), None);
-        assert_eq!(ear.played_mark(1060 * MS), Some("a".to_owned()));
+        assert_eq!(ear.played_mark(1019 * MS), None);
+        assert_eq!(ear.played_mark(1020 * MS), Some("a".to_owned()));
     }
 }

@@ -55,10 +55,7 @@ pub enum ClientError {
         retry_after: Option<u64>,
     },
     /// No agent has that name.
-    NoAgent {
-        wanted: String,
-        names: String,
-    },
+    NoAgent { wanted: String, names: String },
     /// An answer that is not what the API documents.
     Odd(String),
 }
@@ -86,12 +83,28 @@ impl Client {
             return Ok(wanted.to_owned());
         }
         let answer = self.get("/agents?limit=100").await?;
-        let agents = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let named = |agent: &&Value| agent["name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
-        let found = agents.iter().find(named).and_then(|agent| agent["id"].as_str());
+        let agents = answer["items"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let named = |agent: &&Value| {
+            agent["name"]
+                .as_str()
+                .is_some_and(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        let found = agents
+            .iter()
+            .find(named)
+            .and_then(|agent| agent["id"].as_str());
         found.map(str::to_owned).ok_or_else(|| {
-            let names: Vec<&str> = agents.iter().filter_map(|agent| agent["name"].as_str()).collect();
-            ClientError::NoAgent { wanted: wanted.to_owned(), names: names.join(", ") }
+            let names: Vec<&str> = agents
+                .iter()
+                .filter_map(|agent| agent["name"].as_str())
+                .collect();
+            ClientError::NoAgent {
+                wanted: wanted.to_owned(),
+                names: names.join(", "),
+            }
         })
     }
 
@@ -233,7 +246,9 @@ impl fmt::Display for ClientError {
             Self::NoAgent { wanted, names } if names.is_empty() => {
                 write!(f, "there is no agent “{wanted}”, nor any other")
             }
-            Self::NoAgent { wanted, names } => write!(f, "there is no agent “{wanted}”; there are: {names}"),
+            Self::NoAgent { wanted, names } => {
+                write!(f, "there is no agent “{wanted}”; there are: {names}")
+            }
             Self::Odd(why) => write!(f, "the server's answer is not understood: {why}"),
         }
     }

@@ -62,8 +62,8 @@ const MS_PER_CHAR: u32 = 65;
 /// No sentence is longer, ms.
 const LONGEST_MS: u32 = 30_000;
 
-/// One piece of sound, ms. Two seconds keep a long sentence within 16 events.
-const PIECE_MS: u32 = 2000;
+/// One piece of sound, ms.
+const PIECE_MS: u32 = 500;
 
 /// A voice that is a tone of `hz`, as long as the text would be.
 pub struct ScriptedVoice {

@@ -1,8 +1,9 @@
 //! Agent audio between the voice and the caller's ear: waiting, sent, played.
 //!
 //! Every sample has an index: how many were played (or will be) before it. Samples wait, are
-//! sent in frames of 20 ms, at most `lead` ahead of their playing time, and are played in real time
-//! from the first send on, or later when the client (`playback`) or the vendor (`mark`) says so. A
+//! sent in frames of 20 ms on a grid that runs `lead` ahead of real time, and are played in real time
+//! from the first send on, or later when the client (`playback`) or the vendor (`mark`) says so (such
+//! news moves the grid only when it would be more than 400 ms ahead of what is played). A
 //! sample's place in the recording is where it was played; what was cut before it was played is not
 //! recorded.
 
@@ -15,6 +16,10 @@ const MOST_BEHIND: u64 = 80_000;
 
 /// Reports that differ by less are within the noise of the network, samples (10 ms).
 const NOISE: u64 = 160;
+
+/// No audio is sent further ahead of its playing time than this, samples (400 ms): an interruption
+/// has little to take back.
+const MOST_LEAD: u64 = 6_400;
 
 /// Sent frames whose message can still be named by a `playback` report. 64 frames are 1.3 s, three
 /// times the greatest lead.
@@ -63,8 +68,8 @@ impl Playout {
     /// `lead`: samples at 16 kHz.
     pub fn new(lead: u64) -> Self {
         Self {
-            lead: lead.max(FRAME as u64),
-            waiting: VecDeque::with_capacity(FRAME * 50),
+            lead: lead.clamp(FRAME as u64, MOST_LEAD),
+            waiting: VecDeque::with_capacity(FRAME * 25),
             queued: 0,
             sent: 0,
             run: None,
@@ -109,7 +114,11 @@ impl Playout {
             return None;
         }
         Some(match self.run {
-            Some(run) => (run.base + self.sent + FRAME as u64).saturating_sub(self.lead),
+            Some(run) => {
+                let next = self.sent + FRAME as u64;
+                let grid = (run.earliest + next).saturating_sub(self.lead);
+                grid.max((run.base + next).saturating_sub(MOST_LEAD))
+            }
             None => 0,
         })
     }
@@ -250,7 +259,7 @@ impl Playout {
     /// Gives memory back after a long reply.
     pub fn shrink(&mut self) {
         if self.waiting.is_empty() {
-            self.waiting.shrink_to(FRAME * 50);
+            self.waiting.shrink_to(FRAME * 25);
         }
     }
 }

@@ -10,6 +10,10 @@ const PRE_ROLL: usize = 15;
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;
 
+/// Blocks at the end of a voice that may turn out to be quiet (60 ms): what a detector needs to be
+/// sure.
+const MAX_TAIL: usize = 12;
+
 /// Blocks of quiet inside a word that do not end the search for its onset (40 ms).
 const MAX_QUIET: usize = 8;
 
@@ -23,6 +27,7 @@ pub(super) struct Ear {
     kept: Vec<i16>,
     /// Position after the last sample kept.
     kept_end: u64,
+    voiced: bool,
 }
 
 /// One frame of the caller.
@@ -32,6 +37,9 @@ pub(super) struct Heard {
     pub(super) at: u64,
     pub(super) voiced: bool,
     pub(super) samples: [i16; FRAME],
+    /// On the first frame after a voice: how much of the voiced frames before it was already quiet,
+    /// samples.
+    pub(super) quiet: u64,
 }
 
 impl Ear {
@@ -43,6 +51,7 @@ impl Ear {
             at: 0,
             kept: Vec::with_capacity(PRE_ROLL * FRAME),
             kept_end: 0,
+            voiced: false,
         }
     }
 
@@ -76,12 +85,8 @@ impl Ear {
     /// Where in the last 300 ms the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
     pub(super) fn onset(&self) -> u64 {
-        let level =
-            |block: &[i16]| block.iter().map(|&s| i64::from(s).pow(2)).sum::<i64>() / BLOCK as i64;
         let blocks: Vec<i64> = self.kept.chunks_exact(BLOCK).map(level).collect();
-        // 26 dB below the loudest 5 ms, and never below about -66 dBFS.
-        let loudest = blocks.iter().copied().max().unwrap_or(0);
-        let threshold = (loudest / 400).max(256);
+        let threshold = threshold(self.kept.chunks_exact(BLOCK));
         let mut onset = blocks.len();
         let mut quiet = 0;
         for (at, &level) in blocks.iter().enumerate().rev() {
@@ -100,6 +105,19 @@ impl Ear {
         self.kept_end.saturating_sub(back)
     }
 
+    /// The quiet at the end of the frames before the newest one: a detector judges whole frames, and
+    /// the voice ends where it ends.
+    fn quiet(&self) -> u64 {
+        let Some(end) = self.kept.len().checked_sub(FRAME) else {
+            return 0;
+        };
+        let before = &self.kept[..end];
+        let threshold = threshold(before.chunks_exact(BLOCK));
+        let blocks = before.rchunks_exact(BLOCK).take(MAX_TAIL);
+        let quiet = blocks.take_while(|block| level(block) <= threshold).count();
+        (quiet * BLOCK) as u64
+    }
+
     fn complete(&mut self) -> Heard {
         self.fill = 0;
         let samples = self.pending;
@@ -114,10 +132,23 @@ impl Ear {
         self.kept_end = at + FRAME as u64;
         // The detector holds on over short stops; whoever counts silence wants the sound itself.
         let voiced = self.vad.frame(&samples) && self.vad.trailing() == 0;
+        let ended = std::mem::replace(&mut self.voiced, voiced) && !voiced;
         Heard {
             at,
             voiced,
             samples,
+            quiet: if ended { self.quiet() } else { 0 },
         }
     }
+}
+
+/// The power of a block.
+fn level(block: &[i16]) -> i64 {
+    let energy: i64 = block.iter().map(|&s| i64::from(s) * i64::from(s)).sum();
+    energy / BLOCK as i64
+}
+
+/// What is quiet beside these: 26 dB below the loudest 5 ms, and never below about -66 dBFS.
+fn threshold<'a>(blocks: impl Iterator<Item = &'a [i16]>) -> i64 {
+    (blocks.map(level).max().unwrap_or(0) / 400).max(256)
 }

@@ -16,12 +16,15 @@ use crate::speech::{LlmEvent, ReplyId, TtsEvent};
 use crate::time::{RATE, Samples, Time};
 use crate::turn::Cue;
 
-/// The voice is asked for the next segment when less than this waits to be sent (1.5 s): enough for
-/// a slow voice, little to throw away.
-const REFILL: u64 = 24_000;
+/// The voice is asked for the next segment when less than this waits to be sent (800 ms): enough for
+/// a slow voice, little to hold and to throw away.
+const REFILL: u64 = 12_800;
 
 /// How long the voice may take to its next piece of audio.
 const VOICE_DEADLINE: Duration = Duration::from_secs(8);
+
+/// Samples of a voice that are converted at once.
+const PART: usize = 1024;
 
 /// Louder than this is audible: −50 dBFS.
 const AUDIBLE: i16 = 104;
@@ -252,10 +255,14 @@ impl Call {
         match event {
             TtsEvent::Audio { rate, samples } => {
                 reply.voice_since = Some(now);
-                if resample(&mut reply.resampler, rate, &samples, &mut self.resampled) {
-                    self.queue_audio();
-                } else {
-                    self.voice_failed(&format!("the voice sent audio at {rate} Hz"));
+                // In parts, so that the buffer between stays small whatever the voice sends at once.
+                for part in samples.chunks(PART) {
+                    let Some(reply) = &mut self.reply else { return };
+                    if resample(&mut reply.resampler, rate, part, &mut self.resampled) {
+                        self.queue_audio();
+                    } else {
+                        return self.voice_failed(&format!("the voice sent audio at {rate} Hz"));
+                    }
                 }
             }
             TtsEvent::Done => {
@@ -326,10 +333,12 @@ impl Call {
         };
         match event {
             TtsEvent::Audio { rate, samples } => {
-                if resample(&mut filler.resampler, rate, &samples, &mut self.resampled) {
-                    let first = self.playout.push(&self.resampled);
-                    filler.first.get_or_insert(first);
-                    filler.length += self.resampled.len() as u64;
+                for part in samples.chunks(PART) {
+                    if resample(&mut filler.resampler, rate, part, &mut self.resampled) {
+                        let first = self.playout.push(&self.resampled);
+                        filler.first.get_or_insert(first);
+                        filler.length += self.resampled.len() as u64;
+                    }
                 }
             }
             TtsEvent::Done | TtsEvent::Failed { .. } => filler.done = true,

@@ -133,6 +133,13 @@ impl Call {
         if heard.voiced {
             self.last_voice_at = heard.at + FRAME as u64;
         }
+        if heard.quiet > 0 {
+            self.last_voice_at = self.last_voice_at.saturating_sub(heard.quiet);
+            let frame = Samples(FRAME as u64 + heard.quiet).duration();
+            self.cue(Cue::VoiceEnded {
+                at: at.before(frame),
+            });
+        }
         let fed = self.open_utterance();
         let voice_on = self.turn.voice_on();
         self.cue(Cue::Frame {

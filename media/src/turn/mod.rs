@@ -80,6 +80,8 @@ pub enum Cue {
     Start,
     /// 20 ms of the caller's audio ended at `at` (never later than now).
     Frame { at: Time, voiced: bool },
+    /// The voice had ended at `at` already, within the last voiced frames.
+    VoiceEnded { at: Time },
     /// The recogniser's words for the turn (or, while the agent speaks, for the voice over it).
     Words(Words),
     /// The recogniser failed, and there are no words.
@@ -347,6 +349,13 @@ impl TurnTaker {
             (State::Ended(_), _) | (_, Cue::Tick) => {}
             (_, Cue::End(reason)) => self.finish(reason),
             (_, Cue::Frame { at, voiced }) => self.frame(now, at, voiced),
+            (_, Cue::VoiceEnded { at }) => {
+                if self.voice.on && at < self.voice.last {
+                    self.voice.last = at;
+                    self.timers
+                        .arm(Timer::VoiceStop, at + self.delays.voice_stop);
+                }
+            }
 
             (_, Cue::Start) => {
                 self.timers

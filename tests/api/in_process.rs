@@ -154,6 +154,8 @@ impl Caller {
                     return Heard::Frame(serde_json::from_str(&text).unwrap());
                 }
                 Some(Ok(Message::Close(frame))) => {
+                    // Sends our half of the close, for which the server would wait a while.
+                    let _ = self.0.flush().await;
                     return Heard::Closed(frame.map_or(1005, |frame| frame.code.into()));
                 }
                 Some(Ok(_)) => {}

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod audio;
 mod bad_input;
 mod calls;
+mod crash;
 mod grid;
 mod in_process;
 mod sessions;

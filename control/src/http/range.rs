@@ -167,9 +167,9 @@ mod tests {
         for (header, expected) in cases {
             assert_eq!(select(Some(header), 1000), *expected, "{header:?}");
         }
-        assert_eq!(select(None, 1000), Selected::Whole);
+        assert_eq!(select(None, 1000), Whole);
         let many = format!("bytes={}", "0-,".repeat(1000));
-        assert_eq!(select(Some(&many), 1000), Selected::Whole);
+        assert_eq!(select(Some(&many), 1000), Whole);
     }
 
     #[test]

@@ -223,7 +223,7 @@ pub async fn delete(
 pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
     db.query(
         "select id, storage_key, tape_key from recordings
-         where deleted_at is not null and (storage_key is not null or tape_key is not null)
+         where deleted_at is not null and storage_key is not null
          order by deleted_at limit $1",
     )
     .bind(limit)

@@ -1,0 +1,76 @@
+//! A server that is killed, and what the next one makes of its calls.
+
+use serde_json::json;
+
+#[tokio::test]
+async fn a_call_that_died_with_its_server_is_ended_once_by_the_next() {
+    let mut server = kit::server::Server::scripted().await;
+    let client = server.client();
+    let voice = kit::socket::scripted_voice(&client).await;
+    let fields = json!({
+        "voice_id": voice, "llm_model": "echo", "webhook_url": "https://hooks.example.com/calls",
+        "first_message": "Good morning, and thank you for calling us on this fine day; how may I help you?",
+    });
+    let agent = kit::socket::agent(&client, fields).await;
+    let mut caller = kit::socket::Caller::call(&client, &kit::socket::native(&agent)).await;
+    caller.listen(2500).await;
+    let id = caller.session_id.clone();
+    let live = client
+        .get(&format!("/conversation/{id}/status"))
+        .await
+        .expect(200);
+    assert_eq!(live.text("status"), "live");
+
+    server.kill();
+    for _ in 0..2 {
+        server.start_again().await;
+        let client = server.client();
+        let mut call = client.get(&format!("/calls/{id}")).await.expect(200);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !(call.body["status"] == "failed" && call.body["has_recording"] == true) {
+            assert!(std::time::Instant::now() < until, "{:#}", call.body);
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            call = client.get(&format!("/calls/{id}")).await.expect(200);
+        }
+        assert_eq!(
+            (call.text("end_reason"), call.text("ended_by")),
+            ("node_lost".into(), "system".into())
+        );
+        let seconds = call.body["duration_seconds"].as_f64().unwrap();
+        assert!((1.5..=3.5).contains(&seconds), "{seconds} s");
+
+        let wav = client
+            .get(&format!("/conversations/{id}/audio.wav"))
+            .await
+            .expect(200);
+        let wav = hound::WavReader::new(wav.bytes.as_slice()).unwrap();
+        let samples: Vec<i16> = wav.into_samples::<i16>().map(Result::unwrap).collect();
+        assert_eq!((samples.len() as f64 / 32.0).round() / 1000.0, seconds);
+        let agent_side = samples.iter().skip(1).step_by(2);
+        let voiced = agent_side
+            .filter(|sample| sample.unsigned_abs() > 500)
+            .count();
+        assert!(
+            voiced > 16_000,
+            "a second of the greeting is to be heard, not {voiced} samples"
+        );
+
+        let db = control::db::Db::open(&format!(
+            "sqlite:{}",
+            server.data.join("sidetone.db").display()
+        ))
+        .await
+        .unwrap();
+        let events = db
+            .query("select type, status from events where call_id = $1 order by type")
+            .bind(&id);
+        let events = events
+            .all(|row| Ok((row.text("type")?, row.text("status")?)))
+            .await
+            .unwrap();
+        let pending = |kind: &str| (kind.to_owned(), "pending".to_owned());
+        assert_eq!(events, [pending("call.ended"), pending("recording.ready")]);
+        db.close().await;
+        server.kill();
+    }
+}

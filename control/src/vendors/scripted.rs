@@ -63,7 +63,7 @@ const MS_PER_CHAR: u32 = 65;
 const LONGEST_MS: u32 = 30_000;
 
 /// One piece of sound, ms.
-const PIECE_MS: u32 = 500;
+const PIECE_MS: u32 = 200;
 
 /// A voice that is a tone of `hz`, as long as the text would be.
 pub struct ScriptedVoice {

@@ -21,6 +21,9 @@ const NOISE: u64 = 160;
 /// has little to take back.
 const MOST_LEAD: u64 = 6_400;
 
+/// Frames of the greatest lead, and a few that are settled late.
+const MOST_UNPLAYED: usize = 24;
+
 /// Sent frames whose message can still be named by a `playback` report. 64 frames are 1.3 s, three
 /// times the greatest lead.
 const REMEMBERED: usize = 64;
@@ -73,7 +76,7 @@ impl Playout {
             queued: 0,
             sent: 0,
             run: None,
-            unplayed: VecDeque::with_capacity(REMEMBERED),
+            unplayed: VecDeque::with_capacity(MOST_UNPLAYED),
             recent: VecDeque::with_capacity(REMEMBERED),
             recorded: 0,
         }

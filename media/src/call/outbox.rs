@@ -47,7 +47,7 @@ impl Outbox {
         Self {
             queue: VecDeque::with_capacity(64),
             text: String::with_capacity(8 * 1024),
-            audio: Vec::with_capacity(8 * 1024),
+            audio: Vec::with_capacity(4 * 1024),
             closed: false,
         }
     }

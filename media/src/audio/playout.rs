@@ -113,7 +113,7 @@ impl Playout {
     /// The position of the recording's clock at which the next frame may be sent; `None`: nothing to
     /// send. `tail`: no more audio will follow, so a last part of a frame is sent too.
     pub fn next_send(&self, tail: bool) -> Option<u64> {
-        if self.waiting.len() < FRAME && !(tail && !self.waiting.is_empty()) {
+        if self.waiting.len() < if tail { 1 } else { FRAME } {
             return None;
         }
         Some(match self.run {

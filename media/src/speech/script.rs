@@ -220,7 +220,13 @@ impl Script {
         // A loud square wave of 500 Hz: every cut in it can be found again in a recording.
         let half = (self.tts_rate / 1000).max(1) as usize;
         let sound = (0..samples)
-            .map(|n| if n / half % 2 == 0 { 8000 } else { -8000 })
+            .map(|n| {
+                if (n / half).is_multiple_of(2) {
+                    8000
+                } else {
+                    -8000
+                }
+            })
             .collect::<Vec<i16>>();
         for piece in sound.chunks(self.tts_rate as usize / 10) {
             let event = TtsEvent::Audio {

@@ -23,6 +23,9 @@ use crate::vendors::Speech;
 /// unevenly to those it has.
 const MAX_LATENESS_US: u64 = 10_000;
 
+/// Fewer passes than one call makes in ten seconds have no p99: a single late one would be it.
+const MIN_PASSES: u64 = 500;
+
 /// The application. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -129,7 +132,8 @@ impl Inner {
 
     /// Whether the media threads are behind with the calls they have.
     pub fn media_is_late(&self) -> bool {
-        self.engine.lateness().p99_us > MAX_LATENESS_US
+        let lateness = self.engine.lateness();
+        lateness.passes >= MIN_PASSES && lateness.p99_us > MAX_LATENESS_US
     }
 
     /// Takes a lease for a new call, unless this node is ending or is behind with the calls it has.

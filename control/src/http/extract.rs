@@ -1,6 +1,7 @@
 //! What a handler takes from a request: the body, the query, the ids of the path. Each is checked
 //! against its table first, so a handler starts with values that are right in form.
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use http::request::Parts;
 use http_body_util::{BodyExt, Limited};
@@ -199,9 +200,14 @@ impl<S: Send + Sync, T: PathId> FromRequestParts<S> for Id<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let params = RawPathParams::from_request_parts(parts, state)
-            .await
-            .map_err(|_| ApiError::NotFound)?;
+        let params = match RawPathParams::from_request_parts(parts, state).await {
+            Ok(params) => params,
+            // What is no text is no UUID either.
+            Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
+                return Err(ApiError::Fields(vec![no_uuid("id")]));
+            }
+            Err(_) => return Err(ApiError::NotFound),
+        };
         let texts: Vec<(&str, &str)> = params.iter().collect();
         T::read(&texts)
             .map(Self)
@@ -212,11 +218,15 @@ impl<S: Send + Sync, T: PathId> FromRequestParts<S> for Id<T> {
 /// Reads the parameter at `index` as a UUID.
 pub fn path_uuid(texts: &[(&str, &str)], index: usize) -> Result<uuid::Uuid, FieldError> {
     let (name, text) = texts.get(index).copied().unwrap_or(("id", ""));
-    uuid::Uuid::try_parse(text).map_err(|_| FieldError {
+    uuid::Uuid::try_parse(text).map_err(|_| no_uuid(name))
+}
+
+fn no_uuid(name: &str) -> FieldError {
+    FieldError {
         loc: vec![Loc::from("path"), Loc::from(name)],
         msg: "Input should be a valid UUID".to_owned(),
         kind: "uuid_parsing",
-    })
+    }
 }
 
 impl<A: PathId, B: PathId> PathId for (A, B) {

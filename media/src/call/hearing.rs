@@ -14,8 +14,16 @@ use crate::time::{Samples, Time};
 use crate::turn::endpoint::{Shape, is_acknowledgement, is_stop};
 use crate::turn::{Cue, State, Words};
 
-/// A caller that keeps sending much faster than real time is not speaking: the call ends.
+/// A caller that sends over 1.5 times real time for so long is not speaking: the call ends.
 const TOO_FAST: Duration = Duration::from_secs(5);
+
+/// Audio that came too fast, and was dropped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dropping {
+    since: Time,
+    /// Dropped since then.
+    samples: u64,
+}
 
 /// One stretch of voice at the recogniser.
 #[derive(Debug)]
@@ -72,9 +80,8 @@ impl Call {
             .timeline
             .place(self.position(now), samples.len() as u64)
         {
-            Place::TooFast => self.too_fast(now),
+            Place::TooFast => self.too_fast(now, samples.len() as u64),
             Place::At { position, silence } => {
-                self.dropping_since = None;
                 if silence > 0
                     && let Some(heard) = self.ear.pad()
                 {
@@ -104,10 +111,19 @@ impl Call {
         self.timeline.lost(self.position(self.now), samples);
     }
 
-    fn too_fast(&mut self, now: Time) {
-        match self.dropping_since {
-            None => {
-                self.dropping_since = Some(now);
+    fn too_fast(&mut self, now: Time, samples: u64) {
+        match &mut self.dropping {
+            Some(dropping) if now - dropping.since < TOO_FAST => dropping.samples += samples,
+            // What was taken came at real time: half as much again was dropped.
+            Some(dropping) if 2 * Samples(dropping.samples).duration() > now - dropping.since => {
+                self.out.close(1008, "audio_too_fast");
+                self.cue(Cue::End(EndReason::MediaTimeout));
+            }
+            _ => {
+                self.dropping = Some(Dropping {
+                    since: now,
+                    samples,
+                });
                 self.note("audio came faster than real time and was dropped");
                 self.send(&ServerEvent::Error {
                     code: "audio_too_fast",
@@ -116,11 +132,6 @@ impl Call {
                     request_id: None,
                 });
             }
-            Some(since) if now - since >= TOO_FAST => {
-                self.out.close(1008, "audio_too_fast");
-                self.cue(Cue::End(EndReason::MediaTimeout));
-            }
-            Some(_) => {}
         }
     }
 

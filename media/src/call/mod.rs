@@ -23,7 +23,7 @@ mod tools;
 use std::time::Duration;
 
 use ear::Ear;
-use hearing::{CallerTurn, Utterance, VoiceBegan};
+use hearing::{CallerTurn, Dropping, Utterance, VoiceBegan};
 use input::{EndRequest, Gone, Input};
 use outbox::Outbox;
 use output::{AgentState, CallEvent, Output};
@@ -79,7 +79,7 @@ pub struct Call {
     pending_text: String,
     last_frame: Time,
     last_voice_at: u64,
-    dropping_since: Option<Time>,
+    dropping: Option<Dropping>,
 
     reply: Option<Reply>,
     reply_ids: u32,
@@ -168,7 +168,7 @@ impl Call {
             pending_text: String::new(),
             last_frame: now,
             last_voice_at: 0,
-            dropping_since: None,
+            dropping: None,
             reply: None,
             reply_ids: 0,
             filler: None,

@@ -234,14 +234,26 @@ fn body_for(endpoint: &Endpoint) -> serde_json::Value {
     }
 }
 
+const ADMIN: &str = "admin-token-for-tests";
+
+/// A server whose routes for the administrator are mounted.
+async fn with_admin() -> Server {
+    let setup = kit::server::Setup::default().scripted();
+    setup.set("ADMIN_TOKEN", ADMIN).start().await
+}
+
 #[tokio::test]
 async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
-    let server = Server::scripted().await;
-    let client = server.client();
+    let server = with_admin().await;
+    let (keyed, admin) = (server.client(), server.anonymous().with_bearer(ADMIN));
     let mut lists = 0;
     for endpoint in &routes::endpoints() {
         let Some((default, max, min)) = endpoint.page else {
             continue;
+        };
+        let client = match endpoint.access {
+            Access::Admin => &admin,
+            _ => &keyed,
         };
         let path = endpoint.full_path();
         let answer = client.get(&format!("/{path}")).await.expect(200);
@@ -276,26 +288,23 @@ async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
 
 #[tokio::test]
 async fn another_accounts_rows_are_unknown() {
-    let server = kit::server::Setup::default()
-        .scripted()
-        .set("ADMIN_TOKEN", "admin-token-for-tests")
-        .start()
-        .await;
+    let server = with_admin().await;
     let client = server.client();
-    let admin = server.anonymous();
-    let made = admin
-        .send_with(
-            Method::POST,
-            "/admin/accounts",
-            Some(json!({"name": "other"}).to_string().into_bytes()),
-            &[
-                ("content-type", "application/json"),
-                ("authorization", "Bearer admin-token-for-tests"),
-            ],
-        )
+    let admin = server.anonymous().with_bearer(ADMIN);
+    admin
+        .post("/admin/accounts", &json!({"name": "other"}))
         .await
         .expect(201);
-    let other = admin.with_key(&made.text("key"));
+    let arguments = [
+        "keys",
+        "create",
+        "theirs",
+        "--account",
+        "other",
+        "--scopes",
+        "all",
+    ];
+    let other = client.with_key(server.command(&arguments).trim());
     let agent = kit::socket::agent(&client, json!({})).await;
     let key = client
         .post("/api-keys", &json!({"name": "mine"}))

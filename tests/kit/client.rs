@@ -13,6 +13,7 @@ use crate::server::reqwest_client;
 pub struct Client {
     url: String,
     key: Option<String>,
+    bearer: Option<String>,
     http: reqwest::Client,
 }
 
@@ -30,6 +31,7 @@ impl Client {
         Self {
             url: url.to_owned(),
             key: key.map(str::to_owned),
+            bearer: None,
             http: reqwest_client(),
         }
     }
@@ -38,6 +40,16 @@ impl Client {
     pub fn with_key(&self, key: &str) -> Self {
         Self {
             key: Some(key.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// With a bearer token in place of a key.
+    #[must_use]
+    pub fn with_bearer(&self, token: &str) -> Self {
+        Self {
+            key: None,
+            bearer: Some(token.to_owned()),
             ..self.clone()
         }
     }
@@ -81,6 +93,9 @@ impl Client {
         let mut request = self.http.request(method.clone(), &url);
         if let Some(key) = &self.key {
             request = request.header("x-api-key", key);
+        }
+        if let Some(token) = &self.bearer {
+            request = request.bearer_auth(token);
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -148,6 +148,42 @@ impl Server {
         self.url = url;
     }
 
+    /// Runs a command of the program on this server's data; what it prints.
+    pub fn command(&self, args: &[&str]) -> String {
+        let output = Command::new(program())
+            .args(args)
+            .env_clear()
+            .env("SIDETONE_SERVER__DATA_DIR", &self.data)
+            .current_dir(&self.data)
+            .output()
+            .expect("the program starts");
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The bodies and states of a call's events of one kind, as the database holds them.
+    pub async fn events(&self, call: &str, kind: &str) -> Vec<(serde_json::Value, String)> {
+        let db = self.database().await;
+        let events = db
+            .query("select body, status from events where call_id = $1 and type = $2")
+            .bind(call)
+            .bind(kind)
+            .all(|row| Ok((row.json("body")?, row.text("status")?)))
+            .await
+            .expect("the events can be read");
+        db.close().await;
+        events
+    }
+
+    /// The database of the server, beside it.
+    pub async fn database(&self) -> control::db::Db {
+        let file = self.data.join("sidetone.db");
+        assert!(file.exists(), "no database at {}", file.display());
+        control::db::Db::open(&format!("sqlite:{}", file.display()))
+            .await
+            .expect("the database opens")
+    }
+
     /// Resident memory, KiB.
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))

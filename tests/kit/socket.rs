@@ -1,13 +1,14 @@
 //! A caller on a WebSocket: native messages, or those of a telephony vendor.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async, connect_async};
 
 use crate::client::{Answer, Client};
 
@@ -20,8 +21,22 @@ pub struct Caller {
     /// The code of the server's close, once it came.
     pub closed: Option<u16>,
     pub connected: Instant,
+    /// When each message of audio was sent.
+    pub sent: Vec<Instant>,
     stream_sid: Option<String>,
+    narrow: bool,
     sent_samples: u64,
+    /// When the next 20 ms of the caller are due.
+    next_frame: Instant,
+    line: Line,
+}
+
+/// What a telephony vendor plays, and the marks that it echoes once it has.
+#[derive(Default)]
+struct Line {
+    /// When the last audio that came will have been played.
+    until: Option<Instant>,
+    marks: VecDeque<(Instant, String)>,
 }
 
 /// What `POST /conversation/connect` is asked for a native call of 16 kHz.
@@ -31,6 +46,11 @@ pub fn native(agent_id: &str) -> Value {
 
 pub fn telco(agent_id: &str) -> Value {
     json!({"agent_id": agent_id, "transport": "websocket", "protocol": "telco", "audio_format": "ulaw_8000"})
+}
+
+/// A native call of 8 kHz.
+pub fn ulaw(agent_id: &str) -> Value {
+    json!({"agent_id": agent_id, "transport": "websocket", "audio_format": "ulaw_8000"})
 }
 
 /// Creates an agent and tells its id.
@@ -75,6 +95,7 @@ impl Caller {
         let url = format!("{}{query}", session.text("ws_url"));
         let mut caller = Self::open(&url).await?;
         caller.session_id = session.text("session_id");
+        caller.narrow = session.body["audio_format"] == "ulaw_8000";
         if session.body["protocol"] == "telco" {
             let sid = format!("MZ{}", caller.session_id.replace('-', ""));
             caller
@@ -96,15 +117,45 @@ impl Caller {
         let (socket, _) = connect_async(url)
             .await
             .map_err(|error| error.to_string())?;
-        Ok(Self {
+        Ok(Self::on(socket))
+    }
+
+    /// On a socket whose receive buffer is as small as the kernel makes one: a caller that stops
+    /// reading is noticed soon.
+    pub async fn open_narrow(url: &str) -> Result<Self, String> {
+        let address = url
+            .strip_prefix("ws://")
+            .and_then(|rest| rest.split('/').next())
+            .and_then(|host| host.parse().ok())
+            .ok_or("not an address")?;
+        let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
+        socket
+            .set_recv_buffer_size(2048)
+            .map_err(|error| error.to_string())?;
+        let stream = socket
+            .connect(address)
+            .await
+            .map_err(|error| error.to_string())?;
+        let (socket, _) = client_async(url, MaybeTlsStream::Plain(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Self::on(socket))
+    }
+
+    fn on(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
+        Self {
             socket,
             session_id: String::new(),
             messages: Vec::new(),
             closed: None,
             connected: Instant::now(),
+            sent: Vec::new(),
             stream_sid: None,
+            narrow: false,
             sent_samples: 0,
-        })
+            next_frame: Instant::now(),
+            line: Line::default(),
+        }
     }
 
     pub async fn send(&mut self, message: &Value) {
@@ -122,38 +173,46 @@ impl Caller {
 
     /// Sends samples at 16 kHz in one message of the call's protocol.
     pub async fn send_audio(&mut self, samples: &[i16]) {
+        let bytes = if self.narrow {
+            let halves: Vec<i16> = samples
+                .chunks(2)
+                .map(|pair| {
+                    (pair.iter().map(|s| i32::from(*s)).sum::<i32>() / pair.len() as i32) as i16
+                })
+                .collect();
+            let mut bytes = vec![0; halves.len()];
+            media::audio::g711::ulaw_encode(&halves, &mut bytes);
+            bytes
+        } else {
+            samples.iter().flat_map(|s| s.to_le_bytes()).collect()
+        };
+        let audio = base64_simd::STANDARD.encode_to_string(bytes);
         let message = match &self.stream_sid {
-            None => {
-                let bytes: Vec<u8> = samples.iter().flat_map(|s| s.to_le_bytes()).collect();
-                json!({"type": "audio", "audio": base64_simd::STANDARD.encode_to_string(bytes)})
-            }
+            None => json!({"type": "audio", "audio": audio}),
             Some(sid) => {
-                let narrow: Vec<i16> = samples.chunks(2).map(|pair| pair[0]).collect();
-                let mut bytes = vec![0; narrow.len()];
-                media::audio::g711::ulaw_encode(&narrow, &mut bytes);
                 let timestamp = (self.sent_samples / 16).to_string();
                 json!({"event": "media", "streamSid": sid, "sequenceNumber": "2", "media": {
-                    "track": "inbound", "chunk": "1", "timestamp": timestamp,
-                    "payload": base64_simd::STANDARD.encode_to_string(bytes),
+                    "track": "inbound", "chunk": "1", "timestamp": timestamp, "payload": audio,
                 }})
             }
         };
         self.sent_samples += samples.len() as u64;
+        self.sent.push(Instant::now());
         self.send(&message).await;
     }
 
     /// Speaks in real time, 20 ms after 20 ms, and takes what comes meanwhile.
     pub async fn speak(&mut self, samples: &[i16]) {
-        let start = Instant::now();
-        for (n, frame) in samples.chunks(320).enumerate() {
-            self.receive_until(start + Duration::from_millis(20 * n as u64))
-                .await;
+        for frame in samples.chunks(320) {
+            let due = self.next_frame.max(Instant::now());
+            self.receive_until(due).await;
             if self.closed.is_some() {
                 return;
             }
             let mut padded = [0i16; 320];
             padded[..frame.len()].copy_from_slice(frame);
             self.send_audio(&padded).await;
+            self.next_frame = due + Duration::from_millis(20);
         }
     }
 
@@ -188,10 +247,54 @@ impl Caller {
     /// Takes what comes until `until`, answering pings and echoing marks as a client does.
     pub async fn receive_until(&mut self, until: Instant) {
         while self.closed.is_none() {
-            match timeout_at(until, self.socket.next()).await {
-                Err(_) => return,
+            let mark = self.line.marks.front().map(|(due, _)| *due);
+            let next = mark.map_or(until, |due| due.min(until));
+            match timeout_at(next, self.socket.next()).await {
+                Err(_) if next == until => return,
+                Err(_) => self.echo_mark().await,
                 Ok(message) => self.take(message).await,
             }
+        }
+    }
+
+    /// The agent's audio that came since `from`: when, and how many samples at the line's rate.
+    pub fn audio_since(&self, from: Instant) -> Vec<(Instant, usize)> {
+        self.messages
+            .iter()
+            .filter(|(at, _)| *at >= from)
+            .filter_map(|(at, message)| Some((*at, audio_of(message)?.len())))
+            .map(|(at, bytes)| (at, if self.narrow { bytes } else { bytes / 2 }))
+            .collect()
+    }
+
+    async fn echo_mark(&mut self) {
+        if let Some((_, name)) = self.line.marks.pop_front() {
+            let echo = json!({"event": "mark", "streamSid": self.stream_sid, "sequenceNumber": "3",
+                "mark": {"name": name}});
+            self.send(&echo).await;
+        }
+    }
+
+    /// Plays what came as a vendor does: marks come back once all before them was played, and all at
+    /// once upon `clear`.
+    async fn play(&mut self, now: Instant, message: &Value) {
+        let until = self.line.until.map_or(now, |until| until.max(now));
+        match message["event"].as_str() {
+            Some("media") => {
+                let samples = audio_of(message).map_or(0, |audio| audio.len());
+                self.line.until = Some(until + Duration::from_micros(125 * samples as u64));
+            }
+            Some("mark") => {
+                let name = message["mark"]["name"].as_str().expect("marks have names");
+                self.line.marks.push_back((until, name.to_owned()));
+            }
+            Some("clear") => {
+                self.line.until = None;
+                while !self.line.marks.is_empty() {
+                    self.echo_mark().await;
+                }
+            }
+            _ => {}
         }
     }
 
@@ -228,6 +331,9 @@ impl Caller {
                     self.send(&json!({"type": "pong", "event_id": value["event_id"]}))
                         .await;
                 }
+                if self.stream_sid.is_some() {
+                    self.play(now, &value).await;
+                }
                 self.messages.push((now, value));
             }
             Some(Ok(Message::Close(frame))) => {
@@ -237,6 +343,18 @@ impl Caller {
             Some(Err(_)) | None => self.closed = self.closed.or(Some(1006)),
         }
     }
+}
+
+/// The bytes of sound in a message of either protocol.
+fn audio_of(message: &Value) -> Option<Vec<u8>> {
+    let audio = message["audio"]
+        .as_str()
+        .or_else(|| message["media"]["payload"].as_str())?;
+    Some(
+        base64_simd::STANDARD
+            .decode_to_vec(audio)
+            .expect("audio is base64"),
+    )
 }
 
 fn is(message: &Value, kind: &str) -> bool {

@@ -1,0 +1,368 @@
+//! Callers who send what no caller sends, or read nothing: each is told and closed by itself, the
+//! memory stays where it is, and another call hears its agent without a gap.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use kit::client::Client;
+use kit::server::Server;
+use kit::socket::{Caller, native, ulaw};
+use serde_json::{Value, json};
+use tokio::time::{Instant, interval, sleep};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::{Bytes, Message};
+
+use crate::stage;
+
+/// A caller who does not read may cost this much more than one who does, KiB: the goal is 64, which
+/// is not met yet.
+const HELD: u64 = 256;
+
+async fn quiet_agent(client: &Client) -> String {
+    stage::agent(client, json!({"first_message": null})).await
+}
+
+async fn closed_with(caller: &mut Caller, what: &str, codes: &[u16]) {
+    let code = caller.close_code(Duration::from_secs(10)).await;
+    assert!(
+        code.is_some_and(|code| codes.contains(&code)),
+        "{what}: {code:?}"
+    );
+}
+
+fn errors(caller: &Caller) -> Vec<&str> {
+    let errors = caller.of_kind("error");
+    errors.iter().map(|e| e["code"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_is_no_frame_is_named_and_five_in_a_row_are_1007() {
+    let _together = stage::together().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = quiet_agent(&client).await;
+    let junk = [
+        "hello",
+        "",
+        "[]",
+        "{\"type\": 5}",
+        "{}",
+        "{\"type\": \"audio\"}",
+        "{\"type\": \"audio\", \"audio\": 5}",
+        "{\"type\": \"audio\", \"audio\": \"abc\"}",
+        "{\"type\": \"audio\", \"audio\": \"ab=c\"}",
+        "{\"type\": \"audio\", \"audio\": \"!!!!\"}",
+        "{\"type\": \"audio\", \"audio\": \"AAAAAA==AAAA\"}",
+        "{\"type\": \"audio\", \"audio\": \"AAAA\"}",
+        "{\"type\": \"dtmf\", \"digit\": \"Z\"}",
+        "{\"type\": \"contextual_update\", \"text\": \"\"}",
+        "{\"type\": \"tool_result\"}",
+        "{\"type\": \"user_message\", \"text\": \"cut",
+    ];
+    let mut caller = Caller::call(&client, &native(&agent)).await;
+    let good = vec![0; 320];
+    for (n, text) in junk.iter().enumerate() {
+        caller.send_text((*text).to_owned()).await;
+        // Four in a row are forgiven.
+        if n % 4 == 3 {
+            caller.send_audio(&good).await;
+        }
+    }
+    caller.send_raw(Message::binary(vec![0; 640])).await;
+    caller.listen(200).await;
+    assert_eq!(caller.closed, None, "{:?}", caller.messages);
+    assert_eq!(errors(&caller), vec!["invalid_frame"; junk.len() + 1]);
+    for unknown in ["music", "AUDIO", "session_started"] {
+        caller.send(&json!({"type": unknown})).await;
+    }
+    caller.listen(100).await;
+    assert_eq!(errors(&caller)[junk.len() + 1..], ["unknown_type"; 3]);
+    caller
+        .send(&json!({"type": "user_message", "text": "Still here?"}))
+        .await;
+    caller.wait_for("audio", 3000).await;
+    for text in &junk[..5] {
+        caller.send_text((*text).to_owned()).await;
+    }
+    closed_with(&mut caller, "five in a row", &[1007]).await;
+}
+
+#[tokio::test]
+async fn too_much_is_closed_by_its_code_and_others_hear_no_gap() {
+    let _alone = stage::alone().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
+    let talker = stage::agent(&client, fields).await;
+    let agent = quiet_agent(&client).await;
+    let mut victim = Caller::call(&client, &native(&talker)).await;
+    victim.wait_for("audio", 2000).await;
+    let before = server.memory_kib();
+    let floods = async {
+        tokio::join!(
+            a_frame_of_16_mib(&client, &agent),
+            a_storm_of_pings(&client, &agent),
+            endless_fragments(&client, &agent),
+            no_utf8(&client, &agent),
+            frames_of_a_byte(&client, &agent),
+            a_thousand_messages_a_second(&client, &agent),
+            audio_at_50_times_real_time(&client, &agent),
+        );
+    };
+    let mut most = 0;
+    tokio::pin!(floods);
+    loop {
+        tokio::select! {
+            () = &mut floods => break,
+            () = victim.listen(100) => most = most.max(server.memory_kib()),
+        }
+    }
+    let grown = most.saturating_sub(before);
+    println!("memory grew by {grown} KiB under floods");
+    assert!(grown < 8 * 1024, "memory grew by {grown} KiB");
+    no_gap(&victim);
+    client.get("/agents").await.expect(200);
+}
+
+/// Every piece of the agent's voice came before its time to be played.
+fn no_gap(caller: &Caller) {
+    assert_eq!(caller.closed, None);
+    let audio = caller.of_kind("audio");
+    assert!(audio.len() > 50, "only {} pieces", audio.len());
+    let mut first = None;
+    let mut least = f64::MAX;
+    for (at, message) in caller.messages.iter().filter(|(_, m)| m["type"] == "audio") {
+        let offset = message["offset_ms"].as_f64().unwrap();
+        let first = *first.get_or_insert((*at, offset));
+        let lead = offset - first.1 - (*at - first.0).as_secs_f64() * 1000.0;
+        // The first ones come as the voice begins.
+        if offset - first.1 >= 400.0 {
+            least = least.min(lead);
+        }
+    }
+    println!(
+        "the other call: {} pieces, the least lead {least:.0} ms",
+        audio.len()
+    );
+    assert!(least > 0.0, "a piece came {least} ms too late");
+    let lost = audio.windows(2).find(|pair| {
+        pair[0]["turn_id"] == pair[1]["turn_id"]
+            && (pair[1]["offset_ms"].as_f64().unwrap()
+                - pair[0]["offset_ms"].as_f64().unwrap()
+                - pair[0]["duration_ms"].as_f64().unwrap())
+            .abs()
+                > 0.5
+    });
+    assert!(lost.is_none(), "{lost:?}");
+}
+
+async fn a_frame_of_16_mib(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    let large = json!({"type": "audio", "audio": "A".repeat(16 << 20)}).to_string();
+    caller.send_text(large).await;
+    closed_with(&mut caller, "16 MiB", &[1009]).await;
+}
+
+async fn a_storm_of_pings(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    for _ in 0..5000 {
+        if !caller
+            .send_raw(Message::Ping(Bytes::from_static(b"?")))
+            .await
+        {
+            break;
+        }
+    }
+    closed_with(&mut caller, "5,000 pings at once", &[1008]).await;
+}
+
+async fn endless_fragments(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    let piece = vec![b'A'; 32 << 10];
+    let mut code = OpCode::Data(Data::Text);
+    for _ in 0..64 {
+        let frame = Frame::message(piece.clone(), code, false);
+        if !caller.send_raw(Message::Frame(frame)).await {
+            break;
+        }
+        code = OpCode::Data(Data::Continue);
+    }
+    closed_with(&mut caller, "2 MiB in fragments", &[1008, 1009]).await;
+}
+
+async fn no_utf8(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    caller.send_raw(Message::Frame(frame)).await;
+    closed_with(&mut caller, "no UTF-8", &[1007]).await;
+}
+
+/// A message in fragments of one byte is a message; messages of one byte are junk.
+async fn frames_of_a_byte(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    let text = json!({"type": "user_message", "text": "Byte by byte."}).to_string();
+    let mut code = OpCode::Data(Data::Text);
+    for (n, byte) in text.bytes().enumerate() {
+        let frame = Frame::message(vec![byte], code, n + 1 == text.len());
+        caller.send_raw(Message::Frame(frame)).await;
+        code = OpCode::Data(Data::Continue);
+    }
+    caller.wait_for("audio", 5000).await;
+    for _ in 0..5 {
+        caller.send_text("1".to_owned()).await;
+    }
+    closed_with(&mut caller, "messages of a byte", &[1007]).await;
+}
+
+async fn a_thousand_messages_a_second(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &native(agent)).await;
+    let mut ticks = interval(Duration::from_millis(10));
+    for _ in 0..300 {
+        ticks.tick().await;
+        for _ in 0..10 {
+            caller.send_audio(&[0; 16]).await;
+        }
+        caller.receive_until(Instant::now()).await;
+        if caller.closed.is_some() {
+            break;
+        }
+    }
+    closed_with(&mut caller, "1,000 messages a second", &[1008]).await;
+}
+
+async fn audio_at_50_times_real_time(client: &Client, agent: &str) {
+    let mut caller = Caller::call(client, &ulaw(agent)).await;
+    let second = vec![0; 16_000];
+    let mut ticks = interval(Duration::from_millis(20));
+    let began = Instant::now();
+    while caller.closed.is_none() && began.elapsed() < Duration::from_secs(12) {
+        ticks.tick().await;
+        caller.send_audio(&second).await;
+        caller.receive_until(Instant::now()).await;
+    }
+    closed_with(&mut caller, "50 times real time", &[1008]).await;
+    assert!(
+        errors(&caller).contains(&"audio_too_fast"),
+        "{:?}",
+        errors(&caller)
+    );
+    assert!(
+        began.elapsed() > Duration::from_secs(4),
+        "a burst is forgiven"
+    );
+}
+
+#[tokio::test]
+async fn fifty_who_stop_reading_are_closed_and_hold_little() {
+    let _alone = stage::alone().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
+    let agent = stage::agent(&client, fields).await;
+    // What as many calls take whose callers read; the second time, for the allocator keeps what it
+    // was given.
+    let mut usual = 0;
+    for _ in 0..2 {
+        let mut readers = fifty(&client, &agent).await;
+        for _ in 0..30 {
+            let until = Instant::now() + Duration::from_millis(100);
+            join_all(readers.iter_mut().map(|r| r.receive_until(until))).await;
+            usual = usual.max(server.memory_kib());
+        }
+        join_all(readers.into_iter().map(Caller::hang_up)).await;
+        while server_calls(&client).await > 0 {
+            usual = usual.max(server.memory_kib());
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    let mut victim = Caller::call(&client, &native(&agent)).await;
+    let readers = fifty(&client, &agent).await;
+    let began = Instant::now();
+    let mut most = 0;
+    while server_calls(&client).await > 1 {
+        victim.listen(100).await;
+        most = most.max(server.memory_kib());
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "not closed within 10 s"
+        );
+    }
+    println!(
+        "closed after {:.1} s; {usual} KiB with readers, at most {most} without",
+        began.elapsed().as_secs_f64(),
+    );
+    assert!(most <= usual + 50 * HELD, "{usual} KiB, but {most}");
+    victim.listen(500).await;
+    no_gap(&victim);
+    for reader in &readers {
+        let call = stage::over(&client, &reader.session_id, Duration::from_secs(10)).await;
+        assert!(call["end_reason"].is_string());
+    }
+    drop(readers);
+    ended_calls(&server, 150).await;
+}
+
+/// Fifty calls that have been read for a second.
+async fn fifty(client: &Client, agent: &str) -> Vec<Caller> {
+    join_all((0..50).map(|_| async {
+        let session = stage::session(client, agent).await;
+        let mut caller = Caller::open_narrow(&session.text("ws_url")).await.unwrap();
+        caller.session_id = session.text("session_id");
+        caller
+            .receive_until(Instant::now() + Duration::from_secs(1))
+            .await;
+        caller
+    }))
+    .await
+}
+
+async fn server_calls(client: &Client) -> usize {
+    let calls = client.get("/calls?status=in_progress").await.expect(200);
+    calls.body["total"].as_u64().unwrap() as usize
+}
+
+/// One event for each call that has ended.
+async fn ended_calls(server: &Server, count: usize) {
+    let db = server.database().await;
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let calls: Vec<String> = db
+            .query("select call_id from events where type = 'call.ended'")
+            .all(|row| row.text("call_id"))
+            .await
+            .unwrap();
+        if calls.len() == count || Instant::now() > until {
+            let mut once = calls.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!((calls.len(), once.len()), (count, count));
+            return db.close().await;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_vendor_s_junk_is_closed_by_code_alone() {
+    let _together = stage::together().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = quiet_agent(&client).await;
+    let mut caller = Caller::call(&client, &kit::socket::telco(&agent)).await;
+    for message in [
+        json!({"event": "media", "streamSid": "MZ", "media": {"payload": "!"}}),
+        json!({"event": "media"}),
+        json!({"event": "mark", "mark": {"name": 5}}),
+        json!({"nothing": Value::Null}),
+        json!([1]),
+    ] {
+        caller.send(&message).await;
+    }
+    closed_with(&mut caller, "five in a row", &[1007]).await;
+    assert!(
+        caller.of_kind("error").is_empty(),
+        "the format has no such message"
+    );
+}

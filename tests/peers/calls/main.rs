@@ -1,0 +1,17 @@
+//! Calls to the real program over real sockets: what is said and kept, who is let in, what floods and
+//! crashes leave standing. Speech is scripted and the voice a tone, so that times can be measured.
+//!
+//! `SIDETONE_SOAK=1` adds what takes a minute and more.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod audio;
+mod barge_in;
+mod caps;
+mod crash;
+mod ends;
+mod floods;
+mod idle;
+mod recorded;
+mod stage;
+mod ws_url;

@@ -1,0 +1,131 @@
+//! What the tests share: agents that speak in tones, a caller's voice, turns at the machine.
+
+use std::time::Duration;
+
+use kit::client::Client;
+use kit::server::{Server, Setup};
+use kit::socket::{self, Caller};
+use media::audio::tones;
+use serde_json::{Value, json};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::{Instant, sleep};
+
+/// A minute of the agent's tone: a greeting that outlasts what is done meanwhile.
+pub(crate) fn long_greeting() -> String {
+    "This is a long greeting, and it goes on for a good while. ".repeat(16)
+}
+
+/// A server whose ear takes a tone for a voice.
+pub(crate) async fn server() -> Server {
+    setup().start().await
+}
+
+pub(crate) fn setup() -> Setup {
+    Setup::default().scripted().set("ENGINE__VAD", "energy")
+}
+
+/// An agent that speaks in a tone and says what it hears. Its id.
+pub(crate) async fn agent(client: &Client, more: Value) -> String {
+    let mut fields = json!({
+        "voice_id": socket::scripted_voice(client).await,
+        "llm_model": "echo",
+        "first_message": "Hello, this is the test line.",
+        "turn_eagerness": "eager",
+        "idle_check_in_after_secs": 600,
+    });
+    for (name, value) in more.as_object().unwrap() {
+        fields[name] = value.clone();
+    }
+    socket::agent(client, fields).await
+}
+
+/// A session of a native call.
+pub(crate) async fn session(client: &Client, agent: &str) -> kit::client::Answer {
+    client
+        .post("/conversation/connect", &socket::native(agent))
+        .await
+        .expect(200)
+}
+
+/// The caller's voice, as the energy detector takes it: a tone, 16 kHz.
+pub(crate) fn voice(ms: usize) -> Vec<i16> {
+    tones::sine(16_000, 500.0, -12.0, ms * 16)
+}
+
+/// The call's record, once it is over and its recording settled.
+pub(crate) async fn over(client: &Client, id: &str, within: Duration) -> Value {
+    let until = Instant::now() + within;
+    loop {
+        let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
+        if !call["ended_at"].is_null() && !uploading(client, &call).await {
+            return call;
+        }
+        assert!(Instant::now() < until, "not over within {within:?}: {call}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn uploading(client: &Client, call: &Value) -> bool {
+    if call["has_recording"] == true {
+        return false;
+    }
+    let list = client.get("/recordings?limit=1000").await.expect(200);
+    let items = list.body["items"].as_array().unwrap();
+    items
+        .iter()
+        .any(|r| r["call_id"] == call["id"] && r["status"] == "uploading")
+}
+
+/// The WAV of a call: caller and agent at 16 kHz.
+pub(crate) async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
+    let link = client
+        .get(&format!("/conversations/{id}/audio"))
+        .await
+        .expect(200);
+    let wav = kit::server::reqwest_client()
+        .get(link.text("audio_url"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(wav.status().as_u16(), 200);
+    let bytes = wav.bytes().await.unwrap();
+    assert_eq!(
+        bytes.len() as u64,
+        link.body["size_bytes"].as_u64().unwrap()
+    );
+    let reader = hound::WavReader::new(&bytes[..]).unwrap();
+    let spec = reader.spec();
+    assert_eq!((spec.channels, spec.sample_rate), (2, 16_000));
+    let samples: Vec<i16> = reader.into_samples().map(Result::unwrap).collect();
+    let side = |n| samples.iter().skip(n).step_by(2).copied().collect();
+    [side(0), side(1)]
+}
+
+/// The one frame of an error and the close code that a caller is refused with.
+pub(crate) async fn refused(url: &str) -> (Value, u16) {
+    let mut caller = Caller::open(url).await.expect("the upgrade is given");
+    let code = caller.close_code(Duration::from_secs(5)).await;
+    let errors = caller.of_kind("error");
+    assert_eq!(errors.len(), 1, "{:?}", caller.messages);
+    (errors[0].clone(), code.expect("it is closed"))
+}
+
+pub(crate) fn soak() -> bool {
+    std::env::var_os("SIDETONE_SOAK").is_some()
+}
+
+/// Tests that measure time have the machine for themselves; those that load it share it.
+static MACHINE: RwLock<()> = RwLock::const_new(());
+
+pub(crate) async fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().await
+}
+
+pub(crate) async fn together() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().await
+}
+
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -174,11 +174,11 @@ fn check_next_request(server: &Server, id: &str, turn: &Value) {
     let replay = media::tape::replay(&std::fs::read(tape).unwrap()).unwrap();
     assert!(replay.difference.is_none(), "{:?}", replay.difference);
     assert!(replay.ended);
-    let requests = replay.outputs.iter().filter_map(|line| {
+    let mut requests = replay.outputs.iter().filter_map(|line| {
         let (_, request) = line.split_once("llm start ")?.1.split_once(' ')?;
         serde_json::from_str::<Value>(request).ok()
     });
-    let last = requests.last().expect("the model was asked");
+    let last = requests.next_back().expect("the model was asked");
     let messages = last["messages"].as_array().unwrap();
     let own = messages.iter().filter(|m| m["role"] == "assistant");
     let own: Vec<&Value> = own.map(|message| &message["content"]).collect();

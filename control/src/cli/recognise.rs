@@ -41,6 +41,9 @@ pub struct WerArgs {
     /// The synthetic callers: flite's `slt`, `rms`, `awb`, `kal16`, or `espeak`.
     #[arg(long, value_delimiter = ',', default_value = "slt,rms,awb,espeak")]
     pub voices: Vec<String>,
+    /// All utterances of a voice in one call, instead of a call for each.
+    #[arg(long)]
+    pub one_call: bool,
     /// Print each utterance as it should be and as it was heard.
     #[arg(long, short)]
     pub verbose: bool,
@@ -79,9 +82,16 @@ fn measure(args: &WerArgs) -> Result<(), String> {
     );
     for group in groups {
         let mut total = Total::default();
+        let mut line = args
+            .one_call
+            .then(|| Line::open(&pool, &group.domain))
+            .transpose()?;
         for item in &group.items {
             let pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
-            let (heard, waited) = hear(&pool, &group.domain, &pcm)?;
+            let (heard, waited) = match &mut line {
+                Some(line) => line.hear(&pcm)?,
+                None => Line::open(&pool, &group.domain)?.hear(&pcm)?,
+            };
             let (wanted, got) = (words(&item.text), words(&heard));
             total.errors += edits(&wanted, &got);
             total.words += wanted.len();
@@ -141,29 +151,46 @@ impl Total {
     }
 }
 
-/// One utterance, the first of a call of its own; and how long its words took after its end, with
-/// the sound given as fast as it is taken (so this is decoding time, not a call's delay).
-fn hear(pool: &Arc<Pool>, domain: &str, pcm: &[i16]) -> Result<(String, Duration), String> {
-    let (events, heard) = mpsc::channel();
-    let seat = pool
-        .seat(domain)
-        .map_err(|no| format!("no recogniser: {no:?}"))?;
-    let mut recogniser = seat.recogniser(Arc::new(Ear(events)));
-    let id = UtteranceId(1);
-    recogniser.begin(id);
-    for frame in pcm.chunks(320) {
-        recogniser.audio(id, frame);
+/// A call, as far as hearing goes.
+struct Line {
+    recogniser: Box<dyn Recogniser>,
+    heard: mpsc::Receiver<SpeechEvent>,
+    next: u32,
+}
+
+impl Line {
+    fn open(pool: &Arc<Pool>, domain: &str) -> Result<Self, String> {
+        let (events, heard) = mpsc::channel();
+        let seat = pool
+            .seat(domain)
+            .map_err(|none| format!("no recogniser: {none:?}"))?;
+        Ok(Self {
+            recogniser: Box::new(seat.recogniser(Arc::new(Ear(events)))),
+            heard,
+            next: 0,
+        })
     }
-    recogniser.finish(id);
-    let ended = Instant::now();
-    loop {
-        match heard.recv_timeout(Duration::from_secs(120)) {
-            Ok(SpeechEvent::Stt(SttEvent::Final { text, .. })) => {
-                return Ok((text, ended.elapsed()));
+
+    /// One utterance, and how long its words took after its end, with the sound given as fast as it
+    /// is taken (so this is decoding time, not a call's delay).
+    fn hear(&mut self, pcm: &[i16]) -> Result<(String, Duration), String> {
+        let id = UtteranceId(self.next);
+        self.next += 1;
+        self.recogniser.begin(id);
+        for frame in pcm.chunks(320) {
+            self.recogniser.audio(id, frame);
+        }
+        self.recogniser.finish(id);
+        let ended = Instant::now();
+        loop {
+            match self.heard.recv_timeout(Duration::from_secs(120)) {
+                Ok(SpeechEvent::Stt(SttEvent::Final { text, .. })) => {
+                    return Ok((text, ended.elapsed()));
+                }
+                Ok(SpeechEvent::Stt(SttEvent::Failed { message, .. })) => return Err(message),
+                Ok(_) => {}
+                Err(_) => return Err("the recogniser did not answer".into()),
             }
-            Ok(SpeechEvent::Stt(SttEvent::Failed { message, .. })) => return Err(message),
-            Ok(_) => {}
-            Err(_) => return Err("the recogniser did not answer".into()),
         }
     }
 }
@@ -211,16 +238,18 @@ fn make_transform(path: &Path) -> Result<(), String> {
     let scratch = Scratch::new()?;
     let front_end = FrontEnd::open(&ModelFiles::packaged()?)?;
     let mut fit = Fit::default();
-    for (at, (voice, sentence)) in sets::transform_sentences().into_iter().enumerate() {
+    for (voice, sentence) in sets::transform_sentences() {
         let pcm = sets::spoken(voice, &sentence, &scratch.0)?;
         let wide = sound::with_noise(&pcm);
-        // Half of all telephones cut the lows and highs, the others only sample at 8 kHz.
-        let narrow = sound::through(&wide, true, at % 2 == 0)?;
+        let narrow = sound::through(&wide, true, false)?;
         fit.add(&front_end, &wide, &narrow);
     }
     let transform = fit.solve().ok_or("too little speech for a transform")?;
     std::fs::write(path, transform.file())
         .map_err(|error| format!("{}: {error}", path.display()))?;
+    for (band, mean) in ["wide", "telephone"].into_iter().zip(fit.usual_means()) {
+        println!("usual mean, {band}: {mean:.1?}");
+    }
     println!(
         "fitted to {} frames, written to {}",
         fit.frames(),

@@ -5,6 +5,7 @@
 //! nothing fits, and calls a tool when the caller, or the prompt's sentence that fits, names one.
 
 mod index;
+mod lists;
 mod terms;
 
 use std::sync::Arc;

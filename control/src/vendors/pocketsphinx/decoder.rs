@@ -49,25 +49,6 @@ impl ModelFiles {
             )),
         }
     }
-
-    /// The model's cepstral mean to start from (`-cmninit` of its parameters).
-    pub(super) fn starting_mean(&self) -> Mean {
-        let text = std::fs::read_to_string(self.acoustic.join("feat.params")).unwrap_or_default();
-        let mut words = text
-            .split_whitespace()
-            .skip_while(|word| *word != "-cmninit")
-            .skip(1);
-        let mut mean = [0.0; CEPSTRA];
-        // The first value stands for loudness; 40 is the library's own default.
-        mean[0] = 40.0;
-        for (value, text) in mean
-            .iter_mut()
-            .zip(words.next().unwrap_or_default().split(','))
-        {
-            *value = text.parse().unwrap_or(*value);
-        }
-        mean
-    }
 }
 
 /// Sound to cepstra, as the decoder does it, but keeping every frame.
@@ -188,6 +169,9 @@ pub struct Decoder {
 
 // SAFETY: as for FrontEnd: what it points to is its own, and it is not Sync.
 unsafe impl Send for Decoder {}
+
+/// Frames that a mean counts for at the start of an utterance (sphinxbase's `CMN_WIN`).
+pub(super) const MEAN_WEIGHT: f32 = 500.0;
 
 /// Language models a decoder keeps at hand.
 const KEPT_MODELS: usize = 4;
@@ -393,8 +377,9 @@ impl Decoder {
         }
     }
 
-    /// Ends the utterance: what was heard, and the channel's mean now.
-    pub(super) fn end(&mut self) -> Result<(Heard, Mean), String> {
+    /// Ends the utterance: what was heard, the running mean (which began as the one given, counted
+    /// for [`MEAN_WEIGHT`] frames), and how many frames it has seen.
+    pub(super) fn end(&mut self) -> Result<(Heard, Mean, f32), String> {
         let mut mean = [0.0; CEPSTRA];
         // SAFETY: `ps` is live with an open utterance; the mean has room for 13 values.
         let confidence = unsafe {
@@ -404,14 +389,14 @@ impl Decoder {
             ffi::cmn_live_get((*ffi::ps_get_feat(self.ps)).cmn_struct, mean.as_mut_ptr());
             ffi::logmath_exp(ffi::ps_get_logmath(self.ps), ffi::ps_get_prob(self.ps))
         };
+        // SAFETY: `ps` is live.
+        let frames = unsafe { ffi::ps_get_n_frames(self.ps) }.max(0) as f32;
         let text = self.interim();
-        Ok((
-            Heard {
-                text,
-                confidence: confidence.clamp(0.0, 1.0) as f32,
-            },
-            mean,
-        ))
+        let heard = Heard {
+            text,
+            confidence: confidence.clamp(0.0, 1.0) as f32,
+        };
+        Ok((heard, mean, frames))
     }
 }
 

@@ -68,6 +68,7 @@ unsafe extern "C" {
         full_utt: c_int,
     ) -> c_int;
     pub(super) fn ps_end_utt(ps: *mut Ps) -> c_int;
+    pub(super) fn ps_get_n_frames(ps: *mut Ps) -> c_int;
     pub(super) fn ps_get_hyp(ps: *mut Ps, best_score: *mut i32) -> *const c_char;
     pub(super) fn ps_get_prob(ps: *mut Ps) -> i32;
     pub(super) fn ps_set_lm(ps: *mut Ps, name: *const c_char, lm: *mut Ngram) -> c_int;

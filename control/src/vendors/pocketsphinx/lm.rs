@@ -411,6 +411,27 @@ mod tests {
         }
     }
 
+    /// The measurement would be worth nothing if the model had been told its sentences.
+    #[test]
+    fn no_measured_question_stands_in_the_model_or_the_prompt() {
+        let prompt = include_str!("../demo_prompt.txt");
+        let told: HashSet<Vec<String>> = sources(prompt)
+            .into_iter()
+            .map(|(sentence, _)| sentence)
+            .collect();
+        let questions = include_str!("../../../../fixtures/questions.tsv")
+            .lines()
+            .skip(1);
+        let mut count = 0;
+        for line in questions {
+            let (question, answer) = line.split_once('\t').unwrap();
+            assert!(!told.contains(&words(question)), "{question}");
+            assert!(prompt.lines().any(|line| line == answer), "{answer}");
+            count += 1;
+        }
+        assert_eq!(count, 30);
+    }
+
     #[test]
     fn variants_are_not_words_of_the_dictionary() {
         let words = dictionary("a AH\na(2) EY\nbreakfast B R EH K\n");

@@ -6,7 +6,7 @@
 //! linear regression, Leggetter and Woodland, 1995; the file is pocketsphinx's `-mllr` format). It
 //! lowered the word error rate of telephone speech from 26 to 8 per cent.
 
-use super::cepstra::{CEPSTRA, Mean};
+use super::cepstra::{self, CEPSTRA, Mean};
 use super::decoder::FrontEnd;
 
 /// The model's streams: cepstra, differences, differences of differences.
@@ -15,15 +15,13 @@ const STREAMS: usize = 3;
 /// Affine: one more input than outputs.
 const INPUTS: usize = CEPSTRA + 1;
 
-/// Frames quieter than this below a sentence's loudest (in the first cepstrum) are pauses, where a
-/// synthetic voice is digitally silent and teaches nothing.
-const PAUSE: f32 = 22.0;
-
 /// Sums from which the maps are solved.
 #[derive(Clone)]
 pub struct Fit {
     streams: [Sums; STREAMS],
     frames: usize,
+    means: [Mean; 2],
+    sentences: f32,
 }
 
 #[derive(Clone)]
@@ -44,6 +42,8 @@ impl Default for Fit {
         Self {
             streams: [sums.clone(), sums.clone(), sums],
             frames: 0,
+            means: [[0.0; CEPSTRA]; 2],
+            sentences: 0.0,
         }
     }
 }
@@ -54,11 +54,13 @@ impl Fit {
         let from = front_end.cepstra(wide);
         let to = front_end.cepstra(narrow);
         let count = from.len().min(to.len());
-        let loudest = from.iter().map(|frame| frame[0]).fold(f32::MIN, f32::max);
-        let speech: Vec<bool> = from[..count]
-            .iter()
-            .map(|frame| frame[0] > loudest - PAUSE)
-            .collect();
+        let speech = cepstra::speech(&from[..count]);
+        self.sentences += 1.0;
+        for (mean, frames) in self.means.iter_mut().zip([&from, &to]) {
+            for (sum, value) in mean.iter_mut().zip(cepstra::mean_of(frames).0) {
+                *sum += value;
+            }
+        }
         let (from, to) = (
             centred(&from[..count], &speech),
             centred(&to[..count], &speech),
@@ -73,6 +75,12 @@ impl Fit {
             }
             self.frames += 1;
         }
+    }
+
+    /// The usual means of both bands, wide first: `cepstra.rs` starts from them.
+    pub fn usual_means(&self) -> [Mean; 2] {
+        self.means
+            .map(|mean| mean.map(|sum| sum / self.sentences.max(1.0)))
     }
 
     /// Frames that were added.

@@ -149,22 +149,19 @@ impl Index {
     fn question(&self, asked: &str) -> Question {
         let said = words::words(asked);
         let mut found: Vec<Vec<(String, f64)>> = Vec::new();
-        for (at, word) in said.iter().enumerate() {
-            if !terms::is_stop(word, self.language) {
+        let mut at = 0;
+        while let Some(word) = said.get(at) {
+            // A word that was heard as two: "brake fast". Its halves then mean nothing.
+            let joined = said
+                .get(at + 1)
+                .map_or_else(Vec::new, |next| self.joined(word, next));
+            let whole = !joined.is_empty();
+            if whole {
+                found.push(joined);
+            } else if !terms::is_stop(word, self.language) {
                 found.push(self.alternatives(word));
             }
-            // A word that was heard as two: "brake fast".
-            if let Some(next) = said.get(at + 1) {
-                let joined = format!("{word}{next}");
-                let stem = terms::stem(&joined);
-                if self.frequency.contains_key(&stem) {
-                    found.push(vec![(stem, 1.0)]);
-                } else if joined.len() >= 7 {
-                    let mut near = self.sound_alikes(&joined);
-                    near.retain(|(term, _)| term.len() + 2 >= joined.len());
-                    found.push(near);
-                }
-            }
+            at += if whole { 2 } else { 1 };
         }
         found.extend(
             pairs(&said, self.language)
@@ -175,6 +172,22 @@ impl Index {
             terms: found,
             kinds: terms::asked_kinds(&said),
         }
+    }
+
+    /// The terms of the prompt that two words may be together, unless one of them is a term itself.
+    fn joined(&self, word: &str, next: &str) -> Vec<(String, f64)> {
+        let both = format!("{word}{next}");
+        let stem = terms::stem(&both);
+        if self.frequency.contains_key(&stem) {
+            return vec![(stem, 1.0)];
+        }
+        let known = |word: &str| self.frequency.contains_key(&terms::stem(word));
+        if both.len() < 7 || known(word) || known(next) {
+            return Vec::new();
+        }
+        let mut near = self.sound_alikes(&both);
+        near.retain(|(term, _)| term.len() + 2 >= both.len());
+        near
     }
 
     /// The terms of the prompt that a word may stand for, with their weights.

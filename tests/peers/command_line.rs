@@ -95,7 +95,7 @@ async fn a_call_prints_its_transcript_and_saves_what_was_heard() {
     assert_eq!(heard.len(), 2, "greeting and answer: {heard:?}");
 
     // Its tape replays to the same outputs, in this second process.
-    let tape = find(&server.data, "tape").expect("a call leaves a tape");
+    let tape = kept(&server, "tape").await;
     let replay = Command::new(program())
         .arg("replay")
         .arg(&tape)
@@ -207,6 +207,21 @@ fn mistakes_are_told_in_one_line() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// A file of the call that has found its last place: the disk's work ends a moment after the call.
+async fn kept(server: &Server, extension: &str) -> std::path::PathBuf {
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        if let Some(path) = find(&server.data.join("objects"), extension) {
+            return path;
+        }
+        assert!(
+            tokio::time::Instant::now() < until,
+            "a call leaves a {extension}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 fn find(folder: &Path, extension: &str) -> Option<std::path::PathBuf> {

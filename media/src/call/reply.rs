@@ -172,9 +172,14 @@ impl Reply {
             && self.text.text().len() <= self.segments.last().map_or(0, |s| s.segment.end)
     }
 
-    /// How long it was audible before sample `index`, ms.
+    /// How long it was heard before sample `index`, ms: on the recording's clock, so that a moment in
+    /// which the client's ear ran dry counts.
     pub(super) fn spoken_ms(&self, index: u64) -> u64 {
-        Samples(index.saturating_sub(self.first_audible.unwrap_or(index))).ms()
+        let samples = match self.start {
+            Some(start) => self.end.saturating_sub(start),
+            None => index.saturating_sub(self.first_audible.unwrap_or(index)),
+        };
+        Samples(samples).ms()
     }
 
     /// How much of the text fits into what was played before sample `index`: whole words, a prefix

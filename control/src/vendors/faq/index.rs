@@ -182,7 +182,8 @@ impl Index {
             return vec![(stem, 1.0)];
         }
         let known = |word: &str| self.frequency.contains_key(&terms::stem(word));
-        if both.len() < 7 || known(word) || known(next) {
+        let little = |word: &str| terms::is_stop(word, self.language);
+        if both.len() < 7 || known(word) || known(next) || little(word) || little(next) {
             return Vec::new();
         }
         let mut near = self.sound_alikes(&both);

@@ -81,8 +81,8 @@ pub async fn consume(
     .await
 }
 
-/// Whether this is a session of the telephony protocol that may still be joined. Of all accounts: who
-/// asks has no key yet.
+/// Whether this is a session of the telephony protocol that may still be joined. Who asks has no key
+/// yet: the account follows from the session.
 pub async fn is_open_for_telco(db: &Db, id: CallId, now: Timestamp) -> Result<bool, DbError> {
     let found = db
         .query(

@@ -9,6 +9,7 @@
 mod browser;
 mod command_line;
 mod devtools;
+mod questions;
 
 use kit::server::Server;
 use serde_json::json;

@@ -30,6 +30,10 @@ questions() {
 
 bar "the question set at 16 kHz, 90 % right" questions 90
 bar "the question set through a telephone, 80 % right" questions 80 --telco
+bar "ten thousand random conversations" \
+    env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
+bar "floods, idle sockets, racing connects and ends at full volume" \
+    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
 bar "200 calls on one core" bash scripts/load.sh
 bar "make run in a bare root" bash scripts/bare.sh run
 bar "make test in a bare root" bash scripts/bare.sh test

@@ -227,7 +227,7 @@ fn check(call: &VirtualCall) {
             assert_eq!(reached, latency.response_ms);
         }
     }
-    assert!(call.story_of(&["ended"]).len() <= 1);
+    assert!(call.story_of(&[" ended "]).len() <= 1);
     call.check_replay();
 }
 

@@ -16,9 +16,9 @@ use crate::speech::{LlmEvent, ReplyId, TtsEvent};
 use crate::time::{RATE, Samples, Time};
 use crate::turn::Cue;
 
-/// The voice is asked for the next segment when less than this waits to be sent (800 ms): enough for
+/// The voice is asked for the next segment when less than this waits to be sent (500 ms): enough for
 /// a slow voice, little to hold and to throw away.
-const REFILL: u64 = 12_800;
+const REFILL: u64 = 8_000;
 
 /// How long the voice may take to its next piece of audio.
 const VOICE_DEADLINE: Duration = Duration::from_secs(8);

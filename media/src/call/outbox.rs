@@ -45,8 +45,8 @@ enum Item {
 impl Outbox {
     pub(super) fn new() -> Self {
         Self {
-            queue: VecDeque::with_capacity(64),
-            text: String::with_capacity(8 * 1024),
+            queue: VecDeque::with_capacity(24),
+            text: String::with_capacity(4 * 1024),
             audio: Vec::with_capacity(4 * 1024),
             closed: false,
         }

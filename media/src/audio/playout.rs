@@ -72,7 +72,7 @@ impl Playout {
     pub fn new(lead: u64) -> Self {
         Self {
             lead: lead.clamp(FRAME as u64, MOST_LEAD),
-            waiting: VecDeque::with_capacity(FRAME * 25),
+            waiting: VecDeque::with_capacity(FRAME * 8),
             queued: 0,
             sent: 0,
             run: None,
@@ -262,7 +262,7 @@ impl Playout {
     /// Gives memory back after a long reply.
     pub fn shrink(&mut self) {
         if self.waiting.is_empty() {
-            self.waiting.shrink_to(FRAME * 25);
+            self.waiting.shrink_to(FRAME * 8);
         }
     }
 }

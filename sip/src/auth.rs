@@ -1,0 +1,439 @@
+//! Digest authentication on both sides (RFC 3261 22, RFC 7616, RFC 8760): MD5, SHA-256 and
+//! SHA-512-256, with `qop=auth` or without.
+//!
+//! A server's nonce is its time and a salt under a keyed hash, so nothing is stored for a stranger
+//! who only asks. What is stored is the last nonce count of those who answered rightly.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use md5::Md5;
+use rustc_hash::FxHashMap;
+use sha2::{Digest as _, Sha256, Sha512_256};
+use subtle::ConstantTimeEq as _;
+
+use crate::ids::Ids;
+use crate::message::Uri;
+use crate::message::header::AuthValue;
+use crate::time::Time;
+
+/// A user and a password. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub username: String,
+    pub password: String,
+    /// Answer only challenges of this realm; `None` for any.
+    pub realm: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(…)")
+    }
+}
+
+/// The hashes that are known, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    Md5,
+    Sha256,
+    Sha512_256,
+}
+
+impl Algorithm {
+    const ALL: [Self; 3] = [Self::Md5, Self::Sha256, Self::Sha512_256];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Md5 => "MD5",
+            Self::Sha256 => "SHA-256",
+            Self::Sha512_256 => "SHA-512-256",
+        }
+    }
+
+    /// The algorithm and whether it is the `-sess` form.
+    fn parse(text: &str) -> Option<(Self, bool)> {
+        let (text, session) = match text.len().checked_sub(5) {
+            Some(at) if text.is_char_boundary(at) && text[at..].eq_ignore_ascii_case("-sess") => {
+                (&text[..at], true)
+            }
+            _ => (text, false),
+        };
+        Self::ALL
+            .into_iter()
+            .find(|own| own.as_str().eq_ignore_ascii_case(text))
+            .map(|own| (own, session))
+    }
+
+    /// The hash in lower-case hexadecimal.
+    fn hash(self, text: &str) -> String {
+        match self {
+            Self::Md5 => hex(&Md5::digest(text)),
+            Self::Sha256 => hex(&Sha256::digest(text)),
+            Self::Sha512_256 => hex(&Sha512_256::digest(text)),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| {
+            [
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]
+        })
+        .map(char::from)
+        .collect()
+}
+
+/// A challenge of a server that we can answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    pub realm: String,
+    nonce: String,
+    opaque: Option<String>,
+    /// The nonce was old, the password was right.
+    pub stale: bool,
+    algorithm: Algorithm,
+    session: bool,
+    /// `None`: the scheme of RFC 2069, without a nonce count.
+    qop: bool,
+}
+
+impl Challenge {
+    /// `None` for another scheme, an unknown algorithm or a qop other than `auth`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let value = AuthValue::parse(text)?;
+        if !value.scheme.eq_ignore_ascii_case("Digest") {
+            return None;
+        }
+        let (algorithm, session) = Algorithm::parse(value.get("algorithm").unwrap_or("MD5"))?;
+        let qop = match value.get("qop") {
+            Some(offered) => {
+                let auth = offered
+                    .split(',')
+                    .any(|one| one.trim().eq_ignore_ascii_case("auth"));
+                auth.then_some(true)?
+            }
+            None => false,
+        };
+        Some(Self {
+            realm: value.get("realm")?.to_owned(),
+            nonce: value.get("nonce")?.to_owned(),
+            opaque: value.get("opaque").map(str::to_owned),
+            stale: value
+                .get("stale")
+                .is_some_and(|stale| stale.eq_ignore_ascii_case("true")),
+            algorithm,
+            session,
+            qop,
+        })
+    }
+
+    /// The first of a response's challenges that we can answer: the server put them in the order of
+    /// its preference (RFC 8760 2.4).
+    pub fn first<'a>(values: impl Iterator<Item = &'a str>, of: &Credentials) -> Option<Self> {
+        let mut fit = values.filter_map(Self::parse).filter(|challenge| {
+            of.realm
+                .as_ref()
+                .is_none_or(|realm| *realm == challenge.realm)
+        });
+        fit.next()
+    }
+
+    /// The credentials for a request. `count` is how often this nonce was used, from 1.
+    pub fn answer(
+        &self,
+        credentials: &Credentials,
+        method: &str,
+        uri: &str,
+        count: u32,
+        cnonce: &str,
+    ) -> AuthValue {
+        let count = format!("{count:08x}");
+        let response = response(&Parts {
+            algorithm: self.algorithm,
+            session: self.session,
+            username: &credentials.username,
+            realm: &self.realm,
+            password: &credentials.password,
+            nonce: &self.nonce,
+            qop: self.qop.then_some((count.as_str(), cnonce, "auth")),
+            cnonce,
+            method,
+            uri,
+        });
+        let mut value = AuthValue::new("Digest");
+        value.push("username", &credentials.username, true);
+        value.push("realm", &self.realm, true);
+        value.push("nonce", &self.nonce, true);
+        value.push("uri", uri, true);
+        value.push("response", response, true);
+        let algorithm = self.algorithm.as_str();
+        let suffix = if self.session { "-sess" } else { "" };
+        value.push("algorithm", format!("{algorithm}{suffix}"), false);
+        if self.qop || self.session {
+            value.push("cnonce", cnonce, true);
+        }
+        if self.qop {
+            value.push("qop", "auth", false);
+            value.push("nc", count, false);
+        }
+        if let Some(opaque) = &self.opaque {
+            value.push("opaque", opaque, true);
+        }
+        value
+    }
+}
+
+struct Parts<'a> {
+    algorithm: Algorithm,
+    session: bool,
+    username: &'a str,
+    realm: &'a str,
+    password: &'a str,
+    nonce: &'a str,
+    /// Count, client nonce, qop.
+    qop: Option<(&'a str, &'a str, &'a str)>,
+    cnonce: &'a str,
+    method: &'a str,
+    uri: &'a str,
+}
+
+/// RFC 7616 3.4.1 to 3.4.3.
+fn response(parts: &Parts<'_>) -> String {
+    let hash = |text: String| parts.algorithm.hash(&text);
+    let Parts {
+        username,
+        realm,
+        password,
+        nonce,
+        cnonce,
+        method,
+        uri,
+        ..
+    } = parts;
+    let mut secret = hash(format!("{username}:{realm}:{password}"));
+    if parts.session {
+        secret = hash(format!("{secret}:{nonce}:{cnonce}"));
+    }
+    let what = hash(format!("{method}:{uri}"));
+    match parts.qop {
+        Some((count, cnonce, qop)) => {
+            hash(format!("{secret}:{nonce}:{count}:{cnonce}:{qop}:{what}"))
+        }
+        None => hash(format!("{secret}:{nonce}:{what}")),
+    }
+}
+
+/// Nonces whose counts are remembered; beyond it the oldest are called stale before their time.
+const MOST_NONCES: usize = 4_096;
+
+/// What a server thinks of a request's credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are right; the user is named.
+    Known(String),
+    /// The nonce is old, or its count was used: ask again with `stale=true`.
+    Stale,
+    /// None, wrong ones, or of an unknown user: which of these is not told.
+    Refused,
+}
+
+/// The server's side.
+#[derive(Debug)]
+pub struct Authenticator {
+    key: [u8; 32],
+    realm: String,
+    /// How long a nonce is good.
+    lifetime: Duration,
+    ids: Ids,
+    /// The highest count of each nonce that was used rightly, oldest first in `order`.
+    counts: FxHashMap<String, u32>,
+    order: VecDeque<String>,
+    /// Nonces made before this are stale, whatever their age.
+    floor: u64,
+    /// Takes the place of an unknown user's password.
+    nobody: String,
+}
+
+impl Authenticator {
+    pub fn new(realm: impl Into<String>, mut ids: Ids) -> Self {
+        let mut key = [0; 32];
+        for chunk in key.chunks_mut(8) {
+            chunk.copy_from_slice(&ids.number().to_le_bytes());
+        }
+        Self {
+            key,
+            realm: realm.into(),
+            lifetime: Duration::from_secs(300),
+            nobody: ids.call_id(),
+            ids,
+            counts: FxHashMap::default(),
+            order: VecDeque::new(),
+            floor: 0,
+        }
+    }
+
+    /// The challenges for a source, strongest first (RFC 8760 2.3).
+    pub fn challenge(&mut self, now: Time, source: IpAddr, stale: bool) -> [AuthValue; 2] {
+        let salt = self.ids.number();
+        let nonce = self.nonce(now.as_micros(), salt, source);
+        [Algorithm::Sha256, Algorithm::Md5].map(|algorithm| {
+            let mut value = AuthValue::new("Digest");
+            value.push("realm", &self.realm, true);
+            value.push("nonce", &nonce, true);
+            value.push("algorithm", algorithm.as_str(), false);
+            value.push("qop", "auth", true);
+            if stale {
+                value.push("stale", "true", false);
+            }
+            value
+        })
+    }
+
+    /// Judges an Authorization value. `password_of` gives the password of a user that may call. An
+    /// unknown user costs the same hashes and the same comparison as a known one.
+    pub fn verify(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        method: &str,
+        uri: &Uri,
+        authorization: Option<&str>,
+        password_of: impl FnOnce(&str) -> Option<String>,
+    ) -> Verdict {
+        let Some(given) = authorization.and_then(AuthValue::parse) else {
+            return Verdict::Refused;
+        };
+        let digest = given.scheme.eq_ignore_ascii_case("Digest");
+        let algorithm = Algorithm::parse(given.get("algorithm").unwrap_or("MD5"));
+        let (
+            Some(username),
+            Some(nonce),
+            Some(answer),
+            Some(asked),
+            Some((algorithm, false)),
+            true,
+        ) = (
+            given.get("username"),
+            given.get("nonce"),
+            given.get("response"),
+            given.get("uri"),
+            algorithm,
+            digest,
+        )
+        else {
+            return Verdict::Refused;
+        };
+        // Only `auth` was offered, so its count and client nonce must be there.
+        let (Some("auth"), Some(count), Some(cnonce)) =
+            (given.get("qop"), given.get("nc"), given.get("cnonce"))
+        else {
+            return Verdict::Refused;
+        };
+        let password = password_of(username);
+        let known = password.is_some() && given.get("realm") == Some(self.realm.as_str());
+        let right = response(&Parts {
+            algorithm,
+            session: false,
+            username,
+            realm: &self.realm,
+            password: password.as_deref().unwrap_or(&self.nobody),
+            nonce,
+            qop: Some((count, cnonce, "auth")),
+            cnonce,
+            method,
+            uri: asked,
+        });
+        let right = bool::from(
+            right
+                .as_bytes()
+                .ct_eq(answer.to_ascii_lowercase().as_bytes()),
+        );
+        let Some(made) = self.made_at(nonce, source) else {
+            return Verdict::Refused;
+        };
+        if !(right & known) || !same_resource(asked, uri) {
+            return Verdict::Refused;
+        }
+        let age = now.since(Time::from_micros(made));
+        let Ok(count) = u32::from_str_radix(count, 16) else {
+            return Verdict::Refused;
+        };
+        if age > self.lifetime || made < self.floor || !self.count(nonce, count) {
+            return Verdict::Stale;
+        }
+        Verdict::Known(username.to_owned())
+    }
+
+    /// Whether this count is new for the nonce; remembers it.
+    fn count(&mut self, nonce: &str, count: u32) -> bool {
+        if let Some(last) = self.counts.get_mut(nonce) {
+            let new = count > *last;
+            *last = count.max(*last);
+            return new;
+        }
+        if self.order.len() >= MOST_NONCES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            // A forgotten nonce must not be usable again, nor any made before it.
+            self.floor = self.floor.max(time_of(&oldest).map_or(0, |made| made + 1));
+            self.counts.remove(&oldest);
+        }
+        self.counts.insert(nonce.to_owned(), count);
+        self.order.push_back(nonce.to_owned());
+        count > 0
+    }
+
+    fn nonce(&self, made: u64, salt: u64, source: IpAddr) -> String {
+        format!("{made:016x}{salt:016x}{}", self.mac(made, salt, source))
+    }
+
+    /// When we made this nonce for this source; `None` when we did not.
+    fn made_at(&self, nonce: &str, source: IpAddr) -> Option<u64> {
+        let made = time_of(nonce)?;
+        let salt = u64::from_str_radix(nonce.get(16..32)?, 16).ok()?;
+        let right = self.nonce(made, salt, source);
+        bool::from(right.as_bytes().ct_eq(nonce.as_bytes())).then_some(made)
+    }
+
+    fn mac(&self, made: u64, salt: u64, source: IpAddr) -> String {
+        // A key of 32 bytes always fits.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.key) else {
+            return String::new();
+        };
+        mac.update(&made.to_be_bytes());
+        mac.update(&salt.to_be_bytes());
+        mac.update(source.to_string().as_bytes());
+        mac.update(self.realm.as_bytes());
+        hex(&mac.finalize().into_bytes()[..16])
+    }
+}
+
+fn time_of(nonce: &str) -> Option<u64> {
+    u64::from_str_radix(nonce.get(..16)?, 16).ok()
+}
+
+/// Whether the URI of the credentials is the one that is asked for. Proxies rewrite parameters, so
+/// user and host decide when the texts differ.
+fn same_resource(given: &str, asked: &Uri) -> bool {
+    if given == asked.to_string() {
+        return true;
+    }
+    match (Uri::parse(given), asked) {
+        (Ok(Uri::Sip(given)), Uri::Sip(asked)) => {
+            given.user() == asked.user() && given.host == asked.host
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Digest, against the examples of the RFCs and against itself.
+
+use core::net::Ipv4Addr;
+
+use super::*;
+
+const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+
+fn credentials(username: &str, password: &str) -> Credentials {
+    Credentials {
+        username: username.to_owned(),
+        password: password.to_owned(),
+        realm: None,
+    }
+}
+
+/// RFC 7616 3.9.1, whose URI is of HTTP: the algorithm is the same.
+#[test]
+fn the_examples_of_rfc_7616() {
+    for (algorithm, expected) in [
+        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        (
+            "SHA-256",
+            "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1",
+        ),
+    ] {
+        let challenge = Challenge::parse(&format!(
+            "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm={algorithm}, \
+             nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", \
+             opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\""
+        ))
+        .unwrap();
+        let answer = challenge.answer(
+            &credentials("Mufasa", "Circle of Life"),
+            "GET",
+            "/dir/index.html",
+            1,
+            "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
+        );
+        assert_eq!(answer.get("response"), Some(expected), "{algorithm}");
+        assert_eq!(answer.get("nc"), Some("00000001"));
+    }
+}
+
+/// RFC 2617 3.5 without qop is the scheme of RFC 2069 (its errata 749 gives the response).
+#[test]
+fn a_challenge_without_qop_gets_no_count() {
+    let challenge = Challenge::parse(
+        "Digest realm=\"testrealm@host.com\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", \
+         opaque=\"5ccc069c403ebaf9f0171e9517f40e41\"",
+    )
+    .unwrap();
+    let answer = challenge.answer(
+        &credentials("Mufasa", "CircleOfLife"),
+        "GET",
+        "/dir/index.html",
+        1,
+        "x",
+    );
+    assert_eq!(
+        answer.get("response"),
+        Some("1949323746fe6a43ef61f9606e7febea")
+    );
+    assert_eq!(answer.get("nc"), None);
+}
+
+#[test]
+fn the_first_known_algorithm_is_taken() {
+    let values = [
+        "Digest realm=\"a\", nonce=\"n\", algorithm=SHA-3, qop=\"auth\"",
+        "Digest realm=\"a\", nonce=\"n\", algorithm=SHA-512-256, qop=\"auth\"",
+        "Digest realm=\"a\", nonce=\"n\", algorithm=MD5, qop=\"auth\"",
+    ];
+    let of = credentials("u", "p");
+    let challenge = Challenge::first(values.into_iter(), &of).unwrap();
+    assert_eq!(challenge.algorithm, Algorithm::Sha512_256);
+    let other = Credentials {
+        realm: Some("b".to_owned()),
+        ..of
+    };
+    assert_eq!(Challenge::first(values.into_iter(), &other), None);
+    assert_eq!(Challenge::parse("Basic realm=\"a\""), None);
+    assert_eq!(
+        Challenge::parse("Digest realm=\"a\", nonce=\"n\", qop=\"auth-int\""),
+        None
+    );
+}
+
+struct Server {
+    authenticator: Authenticator,
+    uri: Uri,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self {
+            authenticator: Authenticator::new("sidetone", Ids::from_number(1)),
+            uri: Uri::parse("sip:+15550100@192.0.2.1").unwrap(),
+        }
+    }
+
+    fn challenge(&mut self, now: Time, which: usize) -> Challenge {
+        let value = self.authenticator.challenge(now, SOURCE, false)[which].to_string();
+        Challenge::parse(&value).unwrap()
+    }
+
+    fn verify(&mut self, now: Time, source: IpAddr, value: &str) -> Verdict {
+        let uri = self.uri.clone();
+        self.authenticator
+            .verify(now, source, "INVITE", &uri, Some(value), |user| {
+                (user == "carrier").then(|| "secret".to_owned())
+            })
+    }
+
+    fn answer(&self, challenge: &Challenge, user: &str, password: &str, count: u32) -> String {
+        challenge
+            .answer(
+                &credentials(user, password),
+                "INVITE",
+                &self.uri.to_string(),
+                count,
+                "cn",
+            )
+            .to_string()
+    }
+}
+
+#[test]
+fn both_algorithms_of_the_server_can_be_answered() {
+    for which in [0, 1] {
+        let mut server = Server::new();
+        let now = Time::from_secs(100);
+        let challenge = server.challenge(now, which);
+        let answer = server.answer(&challenge, "carrier", "secret", 1);
+        assert_eq!(
+            server.verify(now, SOURCE, &answer),
+            Verdict::Known("carrier".to_owned())
+        );
+    }
+}
+
+#[test]
+fn a_count_is_good_once() {
+    let mut server = Server::new();
+    let now = Time::from_secs(100);
+    let challenge = server.challenge(now, 0);
+    let first = server.answer(&challenge, "carrier", "secret", 1);
+    let second = server.answer(&challenge, "carrier", "secret", 2);
+    assert!(matches!(
+        server.verify(now, SOURCE, &first),
+        Verdict::Known(_)
+    ));
+    assert_eq!(server.verify(now, SOURCE, &first), Verdict::Stale);
+    assert!(matches!(
+        server.verify(now, SOURCE, &second),
+        Verdict::Known(_)
+    ));
+    assert_eq!(server.verify(now, SOURCE, &first), Verdict::Stale);
+}
+
+#[test]
+fn an_old_nonce_is_stale_and_a_foreign_one_refused() {
+    let mut server = Server::new();
+    let challenge = server.challenge(Time::from_secs(100), 0);
+    let answer = server.answer(&challenge, "carrier", "secret", 1);
+    let other = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
+    assert_eq!(
+        server.verify(Time::from_secs(401), SOURCE, &answer),
+        Verdict::Stale
+    );
+    assert_eq!(
+        server.verify(Time::from_secs(101), other, &answer),
+        Verdict::Refused
+    );
+    let made_up = Challenge {
+        nonce: "0000000005f5e10000000000000000000123456789abcdef0123456789abcdef".to_owned(),
+        ..challenge
+    };
+    let answer = server.answer(&made_up, "carrier", "secret", 1);
+    assert_eq!(
+        server.verify(Time::from_secs(101), SOURCE, &answer),
+        Verdict::Refused
+    );
+}
+
+#[test]
+fn an_unknown_user_and_a_wrong_password_look_alike() {
+    let mut server = Server::new();
+    let now = Time::from_secs(100);
+    let challenge = server.challenge(now, 0);
+    for (user, password) in [("carrier", "wrong"), ("nobody", "secret")] {
+        let answer = server.answer(&challenge, user, password, 1);
+        assert_eq!(server.verify(now, SOURCE, &answer), Verdict::Refused);
+    }
+    // Even with an old nonce: only a right password is told that its nonce is old.
+    let answer = server.answer(&challenge, "carrier", "wrong", 1);
+    assert_eq!(
+        server.verify(Time::from_secs(999), SOURCE, &answer),
+        Verdict::Refused
+    );
+}
+
+#[test]
+fn credentials_of_another_request_are_refused() {
+    let mut server = Server::new();
+    let now = Time::from_secs(100);
+    let challenge = server.challenge(now, 0);
+    let answer = challenge
+        .answer(
+            &credentials("carrier", "secret"),
+            "INVITE",
+            "sip:+15550199@192.0.2.1",
+            1,
+            "cn",
+        )
+        .to_string();
+    assert_eq!(server.verify(now, SOURCE, &answer), Verdict::Refused);
+    for junk in [
+        "",
+        "Digest",
+        "Digest x",
+        "Basic abc=",
+        "Digest username=\"carrier\"",
+    ] {
+        assert_eq!(server.verify(now, SOURCE, junk), Verdict::Refused);
+    }
+}
+
+#[test]
+fn a_forgotten_nonce_cannot_be_used_again() {
+    let mut server = Server::new();
+    let first = server.challenge(Time::from_micros(1), 0);
+    let replay = server.answer(&first, "carrier", "secret", 1);
+    assert!(matches!(
+        server.verify(Time::from_secs(1), SOURCE, &replay),
+        Verdict::Known(_)
+    ));
+    for number in 0..u64::try_from(MOST_NONCES).unwrap() {
+        let challenge = server.challenge(Time::from_micros(10 + number), 0);
+        let answer = server.answer(&challenge, "carrier", "secret", 1);
+        assert!(matches!(
+            server.verify(Time::from_secs(1), SOURCE, &answer),
+            Verdict::Known(_)
+        ));
+    }
+    assert_eq!(
+        server.verify(Time::from_secs(1), SOURCE, &replay),
+        Verdict::Stale
+    );
+}

@@ -1,0 +1,126 @@
+//! Messages cut out of a stream by their Content-Length (RFC 3261 18.3), with CRLF keep-alives
+//! (RFC 5626 3.5.1) told apart.
+
+use super::parse::{Fault, Framing, MOST_BYTES, MOST_LINE, Malformed, parse};
+use super::{Message, Name, scan};
+
+/// The largest head: a peer that sends no empty line within this is cut off.
+const MOST_HEAD: usize = 4 * MOST_LINE;
+
+/// What a stream brought next.
+#[derive(Debug)]
+pub enum Framed {
+    Message(Message),
+    /// A double CRLF, which wants a single one back.
+    Ping,
+    /// Framed well but not well formed; the stream goes on.
+    Malformed(Malformed),
+    /// Where the next message begins is not known any more: answer if one can, then close.
+    Lost(Malformed),
+}
+
+/// The bytes of one connection that are no message yet. Holds at most one message.
+#[derive(Debug, Default)]
+pub struct Framer {
+    buffer: Vec<u8>,
+    /// How far the end of the head was looked for already.
+    searched: usize,
+}
+
+impl Framer {
+    /// Adds what was read. Call [`Framer::next_message`] until it gives nothing before adding more than
+    /// another 64 KiB.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next message, if it is whole.
+    pub fn next_message(&mut self) -> Option<Framed> {
+        if self.searched == 0 {
+            if self.buffer.starts_with(b"\r\n\r\n") {
+                self.buffer.drain(..4);
+                return Some(Framed::Ping);
+            }
+            let blank = self
+                .buffer
+                .iter()
+                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+                .count();
+            if blank == self.buffer.len() {
+                // A lone CRLF may be the first half of a ping; more than that is noise.
+                if blank > 2 {
+                    self.buffer.clear();
+                }
+                return None;
+            }
+            self.buffer.drain(..blank);
+        }
+        let from = self.searched.saturating_sub(3);
+        let Some(end) = memchr::memmem::find(&self.buffer[from..], b"\r\n\r\n") else {
+            self.searched = self.buffer.len();
+            return (self.buffer.len() > MOST_HEAD).then(|| self.lose(Fault::TooLarge));
+        };
+        let head = from + end + 4;
+        self.searched = head.max(1) - 1;
+        let Some(length) = content_length(&self.buffer[..head]) else {
+            return Some(self.lose(Fault::Bad("Bad Content-Length")));
+        };
+        let Some(total) = head
+            .checked_add(length)
+            .filter(|total| *total <= MOST_BYTES)
+        else {
+            return Some(self.lose(Fault::TooLarge));
+        };
+        if self.buffer.len() < total {
+            return None;
+        }
+        let parsed = parse(&self.buffer[..total], Framing::Stream);
+        self.buffer.drain(..total);
+        self.searched = 0;
+        match parsed {
+            Ok(Some(message)) => Some(Framed::Message(message)),
+            Ok(None) => self.next_message(),
+            Err(malformed) => Some(Framed::Malformed(malformed)),
+        }
+    }
+
+    /// Nothing of this stream can be used any more.
+    fn lose(&mut self, fault: Fault) -> Framed {
+        let taken = std::mem::take(&mut self.buffer);
+        self.searched = 0;
+        let answerable = match parse(&taken[..taken.len().min(MOST_BYTES)], Framing::Datagram) {
+            Err(malformed) => malformed.answerable,
+            Ok(Some(Message::Request(request))) if request.method != super::Method::Ack => {
+                Some(Box::new((request.method, request.headers)))
+            }
+            Ok(_) => None,
+        };
+        Framed::Lost(Malformed { fault, answerable })
+    }
+}
+
+/// The one Content-Length of a head. `None` when it is missing, no number, or there are two that differ.
+fn content_length(head: &[u8]) -> Option<usize> {
+    let mut found = None;
+    for line in head.split(|byte| *byte == b'\n') {
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        let Ok(name) = std::str::from_utf8(&line[..colon]) else {
+            continue;
+        };
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            continue;
+        }
+        if Name::parse(name.trim_end_matches(scan::is_space)) != Name::ContentLength {
+            continue;
+        }
+        let value = std::str::from_utf8(&line[colon + 1..]).ok()?;
+        let number = usize::try_from(scan::number(value.trim())?).ok()?;
+        if found.is_some_and(|before| before != number) {
+            return None;
+        }
+        found = Some(number);
+    }
+    found
+}

@@ -1,0 +1,27 @@
+//! Faults that tests plant, to see that the simulation would find them. In the product each question
+//! is the constant `false`, and nothing is left of it.
+
+/// What can be broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A refusal that comes again is not acknowledged again.
+    AckOnlyOnce,
+    /// A refusal is not sent again when no ACK comes.
+    RefusalSentOnce,
+}
+
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn mutant(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+pub(crate) fn mutant(asked: Mutant) -> bool {
+    PLANTED.get() == Some(asked)
+}

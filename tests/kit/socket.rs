@@ -94,23 +94,36 @@ impl Caller {
     pub async fn join(session: &Answer, query: &str) -> Result<Self, String> {
         let url = format!("{}{query}", session.text("ws_url"));
         let mut caller = Self::open(&url).await?;
-        caller.session_id = session.text("session_id");
-        caller.narrow = session.body["audio_format"] == "ulaw_8000";
+        caller.begin(session).await;
+        Ok(caller)
+    }
+
+    /// As [`join`](Self::join), on a socket whose receive buffer is as small as the kernel makes one:
+    /// a caller that stops reading is noticed soon.
+    pub async fn join_narrow(session: &Answer) -> Result<Self, String> {
+        let mut caller = Self::open_narrow(&session.text("ws_url")).await?;
+        caller.begin(session).await;
+        Ok(caller)
+    }
+
+    /// What the caller's end of a session does first.
+    async fn begin(&mut self, session: &Answer) {
+        self.session_id = session.text("session_id");
+        self.narrow = session.body["audio_format"] == "ulaw_8000";
         if session.body["protocol"] == "telco" {
-            let sid = format!("MZ{}", caller.session_id.replace('-', ""));
-            caller
-                .send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}))
+            let sid = format!("MZ{}", self.session_id.replace('-', ""));
+            self.send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}))
                 .await;
-            caller
-                .send(&json!({"event": "start", "streamSid": sid, "sequenceNumber": "1", "start": {
+            self.send(
+                &json!({"event": "start", "streamSid": sid, "sequenceNumber": "1", "start": {
                     "streamSid": sid, "accountSid": "AC0", "callSid": "CA0", "tracks": ["inbound"],
                     "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
                     "customParameters": {},
-                }}))
-                .await;
-            caller.stream_sid = Some(sid);
+                }}),
+            )
+            .await;
+            self.stream_sid = Some(sid);
         }
-        Ok(caller)
     }
 
     pub async fn open(url: &str) -> Result<Self, String> {
@@ -120,9 +133,7 @@ impl Caller {
         Ok(Self::on(socket))
     }
 
-    /// On a socket whose receive buffer is as small as the kernel makes one: a caller that stops
-    /// reading is noticed soon.
-    pub async fn open_narrow(url: &str) -> Result<Self, String> {
+    async fn open_narrow(url: &str) -> Result<Self, String> {
         let address = url
             .strip_prefix("ws://")
             .and_then(|rest| rest.split('/').next())

@@ -58,11 +58,6 @@ impl Timeline {
         self.next = (self.next + samples).min(now + MOST_AHEAD);
     }
 
-    /// Audio was lost, and nobody knows where.
-    pub fn lost_somewhere(&mut self) {
-        self.unplaced = true;
-    }
-
     /// Whether caller positions can be trusted: no audio is missing at an unknown place.
     pub fn is_whole(&self) -> bool {
         !self.unplaced

@@ -140,7 +140,8 @@ impl Engine {
             .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
         let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
-        let socket = Socket::new(call.socket, call.leftover).map_err(|_| Refused::Socket)?;
+        let socket = Socket::new(call.socket, call.leftover, call.config.audio_format)
+            .map_err(|_| Refused::Socket)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let gate = Arc::new(Gate::default());
         let sink = Arc::new(Sink {

@@ -12,18 +12,31 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message, Utf8Bytes, WebSocket};
 
+use crate::config::AudioFormat;
 use crate::time::Time;
 
 /// The largest frame, bytes: a second of PCM in base64 is 43 KiB. Over it: 1009.
 const MAX_FRAME: usize = 64 << 10;
 /// The largest message of several frames, bytes. Over it: 1009.
 const MAX_MESSAGE: usize = 256 << 10;
-/// What may wait for a caller that reads too slowly, bytes: two seconds of PCM in base64.
+/// What may wait here for a caller that reads too slowly, bytes: with what the kernel holds about two
+/// seconds of audio. Kept small, as a call that nobody reads should cost no more than one that is.
+const MAX_WAITING: usize = 14 << 10;
+/// What may be queued in one pass before the kernel was asked to take it, bytes: the longest reply's
+/// text beside its audio.
 const MAX_PENDING: usize = 96 << 10;
 /// The same as a time: a caller that takes nothing for so long has stopped reading.
 const MAX_BLOCKED: Duration = Duration::from_secs(2);
-/// The kernel's part of what waits, bytes. Without it the kernel alone would hold minutes of audio.
-const SEND_BUFFER: usize = 16 << 10;
+/// The kernel's part of what waits: a good second of audio in base64. Without a limit it would hold
+/// minutes of it.
+const fn send_buffer(audio: AudioFormat) -> usize {
+    match audio {
+        AudioFormat::Pcm16000 => 64 << 10,
+        AudioFormat::Ulaw8000 => 16 << 10,
+    }
+}
+/// The head of a frame of more than 125 bytes, as nearly all are.
+const FRAME_HEAD: u64 = 4;
 /// What is read of one call in one pass, bytes: no caller starves the thread's others.
 const READ_BUDGET: usize = 64 << 10;
 /// Messages a second, and how many may come at once (1 ms chunks after a hiccup). Over it: 1008.
@@ -49,6 +62,8 @@ pub(super) struct Socket {
     state: State,
     messages: Bucket,
     bytes: Bucket,
+    /// Bytes given to the socket so far; what the kernel has not taken of them waits.
+    queued: u64,
     /// The kernel took nothing since then.
     blocked_since: Option<Time>,
     stalled: bool,
@@ -72,10 +87,14 @@ enum State {
 
 impl Socket {
     /// Takes an upgraded connection: the 101 answer is written, `leftover` was read after the request.
-    pub(super) fn new(stream: net::TcpStream, leftover: Vec<u8>) -> io::Result<Self> {
+    pub(super) fn new(
+        stream: net::TcpStream,
+        leftover: Vec<u8>,
+        audio: AudioFormat,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, send_buffer(audio))?;
         let config = WebSocketConfig::default()
             .read_buffer_size(4 << 10)
             // Nothing is written before the flush at the end of a pass.
@@ -89,6 +108,7 @@ impl Socket {
             state: State::Open,
             messages: MESSAGES,
             bytes: BYTES,
+            queued: 0,
             blocked_since: None,
             stalled: false,
             violation: false,
@@ -185,6 +205,7 @@ impl Socket {
         }
         scratch.clear();
         scratch.extend_from_slice(text.as_bytes());
+        self.queued += text.len() as u64 + FRAME_HEAD;
         // The bytes are copied into the send buffer, and the scratch is whole again afterwards.
         let Ok(text) = Utf8Bytes::try_from(scratch.split().freeze()) else {
             return;
@@ -204,13 +225,18 @@ impl Socket {
         }
         let before = self.ws.get_ref().sent;
         match self.ws.flush() {
-            Ok(()) => self.blocked_since = None,
+            Ok(()) => {
+                self.blocked_since = None;
+                self.queued = self.ws.get_ref().sent;
+            }
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 if self.ws.get_ref().sent != before {
                     self.blocked_since = Some(now);
                 }
                 let since = *self.blocked_since.get_or_insert(now);
-                if self.state == State::Open && now.since(since) >= MAX_BLOCKED {
+                let waiting = self.queued.saturating_sub(self.ws.get_ref().sent);
+                let too_long = now.since(since) >= MAX_BLOCKED;
+                if self.state == State::Open && (too_long || waiting > MAX_WAITING as u64) {
                     self.stalled = true;
                 }
             }

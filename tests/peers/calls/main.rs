@@ -11,6 +11,7 @@ mod caps;
 mod crash;
 mod ends;
 mod floods;
+mod framing;
 mod idle;
 mod recorded;
 mod stage;

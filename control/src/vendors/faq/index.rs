@@ -220,9 +220,9 @@ impl Index {
     }
 }
 
-/// Neighbouring words as terms, if one of them at least is not a little word.
+/// Neighbouring words as terms, if the first of them is not a little word: "check in", not "in the".
 fn pairs(said: &[String], language: Language) -> Vec<String> {
-    let telling = |pair: &&[String]| pair.iter().any(|word| !terms::is_stop(word, language));
+    let telling = |pair: &&[String]| !terms::is_stop(&pair[0], language);
     let joined = |pair: &[String]| format!("{} {}", terms::stem(&pair[0]), terms::stem(&pair[1]));
     said.windows(2).filter(telling).map(joined).collect()
 }

@@ -337,14 +337,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// Begin an utterance of a channel with this cepstral mean; `fresh` forgets the noise of the one
-    /// before.
-    pub(super) fn begin(&mut self, mean: &Mean, fresh: bool) -> Result<(), String> {
+    /// Begin an utterance of a channel with this cepstral mean. The noise of the utterance before is
+    /// forgotten: it may have been another call's, and it makes the first word of this one worse.
+    pub(super) fn begin(&mut self, mean: &Mean) -> Result<(), String> {
         // SAFETY: `ps` is live; the mean has the 13 values that the structure's size was checked for.
         let begun = unsafe {
-            if fresh {
-                ffi::ps_start_stream(self.ps);
-            }
+            ffi::ps_start_stream(self.ps);
             ffi::cmn_live_set((*ffi::ps_get_feat(self.ps)).cmn_struct, mean.as_ptr());
             ffi::ps_start_utt(self.ps)
         };

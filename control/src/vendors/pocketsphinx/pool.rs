@@ -124,11 +124,8 @@ impl Pool {
     fn work(&self) -> Result<(), String> {
         let mut decoder = Decoder::open(&self.files)?;
         let front_end = FrontEnd::open(&self.files)?;
-        let mut last_call = usize::MAX;
         while let Some(utterance) = self.take(&decoder) {
-            let call = Arc::as_ptr(&utterance.channel).addr();
-            let heard = self.decode(&mut decoder, &front_end, &utterance, call != last_call);
-            last_call = call;
+            let heard = self.decode(&mut decoder, &front_end, &utterance);
             let id = utterance.id;
             let event = match heard {
                 Ok(None) => continue,
@@ -171,7 +168,6 @@ impl Pool {
         decoder: &mut Decoder,
         front_end: &FrontEnd,
         utterance: &Utterance,
-        fresh: bool,
     ) -> Result<Option<SttEvent>, String> {
         let known = *lock(&utterance.channel);
         let first = if known.is_some() { FEED } else { LISTEN_FIRST };
@@ -181,14 +177,16 @@ impl Pool {
         }
         let channel = known.unwrap_or_else(|| {
             let narrow = cepstra::is_narrow(&sound).unwrap_or(false);
+            // A short first utterance has ended already: no more of it than of a long one.
+            let heard_first = &sound[..sound.len().min(first)];
             Channel {
-                level: cepstra::level(front_end, &sound, narrow),
+                level: cepstra::level(front_end, heard_first, narrow),
                 narrow,
             }
         });
         decoder.use_transform(&self.models.transform(channel.narrow))?;
         self.models.use_words(decoder, &utterance.words)?;
-        decoder.begin(&channel.level.mean(), fresh)?;
+        decoder.begin(&channel.level.mean())?;
         let wanted = follow(decoder, utterance, sound, end);
         // Ended in any case: the next utterance cannot begin before.
         let (heard, mean, frames) = decoder.end()?;

@@ -19,17 +19,9 @@ bar() {
 
 cargo build --release -p sidetone || exit 1
 
-# The share of questions answered rightly, over the three flite voices; espeak-ng voices are reported beside.
-questions() {
-    local least=$1
-    shift
-    "${CARGO_TARGET_DIR:-target}/release/sidetone" wer --set questions "$@" | tee /dev/stderr \
-        | awk -v least="$least" 'NR > 1 && !/espeak/ { rows++; right += $(NF - 1) }
-                                 END { exit rows < 3 || right / rows < least }'
-}
-
-bar "the question set at 16 kHz, 90 % right" questions 90
-bar "the question set through a telephone, 80 % right" questions 80 --telco
+bar "the question set in three voices over the socket: 90 % right at 16 kHz, 80 % through a telephone" \
+    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test peers -- --nocapture --exact \
+    questions::questions_at_16_khz_are_answered questions::questions_by_telephone_are_answered
 bar "ten thousand random conversations" \
     env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
 bar "floods, idle sockets, racing connects and ends at full volume" \

@@ -1,5 +1,5 @@
-//! One tick of 20 ms of 1 and of 100 telephony calls, in half of which the agent speaks while the
-//! other half are quiet: what a media thread does between two sleeps, sockets apart.
+//! A tick of 20 ms of 1 and of 100 telephony calls, in half of which the agent speaks while the other
+//! half are quiet: what a media thread does between two sleeps, sockets apart. And an hour of one.
 
 use std::time::{Duration, Instant};
 
@@ -43,5 +43,24 @@ fn time(ticks: u64, count: usize) -> Duration {
     total
 }
 
-criterion_group!(benches, calls);
+/// Ticks of 20 ms.
+const AN_HOUR: u32 = 180_000;
+
+/// An hour of one conversation, taken all at once; the caller's voice is told by energy.
+fn hour(c: &mut Criterion) {
+    let mut group = c.benchmark_group("calls");
+    group.sample_size(10).bench_function("hour_of_one", |b| {
+        b.iter_custom(|hours| {
+            let play = |_| {
+                let mut session = Session::new(Scene::Conversation, VadKind::Energy);
+                let start = Instant::now();
+                (0..AN_HOUR).for_each(|_| session.tick());
+                start.elapsed()
+            };
+            (0..hours).map(play).sum()
+        });
+    });
+}
+
+criterion_group!(benches, calls, hour);
 criterion_main!(benches);

@@ -26,6 +26,8 @@ pub enum Scene {
     Agent,
     /// The caller speaks: loud noise with short stops, which the energy detector takes for a voice.
     Caller,
+    /// Both in turn: of each 12 s the caller speaks for 2, and is answered.
+    Conversation,
 }
 
 /// Ticks for which a scene lasts: 40 s.
@@ -36,6 +38,10 @@ const WARM_UP: u32 = 150;
 
 /// 0.5 s of messages, again and again.
 const LOOP: usize = 25;
+
+/// Turns of a conversation, in messages: one of the caller's in each 12 s, 2 s long.
+const TURN: usize = 600;
+const SPOKEN: usize = 100;
 
 /// A call in its scene.
 pub struct Session {
@@ -173,9 +179,20 @@ fn greeting(ticks: u32) -> String {
 
 /// Media messages of a vendor, as the common telephony protocol has them.
 fn messages(scene: Scene) -> Rc<[String]> {
-    (0..LOOP)
+    let count = if scene == Scene::Conversation {
+        TURN
+    } else {
+        LOOP
+    };
+    (0..count)
         .map(|at| {
-            let loud = scene == Scene::Caller && at >= 4;
+            // Short stops within: a voice has them.
+            let voiced = at % LOOP >= 4;
+            let loud = match scene {
+                Scene::Caller => voiced,
+                Scene::Conversation => voiced && at >= TURN - SPOKEN,
+                Scene::Quiet | Scene::Agent => false,
+            };
             let samples = noise(at as u64, if loud { -20.0 } else { -50.0 }, 160);
             let mut bytes = [0; 160];
             ulaw_encode(&samples, &mut bytes);
@@ -190,6 +207,20 @@ fn messages(scene: Scene) -> Rc<[String]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In the hour that the bench plays, the caller is answered 300 times.
+    #[test]
+    fn a_conversation_is_one() {
+        let mut session = Session::new(Scene::Conversation, VadKind::Energy);
+        let before = session.sent;
+        for _ in 0..10 * TURN {
+            session.tick();
+        }
+        let heard = session.sent.heard - before.heard;
+        assert!(heard >= 10 * 320 * SPOKEN as u64, "{heard} samples heard");
+        let messages = session.sent.messages - before.messages;
+        assert!(messages > 10 * 50, "{messages} messages of answers");
+    }
 
     /// Each scene is what its name says, to its last tick: a bench of anything else tells nothing.
     #[test]

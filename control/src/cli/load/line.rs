@@ -13,6 +13,9 @@ pub(super) const FRAME_US: u64 = 20_000;
 const JITTER_BUFFER_US: u64 = 40_000;
 /// A hole longer than this parts two replies; a shorter one is an underrun inside a reply.
 const REPLY_GAP_US: u64 = 200_000;
+/// An agent that has less than this left to say may have said it before the voice is told from noise:
+/// there is nothing to clear.
+const NEARLY_DONE_US: u64 = 80_000;
 /// The frames that a reply is sent ahead come closer together than this; pacing begins after them.
 const BURST_GAP_US: u64 = 5_000;
 
@@ -331,7 +334,7 @@ impl Ear {
         if self.interrupting.take().is_some() {
             figures.uncleared += 1;
         }
-        if now < self.plays_until {
+        if now + NEARLY_DONE_US < self.plays_until {
             self.interrupting = Some(onset);
         }
     }

@@ -12,6 +12,7 @@ mod crash;
 mod ends;
 mod floods;
 mod framing;
+mod http2;
 mod idle;
 mod recorded;
 mod stage;

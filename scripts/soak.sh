@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
-# The long bars. Each is told whether it was met; red when one was not.
+# The long bars. Each is told whether it was met; red when one was not. With arguments only those bars
+# whose name holds one of them:
+#   bash scripts/soak.sh "200 calls" bare
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+wanted=("$@")
 failed=()
+table=()
 bar() {
-    local name=$1
+    local name=$1 word
     shift
+    if [ ${#wanted[@]} -gt 0 ]; then
+        for word in "${wanted[@]}"; do [[ $name != *"$word"* ]] || break; done
+        [[ $name == *"$word"* ]] || return 0
+    fi
     echo "== $name"
     local began=$SECONDS
     if "$@"; then
-        echo "== $name: met in $((SECONDS - began)) s"
+        table+=("met     $((SECONDS - began)) s  $name")
     else
-        echo "== $name: MISSED after $((SECONDS - began)) s"
+        table+=("MISSED  $((SECONDS - began)) s  $name")
         failed+=("$name")
     fi
+    echo "== ${table[-1]}"
 }
 
 cargo build --release -p sidetone || exit 1
@@ -31,6 +40,7 @@ bar "make run in a bare root" bash scripts/bare.sh run
 bar "make test in a bare root" bash scripts/bare.sh test
 
 echo
+printf '%s\n' "${table[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
     echo "Missed: ${failed[*]}"
     exit 1

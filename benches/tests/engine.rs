@@ -93,6 +93,7 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
         node_calls: 4,
         spool_dir,
         lead_ms: 60,
+        priority: 0,
     })
     .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -268,6 +268,7 @@ pub mod testing {
                 node_calls: 64,
                 spool_dir: dir.path().join("spool"),
                 lead_ms: 400,
+                priority: 0,
             };
             let engine = Arc::new(Engine::start(engine).expect("an engine"));
             let speech = SpeechSettings {

@@ -65,6 +65,8 @@ pub struct Engine {
     /// 0: as many as cores.
     pub media_threads: usize,
     pub lead_ms: u32,
+    /// Steps of niceness.
+    pub priority: u8,
     pub max_duration_seconds: u32,
     pub vad: media::config::VadKind,
 }
@@ -125,6 +127,7 @@ impl Config {
             engine: Engine {
                 media_threads: settings.int("engine.media_threads", 0, 256) as usize,
                 lead_ms: settings.int("engine.lead_ms", 0, 400),
+                priority: settings.int("engine.priority", 0, 20) as u8,
                 max_duration_seconds: settings.int("engine.max_duration_seconds", 1, 86_400),
                 vad: settings.word(
                     "engine.vad",

@@ -102,6 +102,7 @@ fn assemble(
         node_calls: config.limits.node_calls as usize,
         spool_dir: calls::spool_dir(&config),
         lead_ms: config.engine.lead_ms,
+        priority: config.engine.priority,
     })?);
     let speech = SpeechSettings {
         recogniser: config.speech.recogniser,

@@ -36,6 +36,20 @@ pub struct EngineConfig {
     pub spool_dir: PathBuf,
     /// The most that any call's agent audio is sent ahead of its playing time, ms.
     pub lead_ms: u32,
+    /// How far media threads stand above all other work of the machine, in steps of niceness (0 to
+    /// 20; `setpriority(2)`). A process that may not ask for it runs them like any other.
+    pub priority: u8,
+}
+
+/// Raises this thread's priority: frames are due every 20 ms, whatever else the machine does.
+fn stand_above(steps: u8) {
+    if steps == 0 {
+        return;
+    }
+    // Without a process id it is the calling thread that is meant.
+    if let Err(error) = rustix::process::setpriority_process(None, -i32::from(steps)) {
+        tracing::info!(%error, "media threads run at the usual priority");
+    }
 }
 
 /// A call to be run.
@@ -112,13 +126,16 @@ impl Engine {
         };
         let mut media = Vec::new();
         for (index, producer) in producers.into_iter().enumerate() {
-            let calls = engine.config.node_calls;
+            let (calls, priority) = (engine.config.node_calls, engine.config.priority);
             let (driver, mailbox, histogram) =
                 Driver::new(clock, calls, producer, &disk, &engine.tallies)?;
             media.push(
                 thread::Builder::new()
                     .name(format!("media-{index}"))
-                    .spawn(move || driver.run())?,
+                    .spawn(move || {
+                        stand_above(priority);
+                        driver.run();
+                    })?,
             );
             engine.threads.push(mailbox);
             engine.histograms.push(histogram);

@@ -116,6 +116,7 @@ impl Bed {
             node_calls: 200,
             spool_dir,
             lead_ms: 400,
+            priority: 0,
         })
         .unwrap();
         Self {
@@ -523,6 +524,7 @@ fn the_node_cap_holds_and_shutdown_ends_all_calls() {
         node_calls: 3,
         spool_dir,
         lead_ms: 400,
+        priority: 0,
     })
     .unwrap();
     let bed = Bed {

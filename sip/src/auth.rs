@@ -16,8 +16,8 @@ use sha2::{Digest as _, Sha256, Sha512_256};
 use subtle::ConstantTimeEq as _;
 
 use crate::ids::Ids;
-use crate::message::Uri;
 use crate::message::header::AuthValue;
+use crate::message::{Name, Request, Response, Uri};
 use crate::time::Time;
 
 /// A user and a password. Never printed.
@@ -189,6 +189,50 @@ impl Challenge {
             value.push("opaque", opaque, true);
         }
         value
+    }
+}
+
+/// Answers to challenges within one call or registration, bounded so that no server can keep us
+/// hashing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retry {
+    given: u8,
+}
+
+/// Challenges that one call answers: each of its requests may be asked once, and again when stale.
+const MOST_RETRIES: u8 = 12;
+
+impl Retry {
+    /// The request again, with credentials for the challenge in its 401 or 407, and without a new
+    /// CSeq and branch. `None` when there is nothing to answer, or the credentials were wrong.
+    pub fn answer(
+        &mut self,
+        request: &Request,
+        response: &Response,
+        credentials: &Credentials,
+        ids: &mut Ids,
+    ) -> Option<Request> {
+        let (ask, answer) = match response.code {
+            401 => (Name::WwwAuthenticate, Name::Authorization),
+            407 => (Name::ProxyAuthenticate, Name::ProxyAuthorization),
+            _ => return None,
+        };
+        let challenge = Challenge::first(response.headers.all(&ask), credentials)?;
+        let before = request
+            .headers
+            .all(&answer)
+            .filter_map(AuthValue::parse)
+            .find(|given| given.get("realm") == Some(challenge.realm.as_str()));
+        if (before.is_some() && !challenge.stale) || self.given >= MOST_RETRIES {
+            return None;
+        }
+        self.given += 1;
+        let uri = request.uri.to_string();
+        let value = challenge.answer(credentials, request.method.as_str(), &uri, 1, &ids.tag());
+        let mut again = request.clone();
+        again.headers.remove(&Name::Via);
+        again.headers.set(answer, value.to_string());
+        Some(again)
     }
 }
 

@@ -22,10 +22,15 @@
 )]
 
 pub mod auth;
+mod call;
 pub mod dialog;
+pub mod endpoint;
+pub mod event;
 pub mod ids;
 pub mod locate;
 pub mod message;
+mod register;
 mod seam;
 pub mod time;
 pub mod transaction;
+pub mod trunk;

@@ -8,6 +8,12 @@ pub(crate) enum Mutant {
     AckOnlyOnce,
     /// A refusal is not sent again when no ACK comes.
     RefusalSentOnce,
+    /// A 2xx is not sent again when no ACK comes.
+    AnswerSentOnce,
+    /// A 2xx that comes again is not acknowledged again.
+    AnswerAckedOnce,
+    /// A CANCEL that crosses the 2xx leaves the call up.
+    CrossedCancelForgotten,
 }
 
 #[cfg(not(test))]
@@ -24,4 +30,10 @@ thread_local! {
 #[cfg(test)]
 pub(crate) fn mutant(asked: Mutant) -> bool {
     PLANTED.get() == Some(asked)
+}
+
+/// Plants a fault for the rest of this thread's test.
+#[cfg(test)]
+pub(crate) fn plant(fault: Option<Mutant>) {
+    PLANTED.set(fault);
 }

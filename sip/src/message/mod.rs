@@ -190,8 +190,12 @@ impl Response {
     /// our own. `reason` of `""` is the code's usual text.
     pub fn to(request: &Headers, code: u16, reason: &str) -> Self {
         let mut headers = Headers::with_capacity(12);
-        for name in [Name::Via, Name::From, Name::To, Name::CallId, Name::CSeq] {
-            headers.copy(&name, request);
+        headers.copy(&Name::Via, request);
+        // A faulty request may carry several of these.
+        for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
+            if let Some(value) = request.get(&name) {
+                headers.push(name, value);
+            }
         }
         if code == 100 {
             headers.copy(&Name::Timestamp, request);

@@ -55,7 +55,7 @@ impl Client {
                 }
             }
             (State::Trying | State::Proceeding, ClientInput::Failed) => self.end(End::Failed),
-            (State::Completed, ClientInput::Failed) => {}
+            (State::Completed, ClientInput::Failed) | (_, ClientInput::GiveUp) => {}
             (_, ClientInput::Response(response)) => self.response(now, response),
         }
     }

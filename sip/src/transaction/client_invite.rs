@@ -64,13 +64,21 @@ impl ClientInvite {
             }
             // Once accepted or completed, only an ACK could have failed: the answer is known.
             (State::Calling | State::Proceeding, ClientInput::Failed) => self.end(End::Failed),
-            (State::Accepted | State::Completed, ClientInput::Failed) => {}
+            (State::Accepted | State::Completed, ClientInput::Failed | ClientInput::GiveUp) => {}
+            (State::Calling, ClientInput::GiveUp) => {}
+            (State::Proceeding, ClientInput::GiveUp) => {
+                self.timers.arm(Timer::B, now + self.timing.patience());
+            }
             (_, ClientInput::Response(response)) => self.response(now, response),
         }
     }
 
     pub fn poll(&mut self) -> Output {
         self.out.poll(&self.timers)
+    }
+
+    pub fn is_inviting(&self) -> bool {
+        matches!(self.state, State::Calling | State::Proceeding)
     }
 
     fn response(&mut self, now: Time, response: Response) {

@@ -36,6 +36,8 @@ pub enum ClientInput {
     Response(Response),
     /// The transport could not send (RFC 3261 17.1.4).
     Failed,
+    /// Its user needs no answer any more: an INVITE, which would wait for ever, waits 64 T1 (9.1).
+    GiveUp,
     Timeout,
 }
 
@@ -131,6 +133,14 @@ impl AnyClient {
         match self {
             Self::Invite(machine) => machine.poll(),
             Self::Other(machine) => machine.poll(),
+        }
+    }
+
+    /// Whether an INVITE has no final response.
+    pub fn is_inviting(&self) -> bool {
+        match self {
+            Self::Invite(machine) => machine.is_inviting(),
+            Self::Other(_) => false,
         }
     }
 }

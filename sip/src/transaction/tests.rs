@@ -26,7 +26,7 @@ fn response(method: Method, code: u16) -> Response {
     response
 }
 
-/// A client's inputs: a code, or 0 for a failed transport, each at a time in ms.
+/// A client's inputs: a code, 0 for a failed transport, 1 for a user that gives up, each at a time in ms.
 fn client(method: Method, reliable: bool, script: &[(u64, u16)], until: u64) -> String {
     let request = request(method.clone());
     let mut machine = AnyClient::new(Time::default(), &request, reliable, Timing::default());
@@ -44,6 +44,7 @@ fn client(method: Method, reliable: bool, script: &[(u64, u16)], until: u64) -> 
         };
         let input = match code {
             0 => ClientInput::Failed,
+            1 => ClientInput::GiveUp,
             code => ClientInput::Response(response(method.clone(), *code)),
         };
         machine.handle(now, input);
@@ -136,6 +137,23 @@ fn invite_client_waits_for_ever_once_somebody_answered_provisionally() {
     assert_eq!(
         client(INVITE, false, &[(700, 100), (1_000, 180)], 600_000),
         "0 INVITE, 500 INVITE, 700 [100], 1000 [180]"
+    );
+}
+
+#[test]
+fn invite_client_waits_32_s_for_an_answer_that_nobody_needs() {
+    assert_eq!(
+        client(INVITE, false, &[(700, 180), (1_000, 1)], 600_000),
+        "0 INVITE, 500 INVITE, 700 [180], 33000 TimedOut"
+    );
+    assert_eq!(
+        client(
+            INVITE,
+            false,
+            &[(700, 180), (1_000, 1), (2_000, 487)],
+            600_000
+        ),
+        "0 INVITE, 500 INVITE, 700 [180], 2000 ACK, 2000 [487], 34000 Done"
     );
 }
 

@@ -187,6 +187,13 @@ impl Headers {
         }
     }
 
+    /// Replaces the first field of that name and leaves its others.
+    pub fn set_first(&mut self, name: &Name, value: impl Into<String>) {
+        if let Some(first) = self.0.iter_mut().find(|(own, _)| own == name) {
+            first.1 = one_line(value.into());
+        }
+    }
+
     pub fn remove(&mut self, name: &Name) {
         self.0.retain(|(own, _)| own != name);
     }

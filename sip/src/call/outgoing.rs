@@ -1,0 +1,333 @@
+//! A call of ours until it is up: forks, reliable provisionals, CANCEL and its races.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::offers::Negotiation;
+use super::timers::Timer;
+use super::{Call, Out, Purpose, Settings, State, number};
+use crate::auth::Credentials;
+use crate::dialog::Dialog;
+use crate::event::{CallId, EndedBy, Event};
+use crate::ids::Ids;
+use crate::message::{Body, CSeq, Method, Name, RAck, Request, Response};
+use crate::seam::{Mutant, mutant};
+use crate::time::Time;
+
+/// Early dialogs that are kept of one call; a proxy that forks wider is not followed.
+const MOST_FORKS: usize = 8;
+
+/// Our INVITE.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// As it was last sent, without a Via.
+    invite: Request,
+    number: u32,
+    /// A provisional response came: it may be cancelled (9.1).
+    heard: bool,
+    /// To be cancelled as soon as it may, with a Reason.
+    cancel: Option<Option<String>>,
+}
+
+/// A dialog that is early.
+#[derive(Debug)]
+pub(super) struct Fork {
+    pub(super) dialog: Dialog,
+    /// Of its last reliable provisional response.
+    rseq: Option<u32>,
+}
+
+impl Caller {
+    pub(super) fn next_seq(&mut self) -> u32 {
+        self.number += 1;
+        self.number
+    }
+
+    pub(super) fn sent_again(&mut self, invite: &Request) {
+        self.invite = invite.clone();
+        self.heard = false;
+    }
+}
+
+impl Call {
+    /// A call of ours. `invite` has its Request-URI, From with our tag, To, Call-ID and CSeq; the rest
+    /// is added here.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is of another kind and used once"
+    )]
+    pub(crate) fn place(
+        now: Time,
+        id: CallId,
+        settings: Arc<Settings>,
+        contact: String,
+        ids: Ids,
+        credentials: Option<Credentials>,
+        mut invite: Request,
+        offer: Body,
+        ring_for: Duration,
+    ) -> Self {
+        let mut call = Self::new(id, State::Calling, settings, contact, ids);
+        call.credentials = credentials;
+        call.negotiation = Negotiation::Local;
+        call.add_abilities_to(&mut invite);
+        call.ask_for_session(&mut invite);
+        invite.set_body(Some(offer.clone()));
+        call.described = Some(offer);
+        call.timers.arm(Timer::NoAnswer, now + ring_for);
+        call.out
+            .push_back(Out::Request(Purpose::Invite, invite.clone()));
+        call.caller = Some(Caller {
+            number: invite.cseq().map_or(1, |cseq| cseq.number),
+            invite,
+            heard: false,
+            cancel: None,
+        });
+        call
+    }
+
+    pub(super) fn invite_answered(&mut self, now: Time, request: &Request, response: &Response) {
+        match (self.state, response.code) {
+            (State::Calling | State::Cancelling, ..200) => self.provisional(now, request, response),
+            (State::Calling | State::Cancelling, 200..=299) => {
+                self.accepted(now, request, response);
+            }
+            (State::Calling, 422) if self.ask_for_longer(response) => {}
+            (State::Calling, code) => {
+                let by = match super::is_made_up(response) {
+                    true => EndedBy::Network,
+                    false => EndedBy::Remote,
+                };
+                self.tell_end(by, Some(code), &response.reason);
+                self.finish();
+            }
+            (State::Cancelling, _) => self.finish(),
+            // The 2xx again, or another fork's.
+            (State::Up | State::Leaving, 200..=299) => self.accepted_again(request, response),
+            _ => {}
+        }
+    }
+
+    fn provisional(&mut self, now: Time, request: &Request, response: &Response) {
+        if let Some(caller) = &mut self.caller {
+            caller.heard = true;
+            if let Some(reason) = caller.cancel.take() {
+                self.send_cancel(now, reason);
+            }
+        }
+        let Some(tag) = response.to_tag().filter(|_| response.code > 100) else {
+            // Without a tag there is no dialog, but it rings.
+            if response.code > 100 {
+                self.tell_progress(response);
+            }
+            return;
+        };
+        let known = self.forks.iter().position(|fork| fork.dialog.is_with(&tag));
+        let at = match known {
+            Some(at) => at,
+            None if self.forks.len() < MOST_FORKS => {
+                let Some(dialog) = Dialog::as_client(request, response) else {
+                    return;
+                };
+                self.forks.push(Fork { dialog, rseq: None });
+                self.forks.len() - 1
+            }
+            None => return,
+        };
+        let reliable = response.headers.lists(&Name::Require, "100rel");
+        if reliable && !self.acknowledge_provisional(at, request, response) {
+            return;
+        }
+        if reliable && response.body().is_some() {
+            // The answer: later bodies say the same (RFC 3262 5).
+            self.negotiation = Negotiation::Idle;
+        }
+        self.tell_progress(response);
+    }
+
+    fn tell_progress(&mut self, response: &Response) {
+        let call = self.id;
+        self.event(Event::Progress {
+            call,
+            code: response.code,
+            body: response.body(),
+        });
+    }
+
+    /// PRACK (RFC 3262 4). `false`: it came again or out of order, so it counts not.
+    fn acknowledge_provisional(
+        &mut self,
+        at: usize,
+        request: &Request,
+        response: &Response,
+    ) -> bool {
+        let fork = &mut self.forks[at];
+        let (Some(rseq), Some(cseq)) = (number(&response.headers, &Name::RSeq), request.cseq())
+        else {
+            return false;
+        };
+        if fork.rseq.is_some_and(|last| rseq != last.wrapping_add(1)) {
+            return false;
+        }
+        fork.rseq = Some(rseq);
+        let mut prack = fork.dialog.request(Method::Prack);
+        prack
+            .headers
+            .push(Name::RAck, RAck { rseq, cseq }.to_string());
+        self.out.push_back(Out::Request(Purpose::Prack, prack));
+        true
+    }
+
+    /// The first 2xx: this is the call (13.2.2.4).
+    fn accepted(&mut self, now: Time, request: &Request, response: &Response) {
+        let tag = response.to_tag().unwrap_or_default();
+        let known = self.forks.iter().position(|fork| fork.dialog.is_with(&tag));
+        let dialog = match known {
+            Some(at) => {
+                let mut dialog = self.forks.swap_remove(at).dialog;
+                dialog.confirm(response);
+                Some(dialog)
+            }
+            None => Dialog::as_client(request, response),
+        };
+        let (Some(dialog), Some(cseq)) = (dialog, request.cseq()) else {
+            self.tell_end(EndedBy::Remote, Some(502), "Bad Answer");
+            return self.finish();
+        };
+        self.forks.clear();
+        self.timers.clear();
+        self.dialog = Some(dialog);
+        self.acknowledge(cseq.number);
+        if self.state == State::Cancelling || self.told_end {
+            // The answer crossed our CANCEL.
+            self.state = State::Up;
+            if !mutant(Mutant::CrossedCancelForgotten) {
+                let reason = self.caller.as_mut().and_then(|caller| caller.cancel.take());
+                self.say_goodbye(reason.flatten());
+            }
+            return;
+        }
+        self.state = State::Up;
+        let answer = response.body();
+        let body = match self.negotiation {
+            Negotiation::Idle => None,
+            _ => answer,
+        };
+        self.negotiation = Negotiation::Idle;
+        self.agree_session(now, response);
+        let call = self.id;
+        self.event(Event::Answered { call, body });
+    }
+
+    fn accepted_again(&mut self, request: &Request, response: &Response) {
+        let tag = response.to_tag().unwrap_or_default();
+        let Some(cseq) = request.cseq() else {
+            return;
+        };
+        if self
+            .dialog
+            .as_ref()
+            .is_some_and(|dialog| dialog.is_with(&tag))
+        {
+            if !mutant(Mutant::AnswerAckedOnce) {
+                self.acknowledge(cseq.number);
+            }
+            return;
+        }
+        for out in farewell(request, response, &mut self.ids) {
+            self.out.push_back(out);
+        }
+    }
+
+    /// ACK of a 2xx to our INVITE with that number: the same again when it comes again.
+    pub(super) fn acknowledge(&mut self, number: u32) {
+        let Some(dialog) = &self.dialog else {
+            return;
+        };
+        let (ack, branch) = match &self.acked {
+            Some((acked, ack, branch)) if *acked == number => (ack.clone(), branch.clone()),
+            _ => (dialog.ack(number), self.ids.branch()),
+        };
+        self.acked = Some((number, ack.clone(), branch.clone()));
+        self.out.push_back(Out::Ack(ack, branch));
+    }
+
+    pub(super) fn cancel(&mut self, now: Time, reason: Option<String>) {
+        self.state = State::Cancelling;
+        self.timers.clear();
+        match &mut self.caller {
+            Some(caller) if !caller.heard => caller.cancel = Some(reason),
+            _ => self.send_cancel(now, reason),
+        }
+    }
+
+    fn send_cancel(&mut self, now: Time, reason: Option<String>) {
+        self.out.push_back(Out::Cancel(reason));
+        // Without a final answer within 64 T1 the INVITE counts as cancelled (9.1).
+        self.timers.arm(Timer::CancelGiveUp, now + self.patience());
+    }
+
+    pub(super) fn nobody_answers(&mut self, now: Time) {
+        if self.state == State::Calling {
+            self.tell_end(EndedBy::Local, Some(408), "No Answer");
+            self.cancel(now, None);
+        }
+    }
+
+    /// 422: the same INVITE with the interval that is asked for (RFC 4028 7.3).
+    fn ask_for_longer(&mut self, response: &Response) -> bool {
+        if !self.session.lengthen(response) {
+            return false;
+        }
+        let Some(caller) = &mut self.caller else {
+            return false;
+        };
+        let mut again = caller.invite.clone();
+        let number = caller.next_seq();
+        let method = Method::Invite;
+        again
+            .headers
+            .set(Name::CSeq, CSeq { number, method }.to_string());
+        self.session.write(&mut again.headers, None);
+        if let Some(caller) = &mut self.caller {
+            caller.sent_again(&again);
+        }
+        self.out.push_back(Out::Request(Purpose::Invite, again));
+        true
+    }
+}
+
+/// ACK and BYE for a 2xx that nobody wants: of a late fork, or of a call that is over.
+pub(crate) fn farewell(request: &Request, response: &Response, ids: &mut Ids) -> Vec<Out> {
+    let (Some(mut dialog), Some(cseq)) = (Dialog::as_client(request, response), request.cseq())
+    else {
+        return Vec::new();
+    };
+    let ack = dialog.ack(cseq.number);
+    let bye = dialog.request(Method::Bye);
+    vec![
+        Out::Ack(ack, ids.branch()),
+        Out::Request(Purpose::StrayBye, bye),
+    ]
+}
+
+/// ACK for a 2xx to a re-INVITE of a call that is over: the dialog is gone, but the re-INVITE itself
+/// says where it went.
+pub(crate) fn late_ack(request: &Request, ids: &mut Ids) -> Option<Out> {
+    let cseq = CSeq {
+        method: Method::Ack,
+        ..request.cseq()?
+    };
+    let mut ack = Request::new(Method::Ack, request.uri.clone());
+    for name in [
+        Name::Route,
+        Name::MaxForwards,
+        Name::From,
+        Name::To,
+        Name::CallId,
+    ] {
+        ack.headers.copy(&name, &request.headers);
+    }
+    ack.headers.push(Name::CSeq, cseq.to_string());
+    Some(Out::Ack(ack, ids.branch()))
+}

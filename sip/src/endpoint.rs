@@ -1,0 +1,412 @@
+//! The whole of SIP as one machine: bytes, commands and time in; bytes, events and one deadline out.
+//!
+//! The contract of a core: [`Endpoint::handle`] is told one thing, then [`Endpoint::poll`] until it
+//! says [`Output::Wait`]. `now` never goes back, `Wait` is never earlier than it; an early timeout
+//! changes nothing, a late one applies all that is due in order. The same inputs and seed give the same
+//! outputs, byte for byte.
+//!
+//! ```text
+//!             gate (who may speak) ── parse ── servers ──┐
+//!   Input ──┤                                            ├── calls ── events
+//!             responses ───────────── clients ───────────┘
+//! ```
+//!
+//! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
+//! ours, `calls` drives the calls, `trunks` registers and asks whether carriers are there.
+
+mod calls;
+mod clients;
+mod requests;
+mod trunks;
+
+#[cfg(test)]
+mod tests;
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use self::calls::CallRecord;
+use self::clients::{ClientId, ClientRecord, Waiting};
+use self::requests::ServerRecord;
+use self::trunks::{RegistrationId, RegistrationRecord, TrunkRecord};
+use crate::auth::Authenticator;
+use crate::call::{ServerId, Settings};
+use crate::event::{CallId, Command, Event};
+use crate::ids::Ids;
+use crate::locate::{Answers, Lookup};
+use crate::message::parse::{Framing, Malformed, parse};
+use crate::message::stream::{Framed, Framer};
+use crate::message::{Host, Message, Transport};
+use crate::time::Time;
+use crate::transaction::key::{ClientKey, ServerKey};
+use crate::transaction::{ServerInput, Timing, Wire};
+use crate::trunk::{Admission, Gate, TrunkId};
+
+/// The other end of a datagram or a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    pub transport: Transport,
+    pub addr: SocketAddr,
+}
+
+/// Under which address others reach us over a transport: what Via and Contact say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertised {
+    pub transport: Transport,
+    pub host: Host,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// One for each transport that is spoken; the first is taken where none fits.
+    pub advertised: Vec<Advertised>,
+    /// Of the challenges that we give.
+    pub realm: String,
+    pub user_agent: String,
+    pub timing: Timing,
+    /// Seconds between session refreshes that are asked for; 0 for no session timer (RFC 4028).
+    pub session_expires: u32,
+    /// Calls at a time; one more gets 503.
+    pub most_calls: usize,
+    /// Transactions at a time, each about 1 KiB and kept for 32 s; one more gets 503.
+    pub most_transactions: usize,
+}
+
+impl Config {
+    pub fn new(advertised: Vec<Advertised>) -> Self {
+        Self {
+            advertised,
+            realm: "sidetone".to_owned(),
+            user_agent: "sidetone".to_owned(),
+            timing: Timing::default(),
+            session_expires: 1_800,
+            most_calls: 10_000,
+            most_transactions: 400_000,
+        }
+    }
+}
+
+/// All that an endpoint is told.
+#[derive(Debug)]
+pub enum Input<'a> {
+    Datagram {
+        from: SocketAddr,
+        bytes: &'a [u8],
+    },
+    /// What was read from a connection, at most 64 KiB at a time.
+    Stream {
+        peer: Peer,
+        bytes: &'a [u8],
+    },
+    /// A connection is gone, or could not be made, or a datagram was told to be undeliverable.
+    Failed(Peer),
+    /// What the resolver found; `None` when it failed. Kept for `keep`.
+    Resolved {
+        lookup: Lookup,
+        answers: Option<Answers>,
+        keep: Duration,
+    },
+    Command(Command),
+    Timeout,
+}
+
+/// All that an endpoint asks for.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this; over a stream, on the connection with that peer, which is made if there is none.
+    Transmit {
+        to: Peer,
+        wire: Wire,
+    },
+    /// Close the connection after what was sent.
+    Close(Peer),
+    Resolve(Lookup),
+    Event(Event),
+    Wait(Time),
+}
+
+/// How much is alive: zero of all when nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub calls: usize,
+    pub clients: usize,
+    pub servers: usize,
+    pub dialogs: usize,
+    /// Addresses let in for the sake of a call or request.
+    pub peers: usize,
+    /// Requests that wait for an address.
+    pub resolving: usize,
+}
+
+/// What was not served, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// From strangers, dropped unread.
+    pub silenced: u64,
+    /// No SIP, or not well formed.
+    pub malformed: u64,
+    /// Responses and ACKs to nothing that we know.
+    pub stray: u64,
+    /// Beyond a bound: answered with 503.
+    pub overload: u64,
+}
+
+/// Connections at a time; one more is closed.
+const MOST_STREAMS: usize = 4_096;
+
+/// Whose deadline it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Client(ClientId),
+    Server(ServerId),
+    Call(CallId),
+    Registration(RegistrationId),
+    Trunk(TrunkId),
+}
+
+pub struct Endpoint {
+    config: Config,
+    settings: Arc<Settings>,
+    ids: Ids,
+    gate: Gate,
+    authenticator: Authenticator,
+    /// Makes the tags of answers that are given without keeping state.
+    stateless_key: u64,
+
+    clients: FxHashMap<ClientId, ClientRecord>,
+    client_keys: FxHashMap<ClientKey, ClientId>,
+    servers: FxHashMap<ServerId, ServerRecord>,
+    server_keys: FxHashMap<ServerKey, ServerId>,
+    calls: FxHashMap<CallId, CallRecord>,
+    /// By Call-ID and our tag.
+    dialogs: FxHashMap<(String, String), CallId>,
+    /// INVITEs being served by Call-ID, From tag and CSeq: the same one over another way is merged
+    /// (RFC 3261 8.2.2.2).
+    inviting: FxHashMap<(String, String, u32), ServerId>,
+    trunks: BTreeMap<TrunkId, TrunkRecord>,
+    registrations: BTreeMap<RegistrationId, RegistrationRecord>,
+    streams: FxHashMap<Peer, Framer>,
+    waiting: FxHashMap<Lookup, Vec<Waiting>>,
+    resolved: FxHashMap<Lookup, (Time, Answers)>,
+
+    deadlines: BTreeSet<(Time, Who)>,
+    next_number: u64,
+    next_incoming: u64,
+    out: VecDeque<Output>,
+    refusals: Refusals,
+}
+
+impl Endpoint {
+    /// `seed`: 32 random bytes, of which all tags, branches and nonces are made.
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut ids = Ids::new(seed);
+        Self {
+            settings: Arc::new(Settings {
+                timing: config.timing,
+                session_expires: config.session_expires,
+                min_se: 90,
+                user_agent: config.user_agent.clone(),
+            }),
+            authenticator: Authenticator::new(config.realm.clone(), ids.fork()),
+            stateless_key: ids.number(),
+            ids,
+            gate: Gate::default(),
+            clients: FxHashMap::default(),
+            client_keys: FxHashMap::default(),
+            servers: FxHashMap::default(),
+            server_keys: FxHashMap::default(),
+            calls: FxHashMap::default(),
+            dialogs: FxHashMap::default(),
+            inviting: FxHashMap::default(),
+            trunks: BTreeMap::new(),
+            registrations: BTreeMap::new(),
+            streams: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            resolved: FxHashMap::default(),
+            deadlines: BTreeSet::new(),
+            next_number: 0,
+            next_incoming: CallId::FIRST_INCOMING,
+            out: VecDeque::new(),
+            refusals: Refusals::default(),
+            config,
+        }
+    }
+
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.fire_due(now);
+        match input {
+            Input::Datagram { from, bytes } => self.datagram(now, from, bytes),
+            Input::Stream { peer, bytes } => self.stream(now, peer, bytes),
+            Input::Failed(peer) => self.failed(now, peer),
+            Input::Resolved {
+                lookup,
+                answers,
+                keep,
+            } => self.resolved(now, lookup, answers, keep),
+            Input::Command(command) => self.command(now, command),
+            Input::Timeout => {}
+        }
+    }
+
+    pub fn poll(&mut self) -> Output {
+        self.out.pop_front().unwrap_or_else(|| {
+            let next = self.deadlines.first();
+            Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at))
+        })
+    }
+
+    /// Whether a connection from that address is worth accepting.
+    pub fn admits(&mut self, now: Time, source: IpAddr) -> bool {
+        self.gate.judge(now, source) != Admission::Silence
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            calls: self.calls.len(),
+            clients: self.clients.len(),
+            servers: self.servers.len(),
+            dialogs: self.dialogs.len(),
+            peers: self.gate.peers(),
+            resolving: self.waiting.values().map(Vec::len).sum(),
+        }
+    }
+
+    pub fn refusals(&self) -> Refusals {
+        Refusals {
+            silenced: self.gate.silenced,
+            ..self.refusals
+        }
+    }
+
+    fn fire_due(&mut self, now: Time) {
+        while let Some((_, who)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.pop_first();
+            match who {
+                Who::Client(id) => self.client_timeout(now, id),
+                Who::Server(id) => self.server_input(now, id, ServerInput::Timeout),
+                Who::Call(id) => self.call_timeout(now, id),
+                Who::Registration(id) => self.registration_timeout(now, id),
+                Who::Trunk(id) => self.trunk_timeout(now, id),
+            }
+        }
+    }
+
+    /// Moves a deadline; `armed` is where its owner remembers it.
+    fn set_deadline(deadlines: &mut BTreeSet<(Time, Who)>, armed: &mut Time, at: Time, who: Who) {
+        if *armed == at && deadlines.contains(&(at, who)) {
+            return;
+        }
+        deadlines.remove(&(*armed, who));
+        *armed = at;
+        if at != Time::NEVER {
+            deadlines.insert((at, who));
+        }
+    }
+
+    fn datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+        let admission = self.gate.judge(now, from.ip());
+        if admission == Admission::Silence {
+            return;
+        }
+        let peer = Peer {
+            transport: Transport::Udp,
+            addr: from,
+        };
+        match parse(bytes, Framing::Datagram) {
+            Ok(Some(message)) => self.message(now, peer, message, admission),
+            Ok(None) => {}
+            Err(malformed) => self.malformed(peer, &malformed, admission),
+        }
+    }
+
+    fn stream(&mut self, now: Time, peer: Peer, bytes: &[u8]) {
+        let admission = self.gate.judge(now, peer.addr.ip());
+        let full = self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&peer);
+        if admission == Admission::Silence || full {
+            self.streams.remove(&peer);
+            self.out.push_back(Output::Close(peer));
+            return;
+        }
+        self.streams.entry(peer).or_default().push(bytes);
+        while let Some(framed) = self.streams.get_mut(&peer).and_then(Framer::next_message) {
+            match framed {
+                Framed::Message(message) => self.message(now, peer, message, admission),
+                Framed::Ping => self.out.push_back(Output::Transmit {
+                    to: peer,
+                    wire: Arc::from(&b"\r\n"[..]),
+                }),
+                Framed::Malformed(malformed) => self.malformed(peer, &malformed, admission),
+                Framed::Lost(malformed) => {
+                    self.malformed(peer, &malformed, admission);
+                    self.streams.remove(&peer);
+                    self.out.push_back(Output::Close(peer));
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, now: Time, peer: Peer, message: Message, admission: Admission) {
+        match message {
+            Message::Request(request) => self.request(now, peer, request, admission),
+            // Strangers have nothing of ours to answer.
+            Message::Response(_) if admission != Admission::Known => self.refusals.stray += 1,
+            Message::Response(response) => self.response(now, response),
+        }
+    }
+
+    /// Who is known hears what was wrong; a stranger does not.
+    fn malformed(&mut self, peer: Peer, malformed: &Malformed, admission: Admission) {
+        self.refusals.malformed += 1;
+        if let (Admission::Known, Some((code, reason)), Some(answerable)) =
+            (admission, malformed.fault.answer(), &malformed.answerable)
+        {
+            self.answer_statelessly(peer, &answerable.1, code, reason);
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    fn event(&mut self, event: Event) {
+        self.out.push_back(Output::Event(event));
+    }
+
+    fn advertised(&self, transport: Transport) -> (Host, u16) {
+        let own = self
+            .config
+            .advertised
+            .iter()
+            .find(|own| own.transport == transport)
+            .or(self.config.advertised.first());
+        match own {
+            Some(own) => (own.host.clone(), own.port),
+            None => (
+                Host::Ip(IpAddr::from([127, 0, 0, 1])),
+                transport.default_port(),
+            ),
+        }
+    }
+
+    /// Our Contact over a transport, with its brackets.
+    fn contact(&self, transport: Transport, user: Option<&str>) -> String {
+        let (host, port) = self.advertised(transport);
+        let mut uri = crate::message::SipUri::new(user, host, Some(port));
+        if transport != Transport::Udp {
+            uri.params.set("transport", Some(transport.param()));
+        }
+        format!("<{uri}>")
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({:?})", self.counts())
+    }
+}

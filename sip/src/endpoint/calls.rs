@@ -1,0 +1,360 @@
+//! The calls: commands and messages to them, what they ask for into the world.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use super::clients::{ClientId, Owner};
+use super::{Endpoint, Output, Peer, Who};
+use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
+use crate::dialog::{MAX_FORWARDS, next_hop};
+use crate::event::{CallId, Command, EndedBy, Event, Place};
+use crate::locate::{Located, locate};
+use crate::message::{Host, Method, Name, NameAddr, Request, Response, SipUri, Uri};
+use crate::time::Time;
+use crate::transaction::ServerInput;
+use crate::trunk::TrunkId;
+
+#[derive(Debug)]
+pub(super) struct CallRecord {
+    pub(super) call: Call,
+    /// Its key among the dialogs.
+    key: (String, String),
+    /// How its peer was last spoken with.
+    flow: Peer,
+    /// Of a call of ours: where its INVITE goes.
+    trunk: Option<TrunkId>,
+    /// Its latest INVITE.
+    invite: Option<ClientId>,
+    /// Addresses let in for its sake.
+    peers: Vec<IpAddr>,
+    armed: Time,
+}
+
+/// Addresses that one call lets in: its way in, its Contact, its first route.
+const MOST_PEERS: usize = 4;
+
+impl Endpoint {
+    pub(super) fn command(&mut self, now: Time, command: Command) {
+        let call = match &command {
+            Command::Place(call, place) => {
+                let (call, place) = (*call, Place::clone(place));
+                return self.place(now, call, place);
+            }
+            Command::SetTrunk(trunk) => return self.set_trunk(now, trunk.as_ref().clone()),
+            Command::RemoveTrunk(trunk) => return self.remove_trunk(now, *trunk),
+            Command::Register(trunk) => return self.register_again(now, *trunk),
+            Command::Ring(call, _)
+            | Command::Answer(call, _)
+            | Command::Reject(call, _)
+            | Command::HangUp(call, _)
+            | Command::Offer(call, _)
+            | Command::AcceptOffer(call, _)
+            | Command::RefuseOffer(call, _)
+            | Command::Refer(call, ..)
+            | Command::AnswerRefer(call, _)
+            | Command::NotifyRefer(call, _)
+            | Command::Info(call, _) => *call,
+        };
+        self.call_input(now, call, CallInput::Command(command));
+    }
+
+    fn place(&mut self, now: Time, id: CallId, place: Place) {
+        if self.calls.contains_key(&id) || id.0 >= CallId::FIRST_INCOMING {
+            return self.not_placed(id, 400, "Call Number In Use");
+        }
+        if self.calls.len() >= self.config.most_calls {
+            self.refusals.overload += 1;
+            return self.not_placed(id, 503, "Too Many Calls");
+        }
+        let Some(record) = self.trunks.get(&place.trunk) else {
+            return self.not_placed(id, 404, "Unknown Trunk");
+        };
+        let trunk = record.trunk.clone();
+        let Some(host) = trunk.host.clone() else {
+            return self.not_placed(id, 404, "Trunk Has No Address");
+        };
+        let mut ids = self.ids.fork();
+        let (call_id, tag) = (ids.call_id(), ids.tag());
+        let mut uri = SipUri::new(Some(&place.to), host.clone(), trunk.port);
+        if trunk.transport != crate::message::Transport::Udp {
+            uri.params.set("transport", Some(trunk.transport.param()));
+        }
+        let domain = trunk.domain.clone().unwrap_or(host);
+        let address = |user: &str, domain: Host| {
+            NameAddr::new(Uri::Sip(SipUri::new(Some(user), domain, None)))
+        };
+        let mut from = address(&place.from, domain.clone());
+        from.display.clone_from(&place.display);
+        let mut invite = Request::new(Method::Invite, Uri::Sip(uri));
+        let headers = &mut invite.headers;
+        headers.push(Name::MaxForwards, MAX_FORWARDS);
+        headers.push(Name::From, from.with_tag(&tag).to_string());
+        headers.push(Name::To, address(&place.to, domain).to_string());
+        headers.push(Name::CallId, call_id.as_str());
+        headers.push(Name::CSeq, "1 INVITE");
+        for (name, value) in &place.headers {
+            if crate::message::scan::is_token(name) {
+                headers.push(Name::parse(name), value.as_str());
+            }
+        }
+        let contact = self.contact(trunk.transport, Some(&place.from));
+        let call = Call::place(
+            now,
+            id,
+            Arc::clone(&self.settings),
+            contact,
+            ids,
+            trunk.credentials.clone(),
+            invite,
+            place.offer,
+            place.ring_for,
+        );
+        let flow = Peer {
+            transport: trunk.transport,
+            addr: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
+        };
+        self.keep_call(call, (call_id, tag), flow, Some(place.trunk));
+        self.drive_call(now, id);
+    }
+
+    fn not_placed(&mut self, call: CallId, code: u16, reason: &str) {
+        self.event(Event::Ended {
+            call,
+            by: EndedBy::Local,
+            code: Some(code),
+            reason: reason.to_owned(),
+        });
+    }
+
+    fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, trunk: Option<TrunkId>) {
+        let id = call.id();
+        self.dialogs.insert(key.clone(), id);
+        let record = CallRecord {
+            call,
+            key,
+            flow,
+            trunk,
+            invite: None,
+            peers: Vec::new(),
+            armed: Time::NEVER,
+        };
+        self.calls.insert(id, record);
+    }
+
+    /// An INVITE that makes a call. `None` when it has no Contact.
+    pub(super) fn new_incoming(
+        &mut self,
+        server: ServerId,
+        request: &Request,
+        peer: Peer,
+    ) -> Option<CallId> {
+        let id = CallId(self.next_incoming);
+        let contact = self.contact(peer.transport, request.uri.user().as_deref());
+        let ids = self.ids.fork();
+        let settings = Arc::clone(&self.settings);
+        let call = Call::incoming(id, settings, contact, ids, server, request)?;
+        self.next_incoming += 1;
+        let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
+        self.keep_call(call, key, peer, None);
+        self.let_in(id, peer.addr.ip());
+        self.let_in_target(id, request.contact());
+        Some(id)
+    }
+
+    fn let_in(&mut self, id: CallId, ip: IpAddr) {
+        if let Some(record) = self.calls.get_mut(&id)
+            && record.peers.len() < MOST_PEERS
+            && !record.peers.contains(&ip)
+        {
+            record.peers.push(ip);
+            self.gate.add_peer(ip);
+        }
+    }
+
+    fn let_in_target(&mut self, id: CallId, address: Option<NameAddr>) {
+        let ip = match address.map(|address| address.uri) {
+            Some(Uri::Sip(uri)) => uri.host.ip(),
+            _ => None,
+        };
+        if let Some(ip) = ip {
+            self.let_in(id, ip);
+        }
+    }
+
+    /// A request of a call leaves for `peer`.
+    pub(super) fn call_sends(
+        &mut self,
+        id: CallId,
+        purpose: Purpose,
+        client: ClientId,
+        peer: Peer,
+    ) {
+        let Some(record) = self.calls.get_mut(&id) else {
+            return;
+        };
+        if matches!(purpose, Purpose::Invite | Purpose::Reinvite) {
+            record.invite = Some(client);
+        }
+        if purpose == Purpose::Invite {
+            record.flow = peer;
+            self.let_in(id, peer.addr.ip());
+        }
+    }
+
+    /// A request of one of its dialogs came over `peer`.
+    pub(super) fn call_request(
+        &mut self,
+        now: Time,
+        id: CallId,
+        server: ServerId,
+        request: &Request,
+        peer: Peer,
+    ) {
+        if let Some(record) = self.calls.get_mut(&id)
+            && peer.transport == record.flow.transport
+        {
+            record.flow = peer;
+        }
+        self.call_input(now, id, CallInput::Request(server, request));
+    }
+
+    pub(super) fn call_cancelled(&mut self, now: Time, id: CallId) {
+        self.call_input(now, id, CallInput::Cancelled);
+    }
+
+    pub(super) fn call_response(
+        &mut self,
+        now: Time,
+        id: CallId,
+        purpose: Purpose,
+        request: &Request,
+        response: &Response,
+    ) {
+        if purpose == Purpose::Invite && (101..300).contains(&response.code) {
+            self.let_in_target(id, response.contact());
+            let route = response.headers.list(&Name::RecordRoute).last();
+            self.let_in_target(id, route.and_then(NameAddr::parse));
+        }
+        self.call_input(now, id, CallInput::Response(purpose, request, response));
+    }
+
+    pub(super) fn call_timeout(&mut self, now: Time, id: CallId) {
+        self.call_input(now, id, CallInput::Timeout);
+    }
+
+    fn call_input(&mut self, now: Time, id: CallId, input: CallInput<'_>) {
+        if let Some(record) = self.calls.get_mut(&id) {
+            record.call.handle(now, input);
+            self.drive_call(now, id);
+        }
+    }
+
+    pub(super) fn drive_call(&mut self, now: Time, id: CallId) {
+        while let Some(record) = self.calls.get_mut(&id) {
+            match record.call.poll() {
+                Out::Request(purpose, request) => {
+                    let (flow, trunk) = (record.flow, record.trunk);
+                    let owner = Owner::Call(id, purpose);
+                    match (purpose, trunk) {
+                        (Purpose::Invite, Some(trunk)) => {
+                            self.send_to_trunk(now, owner, request, trunk);
+                        }
+                        _ => self.send_by_uri(now, owner, request, flow),
+                    }
+                }
+                Out::Cancel(reason) => {
+                    if let Some(invite) = record.invite {
+                        self.send_cancel(now, invite, reason);
+                    }
+                }
+                Out::Ack(request, branch) => {
+                    let flow = record.flow;
+                    self.send_ack(now, request, &branch, flow);
+                }
+                Out::Respond(server, response) => {
+                    let (code, wire) = (response.code, response.to_bytes().into());
+                    self.server_input(now, server, ServerInput::Respond(code, wire));
+                }
+                Out::Event(event) => self.event(event),
+                Out::Wait(at) => {
+                    let armed = &mut record.armed;
+                    Self::set_deadline(&mut self.deadlines, armed, at, Who::Call(id));
+                    return;
+                }
+                Out::Over => return self.forget_call(now, id),
+            }
+        }
+    }
+
+    fn forget_call(&mut self, now: Time, id: CallId) {
+        let Some(record) = self.calls.remove(&id) else {
+            return;
+        };
+        self.deadlines.remove(&(record.armed, Who::Call(id)));
+        self.dialogs.remove(&record.key);
+        for ip in record.peers {
+            self.gate.remove_peer(ip);
+        }
+        if let Some(invite) = record.invite {
+            self.give_up_inviting(now, invite);
+        }
+    }
+
+    /// What is asked for on behalf of a call that is gone.
+    pub(super) fn perform_stray(&mut self, now: Time, out: Out) {
+        let nowhere = Peer {
+            transport: crate::message::Transport::Udp,
+            addr: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
+        };
+        match out {
+            Out::Ack(request, branch) => self.send_ack(now, request, &branch, nowhere),
+            Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, nowhere),
+            _ => {}
+        }
+    }
+
+    /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
+    /// datagram may be; the 2xx comes again and by then the name is resolved.
+    fn send_ack(&mut self, now: Time, mut request: Request, branch: &str, flow: Peer) {
+        let Uri::Sip(uri) = next_hop(&request) else {
+            return;
+        };
+        let to = match locate(&uri, flow.transport) {
+            Located::At(transport, addr) => {
+                let over_flow = flow.transport == transport
+                    && flow.addr.ip() == addr.ip()
+                    && self.streams.contains_key(&flow);
+                if over_flow {
+                    flow
+                } else {
+                    Peer { transport, addr }
+                }
+            }
+            Located::Ask(lookup) => {
+                let known = self.resolved.get(&lookup).filter(|(until, _)| *until > now);
+                let target = known.and_then(|(_, answers)| {
+                    crate::locate::targets(&lookup, answers, &mut self.ids)
+                        .first()
+                        .copied()
+                });
+                match target {
+                    Some(addr) => Peer {
+                        transport: lookup.transport,
+                        addr,
+                    },
+                    None => {
+                        if !self.waiting.contains_key(&lookup) {
+                            self.out.push_back(Output::Resolve(lookup));
+                        }
+                        return;
+                    }
+                }
+            }
+        };
+        self.add_via(&mut request, to.transport, branch);
+        self.out.push_back(Output::Transmit {
+            to,
+            wire: request.to_bytes().into(),
+        });
+    }
+}

@@ -1,0 +1,412 @@
+//! Requests of ours: where they go, their transactions, the next address when one fails (RFC 3263 4.3).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::trunks::RegistrationId;
+use super::{Endpoint, Output, Peer, Who};
+use crate::call::{Purpose, farewell, late_ack, make_up};
+use crate::event::CallId;
+use crate::locate::{Answers, Located, Lookup, locate, locate_host, targets};
+use crate::message::{CSeq, Method, Name, Request, Response, Transport, Uri, Via};
+use crate::time::Time;
+use crate::transaction::key::ClientKey;
+use crate::transaction::{AnyClient, ClientInput, End, Output as Step};
+use crate::trunk::TrunkId;
+
+/// A client transaction, by a number that is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ClientId(u64);
+
+/// Who hears the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Call(CallId, Purpose),
+    Registration(RegistrationId),
+    Ping(TrunkId),
+    /// A CANCEL, whose answer says nothing.
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(super) struct ClientRecord {
+    machine: AnyClient,
+    pub(super) request: Arc<Request>,
+    key: ClientKey,
+    pub(super) peer: Peer,
+    pub(super) owner: Owner,
+    /// Where it is sent if this peer fails.
+    others: VecDeque<Peer>,
+    /// A response came: this peer lives, there is no other way to try.
+    heard: bool,
+    armed: Time,
+}
+
+/// A request whose host is being looked up.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    owner: Owner,
+    request: Request,
+}
+
+/// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
+const MOST_RESOLVED: usize = 4_096;
+
+/// Requests that may wait for one name; more get 503.
+const MOST_WAITING: usize = 1_024;
+
+impl Endpoint {
+    /// Sends a request to where its Route or Request-URI leads. `flow` is the connection that its
+    /// dialog came over, which is used again while it leads to the same place.
+    pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: Peer) {
+        match crate::dialog::next_hop(&request) {
+            Uri::Sip(uri) => {
+                let located = locate(&uri, flow.transport);
+                self.send_located(now, owner, request, located, Some(flow));
+            }
+            Uri::Other(_) => self.unsendable(now, owner, &request),
+        }
+    }
+
+    /// Sends a request to a trunk's carrier.
+    pub(super) fn send_to_trunk(&mut self, now: Time, owner: Owner, request: Request, id: TrunkId) {
+        let located = self.trunks.get(&id).and_then(|record| {
+            let trunk = &record.trunk;
+            let host = trunk.host.as_ref()?;
+            Some(locate_host(host, trunk.port, trunk.transport))
+        });
+        match located {
+            Some(located) => self.send_located(now, owner, request, located, None),
+            None => self.unsendable(now, owner, &request),
+        }
+    }
+
+    pub(super) fn send_located(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        request: Request,
+        located: Located,
+        flow: Option<Peer>,
+    ) {
+        match located {
+            Located::At(transport, addr) => {
+                let same = flow.filter(|flow| {
+                    flow.transport == transport
+                        && flow.addr.ip() == addr.ip()
+                        && self.streams.contains_key(flow)
+                });
+                let peer = same.unwrap_or(Peer { transport, addr });
+                self.send(now, owner, request, VecDeque::from([peer]));
+            }
+            Located::Ask(lookup) => match self.resolved.get(&lookup) {
+                Some((until, answers)) if *until > now => {
+                    let peers = peers(&lookup, &targets(&lookup, answers, &mut self.ids));
+                    self.send(now, owner, request, peers);
+                }
+                _ => self.wait_for(now, lookup, Waiting { owner, request }),
+            },
+        }
+    }
+
+    fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {
+        let queue = self.waiting.entry(lookup.clone()).or_default();
+        if queue.len() >= MOST_WAITING {
+            self.refusals.overload += 1;
+            return self.unsendable(now, waiting.owner, &waiting.request);
+        }
+        let first = queue.is_empty();
+        queue.push(waiting);
+        if first {
+            self.out.push_back(Output::Resolve(lookup));
+        }
+    }
+
+    pub(super) fn resolved(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        answers: Option<Answers>,
+        keep: Duration,
+    ) {
+        let answers = answers.unwrap_or_default();
+        self.admit_resolved(&lookup, &answers);
+        let waiting = self.waiting.remove(&lookup).unwrap_or_default();
+        let found = !targets(&lookup, &answers, &mut self.ids).is_empty();
+        if found {
+            if self.resolved.len() >= MOST_RESOLVED {
+                self.resolved.clear();
+            }
+            self.resolved
+                .insert(lookup.clone(), (now + keep, answers.clone()));
+        }
+        for Waiting { owner, request } in waiting {
+            // Each draws its own order, so that weights spread the calls.
+            let order = targets(&lookup, &answers, &mut self.ids);
+            if self.is_let_go(owner) {
+                self.answer_made_up(now, owner, &request, 487);
+            } else if order.is_empty() {
+                self.unsendable(now, owner, &request);
+            } else {
+                self.send(now, owner, request, peers(&lookup, &order));
+            }
+        }
+    }
+
+    /// Our user hung up while its INVITE waited for an address.
+    fn is_let_go(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Call(call, Purpose::Invite) => self
+                .calls
+                .get(&call)
+                .is_none_or(|record| record.call.is_leaving()),
+            _ => false,
+        }
+    }
+
+    fn unsendable(&mut self, now: Time, owner: Owner, request: &Request) {
+        self.answer_made_up(now, owner, request, 503);
+    }
+
+    fn answer_made_up(&mut self, now: Time, owner: Owner, request: &Request, code: u16) {
+        let response = make_up(request, code);
+        self.give(now, owner, &Arc::new(request.clone()), &response);
+    }
+
+    /// Begins the transaction with the first of `peers`.
+    fn send(&mut self, now: Time, owner: Owner, mut request: Request, mut peers: VecDeque<Peer>) {
+        let Some(peer) = peers.pop_front() else {
+            return self.unsendable(now, owner, &request);
+        };
+        if self.clients.len() >= self.config.most_transactions {
+            self.refusals.overload += 1;
+            return self.unsendable(now, owner, &request);
+        }
+        let branch = self.ids.branch();
+        request.headers.remove(&Name::Via);
+        self.add_via(&mut request, peer.transport, &branch);
+        let key = ClientKey::new(&branch, request.method.clone());
+        self.begin(now, owner, request, key, peer, peers);
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        request: Request,
+        key: ClientKey,
+        peer: Peer,
+        others: VecDeque<Peer>,
+    ) {
+        let id = ClientId(self.number());
+        let reliable = peer.transport.is_reliable();
+        let machine = AnyClient::new(now, &request, reliable, self.config.timing);
+        self.gate.add_peer(peer.addr.ip());
+        if let Owner::Call(call, purpose) = owner {
+            self.call_sends(call, purpose, id, peer);
+        }
+        self.client_keys.insert(key.clone(), id);
+        let record = ClientRecord {
+            machine,
+            request: Arc::new(request),
+            key,
+            peer,
+            owner,
+            others,
+            heard: false,
+            armed: Time::NEVER,
+        };
+        self.clients.insert(id, record);
+        self.drive_client(now, id);
+    }
+
+    pub(super) fn add_via(&self, request: &mut Request, transport: Transport, branch: &str) {
+        let (host, port) = self.advertised(transport);
+        let via = Via::new(transport, host, Some(port), branch);
+        request.headers.push_front(Name::Via, via.to_string());
+    }
+
+    /// CANCEL of an INVITE: its own branch, its own way (RFC 3261 9.1).
+    pub(super) fn send_cancel(&mut self, now: Time, invite: ClientId, reason: Option<String>) {
+        let Some(record) = self.clients.get(&invite) else {
+            return;
+        };
+        if !record.machine.is_inviting() {
+            return;
+        }
+        let (peer, invite) = (record.peer, Arc::clone(&record.request));
+        let mut cancel = Request::new(Method::Cancel, invite.uri.clone());
+        let via = invite.via();
+        let headers = &mut cancel.headers;
+        for name in [
+            Name::Via,
+            Name::Route,
+            Name::MaxForwards,
+            Name::From,
+            Name::To,
+            Name::CallId,
+        ] {
+            headers.copy(&name, &invite.headers);
+        }
+        let Some((cseq, branch)) = invite.cseq().zip(via.as_ref().and_then(|via| via.branch()))
+        else {
+            return;
+        };
+        let cseq = CSeq {
+            method: Method::Cancel,
+            ..cseq
+        };
+        headers.push(Name::CSeq, cseq.to_string());
+        if let Some(reason) = reason {
+            headers.push(Name::Reason, reason);
+        }
+        let key = ClientKey::new(branch, Method::Cancel);
+        self.begin(now, Owner::Nobody, cancel, key, peer, VecDeque::new());
+    }
+
+    pub(super) fn response(&mut self, now: Time, response: Response) {
+        let id = ClientKey::of(&response).and_then(|key| self.client_keys.get(&key).copied());
+        let Some(id) = id else {
+            self.refusals.stray += 1;
+            return;
+        };
+        self.client_input(now, id, ClientInput::Response(response));
+    }
+
+    pub(super) fn client_timeout(&mut self, now: Time, id: ClientId) {
+        self.client_input(now, id, ClientInput::Timeout);
+    }
+
+    fn client_input(&mut self, now: Time, id: ClientId, input: ClientInput) {
+        if let Some(record) = self.clients.get_mut(&id) {
+            record.machine.handle(now, input);
+            self.drive_client(now, id);
+        }
+    }
+
+    /// A peer cannot be reached any more.
+    pub(super) fn failed(&mut self, now: Time, peer: Peer) {
+        self.streams.remove(&peer);
+        let mut hit: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, record)| record.peer == peer)
+            .map(|(id, _)| *id)
+            .collect();
+        hit.sort_unstable();
+        for id in hit {
+            self.client_input(now, id, ClientInput::Failed);
+        }
+    }
+
+    fn drive_client(&mut self, now: Time, id: ClientId) {
+        while let Some(record) = self.clients.get_mut(&id) {
+            match record.machine.poll() {
+                Step::Send(wire) => self.out.push_back(Output::Transmit {
+                    to: record.peer,
+                    wire,
+                }),
+                Step::Response(response) => {
+                    let first_word = !record.heard;
+                    record.heard = true;
+                    let (owner, request) = (record.owner, Arc::clone(&record.request));
+                    // 503 alone sends a request elsewhere (RFC 3263 4.3).
+                    if !(response.code == 503 && first_word && self.try_next(now, id)) {
+                        self.give(now, owner, &request, &response);
+                    }
+                }
+                Step::Ended(end) => {
+                    let code = match end {
+                        End::Done => None,
+                        End::TimedOut => Some(408),
+                        End::Failed => Some(503),
+                    };
+                    let fresh = !record.heard;
+                    let (owner, request) = (record.owner, Arc::clone(&record.request));
+                    if let Some(code) = code
+                        && !(fresh && self.try_next(now, id))
+                    {
+                        self.forget_client(id);
+                        self.give(now, owner, &request, &make_up(&request, code));
+                    }
+                    self.forget_client(id);
+                }
+                Step::Wait(at) => {
+                    let (armed, who) = (&mut record.armed, Who::Client(id));
+                    Self::set_deadline(&mut self.deadlines, armed, at, who);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The same request, a new transaction, the next address.
+    fn try_next(&mut self, now: Time, id: ClientId) -> bool {
+        let Some(record) = self.clients.get_mut(&id) else {
+            return false;
+        };
+        let others = std::mem::take(&mut record.others);
+        if others.is_empty() || self.is_let_go_of(id) {
+            return false;
+        }
+        let Some(record) = self.clients.get(&id) else {
+            return false;
+        };
+        let (owner, request) = (record.owner, Request::clone(&record.request));
+        self.send(now, owner, request, others);
+        true
+    }
+
+    fn is_let_go_of(&self, id: ClientId) -> bool {
+        self.clients
+            .get(&id)
+            .is_some_and(|record| self.is_let_go(record.owner))
+    }
+
+    pub(super) fn forget_client(&mut self, id: ClientId) {
+        if let Some(record) = self.clients.remove(&id) {
+            // A request that was tried elsewhere has another key.
+            self.client_keys.remove(&record.key);
+            self.gate.remove_peer(record.peer.addr.ip());
+            self.deadlines.remove(&(record.armed, Who::Client(id)));
+        }
+    }
+
+    /// The call of an INVITE that has no final response is over: it is awaited for 64 T1 and no longer.
+    pub(super) fn give_up_inviting(&mut self, now: Time, id: ClientId) {
+        self.client_input(now, id, ClientInput::GiveUp);
+    }
+
+    fn give(&mut self, now: Time, owner: Owner, request: &Arc<Request>, response: &Response) {
+        match owner {
+            Owner::Call(call, purpose) if self.calls.contains_key(&call) => {
+                self.call_response(now, call, purpose, request, response);
+            }
+            // The call is over, but somebody answered it after all.
+            Owner::Call(_, Purpose::Invite) if (200..300).contains(&response.code) => {
+                for out in farewell(request, response, &mut self.ids) {
+                    self.perform_stray(now, out);
+                }
+            }
+            Owner::Call(_, Purpose::Reinvite) if (200..300).contains(&response.code) => {
+                if let Some(ack) = late_ack(request, &mut self.ids) {
+                    self.perform_stray(now, ack);
+                }
+            }
+            Owner::Registration(id) => self.registration_response(now, id, request, response),
+            Owner::Ping(trunk) => self.ping_response(trunk, response),
+            Owner::Call(..) | Owner::Nobody => {}
+        }
+    }
+}
+
+fn peers(lookup: &Lookup, addresses: &[core::net::SocketAddr]) -> VecDeque<Peer> {
+    addresses
+        .iter()
+        .map(|addr| Peer {
+            transport: lookup.transport,
+            addr: *addr,
+        })
+        .collect()
+}

@@ -1,0 +1,517 @@
+//! Requests of others (RFC 3261 8.2): whose they are, what is wrong with them, who serves them.
+
+use core::net::SocketAddr;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Endpoint, Output, Peer, Who};
+use crate::auth::Verdict;
+use crate::call::{ALLOW, SUPPORTED, ServerId};
+use crate::event::{CallId, Event, Incoming};
+use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
+use crate::time::Time;
+use crate::transaction::key::ServerKey;
+use crate::transaction::{AnyServer, Output as Step, ServerInput};
+use crate::trunk::{Admission, InboundAuth, TrunkId};
+
+#[derive(Debug)]
+pub(super) struct ServerRecord {
+    machine: AnyServer,
+    key: ServerKey,
+    /// Where the answers go.
+    reply_to: Peer,
+    /// Of an INVITE that makes a call.
+    call: Option<CallId>,
+    /// Its key among the INVITEs being served.
+    inviting: Option<(String, String, u32)>,
+    armed: Time,
+}
+
+/// No server transaction: what an ACK comes with.
+const NO_SERVER: ServerId = ServerId(0);
+
+/// What is tried again after an overload, seconds.
+const RETRY_AFTER: &str = "5";
+
+impl Endpoint {
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        mut request: Request,
+        admission: Admission,
+    ) {
+        mark_source(&mut request.headers, peer);
+        let Some(key) = ServerKey::of(&request) else {
+            self.refusals.malformed += 1;
+            return;
+        };
+        if request.method == Method::Ack {
+            return self.ack(now, &key, &request, peer);
+        }
+        if let Some(id) = self.server_keys.get(&key).copied() {
+            return self.server_input(now, id, ServerInput::Again);
+        }
+        let in_dialog = self.dialog_of(&request);
+        if admission != Admission::Known && in_dialog.is_none() {
+            return self.stranger(now, peer, &request, key);
+        }
+        if self.servers.len() >= self.config.most_transactions {
+            self.refusals.overload += 1;
+            return self.refuse_for_now(peer, &request);
+        }
+        if request.method == Method::Cancel {
+            return self.cancel(now, peer, &request, key);
+        }
+        if let Some(refusal) = self.refusal(&request) {
+            return self.transmit(peer, refusal);
+        }
+        match in_dialog {
+            Some(call) => {
+                let server = self.serve(now, peer, &request, key);
+                self.call_request(now, call, server, &request, peer);
+                self.settle(server);
+            }
+            None if has_to_tag(&request) => self.answer(peer, &request, 481, ""),
+            None => self.outside(now, peer, &request, key),
+        }
+    }
+
+    /// A request outside of any dialog, from a source that is known.
+    fn outside(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+        match request.method {
+            Method::Options => {
+                let mut response = Response::to(&request.headers, 200, "");
+                add_abilities(&mut response.headers);
+                self.transmit(peer, response);
+            }
+            Method::Invite => {
+                let source = peer.addr.ip();
+                let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
+                let by_address: Vec<TrunkId> = self.with_auth(&of_source, InboundAuth::Address);
+                if !by_address.is_empty() {
+                    return self.invited(now, peer, request, key, by_address);
+                }
+                // Those that want credentials too, from here or from anywhere.
+                let asks = |auth| !self.with_auth(&of_source, auth).is_empty();
+                if asks(InboundAuth::AddressAndDigest) || self.has_open_trunk() {
+                    return self.authenticate(now, peer, request, key);
+                }
+                self.answer(peer, request, 403, "");
+            }
+            // All others live in a dialog (RFC 3261 12.2, 3262, 3311, 3515, 6086).
+            _ => self.answer(peer, request, 481, ""),
+        }
+    }
+
+    /// Strangers are asked who they are when they want to call, and hear nothing else.
+    fn stranger(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+        let call = request.method == Method::Invite && !has_to_tag(request);
+        if call && self.refusal(request).is_none() {
+            self.authenticate(now, peer, request, key);
+        } else {
+            self.refusals.stray += 1;
+        }
+    }
+
+    fn with_auth(&self, trunks: &[TrunkId], auth: InboundAuth) -> Vec<TrunkId> {
+        let is = |id: &TrunkId| {
+            self.trunks
+                .get(id)
+                .is_some_and(|record| record.trunk.inbound == auth)
+        };
+        trunks.iter().copied().filter(is).collect()
+    }
+
+    fn has_open_trunk(&self) -> bool {
+        self.trunks
+            .values()
+            .any(|record| record.trunk.inbound == InboundAuth::Digest)
+    }
+
+    fn authenticate(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+        let source = peer.addr.ip();
+        let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
+        let trunks = &self.trunks;
+        // Trunks whose password this source may give.
+        let may = |id: TrunkId, auth: InboundAuth| match auth {
+            InboundAuth::Digest => true,
+            InboundAuth::AddressAndDigest => of_source.contains(&id),
+            InboundAuth::Address => false,
+        };
+        let find = |username: &str| {
+            trunks.values().find_map(|record| {
+                let trunk = &record.trunk;
+                let own = trunk.credentials.as_ref()?;
+                (own.username == username && may(trunk.id, trunk.inbound))
+                    .then(|| (trunk.id, own.password.clone()))
+            })
+        };
+        let verdict = self.authenticator.verify(
+            now,
+            source,
+            request.method.as_str(),
+            &request.uri,
+            request.headers.get(&Name::Authorization),
+            |username| find(username).map(|(_, password)| password),
+        );
+        let stale = match verdict {
+            Verdict::Known(username) => {
+                let trunk = find(&username).map(|(id, _)| id);
+                return self.invited(now, peer, request, key, trunk.into_iter().collect());
+            }
+            Verdict::Stale => true,
+            Verdict::Refused => false,
+        };
+        let mut response = Response::to(&request.headers, 401, "");
+        for challenge in self.authenticator.challenge(now, source, stale) {
+            response
+                .headers
+                .push(Name::WwwAuthenticate, challenge.to_string());
+        }
+        self.transmit(peer, response);
+    }
+
+    /// A call comes in.
+    fn invited(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        request: &Request,
+        key: ServerKey,
+        trunks: Vec<TrunkId>,
+    ) {
+        if self.calls.len() >= self.config.most_calls {
+            self.refusals.overload += 1;
+            return self.refuse_for_now(peer, request);
+        }
+        if request.contact().is_none() {
+            return self.answer(peer, request, 400, "Missing Contact");
+        }
+        let server = self.serve(now, peer, request, key);
+        let Some(call) = self.new_incoming(server, request, peer) else {
+            return self.settle(server);
+        };
+        if let Some(record) = self.servers.get_mut(&server) {
+            record.call = Some(call);
+        }
+        let from = request.from();
+        let asserted = request
+            .headers
+            .list(&Name::PAssertedIdentity)
+            .find_map(NameAddr::parse);
+        let extra = request
+            .headers
+            .iter()
+            .filter(|(name, _)| {
+                name.as_str()
+                    .get(..2)
+                    .is_some_and(|begin| begin.eq_ignore_ascii_case("X-"))
+            })
+            .map(|(name, value)| (name.as_str().to_owned(), value.to_owned()));
+        let incoming = Incoming {
+            trunks,
+            source: peer.addr,
+            to: request.uri.clone(),
+            display: from.as_ref().and_then(|from| from.display.clone()),
+            from: from.map_or_else(|| request.uri.clone(), |from| from.uri),
+            asserted: asserted.map(|asserted| asserted.uri),
+            headers: extra.collect(),
+            offer: request.body(),
+        };
+        self.event(Event::Incoming(call, Box::new(incoming)));
+        self.drive_call(now, call);
+    }
+
+    fn ack(&mut self, now: Time, key: &ServerKey, request: &Request, peer: Peer) {
+        if let Some(id) = self.server_keys.get(key).copied() {
+            return self.server_input(now, id, ServerInput::Ack);
+        }
+        // Of a 2xx: it goes to the call.
+        match self.dialog_of(request) {
+            Some(call) => self.call_request(now, call, NO_SERVER, request, peer),
+            None => self.refusals.stray += 1,
+        }
+    }
+
+    /// CANCEL is answered for itself, then its INVITE (9.2).
+    fn cancel(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+        let invite = self.server_keys.get(&key.invite()).copied();
+        let call = invite.and_then(|id| self.servers.get(&id)?.call);
+        let code = if invite.is_some() { 200 } else { 481 };
+        let mut response = Response::to(&request.headers, code, "");
+        let tag = call.and_then(|call| {
+            let record = self.calls.get(&call)?;
+            record.call.local_tag().map(str::to_owned)
+        });
+        match tag {
+            Some(tag) => response.set_to_tag(&tag),
+            None => response.set_to_tag(&self.stateless_tag(&request.headers)),
+        }
+        let server = self.serve(now, peer, request, key);
+        let wire = response.to_bytes().into();
+        self.server_input(now, server, ServerInput::Respond(code, wire));
+        if let Some(call) = call {
+            self.call_cancelled(now, call);
+        }
+    }
+
+    /// What is wrong with a request that is well formed (8.2.1 to 8.2.3).
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        let refuse = |code| Response::to(&request.headers, code, "");
+        match &request.method {
+            Method::Other(_) => {
+                let mut response = refuse(501);
+                response.headers.push(Name::Allow, ALLOW);
+                return Some(response);
+            }
+            Method::Register | Method::Subscribe | Method::Message | Method::Publish => {
+                let mut response = refuse(405);
+                response.headers.push(Name::Allow, ALLOW);
+                return Some(response);
+            }
+            _ => {}
+        }
+        if !["sip", "sips", "tel"].contains(&request.uri.scheme().as_str()) {
+            return Some(refuse(416));
+        }
+        if request.method == Method::Invite
+            && !has_to_tag(request)
+            && inviting_key(request).is_some_and(|key| self.inviting.contains_key(&key))
+        {
+            return Some(refuse(482));
+        }
+        let unknown: Vec<&str> = request
+            .headers
+            .list(&Name::Require)
+            .filter(|token| !["100rel", "timer"].contains(&token.to_ascii_lowercase().as_str()))
+            .collect();
+        if !unknown.is_empty() {
+            let mut response = refuse(420);
+            response.headers.push(Name::Unsupported, unknown.join(", "));
+            return Some(response);
+        }
+        body_refusal(request).or_else(|| {
+            let offers = matches!(request.method, Method::Invite | Method::Update);
+            (offers && !accepts_sdp(&request.headers)).then(|| refuse(406))
+        })
+    }
+
+    /// Begins a server transaction.
+    fn serve(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) -> ServerId {
+        let id = ServerId(self.number());
+        let reliable = peer.transport.is_reliable();
+        let machine = AnyServer::new(now, request, reliable, self.config.timing);
+        let inviting = match request.method {
+            Method::Invite if !has_to_tag(request) => inviting_key(request),
+            _ => None,
+        };
+        if let Some(inviting) = &inviting {
+            self.inviting.insert(inviting.clone(), id);
+        }
+        self.server_keys.insert(key.clone(), id);
+        let record = ServerRecord {
+            machine,
+            key,
+            reply_to: reply_to(peer, request.via().as_ref()),
+            call: None,
+            inviting,
+            armed: Time::NEVER,
+        };
+        self.servers.insert(id, record);
+        self.settle(id);
+        id
+    }
+
+    pub(super) fn server_input(&mut self, now: Time, id: ServerId, input: ServerInput) {
+        if let Some(record) = self.servers.get_mut(&id) {
+            record.machine.handle(now, input);
+            self.settle(id);
+        }
+    }
+
+    /// Does what a server transaction asks for.
+    fn settle(&mut self, id: ServerId) {
+        while let Some(record) = self.servers.get_mut(&id) {
+            match record.machine.poll() {
+                Step::Send(wire) => self.out.push_back(Output::Transmit {
+                    to: record.reply_to,
+                    wire,
+                }),
+                // A server hears no response.
+                Step::Response(_) => {}
+                Step::Ended(_) => {
+                    if let Some(record) = self.servers.remove(&id) {
+                        self.server_keys.remove(&record.key);
+                        self.deadlines.remove(&(record.armed, Who::Server(id)));
+                        if let Some(inviting) = record.inviting {
+                            self.inviting.remove(&inviting);
+                        }
+                    }
+                }
+                Step::Wait(at) => {
+                    let armed = &mut record.armed;
+                    Self::set_deadline(&mut self.deadlines, armed, at, Who::Server(id));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn dialog_of(&self, request: &Request) -> Option<CallId> {
+        let tag = request.to()?.tag()?.to_owned();
+        self.dialogs
+            .get(&(request.call_id().to_owned(), tag))
+            .copied()
+    }
+
+    fn refuse_for_now(&mut self, peer: Peer, request: &Request) {
+        let mut response = Response::to(&request.headers, 503, "");
+        response.headers.push(Name::RetryAfter, RETRY_AFTER);
+        response.set_to_tag(&self.stateless_tag(&request.headers));
+        self.transmit_response(peer, &response);
+    }
+
+    fn answer(&mut self, peer: Peer, request: &Request, code: u16, reason: &str) {
+        self.answer_statelessly(peer, &request.headers, code, reason);
+    }
+
+    /// Answers without a transaction (8.2.7): if the answer is lost the request comes again, and is
+    /// answered the same way.
+    pub(super) fn answer_statelessly(
+        &mut self,
+        peer: Peer,
+        headers: &Headers,
+        code: u16,
+        reason: &str,
+    ) {
+        let mut response = Response::to(headers, code, reason);
+        response.set_to_tag(&self.stateless_tag(headers));
+        self.transmit_response(peer, &response);
+    }
+
+    fn transmit(&mut self, peer: Peer, mut response: Response) {
+        let tag = self.stateless_tag(&response.headers);
+        response.set_to_tag(&tag);
+        self.transmit_response(peer, &response);
+    }
+
+    fn transmit_response(&mut self, peer: Peer, response: &Response) {
+        let to = reply_to(peer, response.via().as_ref());
+        let wire = response.to_bytes().into();
+        self.out.push_back(Output::Transmit { to, wire });
+    }
+
+    /// The same tag for the same request.
+    fn stateless_tag(&self, headers: &Headers) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.stateless_key.to_le_bytes());
+        for name in [Name::Via, Name::CallId, Name::CSeq] {
+            hash.update(headers.get(&name).unwrap_or_default());
+        }
+        hash.finalize()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+fn has_to_tag(request: &Request) -> bool {
+    request.to().is_some_and(|to| to.tag().is_some())
+}
+
+fn inviting_key(request: &Request) -> Option<(String, String, u32)> {
+    let from = request.from()?;
+    Some((
+        request.call_id().to_owned(),
+        from.tag().unwrap_or_default().to_owned(),
+        request.cseq()?.number,
+    ))
+}
+
+/// A body that nobody could read (8.2.3).
+fn body_refusal(request: &Request) -> Option<Response> {
+    let mut refusal = Response::to(&request.headers, 415, "");
+    let encoded = request
+        .headers
+        .list(&Name::ContentEncoding)
+        .any(|coding| !coding.eq_ignore_ascii_case("identity"));
+    if encoded {
+        refusal.headers.push(Name::AcceptEncoding, "identity");
+        return Some(refusal);
+    }
+    let offers = matches!(
+        request.method,
+        Method::Invite | Method::Update | Method::Prack
+    );
+    if !offers || request.body.is_empty() {
+        return None;
+    }
+    let readable = request.body().is_some_and(|body: Body| {
+        body.is("application/sdp") || body.is("multipart/mixed") || body.is("multipart/alternative")
+    });
+    if readable {
+        return None;
+    }
+    refusal.headers.push(Name::Accept, "application/sdp");
+    Some(refusal)
+}
+
+fn accepts_sdp(headers: &Headers) -> bool {
+    if !headers.has(&Name::Accept) {
+        return true;
+    }
+    headers.list(&Name::Accept).any(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        ["application/sdp", "application/*", "*/*"]
+            .iter()
+            .any(|one| kind.eq_ignore_ascii_case(one))
+    })
+}
+
+fn add_abilities(headers: &mut Headers) {
+    headers.push(Name::Allow, ALLOW);
+    headers.push(Name::Supported, SUPPORTED);
+    headers.push(Name::Accept, "application/sdp");
+}
+
+/// Adds what RFC 3261 18.2.1 and RFC 3581 4 want to the topmost Via: where the request really came
+/// from.
+fn mark_source(headers: &mut Headers, peer: Peer) {
+    let Some(first) = headers.get(&Name::Via) else {
+        return;
+    };
+    let end = crate::message::scan::find_outside(first, b',').unwrap_or(first.len());
+    let Some(mut via) = Via::parse(crate::message::scan::trim(&first[..end])) else {
+        return;
+    };
+    let source = peer.addr.ip();
+    let asked = via.params.raw("rport") == Some(None);
+    if !asked && via.host.ip() == Some(source) {
+        return;
+    }
+    via.params.set("received", Some(&source.to_string()));
+    if asked {
+        via.params.set("rport", Some(&peer.addr.port().to_string()));
+    }
+    let marked = format!("{via}{}", &first[end..]);
+    headers.set_first(&Name::Via, marked);
+}
+
+/// Where an answer goes (18.2.2, RFC 3581 4): always to the address that the request came from, since
+/// `maddr` and `sent-by` may name a victim; the port is the one it came from when it asked so, else
+/// the one in the Via.
+fn reply_to(peer: Peer, via: Option<&Via>) -> Peer {
+    if peer.transport != Transport::Udp {
+        return peer;
+    }
+    let port = match via {
+        Some(via) if via.params.has("rport") => peer.addr.port(),
+        Some(via) => via.port.unwrap_or(Transport::Udp.default_port()),
+        None => peer.addr.port(),
+    };
+    Peer {
+        addr: SocketAddr::new(peer.addr.ip(), port),
+        ..peer
+    }
+}

@@ -1,0 +1,508 @@
+//! Trunks: registrations, digest both ways, look-ups and the next address, who is let in.
+
+use super::world::*;
+use crate::auth::{Challenge, Credentials};
+use crate::ids::Ids;
+use crate::locate::{Answers, Srv};
+use crate::message::{Method, Request, Response};
+use crate::trunk::{InboundAuth, Register, Trunk};
+
+/// An endpoint alone with its time; what it sends is answered by hand.
+struct Alone {
+    now: Time,
+    endpoint: Endpoint,
+    sent: Vec<(Peer, Message)>,
+    told: Vec<String>,
+    asked: Vec<Lookup>,
+    wait: Time,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let config = Config::new(vec![Advertised {
+            transport: Transport::Udp,
+            host: Host::Ip(address(B).ip()),
+            port: 5060,
+        }]);
+        Self {
+            now: Time::from_secs(1),
+            endpoint: Endpoint::new(config, [7; 32]),
+            sent: Vec::new(),
+            told: Vec::new(),
+            asked: Vec::new(),
+            wait: Time::NEVER,
+        }
+    }
+
+    fn step(&mut self, input: Input<'_>) {
+        self.endpoint.handle(self.now, input);
+        loop {
+            match self.endpoint.poll() {
+                Output::Wait(at) => {
+                    self.wait = at;
+                    return;
+                }
+                Output::Transmit { to, wire } => {
+                    if let Ok(Some(message)) = parse(&wire, Framing::Datagram) {
+                        self.sent.push((to, message));
+                    }
+                }
+                Output::Event(event) => self.told.push(told(&event)),
+                Output::Resolve(lookup) => self.asked.push(lookup),
+                Output::Close(_) => {}
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.step(Input::Command(command));
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.wait <= until {
+            self.now = self.now.max(self.wait);
+            self.step(Input::Timeout);
+        }
+        self.now = until;
+    }
+
+    fn bytes(&mut self, from: &str, text: &str) {
+        let text = text.replace('\n', "\r\n");
+        let from = from.parse().unwrap();
+        self.step(Input::Datagram {
+            from,
+            bytes: text.as_bytes(),
+        });
+    }
+
+    /// The last request that was sent, and where to.
+    fn last(&self) -> (Peer, Request) {
+        match self.sent.last() {
+            Some((peer, Message::Request(request))) => (*peer, request.clone()),
+            other => panic!("not a request: {other:?}"),
+        }
+    }
+
+    fn last_response(&self) -> Response {
+        match self.sent.last() {
+            Some((_, Message::Response(response))) => response.clone(),
+            other => panic!("not a response: {other:?}"),
+        }
+    }
+
+    /// Answers the last request from where it went.
+    fn answer(&mut self, code: u16, fields: &[(Name, &str)]) {
+        let (peer, request) = self.last();
+        let mut response = Response::to(&request.headers, code, "");
+        response.set_to_tag("there");
+        for (name, value) in fields {
+            response.headers.push(name.clone(), *value);
+        }
+        let bytes = response.to_bytes();
+        self.step(Input::Datagram {
+            from: peer.addr,
+            bytes: &bytes,
+        });
+    }
+}
+
+fn credentials() -> Credentials {
+    Credentials {
+        username: "alice".to_owned(),
+        password: "secret".to_owned(),
+        realm: None,
+    }
+}
+
+fn named(id: u64) -> Trunk {
+    Trunk {
+        host: Host::parse("carrier.example"),
+        port: None,
+        allowed: Vec::new(),
+        credentials: Some(credentials()),
+        ..trunk(id, A, Transport::Udp)
+    }
+}
+
+fn srv(priority: u16, last: u8) -> Srv {
+    Srv {
+        priority,
+        weight: 0,
+        port: 5080,
+        addresses: vec![IpAddr::from([198, 51, 100, last])],
+    }
+}
+
+fn resolve(alone: &mut Alone, srv: Vec<Srv>) {
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: Some(Answers {
+            srv,
+            addresses: Vec::new(),
+        }),
+        keep: Duration::from_secs(600),
+    });
+}
+
+const CHALLENGE: &str = "Digest realm=\"r\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256";
+
+#[test]
+fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        register: Some(Register {
+            expires: 120,
+            user: "alice".to_owned(),
+        }),
+        ..named(1)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    assert_eq!(
+        alone.asked[0].service().as_deref(),
+        Some("_sip._udp.carrier.example")
+    );
+    assert!(alone.sent.is_empty());
+    resolve(&mut alone, vec![srv(20, 2), srv(10, 1)]);
+    let (peer, register) = alone.last();
+    assert_eq!(peer.addr, "198.51.100.1:5080".parse().unwrap());
+    assert_eq!(register.method, Method::Register);
+    alone.answer(401, &[(Name::WwwAuthenticate, CHALLENGE)]);
+    let (_, register) = alone.last();
+    assert!(register.headers.has(&Name::Authorization));
+    assert_ne!(register.via(), alone.sent[0].1.clone().into_request().via());
+    alone.answer(200, &[(Name::Expires, "100")]);
+    assert_eq!(alone.told, ["registered 100"]);
+    let sent = alone.sent.len();
+    alone.run_for(Duration::from_secs(99));
+    assert!(alone.sent.len() > sent, "not refreshed");
+    alone.answer(200, &[]);
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    let (_, last) = alone.last();
+    assert_eq!(last.headers.get(&Name::Expires), Some("0"));
+    alone.answer(200, &[]);
+    alone.run_for(Duration::from_secs(60));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+    assert_eq!(alone.wait, Time::NEVER);
+}
+
+trait IntoRequest {
+    fn into_request(self) -> Request;
+}
+
+impl IntoRequest for Message {
+    fn into_request(self) -> Request {
+        match self {
+            Self::Request(request) => request,
+            Self::Response(_) => panic!("a response"),
+        }
+    }
+}
+
+#[test]
+fn a_registrar_that_is_away_is_tried_elsewhere_and_later() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        register: Some(Register {
+            expires: 120,
+            user: "alice".to_owned(),
+        }),
+        ..named(1)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    resolve(&mut alone, vec![srv(10, 1), srv(20, 2), srv(30, 3)]);
+    // The first does not answer at all, the second is overloaded, the third cannot be reached.
+    alone.run_for(Duration::from_secs(32));
+    assert_eq!(alone.last().0.addr, "198.51.100.2:5080".parse().unwrap());
+    alone.answer(503, &[]);
+    let (third, _) = alone.last();
+    assert_eq!(third.addr, "198.51.100.3:5080".parse().unwrap());
+    alone.step(Input::Failed(third));
+    assert_eq!(alone.told, ["not registered Some(503)"]);
+    alone.run_for(Duration::from_secs(30));
+    assert!(alone.sent.len() > 11 + 2);
+}
+
+#[test]
+fn a_name_without_an_address_fails_the_call_and_one_let_go_is_never_sent() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    alone.asked.clear();
+    alone.command(placing(Duration::from_secs(60)));
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: None,
+        keep: Duration::ZERO,
+    });
+    assert_eq!(alone.told, ["ended by Network 503"]);
+    alone.command(placing(Duration::from_secs(60)));
+    alone.command(Command::HangUp(CALL, None));
+    resolve(&mut alone, vec![srv(10, 1)]);
+    assert_eq!(alone.told[1..], ["ended by Local"]);
+    assert!(alone.sent.is_empty());
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+#[test]
+fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    resolve(&mut alone, vec![srv(10, 1)]);
+    alone.command(placing(Duration::from_secs(60)));
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    // ACK, then the INVITE again.
+    let (_, again) = alone.last();
+    assert_eq!(again.headers.get(&Name::CSeq), Some("2 INVITE"));
+    assert!(again.headers.has(&Name::ProxyAuthorization));
+    assert!(!again.body.is_empty());
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    assert_eq!(alone.told, ["ended by Remote 407"]);
+    alone.run_for(Duration::from_secs(40));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+fn invite(authorization: &str, branch: u32) -> String {
+    format!(
+        "INVITE sip:+15550100@192.0.2.2 SIP/2.0\nTo: <sip:+15550100@carrier.example>\n\
+         From: <sip:+15550123@carrier.example>;tag=far{branch}\nVia: SIP/2.0/UDP 192.0.2.1;rport;branch=z9hG4bKt{branch}\n\
+         Call-ID: digest{branch}\nCSeq: {branch} INVITE\nMax-Forwards: 70\n{authorization}\
+         Contact: <sip:+15550123@192.0.2.1>\nContent-Length: 0\n\n"
+    )
+}
+
+fn authorization(challenge: &str, user: &str, password: &str) -> String {
+    let given = Credentials {
+        username: user.to_owned(),
+        password: password.to_owned(),
+        realm: None,
+    };
+    let uri = "sip:+15550100@192.0.2.2";
+    let answer = Challenge::parse(challenge)
+        .unwrap()
+        .answer(&given, "INVITE", uri, 1, "cn");
+    format!("Authorization: {answer}\n")
+}
+
+#[test]
+fn a_stranger_calls_a_digest_trunk_with_the_password_and_not_without() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        inbound: InboundAuth::Digest,
+        allowed: Vec::new(),
+        host: None,
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    let stranger = "203.0.113.9:7777";
+    // What is no INVITE gets silence from an open trunk too.
+    alone.bytes(stranger, &invite("", 1).replace("INVITE", "OPTIONS"));
+    alone.bytes(stranger, &invite("", 1).replace("INVITE", "REGISTER"));
+    alone.bytes(stranger, &invite("", 1).replace("CSeq: 1 ", "CSeq: x "));
+    assert!(alone.sent.is_empty());
+    alone.bytes(stranger, &invite("", 1));
+    let asked = alone.last_response();
+    assert_eq!(asked.code, 401);
+    // rport: the answer goes to where it came from.
+    assert_eq!(alone.sent[0].0.addr, stranger.parse().unwrap());
+    let via = asked.via().unwrap();
+    assert_eq!(via.params.get("received").as_deref(), Some("203.0.113.9"));
+    assert_eq!(via.params.get("rport").as_deref(), Some("7777"));
+    let challenge = asked
+        .headers
+        .get(&Name::WwwAuthenticate)
+        .unwrap()
+        .to_owned();
+    let mut shapes = Vec::new();
+    for (number, (user, password)) in [("alice", "wrong"), ("nobody", "secret")]
+        .into_iter()
+        .enumerate()
+    {
+        let number = u32::try_from(number).unwrap() + 2;
+        alone.bytes(
+            stranger,
+            &invite(&authorization(&challenge, user, password), number),
+        );
+        let refused = alone.last_response();
+        shapes.push((
+            refused.code,
+            refused.reason.clone(),
+            refused.to_bytes().len(),
+        ));
+    }
+    // No oracle: a wrong password and an unknown user get the same answer.
+    assert_eq!(shapes[0], shapes[1]);
+    assert_eq!(shapes[0].0, 401);
+    assert!(alone.told.is_empty());
+    alone.bytes(
+        stranger,
+        &invite(&authorization(&challenge, "alice", "secret"), 9),
+    );
+    assert_eq!(alone.told, ["incoming"]);
+    // The same credentials again, from a scanner that saw them.
+    alone.bytes(
+        stranger,
+        &invite(&authorization(&challenge, "alice", "secret"), 10),
+    );
+    let replayed = alone.last_response();
+    assert_eq!(replayed.code, 401);
+    let again = replayed.headers.get(&Name::WwwAuthenticate).unwrap();
+    assert!(again.contains("stale=true"), "{again}");
+}
+
+#[test]
+fn an_address_alone_does_not_open_a_trunk_that_wants_both() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        inbound: InboundAuth::AddressAndDigest,
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    alone.bytes("192.0.2.1:5060", &invite("", 1));
+    let challenge = alone.last_response();
+    let challenge = challenge
+        .headers
+        .get(&Name::WwwAuthenticate)
+        .unwrap()
+        .to_owned();
+    let right = authorization(&challenge, "alice", "secret");
+    // The password from elsewhere is not heard at all.
+    alone.bytes("203.0.113.9:5060", &invite(&right, 2));
+    assert!(alone.told.is_empty());
+    alone.bytes("192.0.2.1:5060", &invite(&right, 3));
+    assert_eq!(alone.told, ["incoming"]);
+}
+
+#[test]
+fn a_peer_of_a_live_call_is_heard_and_one_of_a_dead_call_is_not() {
+    let mut world = World::new(3, 0, Transport::Udp);
+    let call = world.up();
+    world.do_now(B, Command::RemoveTrunk(TrunkId(2)));
+    let options = invite("", 1)
+        .replace("INVITE", "OPTIONS")
+        .replace('\n', "\r\n");
+    let probe = |world: &mut World| {
+        let from = world.mark();
+        world.step(
+            B,
+            Input::Datagram {
+                from: address(A),
+                bytes: options.as_bytes(),
+            },
+        );
+        world.line(from)
+    };
+    assert_eq!(probe(&mut world), "B:200/OPTIONS");
+    world.do_now(B, Command::HangUp(call, None));
+    world.run_out();
+    assert_eq!(probe(&mut world), "");
+}
+
+#[test]
+fn a_flood_of_strangers_costs_nothing_and_hurts_nobody() {
+    let mut world = World::new(3, 0, Transport::Udp);
+    let call = world.up();
+    let from = world.mark();
+    let mut ids = Ids::from_number(1);
+    let text = invite("", 1).replace('\n', "\r\n");
+    for _ in 0..10_000 {
+        let source = SocketAddr::new(
+            IpAddr::from([203, 0, 113, u8::try_from(ids.below(255)).unwrap()]),
+            5060,
+        );
+        world.step(
+            B,
+            Input::Datagram {
+                from: source,
+                bytes: text.as_bytes(),
+            },
+        );
+    }
+    assert_eq!(world.line(from), "");
+    assert_eq!(world.nodes[B].endpoint.refusals().silenced, 10_000);
+    world.do_now(B, Command::HangUp(call, None));
+    world.run_out();
+    world.assert_empty();
+}
+
+#[test]
+fn beyond_its_bounds_an_endpoint_says_503() {
+    let mut config = Config::new(vec![Advertised {
+        transport: Transport::Udp,
+        host: Host::Ip(address(B).ip()),
+        port: 5060,
+    }]);
+    config.most_calls = 2;
+    let mut alone = Alone {
+        endpoint: Endpoint::new(config, [7; 32]),
+        ..Alone::new()
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    for number in 1..=3 {
+        alone.bytes("192.0.2.1:5060", &invite("", number));
+    }
+    assert_eq!(alone.told, ["incoming", "incoming"]);
+    let refused = alone.last_response();
+    assert_eq!(refused.code, 503);
+    assert_eq!(refused.headers.get(&Name::RetryAfter), Some("5"));
+    assert_eq!(alone.endpoint.refusals().overload, 1);
+    alone.command(placing(Duration::from_secs(1)));
+    assert_eq!(
+        alone.told.last().map(String::as_str),
+        Some("ended by Local 503")
+    );
+}
+
+#[test]
+fn a_carrier_is_asked_whether_it_is_there() {
+    let mut alone = Alone::new();
+    let asks = Trunk {
+        keep_alive: Some(Duration::from_secs(60)),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(asks)));
+    let (_, options) = alone.last();
+    assert_eq!(options.method, Method::Options);
+    // Any answer will do.
+    alone.answer(404, &[]);
+    assert_eq!(alone.told, ["reachable true"]);
+    alone.run_for(Duration::from_secs(200));
+    assert_eq!(alone.told, ["reachable true", "reachable false"]);
+    alone.run_for(Duration::from_secs(45));
+    alone.answer(200, &[]);
+    alone.run_for(Duration::from_secs(20));
+    assert_eq!(alone.told.len(), 3);
+}
+
+#[test]
+fn a_merged_invite_is_refused_and_the_same_one_again_is_not() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    alone.bytes("192.0.2.1:5060", &invite("", 1));
+    alone.bytes("192.0.2.1:5060", &invite("", 1));
+    assert_eq!(alone.last_response().code, 100);
+    alone.bytes(
+        "192.0.2.1:5060",
+        &invite("", 1).replace("z9hG4bKt1", "z9hG4bKother"),
+    );
+    assert_eq!(alone.last_response().code, 482);
+    assert_eq!(alone.told, ["incoming"]);
+    // A CANCEL of nothing, and of that call.
+    let cancel = invite("", 1)
+        .replace("CSeq: 1 INVITE", "CSeq: 1 CANCEL")
+        .replace("INVITE sip", "CANCEL sip");
+    alone.bytes(
+        "192.0.2.1:5060",
+        &cancel.replace("z9hG4bKt1", "z9hG4bKnone"),
+    );
+    assert_eq!(alone.last_response().code, 481);
+    alone.bytes("192.0.2.1:5060", &cancel);
+    assert_eq!(alone.last_response().code, 487);
+    assert_eq!(
+        alone.told.last().map(String::as_str),
+        Some("ended by Remote 487")
+    );
+}

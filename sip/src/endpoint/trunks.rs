@@ -1,0 +1,292 @@
+//! Trunks that come and go, their registrations, and whether their carriers are there.
+
+use core::net::IpAddr;
+use std::time::Duration;
+
+use super::clients::Owner;
+use super::{Endpoint, Output, Who};
+use crate::dialog::MAX_FORWARDS;
+use crate::event::Event;
+use crate::locate::{Answers, Located, Lookup, locate_host};
+use crate::message::{CSeq, Method, Name, NameAddr, Request, Response, SipUri, Uri};
+use crate::register::{Out, Registration, Settings};
+use crate::time::Time;
+use crate::trunk::{Trunk, TrunkId};
+
+/// A registration, by a number that is never used again: it outlives its trunk by one REGISTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RegistrationId(u64);
+
+#[derive(Debug)]
+pub(super) struct RegistrationRecord {
+    registration: Registration,
+    trunk: TrunkId,
+    /// Where it goes: the trunk may be gone.
+    located: Located,
+    armed: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct TrunkRecord {
+    pub(super) trunk: Trunk,
+    registration: Option<RegistrationId>,
+    /// When OPTIONS are sent next.
+    next_ping: Time,
+    /// OPTIONS that had no answer, one after the other.
+    misses: u32,
+    reachable: Option<bool>,
+    /// When its host is looked up again.
+    next_lookup: Time,
+    armed: Time,
+}
+
+/// A carrier is gone when so many OPTIONS one after the other had no answer.
+const MISSES: u32 = 2;
+
+/// How often a trunk's name is looked up, so that new addresses of the carrier are let in.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
+
+impl Endpoint {
+    pub(super) fn set_trunk(&mut self, now: Time, trunk: Trunk) {
+        self.remove_trunk(now, trunk.id);
+        self.gate.add_trunk(&trunk);
+        let id = trunk.id;
+        let mut next_lookup = Time::NEVER;
+        match located(&trunk) {
+            Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
+            Some(Located::Ask(lookup)) => {
+                next_lookup = now + LOOKUP_INTERVAL;
+                self.look_up(lookup);
+            }
+            None => {}
+        }
+        let registration = self.new_registration(&trunk);
+        let next_ping = trunk.keep_alive.map_or(Time::NEVER, |_| now);
+        let record = TrunkRecord {
+            trunk,
+            registration,
+            next_ping,
+            misses: 0,
+            reachable: None,
+            next_lookup,
+            armed: Time::NEVER,
+        };
+        self.trunks.insert(id, record);
+        if let Some(registration) = registration {
+            self.drive_registration(now, registration);
+        }
+        self.trunk_timeout(now, id);
+    }
+
+    pub(super) fn remove_trunk(&mut self, now: Time, id: TrunkId) {
+        let Some(record) = self.trunks.remove(&id) else {
+            return;
+        };
+        self.gate.remove_trunk(&record.trunk);
+        self.deadlines.remove(&(record.armed, Who::Trunk(id)));
+        if let Some(registration) = record.registration
+            && let Some(own) = self.registrations.get_mut(&registration)
+        {
+            own.registration.leave();
+            self.drive_registration(now, registration);
+        }
+    }
+
+    pub(super) fn register_again(&mut self, now: Time, id: TrunkId) {
+        if let Some(registration) = self.trunks.get(&id).and_then(|record| record.registration)
+            && let Some(own) = self.registrations.get_mut(&registration)
+        {
+            own.registration.again();
+            self.drive_registration(now, registration);
+        }
+    }
+
+    fn new_registration(&mut self, trunk: &Trunk) -> Option<RegistrationId> {
+        let register = trunk.register.as_ref()?;
+        let (host, located) = (trunk.host.clone()?, located(trunk)?);
+        let settings = Settings {
+            registrar: host.clone(),
+            port: trunk.port,
+            user: register.user.clone(),
+            domain: trunk.domain.clone().unwrap_or(host),
+            contact: self.contact(trunk.transport, Some(&register.user)),
+            expires: register.expires,
+            credentials: trunk.credentials.clone(),
+        };
+        let id = RegistrationId(self.number());
+        let record = RegistrationRecord {
+            registration: Registration::new(settings, self.ids.fork()),
+            trunk: trunk.id,
+            located,
+            armed: Time::NEVER,
+        };
+        self.registrations.insert(id, record);
+        Some(id)
+    }
+
+    pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {
+        if let Some(record) = self.registrations.get_mut(&id) {
+            record.registration.timeout(now);
+            self.drive_registration(now, id);
+        }
+    }
+
+    pub(super) fn registration_response(
+        &mut self,
+        now: Time,
+        id: RegistrationId,
+        request: &Request,
+        response: &Response,
+    ) {
+        if let Some(record) = self.registrations.get_mut(&id) {
+            record.registration.response(now, request, response);
+            self.drive_registration(now, id);
+        }
+    }
+
+    fn drive_registration(&mut self, now: Time, id: RegistrationId) {
+        while let Some(record) = self.registrations.get_mut(&id) {
+            let trunk = record.trunk;
+            match record.registration.poll() {
+                Out::Request(request) => {
+                    let located = record.located.clone();
+                    let owner = Owner::Registration(id);
+                    self.send_located(now, owner, request, located, None);
+                }
+                Out::Registered { expires } => self.event(Event::Registered { trunk, expires }),
+                Out::Failed {
+                    code,
+                    reason,
+                    retry_in,
+                } => self.event(Event::RegistrationFailed {
+                    trunk,
+                    code: Some(code),
+                    reason,
+                    retry_in,
+                }),
+                Out::Wait(at) => {
+                    if record.registration.is_over() {
+                        self.deadlines
+                            .remove(&(record.armed, Who::Registration(id)));
+                        self.registrations.remove(&id);
+                        return;
+                    }
+                    let (armed, who) = (&mut record.armed, Who::Registration(id));
+                    Self::set_deadline(&mut self.deadlines, armed, at, who);
+                    return;
+                }
+                Out::Over => {}
+            }
+        }
+    }
+
+    pub(super) fn trunk_timeout(&mut self, now: Time, id: TrunkId) {
+        let Some(record) = self.trunks.get_mut(&id) else {
+            return;
+        };
+        let mut lookup = None;
+        if record.next_lookup <= now {
+            record.next_lookup = now + LOOKUP_INTERVAL;
+            lookup = match located(&record.trunk) {
+                Some(Located::Ask(lookup)) => Some(lookup),
+                _ => None,
+            };
+        }
+        let mut ping = false;
+        if record.next_ping <= now
+            && let Some(interval) = record.trunk.keep_alive
+        {
+            record.next_ping = now + interval.max(Duration::from_secs(1));
+            ping = true;
+        }
+        let next = record.next_ping.min(record.next_lookup);
+        let (armed, who) = (&mut record.armed, Who::Trunk(id));
+        Self::set_deadline(&mut self.deadlines, armed, next, who);
+        if let Some(lookup) = lookup {
+            self.look_up(lookup);
+        }
+        if ping {
+            self.ping(now, id);
+        }
+    }
+
+    fn look_up(&mut self, lookup: Lookup) {
+        if !self.waiting.contains_key(&lookup) {
+            self.out.push_back(Output::Resolve(lookup));
+        }
+    }
+
+    /// The addresses of a trunk's host are let in.
+    pub(super) fn admit_resolved(&mut self, lookup: &Lookup, answers: &Answers) {
+        let addresses: Vec<IpAddr> = answers
+            .srv
+            .iter()
+            .flat_map(|srv| srv.addresses.iter().copied())
+            .chain(answers.addresses.iter().copied())
+            .take(64)
+            .collect();
+        for record in self.trunks.values() {
+            if located(&record.trunk).as_ref() == Some(&Located::Ask(lookup.clone())) {
+                for ip in &addresses {
+                    self.gate.add_address(*ip, record.trunk.id);
+                }
+            }
+        }
+    }
+
+    /// OPTIONS to the carrier itself: any answer shows that it is there.
+    fn ping(&mut self, now: Time, id: TrunkId) {
+        let Some(trunk) = self.trunks.get(&id).map(|record| record.trunk.clone()) else {
+            return;
+        };
+        let Some(host) = trunk.host else {
+            return;
+        };
+        let uri = Uri::Sip(SipUri::new(None, host.clone(), trunk.port));
+        let mut request = Request::new(Method::Options, uri.clone());
+        let domain = trunk.domain.unwrap_or(host);
+        let from = NameAddr::new(Uri::Sip(SipUri::new(None, domain, None)));
+        let (tag, call_id) = (self.ids.tag(), self.ids.call_id());
+        let cseq = CSeq {
+            number: 1,
+            method: Method::Options,
+        };
+        let headers = &mut request.headers;
+        headers.push(Name::MaxForwards, MAX_FORWARDS);
+        headers.push(Name::From, from.with_tag(&tag).to_string());
+        headers.push(Name::To, NameAddr::new(uri).to_string());
+        headers.push(Name::CallId, call_id);
+        headers.push(Name::CSeq, cseq.to_string());
+        headers.push(Name::Contact, self.contact(trunk.transport, None));
+        self.send_to_trunk(now, Owner::Ping(id), request, id);
+    }
+
+    pub(super) fn ping_response(&mut self, id: TrunkId, response: &Response) {
+        if response.code < 200 {
+            return;
+        }
+        let Some(record) = self.trunks.get_mut(&id) else {
+            return;
+        };
+        // What was made up here has no Via.
+        let answered = response.headers.has(&Name::Via);
+        record.misses = if answered { 0 } else { record.misses + 1 };
+        let reachable = match record.misses {
+            0 => true,
+            misses if misses >= MISSES => false,
+            _ => return,
+        };
+        if record.reachable != Some(reachable) {
+            record.reachable = Some(reachable);
+            self.event(Event::Reachable {
+                trunk: id,
+                reachable,
+            });
+        }
+    }
+}
+
+fn located(trunk: &Trunk) -> Option<Located> {
+    let host = trunk.host.as_ref()?;
+    Some(locate_host(host, trunk.port, trunk.transport))
+}

@@ -1,0 +1,173 @@
+//! All that a user of the stack may ask for, and all that it may hear.
+
+use core::net::SocketAddr;
+use std::time::Duration;
+
+use crate::message::{Body, Uri};
+use crate::trunk::{Trunk, TrunkId};
+
+/// A call's number. The user gives outgoing calls numbers below 2⁶³; those above are incoming ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+impl CallId {
+    pub(crate) const FIRST_INCOMING: u64 = 1 << 63;
+}
+
+/// An outgoing call.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub trunk: TrunkId,
+    /// Who is called, as the carrier wants it: the user part of the Request-URI.
+    pub to: String,
+    /// Who calls: the user part of From, and of P-Asserted-Identity when it differs.
+    pub from: String,
+    pub display: Option<String>,
+    /// Fields to add, such as `X-…`.
+    pub headers: Vec<(String, String)>,
+    /// The offer; a call is never placed without one.
+    pub offer: Body,
+    /// How long it may ring.
+    pub ring_for: Duration,
+}
+
+/// What can be asked for. A command for a call that is over, or in a state where it makes no sense,
+/// does nothing: the event that says so is on its way.
+#[derive(Clone, Debug)]
+pub enum Command {
+    Place(CallId, Box<Place>),
+    /// Tell the caller that it rings (180), or with a body that there is early media (183).
+    Ring(CallId, Option<Body>),
+    /// Take the call. The body is the answer, or the offer when the INVITE had none.
+    Answer(CallId, Body),
+    /// Refuse the call with a code of 300 to 699.
+    Reject(CallId, u16),
+    /// Cancel, or say goodbye. `reason` becomes a Reason header, such as `Q.850;cause=16`.
+    HangUp(CallId, Option<String>),
+    /// Offer another session (hold, another codec) in a call that is up.
+    Offer(CallId, Body),
+    /// Accept an [`Event::Offer`].
+    AcceptOffer(CallId, Body),
+    /// Refuse an [`Event::Offer`] with a code, 488 as a rule; the session stays as it was.
+    RefuseOffer(CallId, u16),
+    /// Ask the other side to call somebody else (RFC 3515): the target and a Replaces value (RFC 3891).
+    Refer(CallId, String, Option<String>),
+    /// Accept or refuse an [`Event::Referred`] with a code.
+    AnswerRefer(CallId, u16),
+    /// Tell how the call that was referred to goes; a final code ends the subscription.
+    NotifyRefer(CallId, u16),
+    /// Send a body in an INFO, such as keypad digits (`application/dtmf-relay`).
+    Info(CallId, Body),
+    /// Adds a trunk, or replaces the one of that id.
+    SetTrunk(Box<Trunk>),
+    RemoveTrunk(TrunkId),
+    /// Registers again now, whatever the back-off says.
+    Register(TrunkId),
+}
+
+/// Who ended a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    Local,
+    Remote,
+    /// Nobody: an answer, an ACK or a session refresh did not come.
+    Network,
+}
+
+/// An incoming call.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The trunks that its source may be of, or the one whose credentials it gave.
+    pub trunks: Vec<TrunkId>,
+    pub source: SocketAddr,
+    /// The Request-URI.
+    pub to: Uri,
+    /// The address in From.
+    pub from: Uri,
+    pub display: Option<String>,
+    /// The address in P-Asserted-Identity, which only a trusted carrier sets.
+    pub asserted: Option<Uri>,
+    /// Fields whose name begins with `X-`.
+    pub headers: Vec<(String, String)>,
+    /// `None`: our answer is to make the offer.
+    pub offer: Option<Body>,
+}
+
+/// What can happen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Incoming(CallId, Box<Incoming>),
+    /// A provisional response, 101 to 199. A body is early media.
+    Progress {
+        call: CallId,
+        code: u16,
+        body: Option<Body>,
+    },
+    /// Our call was answered. The body is the answer to our offer, unless it came in a reliable
+    /// provisional response before.
+    Answered {
+        call: CallId,
+        body: Option<Body>,
+    },
+    /// The caller acknowledged our answer. A body is the answer to the offer we made in it.
+    Established {
+        call: CallId,
+        body: Option<Body>,
+    },
+    /// The other side offers another session; without a body it asks for our offer. Answer with
+    /// [`Command::AcceptOffer`] or [`Command::RefuseOffer`].
+    Offer {
+        call: CallId,
+        body: Option<Body>,
+    },
+    /// Our [`Command::Offer`] was accepted.
+    OfferAccepted {
+        call: CallId,
+        body: Option<Body>,
+    },
+    OfferRefused {
+        call: CallId,
+        code: u16,
+    },
+    /// A key, from an INFO, and how long it was pressed, ms.
+    Digit {
+        call: CallId,
+        digit: char,
+        duration_ms: u32,
+    },
+    /// The other side asks us to call somebody else.
+    Referred {
+        call: CallId,
+        target: Uri,
+    },
+    /// How our [`Command::Refer`] goes: 100 trying … 200 reached. A final code comes once.
+    ReferProgress {
+        call: CallId,
+        code: u16,
+    },
+    /// Over. `code` is the final response's when there was one.
+    Ended {
+        call: CallId,
+        by: EndedBy,
+        code: Option<u16>,
+        reason: String,
+    },
+    Registered {
+        trunk: TrunkId,
+        /// Seconds until it must be refreshed.
+        expires: u32,
+    },
+    RegistrationFailed {
+        trunk: TrunkId,
+        /// `None`: the registrar's name has no address.
+        code: Option<u16>,
+        reason: String,
+        /// When it is tried again.
+        retry_in: Duration,
+    },
+    /// The carrier began or ceased to answer OPTIONS.
+    Reachable {
+        trunk: TrunkId,
+        reachable: bool,
+    },
+}

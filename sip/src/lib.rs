@@ -9,8 +9,17 @@
 //! | [`message`] | Bytes to messages and back; header values |
 //! | [`transaction`] | The four machines of RFC 3261 17 |
 //! | [`dialog`] | What both sides of a call remember |
+//! | `call` | One INVITE session: forks, CANCEL, reliable provisionals, offers, session timer, REFER |
+//! | `register` | A registration with a carrier |
 //! | [`auth`] | Digest, both sides |
+//! | [`trunk`] | Trunks, and who may speak to us |
 //! | [`locate`] | Where requests go, given what DNS said |
+//! | [`event`] | All that can be asked for and heard |
+//! | [`endpoint`] | All of it as one machine: bytes, commands, time in; bytes, events, a deadline out |
+//!
+//! The contract of each core: one `handle(now, …)`, then `poll()` until it says to wait; an early
+//! timeout changes nothing, a late one does all that is due in order; the same inputs and seed give the
+//! same outputs.
 
 #![cfg_attr(
     test,

@@ -155,6 +155,38 @@ fn unsafe_has_its_places_and_its_proofs() {
     none(&wrong);
 }
 
+/// One client talks to addresses that users gave: `control/src/egress`. Others may only exist where the
+/// address is the operator's own (speech and other vendors) or that of the person at the command line.
+#[test]
+fn one_client_talks_to_users_addresses() {
+    let words = [
+        "reqwest::Client",
+        "reqwest::get",
+        "ClientBuilder",
+        "hyper::client",
+        "hyper_util::client",
+        "connect_async",
+    ];
+    let allowed = [
+        "control/src/egress/",
+        "control/src/vendors/",
+        "control/src/cli/",
+    ];
+    let mut wrong = Vec::new();
+    for file in files("control/src", "rs") {
+        let path = shown(&file);
+        if allowed.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        for (number, line) in product_lines(&file) {
+            for word in words.iter().filter(|word| line.contains(**word)) {
+                wrong.push(format!("{path}:{number}: {word}"));
+            }
+        }
+    }
+    none(&wrong);
+}
+
 /// Every source file says in its first lines what story it tells.
 #[test]
 fn every_source_file_has_a_module_doc() {

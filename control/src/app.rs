@@ -10,6 +10,7 @@ use crate::admission::{Lease, Leases, Owner, Request};
 use crate::calls::LiveCalls;
 use crate::config::Config;
 use crate::db::{Db, DbError};
+use crate::egress::Egress;
 use crate::http::ApiError;
 use crate::http::error::Reason;
 use crate::http::limits::Limits;
@@ -18,6 +19,7 @@ use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::Speech;
+use crate::webhooks::Webhooks;
 
 /// A node whose media threads are later than this (p99, µs) takes no more calls: frames would come
 /// unevenly to those it has.
@@ -44,9 +46,12 @@ pub struct Inner {
     pub speech: Arc<Speech>,
     /// Recordings and tapes.
     pub storage: Storage,
+    /// To addresses that users gave.
+    pub egress: Egress,
     /// The calls that this process hosts right now.
     pub live: LiveCalls,
     pub metrics: Metrics,
+    pub webhooks: Webhooks,
     draining: AtomicBool,
 }
 
@@ -61,6 +66,7 @@ pub struct Parts {
     pub engine: Arc<Engine>,
     pub speech: Arc<Speech>,
     pub storage: Storage,
+    pub egress: Egress,
 }
 
 /// One start of one node.
@@ -100,6 +106,7 @@ impl App {
             engine,
             speech,
             storage,
+            egress,
         } = parts;
         let limits = Limits::new(&config.limits);
         Self(Arc::new(Inner {
@@ -113,8 +120,10 @@ impl App {
             engine,
             speech,
             storage,
+            egress,
             live: LiveCalls::default(),
             metrics: Metrics::default(),
+            webhooks: Webhooks::default(),
             draining: AtomicBool::new(false),
         }))
     }
@@ -198,6 +207,7 @@ pub mod testing {
     use crate::admission::local::Local;
     use crate::config::Config;
     use crate::db::Db;
+    use crate::egress::{Egress, Resolver, Resolving};
     use crate::http::scope::{Scope, Scopes};
     use crate::ids::AccountId;
     use crate::secret::{MasterKey, Secret};
@@ -237,6 +247,15 @@ pub mod testing {
         pub key: String,
         pub router: Router,
         _dir: TempDir,
+    }
+
+    /// A resolver that knows no name.
+    struct NoNames;
+
+    impl Resolver for NoNames {
+        fn addresses(&self, _: &str) -> Resolving {
+            Box::pin(async { Err("NXDOMAIN".to_owned()) })
+        }
     }
 
     /// The time at which a test's clock stands at first.
@@ -280,6 +299,9 @@ pub mod testing {
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
             let storage = Storage::local(dir.path().join("objects")).expect("a store");
+            // No name is known, so no test asks a name server.
+            let egress = Egress::with(config.egress.allow.clone(), Arc::new(NoNames), Vec::new())
+                .expect("a client");
             let app = App::new(Parts {
                 config,
                 db,
@@ -290,6 +312,7 @@ pub mod testing {
                 engine,
                 speech,
                 storage,
+                egress,
             });
             let account = crate::accounts::ensure(&app.db, &app.clock, "default")
                 .await

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::egress::Allow;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
+use crate::webhooks::schedule::Schedule;
 
 pub use read::ConfigError;
 
@@ -27,6 +28,7 @@ pub struct Config {
     pub engine: Engine,
     pub speech: Speech,
     pub egress: Egress,
+    pub webhooks: Webhooks,
     /// `SIDETONE_BOOTSTRAP_API_KEY`: a full-scope key of the account `default`.
     pub bootstrap_api_key: Option<Secret<String>>,
     /// `SIDETONE_MASTER_KEY`: 32 bytes in base64; unset: kept in the data folder.
@@ -91,6 +93,16 @@ pub struct Speech {
 pub struct Egress {
     /// Host names and address ranges let through.
     pub allow: Allow,
+    /// The one name server to ask; `None`: those of the system.
+    pub dns: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    pub schedule: Schedule,
+    /// Attempts in flight for one account, and for one receiver of it.
+    pub per_account: usize,
+    pub per_host: usize,
 }
 
 impl Config {
@@ -151,7 +163,9 @@ impl Config {
             },
             egress: Egress {
                 allow: allow(&mut settings),
+                dns: dns(&mut settings),
             },
+            webhooks: webhooks(&mut settings),
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
             admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
@@ -255,6 +269,25 @@ fn limits(settings: &mut read::Settings) -> Limits {
     }
 }
 
+fn webhooks(settings: &mut read::Settings) -> Webhooks {
+    const DAY_MS: u32 = 86_400_000;
+    let mut ms = |key: &str, min, max| {
+        let ms = settings.int(&format!("webhooks.{key}"), min, max);
+        Duration::from_millis(ms.into())
+    };
+    let schedule = Schedule {
+        attempt: ms("attempt_ms", 100, 60_000),
+        short: ms("short_pause_ms", 1, DAY_MS),
+        first_round: ms("first_round_ms", 1, DAY_MS),
+        longest: ms("longest_pause_ms", 1, DAY_MS),
+    };
+    Webhooks {
+        schedule,
+        per_account: settings.int("webhooks.per_account", 1, 128) as usize,
+        per_host: settings.int("webhooks.per_host", 1, 128) as usize,
+    }
+}
+
 fn allow(settings: &mut read::Settings) -> Allow {
     Allow::parse(&settings.list("egress.allow")).unwrap_or_else(|entry| {
         settings.wrong(
@@ -263,6 +296,15 @@ fn allow(settings: &mut read::Settings) -> Allow {
         );
         Allow::default()
     })
+}
+
+fn dns(settings: &mut read::Settings) -> Option<SocketAddr> {
+    let text = settings.text("egress.dns");
+    let server = text.parse().ok();
+    if server.is_none() && !text.is_empty() {
+        settings.wrong("egress.dns", "must be an address and port");
+    }
+    server
 }
 
 fn public_url(settings: &mut read::Settings) -> String {

@@ -86,6 +86,28 @@ impl Metrics {
             f64::from(u8::from(!app.db.is_away())),
         );
         text.family(
+            "sidetone_webhook_attempts_total",
+            "counter",
+            "Attempts to deliver an event, by how they ended.",
+        );
+        for (status, count) in app.webhooks.ended() {
+            text.line(
+                "sidetone_webhook_attempts_total",
+                &format!("status=\"{status}\""),
+                count as f64,
+            );
+        }
+        text.family(
+            "sidetone_webhooks_in_flight",
+            "gauge",
+            "Attempts to deliver an event that run now.",
+        );
+        text.line(
+            "sidetone_webhooks_in_flight",
+            "",
+            app.webhooks.in_flight() as f64,
+        );
+        text.family(
             "sidetone_draining",
             "gauge",
             "1 while the process is ending.",

@@ -15,6 +15,7 @@ use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
     accounts, agents, api_keys, calls, conversations, models, recordings, sessions, voices,
+    webhooks,
 };
 
 /// All endpoint tables.
@@ -30,6 +31,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         calls::http::endpoints(),
         conversations::http::endpoints(),
         recordings::http::endpoints(),
+        webhooks::http::endpoints(),
     ]
     .into_iter()
     .flatten()

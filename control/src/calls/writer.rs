@@ -164,5 +164,6 @@ async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize,
         written += 1;
     }
     tx.commit().await?;
+    app.webhooks.wake();
     Ok(written)
 }

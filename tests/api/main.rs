@@ -10,3 +10,7 @@ mod grid;
 mod in_process;
 mod sessions;
 mod table;
+mod verify_webhook;
+mod webhook_delivery;
+mod webhook_readme;
+mod webhooks;

@@ -138,6 +138,10 @@ fn permitted(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+    use std::net::Ipv4Addr;
+
+    use tokio::net::UdpSocket;
+
     use super::*;
 
     #[track_caller]
@@ -164,6 +168,67 @@ mod tests {
             );
         }
         assert!(judge("a.com", &[], &[]).unwrap_err().contains("no address"));
+    }
+
+    /// A name server on loopback whose answers for one name alternate, never to be remembered.
+    async fn name_server(answers: [Ipv4Addr; 2]) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut packet, mut turn) = ([0; 512], 0);
+            while let Ok((length, from)) = socket.recv_from(&mut packet).await {
+                let question = &packet[..length];
+                // RFC 1035 section 4.1: the name ends with an empty label, type and class follow.
+                let end = 12 + question[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+                let kind = question[end - 3];
+                let known = question[12..end].starts_with(b"\x05hooks");
+                let mut answer = question[..end].to_vec();
+                answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
+                if !known {
+                    // No such name.
+                    answer[3] = 0x83;
+                } else if kind == 1 {
+                    answer[7] = 1;
+                    // The name again, type A, class IN, kept for no second, four bytes.
+                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                    answer.extend(answers[turn % 2].octets());
+                    turn += 1;
+                }
+                socket.send_to(&answer, from).await.unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_name_server_is_asked_anew_and_each_answer_is_judged() {
+        let (public, private) = (Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::new(10, 0, 0, 1));
+        let server = name_server([public, private]).await;
+        let guard = Guard {
+            resolver: Arc::new(System::new(Some(server)).unwrap()),
+            allow: Allow::default(),
+        };
+        let ask = async |name: &str| {
+            let found = guard.resolve(name.parse().unwrap()).await;
+            found.map(|found| found.map(|address| address.ip()).collect::<Vec<_>>())
+        };
+        for round in 0..100 {
+            match ask("hooks.example.com").await {
+                Ok(found) => assert_eq!((found, round % 2), (vec![IpAddr::V4(public)], 0)),
+                Err(error) => assert!(error.is::<NotPublic>() && round % 2 == 1, "{error}"),
+            }
+        }
+        let unknown = ask("nobody.example.com").await.unwrap_err();
+        assert!(unknown.is::<NoAddress>(), "{unknown}");
+    }
+
+    #[tokio::test]
+    async fn a_silent_name_server_is_given_up_in_time() {
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let system = System::new(Some(silent.local_addr().unwrap())).unwrap();
+        let began = std::time::Instant::now();
+        assert!(system.addresses("hooks.example.com").await.is_err());
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     }
 
     #[test]

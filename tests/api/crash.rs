@@ -33,10 +33,10 @@ async fn a_call_that_died_with_its_server_is_ended_once_by_the_next() {
         server.start_again().await;
         let client = server.client();
         let mut call = client.get(&format!("/calls/{id}")).await.expect(200);
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let until = std::time::Instant::now() + Duration::from_secs(10);
         while !(call.body["status"] == "failed" && call.body["has_recording"] == true) {
             assert!(std::time::Instant::now() < until, "{:#}", call.body);
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
             call = client.get(&format!("/calls/{id}")).await.expect(200);
         }
         assert_eq!(

@@ -228,7 +228,11 @@ mod tests {
         let system = System::new(Some(silent.local_addr().unwrap())).unwrap();
         let began = std::time::Instant::now();
         assert!(system.addresses("hooks.example.com").await.is_err());
-        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(6),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn stores_are_asked_for_an_account() {
     none(&wrong);
 }
 
-/// Invariant 9: `unsafe` only in `media/src/audio` and in adapters to C libraries, and each block has
+/// Invariant 10: `unsafe` only in `media/src/audio` and in adapters to C libraries, and each block has
 /// its proof right above it.
 #[test]
 fn unsafe_has_its_places_and_its_proofs() {
@@ -155,7 +155,7 @@ fn unsafe_has_its_places_and_its_proofs() {
     none(&wrong);
 }
 
-/// One client talks to addresses that users gave: `control/src/egress`. Others may only exist where the
+/// Invariant 9: one client talks to addresses that users gave, `control/src/egress`. Others may only exist where the
 /// address is the operator's own (speech and other vendors) or that of the person at the command line.
 #[test]
 fn one_client_talks_to_users_addresses() {

@@ -115,26 +115,23 @@ pub async fn due_accounts(db: &Db, now: Timestamp) -> Result<Vec<AccountId>, DbE
     .await
 }
 
-/// What is due in an account, oldest first, without the events of some agents (their receivers are
+/// What is due in an account, oldest first, without the events of some targets (their receivers are
 /// busy).
 pub async fn due(
     db: &Db,
     account: AccountId,
     now: Timestamp,
-    busy: &[AgentId],
+    busy: &[Target],
     limit: u32,
 ) -> Result<Vec<Due>, DbError> {
-    let places: Vec<String> = (4..4 + busy.len())
-        .map(|place| format!("${place}"))
+    // After $1, $2 and $3 come the targets.
+    let except: String = (4..)
+        .zip(busy)
+        .map(|(place, target)| match target {
+            Target::Agent(_) => format!(" and (agent_id is null or agent_id <> ${place})"),
+            Target::Url(_) => format!(" and (url is null or url <> ${place})"),
+        })
         .collect();
-    let except = if busy.is_empty() {
-        String::new()
-    } else {
-        format!(
-            " and (agent_id is null or agent_id not in ({}))",
-            places.join(", ")
-        )
-    };
     db.query_built(format!(
         "select id, agent_id, url from events
          where account_id = $1 and {OPEN} and next_attempt_at <= $2{except}
@@ -143,7 +140,10 @@ pub async fn due(
     .bind(account)
     .bind(now)
     .bind(limit)
-    .bind_all(busy.iter().map(|agent| Arg::from(*agent)))
+    .bind_all(busy.iter().map(|target| match target {
+        Target::Agent(agent) => Arg::from(*agent),
+        Target::Url(url) => Arg::from(url),
+    }))
     .all(|row| {
         let target = match (row.opt_text("url")?, row.opt_parse("agent_id")?) {
             (Some(url), _) => Target::Url(url),

@@ -60,7 +60,7 @@ pub struct Worker {
 struct Slot {
     account: AccountId,
     host: String,
-    agent: Option<AgentId>,
+    target: Target,
 }
 
 impl Worker {
@@ -122,7 +122,7 @@ impl Worker {
             return Ok(false);
         }
         let now = self.app.clock.now();
-        let busy = self.busy_agents(account);
+        let busy = self.busy(account);
         let found = outbox::due(&self.app.db, account, now, &busy, BATCH).await?;
         let all = found.len() < BATCH as usize;
         let mut urls = HashMap::new();
@@ -136,10 +136,7 @@ impl Worker {
             let slot = Slot {
                 account,
                 host: host(&url),
-                agent: match due.target {
-                    Target::Agent(agent) => Some(agent),
-                    Target::Url(_) => None,
-                },
+                target: due.target.clone(),
             };
             let beside = wanted
                 .iter()
@@ -222,20 +219,22 @@ impl Worker {
             .min(IN_FLIGHT.saturating_sub(self.slots.len()))
     }
 
-    /// Agents of the account whose receivers have their share in flight.
-    fn busy_agents(&self, account: AccountId) -> Vec<AgentId> {
-        let mut hosts: HashMap<&str, (usize, Vec<AgentId>)> = HashMap::new();
+    /// Targets of the account whose receivers have their share in flight.
+    fn busy(&self, account: AccountId) -> Vec<Target> {
+        let mut hosts: HashMap<&str, Vec<&Target>> = HashMap::new();
         for slot in self.slots.values().filter(|slot| slot.account == account) {
-            let (count, agents) = hosts.entry(&slot.host).or_default();
-            *count += 1;
-            agents.extend(slot.agent);
+            hosts.entry(&slot.host).or_default().push(&slot.target);
         }
-        let full = hosts
+        let mut busy: Vec<Target> = Vec::new();
+        for target in hosts
             .into_values()
-            .filter(|(count, _)| *count >= self.app.config.webhooks.per_host);
-        let mut busy: Vec<AgentId> = full.flat_map(|(_, agents)| agents).collect();
-        busy.sort_unstable();
-        busy.dedup();
+            .filter(|targets| targets.len() >= self.app.config.webhooks.per_host)
+            .flatten()
+        {
+            if !busy.contains(target) {
+                busy.push(target.clone());
+            }
+        }
         busy
     }
 

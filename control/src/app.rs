@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
+use crate::tts::Desk;
 use crate::vendors::Speech;
 use crate::webhooks::Webhooks;
 
@@ -50,6 +51,8 @@ pub struct Inner {
     pub egress: Egress,
     /// The calls that this process hosts right now.
     pub live: LiveCalls,
+    /// Sound on its way to clients who asked for a text.
+    pub tts: Arc<Desk>,
     pub metrics: Metrics,
     pub webhooks: Webhooks,
     draining: AtomicBool,
@@ -109,6 +112,7 @@ impl App {
             egress,
         } = parts;
         let limits = Limits::new(&config.limits);
+        let tts = Desk::new(config.speech.tts_memory_mib);
         Self(Arc::new(Inner {
             config,
             db,
@@ -122,6 +126,7 @@ impl App {
             storage,
             egress,
             live: LiveCalls::default(),
+            tts,
             metrics: Metrics::default(),
             webhooks: Webhooks::default(),
             draining: AtomicBool::new(false),
@@ -296,6 +301,7 @@ pub mod testing {
                 recogniser: RecogniserKind::Scripted,
                 recogniser_threads: 1,
                 voice_threads: 1,
+                request_threads: 1,
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
             let storage = Storage::local(dir.path().join("objects")).expect("a store");

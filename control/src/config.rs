@@ -87,6 +87,8 @@ pub struct Speech {
     pub default_voice: String,
     /// 0: as many as cores.
     pub workers: usize,
+    /// Sound of `POST /tts` in memory at a time, MiB.
+    pub tts_memory_mib: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -160,6 +162,7 @@ impl Config {
                 ),
                 default_voice: settings.text("speech.default_voice"),
                 workers: settings.int("speech.workers", 0, 256) as usize,
+                tts_memory_mib: settings.int("speech.tts_memory_mib", 16, 65_536),
             },
             egress: Egress {
                 allow: allow(&mut settings),

@@ -57,6 +57,12 @@ impl Metrics {
             "Calls that run on this node.",
         );
         text.line("sidetone_live_calls", "", app.engine.live_calls() as f64);
+        text.family(
+            "sidetone_tts_active",
+            "gauge",
+            "Texts of requests that are being spoken.",
+        );
+        text.line("sidetone_tts_active", "", app.tts.active() as f64);
         let lateness = app.engine.lateness();
         text.family(
             "sidetone_engine_lateness_seconds",

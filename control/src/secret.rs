@@ -55,6 +55,8 @@ pub enum Purpose {
     DownloadUrl,
     /// Secrets with which events are signed, as they lie in the database.
     WebhookSecret,
+    /// Signed URLs of voices' previews.
+    VoicePreview,
 }
 
 impl Purpose {
@@ -64,6 +66,7 @@ impl Purpose {
             Self::AudioToken => b"sidetone audio token v1",
             Self::DownloadUrl => b"sidetone download url v1",
             Self::WebhookSecret => b"sidetone webhook secret v1",
+            Self::VoicePreview => b"sidetone voice preview v1",
         }
     }
 }

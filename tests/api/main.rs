@@ -5,6 +5,7 @@
 mod audio;
 mod bad_input;
 mod calls;
+mod conversations;
 mod crash;
 mod grid;
 mod in_process;

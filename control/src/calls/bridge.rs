@@ -163,7 +163,9 @@ fn speech(
         why: "The agent's voice is not offered any more".to_owned(),
         may_pass: false,
     })?;
-    app.speech.providers(voice, &agent.settings.llm_model, told)
+    let voice = voice.styled(agent.settings.dialect_style.as_deref());
+    app.speech
+        .providers(&voice, &agent.settings.llm_model, told)
 }
 
 /// The call and its agent, or what is missing.

@@ -111,6 +111,7 @@ fn assemble(
         recogniser: config.speech.recogniser,
         recogniser_threads: or_cores(config.speech.workers),
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
+        request_threads: or_cores(config.speech.workers),
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;
     let storage = Storage::local(config.server.data_dir.join("objects"))?;

@@ -34,8 +34,10 @@ pub struct SpeechSettings {
     /// Decoders of the offline recogniser, each on a thread of its own: 94 MiB and a fifth of a core
     /// while somebody speaks.
     pub recogniser_threads: usize,
-    /// Threads that run the voices' programs.
+    /// Threads that run the voices' programs for calls.
     pub voice_threads: usize,
+    /// The same for requests (`POST /tts`).
+    pub request_threads: usize,
 }
 
 impl Default for SpeechSettings {
@@ -44,6 +46,7 @@ impl Default for SpeechSettings {
             recogniser: RecogniserKind::Offline,
             recogniser_threads: 2,
             voice_threads: 4,
+            request_threads: 2,
         }
     }
 }
@@ -87,6 +90,8 @@ impl std::error::Error for SpeechUnavailable {}
 pub struct Speech {
     ears: Ears,
     voices: Arc<voice::VoicePool>,
+    /// Speaks for requests, so that no call waits behind them.
+    desk: Arc<voice::VoicePool>,
 }
 
 impl Speech {
@@ -95,6 +100,9 @@ impl Speech {
         let folder = data_dir.join("speech");
         std::fs::create_dir_all(&folder)?;
         let voices = voice::VoicePool::start(settings.voice_threads, &folder)?;
+        let apart = folder.join("requests");
+        std::fs::create_dir_all(&apart)?;
+        let desk = voice::VoicePool::start(settings.request_threads, &apart)?;
         let ears = match settings.recogniser {
             RecogniserKind::Scripted => Ears::Scripted,
             RecogniserKind::Offline => {
@@ -109,7 +117,7 @@ impl Speech {
                 }
             }
         };
-        Ok(Arc::new(Self { ears, voices }))
+        Ok(Arc::new(Self { ears, voices, desk }))
     }
 
     /// The providers of a call with this voice and model id (a stored `llm_model`, alias or sentinel
@@ -123,12 +131,17 @@ impl Speech {
         let model = ModelKind::resolve(model)?;
         let language = agent.language;
         let ears = self.ears(agent)?;
-        let mouth = self.mouth(voice.engine)?;
+        let mouth = mouth(&self.voices, voice.engine)?;
         Ok(Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
             stt: ears(Arc::clone(&sink)),
             llm: model.make(language, Arc::clone(&sink)),
             tts: mouth(sink),
         }))
+    }
+
+    /// A voice for one text of a request, or why there is none.
+    pub fn speaker(&self, engine: Engine) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+        mouth(&self.desk, engine)
     }
 
     fn ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
@@ -166,19 +179,22 @@ impl Speech {
         })?;
         Ok(Box::new(move |sink| Box::new(seat.recogniser(sink))))
     }
+}
 
-    fn mouth(&self, engine: Engine) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
-        match engine {
-            Engine::Scripted { hz } => Ok(Box::new(move |sink| {
-                Box::new(scripted::ScriptedVoice::new(hz, sink))
-            })),
-            Engine::Espeak { .. } | Engine::Flite { .. } => {
-                voice::installed(engine)?;
-                let pool = Arc::clone(&self.voices);
-                Ok(Box::new(move |sink| {
-                    Box::new(pool.synthesiser(engine, sink))
-                }))
-            }
+fn mouth(
+    pool: &Arc<voice::VoicePool>,
+    engine: Engine,
+) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+    match engine {
+        Engine::Scripted { hz } => Ok(Box::new(move |sink| {
+            Box::new(scripted::ScriptedVoice::new(hz, sink))
+        })),
+        Engine::Espeak { .. } | Engine::Flite { .. } => {
+            voice::installed(engine)?;
+            let pool = Arc::clone(pool);
+            Ok(Box::new(move |sink| {
+                Box::new(pool.synthesiser(engine, sink))
+            }))
         }
     }
 }
@@ -189,6 +205,7 @@ impl Drop for Speech {
             pool.stop();
         }
         self.voices.stop();
+        self.desk.stop();
     }
 }
 
@@ -219,7 +236,7 @@ fn said_by(agent: &AgentConfig) -> String {
 }
 
 /// Makes one provider for one call.
-type Make<P> = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Box<P> + Send>;
+pub type Make<P> = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Box<P> + Send>;
 
 #[derive(Clone, Copy)]
 enum ModelKind {

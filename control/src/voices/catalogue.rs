@@ -80,6 +80,14 @@ pub fn offered() -> impl Iterator<Item = &'static Voice> {
     })
 }
 
+/// The voice of this id or key, whether or not it can speak on this machine.
+pub fn known(id_or_key: &str) -> Option<&'static Voice> {
+    match Uuid::try_parse(id_or_key) {
+        Ok(id) => all().iter().find(|voice| voice.id == id),
+        Err(_) => all().iter().find(|voice| voice.key == id_or_key),
+    }
+}
+
 /// The offered voice of this id or key. The sentinel `default` is nobody's key.
 pub fn find(id_or_key: &str) -> Option<&'static Voice> {
     match Uuid::try_parse(id_or_key) {

@@ -6,7 +6,9 @@
 
 pub mod catalogue;
 pub mod countries;
+pub mod dialects;
 pub mod http;
+pub mod preview;
 pub mod rules;
 pub mod wire;
 

@@ -110,7 +110,13 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
+    /// The agent's prompt, and background that came during the call.
     System {
+        content: String,
+    },
+    /// How to speak and what to keep away from: for models that follow instructions, who take it as
+    /// another system message. Models that answer with the prompt's own sentences leave it out.
+    Instructions {
         content: String,
     },
     User {

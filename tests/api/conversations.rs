@@ -46,7 +46,9 @@ async fn a_conversation_is_found_by_what_was_said_in_it() {
     let server = Server::start().await;
     let (one, two) = (
         server.agent(json!({})).await,
-        server.agent(json!({"name": "Other", "first_message": "Bonjour à tous."})).await,
+        server
+            .agent(json!({"name": "Other", "first_message": "Bonjour à tous."}))
+            .await,
     );
     let refund = a_talk(&server, &one, &["About my REFUND", "it is 100%_sure"]).await;
     server
@@ -60,7 +62,10 @@ async fn a_conversation_is_found_by_what_was_said_in_it() {
     let both = [order.clone(), refund.clone()];
     assert_eq!(found(&server, "q=refund").await, both);
     assert_eq!(found(&server, "q=ReFund").await, both);
-    assert_eq!(found(&server, "q=hello").await, std::slice::from_ref(&refund));
+    assert_eq!(
+        found(&server, "q=hello").await,
+        std::slice::from_ref(&refund)
+    );
     for (query, expected) in [
         ("q=refund%20order", &order),
         ("q=refund&limit=1", &order),
@@ -72,21 +77,37 @@ async fn a_conversation_is_found_by_what_was_said_in_it() {
         (&format!("q=refund&to={middle}"), &refund),
         (&format!("q=refund&from={middle}"), &order),
     ] {
-        assert_eq!(found(&server, query).await, std::slice::from_ref(expected), "{query}");
+        assert_eq!(
+            found(&server, query).await,
+            std::slice::from_ref(expected),
+            "{query}"
+        );
     }
     // Neither the names of a turn's members nor a pattern's signs are what was said.
-    for nothing in ["q=turn_id", "q=assistant", "q=refund%25order", "q=r_fund", "q=%5C"] {
+    for nothing in [
+        "q=turn_id",
+        "q=assistant",
+        "q=refund%25order",
+        "q=r_fund",
+        "q=%5C",
+    ] {
         assert!(found(&server, nothing).await.is_empty(), "{nothing}");
     }
     let (_, list) = server
         .test
         .call("GET", "/conversations/search?q=refund&limit=1", None)
         .await;
-    assert_eq!((&list["total"], &list["has_more"]), (&json!(2), &json!(true)));
+    assert_eq!(
+        (&list["total"], &list["has_more"]),
+        (&json!(2), &json!(true))
+    );
     let matches = list["items"][0]["matches"].as_array().unwrap();
     assert_eq!(
         (&matches[0]["role"], &matches[0]["text"]),
-        (&json!("user"), &json!("My order and my refund, s'il vous plaît"))
+        (
+            &json!("user"),
+            &json!("My order and my refund, s'il vous plaît")
+        )
     );
     let (_, stranger) = server.test.other_account().await;
     let (_, theirs) = server

@@ -7,8 +7,8 @@ use media::call::record::{EndReason, Source, ToolStatus};
 use media::config::{
     Adherence, AgentConfig, CallConfig, Direction, Eagerness, Guardrail, ToolKind, ToolSpec,
 };
-use media::speech::{Message, ToolCall};
 use media::speech::script::{Hearing, Line, Script};
+use media::speech::{Message, ToolCall};
 use serde_json::json;
 
 fn agent() -> AgentConfig {

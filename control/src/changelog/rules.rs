@@ -100,7 +100,11 @@ mod tests {
         assert!(!days.is_empty());
         assert!(days.is_sorted_by(|a, b| a.date > b.date));
         for day in days {
-            assert!(day.date.parse::<jiff::civil::Date>().is_ok(), "{}", day.date);
+            assert!(
+                day.date.parse::<jiff::civil::Date>().is_ok(),
+                "{}",
+                day.date
+            );
             assert!(!day.changes.is_empty(), "{}", day.date);
             assert!(day.changes.iter().all(|change| !change.text.is_empty()));
         }

@@ -146,7 +146,10 @@ mod tests {
         assert_eq!(terms(" Épée  REFUND refund "), some(&["épée", "refund"]));
         assert_eq!(terms("100%_sure"), some(&["100%_sure"]));
         assert_eq!(terms("  "), None);
-        assert_eq!(terms("a b c d e f g h"), some(&["a", "b", "c", "d", "e", "f", "g", "h"]));
+        assert_eq!(
+            terms("a b c d e f g h"),
+            some(&["a", "b", "c", "d", "e", "f", "g", "h"])
+        );
         assert_eq!(terms("a b c d e f g h i"), None);
     }
 

@@ -160,7 +160,8 @@ mod tests {
         let desk = Desk::new(1);
         let id = Uuid::from_u128(1);
         let made = desk.preview(id);
-        made.get_or_init(|| async { Bytes::from_static(b"a") }).await;
+        made.get_or_init(|| async { Bytes::from_static(b"a") })
+            .await;
         assert!(desk.preview(id).initialized());
         for other in 2..=MAX_PREVIEWS as u128 + 1 {
             drop(desk.preview(Uuid::from_u128(other)));

@@ -4,9 +4,9 @@ use axum::body::Body as Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use futures_util::stream;
+use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::response::Builder;
-use http::StatusCode;
 
 use super::rules::{self, MAX_TEXT, RATE};
 use super::service::{self, Pace};

@@ -103,7 +103,10 @@ async fn a_stream_is_the_bare_samples_of_the_wav() {
 async fn a_real_voice_speaks_at_24_khz_too() {
     let test = TestApp::new().await;
     for (voice, text) in [
-        ("espeak-en-gb-female", "It is half past seven. Good morning."),
+        (
+            "espeak-en-gb-female",
+            "It is half past seven. Good morning.",
+        ),
         ("flite-slt", "It is half past seven. Good morning."),
         ("espeak-fr-fr-male", "Il est sept heures et demie. Bonjour."),
     ] {
@@ -153,7 +156,10 @@ async fn what_cannot_be_spoken_is_refused_before_synthesis() {
         refused(json!({"text": " ... "})).await,
         invalid("text: string_too_short")
     );
-    assert_eq!(refused(json!({"text": 5})).await, invalid("text: string_type"));
+    assert_eq!(
+        refused(json!({"text": 5})).await,
+        invalid("text: string_type")
+    );
     assert_eq!(
         refused(json!({"text": "Hi.", "language": "german"})).await,
         invalid("language: enum")
@@ -188,7 +194,9 @@ async fn synthesis_has_its_own_scope_and_its_own_budget() {
     let test = TestApp::with(|config| config.limits.tts_per_minute = 2).await;
     let body = json!({"text": "Hi.", "voice_id": "scripted-tone"});
     let voices = test.key_for(&[Scope::VoicesRead]).await;
-    let (status, answer) = test.call_as(&voices, "POST", "/tts", Some(body.clone())).await;
+    let (status, answer) = test
+        .call_as(&voices, "POST", "/tts", Some(body.clone()))
+        .await;
     assert_eq!(
         (status.as_u16(), &answer["code"]),
         (403, &json!("insufficient_scope"))
@@ -197,7 +205,9 @@ async fn synthesis_has_its_own_scope_and_its_own_budget() {
     // A burst is twice a minute's worth; previews count as well.
     let preview = json!({"voice_id": "scripted-tone"});
     for _ in 0..2 {
-        let tts = test.call_as(&narrow, "POST", "/tts", Some(body.clone())).await;
+        let tts = test
+            .call_as(&narrow, "POST", "/tts", Some(body.clone()))
+            .await;
         let heard = test
             .call_as(&narrow, "POST", "/voices/preview", Some(preview.clone()))
             .await;
@@ -205,7 +215,9 @@ async fn synthesis_has_its_own_scope_and_its_own_budget() {
     }
     for path in ["/tts", "/voices/preview"] {
         let body = if path == "/tts" { &body } else { &preview };
-        let (status, answer) = test.call_as(&narrow, "POST", path, Some(body.clone())).await;
+        let (status, answer) = test
+            .call_as(&narrow, "POST", path, Some(body.clone()))
+            .await;
         assert_eq!(
             (status.as_u16(), &answer["code"]),
             (429, &json!("rate_limited")),
@@ -284,7 +296,10 @@ async fn a_preview_url_plays_without_a_key_for_a_while() {
     let url = voice["preview_url"].as_str().unwrap();
     let path = url.strip_prefix("http://sidetone.test").unwrap();
     let (status, headers, wav) = get(&test, path, None).await;
-    assert_eq!((status.as_u16(), &headers["content-type"]), (200, &"audio/wav".parse().unwrap()));
+    assert_eq!(
+        (status.as_u16(), &headers["content-type"]),
+        (200, &"audio/wav".parse().unwrap())
+    );
     assert!(samples(&wav).len() > 24_000);
     let (status, headers, part) = get(&test, path, Some("bytes=0-3")).await;
     assert_eq!((status.as_u16(), part.as_slice()), (206, &b"RIFF"[..]));

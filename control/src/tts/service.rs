@@ -216,7 +216,11 @@ impl Speaking {
     }
 
     fn converted(&mut self, rate: u32, samples: &[i16]) -> Result<Option<Bytes>, Broken> {
-        if self.resampler.as_ref().is_none_or(|(from, _)| *from != rate) {
+        if self
+            .resampler
+            .as_ref()
+            .is_none_or(|(from, _)| *from != rate)
+        {
             let fresh = Resampler::new(rate, RATE).map_err(|error| Broken(error.to_string()))?;
             self.resampler = Some((rate, fresh));
         }
@@ -276,7 +280,9 @@ impl Meter {
         let us = samples as u64 * 1_000_000 / u64::from(rate.max(1));
         let enough = self
             .left_us
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(us))
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(us)
+            })
             .is_ok();
         if !enough {
             self.over.store(true, Ordering::SeqCst);
@@ -322,18 +328,28 @@ pub async fn begin(
     pace: Pace,
 ) -> Result<(Speaking, Bytes), ApiError> {
     let make = app.speech.speaker(voice.engine).map_err(unavailable)?;
+    start(&app.tts, PATIENCE, text, pace, make).await
+}
+
+async fn start(
+    desk: &Arc<Desk>,
+    patience: Duration,
+    text: &str,
+    pace: Pace,
+    make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
+) -> Result<(Speaking, Bytes), ApiError> {
     let first = match pace {
         Pace::Stream => rules::sentences(text).into_iter().next(),
         Pace::Whole => None,
     };
     let bytes = rules::bytes_of(rules::estimate(first.as_deref().unwrap_or(text)));
-    let room = app.tts.first_room(bytes, PATIENCE).await;
+    let room = desk.first_room(bytes, patience).await;
     let room = room.ok_or_else(|| ApiError::Unavailable {
         code: "service_unavailable",
         message: "The voices are busy: try again in a moment".to_owned(),
         retry_after: 2,
     })?;
-    let mut speaking = Speaking::begin(text, &app.tts, pace, room, make);
+    let mut speaking = Speaking::begin(text, desk, pace, room, make);
     match speaking.next().await {
         Ok(Some(first)) => Ok((speaking, first)),
         Ok(None) => Err(failed(&Broken("the voice made no sound".to_owned()))),
@@ -386,150 +402,5 @@ fn failed(broken: &Broken) -> ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-    use std::sync::Mutex;
-
-    use super::*;
-
-    /// What a voice was asked, and what it does with it.
-    #[derive(Clone, Default)]
-    struct Script {
-        asked: Arc<Mutex<Vec<String>>>,
-        /// Samples of one piece, and pieces of a sentence.
-        pieces: (usize, usize),
-        ends: End,
-    }
-
-    #[derive(Clone, Copy, Default, PartialEq)]
-    enum End {
-        #[default]
-        Done,
-        Failed,
-        Never,
-    }
-
-    struct Voice {
-        script: Script,
-        sink: Arc<dyn SpeechSink>,
-    }
-
-    impl Synthesiser for Voice {
-        fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
-            self.script.asked.lock().unwrap().push(text.to_owned());
-            let send = |event| {
-                self.sink.send(SpeechEvent::Tts {
-                    reply,
-                    segment,
-                    event,
-                })
-            };
-            let (samples, pieces) = self.script.pieces;
-            for _ in 0..pieces {
-                let samples = vec![100; samples];
-                send(TtsEvent::Audio {
-                    rate: 24_000,
-                    samples,
-                });
-            }
-            match self.script.ends {
-                End::Done => send(TtsEvent::Done),
-                End::Failed => send(TtsEvent::Failed {
-                    message: "hoarse".to_owned(),
-                }),
-                End::Never => true,
-            };
-        }
-
-        fn cancel(&mut self, _reply: ReplyId) {
-            self.script.asked.lock().unwrap().push("cancel".to_owned());
-        }
-    }
-
-    async fn speaking(script: &Script, text: &str, pace: Pace) -> (Arc<Desk>, Speaking) {
-        let desk = Desk::new(1);
-        let room = desk.room(1).await;
-        let script = script.clone();
-        let speaking = Speaking::begin(text, &desk, pace, room, |sink| {
-            Box::new(Voice { script, sink })
-        });
-        (desk, speaking)
-    }
-
-    #[tokio::test]
-    async fn the_next_sentence_is_asked_for_when_the_one_before_was_taken() {
-        let script = Script {
-            pieces: (240, 2),
-            ..Script::default()
-        };
-        let (desk, mut speaking) = speaking(&script, "One two. Three four.", Pace::Stream).await;
-        let asked = || script.asked.lock().unwrap().clone();
-        for _ in 0..2 {
-            assert_eq!(speaking.next().await.unwrap().unwrap().len(), 480);
-            assert_eq!(asked(), ["One two."]);
-        }
-        assert!(speaking.next().await.unwrap().is_some());
-        assert_eq!(asked(), ["One two.", "Three four."]);
-        assert!(speaking.next().await.unwrap().is_some());
-        assert!(speaking.next().await.unwrap().is_none());
-        drop(speaking);
-        assert_eq!(desk.active(), 0);
-    }
-
-    #[tokio::test]
-    async fn who_goes_away_takes_the_synthesis_with_them() {
-        let script = Script {
-            pieces: (240, 1),
-            ends: End::Never,
-            ..Script::default()
-        };
-        let (desk, mut speaking) = speaking(&script, "One two. Three.", Pace::Stream).await;
-        assert!(speaking.next().await.unwrap().is_some());
-        assert_eq!(desk.active(), 1);
-        drop(speaking);
-        assert_eq!(*script.asked.lock().unwrap(), ["One two.", "cancel"]);
-        assert_eq!(desk.active(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_voice_that_fails_or_does_not_end_breaks_the_stream() {
-        let failing = Script {
-            pieces: (240, 1),
-            ends: End::Failed,
-            ..Script::default()
-        };
-        let (_, mut failed) = speaking(&failing, "One.", Pace::Stream).await;
-        assert!(failed.next().await.unwrap().is_some());
-        assert_eq!(failed.next().await.unwrap_err().to_string(), "hoarse");
-
-        // "One." may sound 3.8 s (three letters, a capital and a mark); this is 5 s.
-        let endless = Script {
-            pieces: (24_000, 5),
-            ..Script::default()
-        };
-        let (_, mut endless) = speaking(&endless, "One.", Pace::Stream).await;
-        let broken = loop {
-            match endless.next().await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("it ended"),
-                Err(broken) => break broken,
-            }
-        };
-        assert_eq!(broken.to_string(), "the voice does not end");
-    }
-
-    #[tokio::test]
-    async fn a_voice_without_a_sound_is_given_up() {
-        let silent = Script {
-            ends: End::Never,
-            ..Script::default()
-        };
-        let (_, mut silent) = speaking(&silent, "One.", Pace::Whole).await;
-        silent.stall = Duration::ZERO;
-        assert_eq!(
-            silent.next().await.unwrap_err().to_string(),
-            "no sound for 0 s"
-        );
-    }
-}
+#[path = "service_tests.rs"]
+mod tests;

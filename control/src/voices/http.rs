@@ -3,7 +3,9 @@
 use axum::body::Body as Bytes;
 use axum::extract::State;
 use axum::{Json, response::IntoResponse};
-use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE,
+};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -121,8 +123,7 @@ async fn speak_preview(
     let voice = find(&voice_id).ok_or(ApiError::NotFound)?;
     let text = text.as_deref();
     let text = text.unwrap_or_else(|| speech::sample_sentence(voice.language));
-    let characters =
-        speech::check(text).map_err(|why| tts::refused(why, speech::MAX_PREVIEW))?;
+    let characters = speech::check(text).map_err(|why| tts::refused(why, speech::MAX_PREVIEW))?;
     let wav = tts::whole(&app, voice, text).await?;
     Response::builder()
         .header(CONTENT_TYPE, "audio/wav")
@@ -142,8 +143,7 @@ async fn play_preview(
 ) -> Result<Response<Bytes>, ApiError> {
     let voice = find(&voice).ok_or(ApiError::Unauthorized)?;
     let token = query.token.as_deref().unwrap_or_default();
-    let expires_at =
-        preview::open(&app.master_key, voice, token).ok_or(ApiError::Unauthorized)?;
+    let expires_at = preview::open(&app.master_key, voice, token).ok_or(ApiError::Unauthorized)?;
     if expires_at <= app.clock.now() {
         return Err(ApiError::Gone {
             code: "url_expired",
@@ -179,6 +179,9 @@ fn record(app: &App, voice: &Voice) -> VoiceRecord {
     let base = &app.config.server.public_url;
     VoiceRecord::of(
         voice,
-        format!("{base}/api/v1/voices/{}/preview.wav?token={token}", voice.id),
+        format!(
+            "{base}/api/v1/voices/{}/preview.wav?token={token}",
+            voice.id
+        ),
     )
 }

@@ -13,3 +13,6 @@ pub mod rules;
 pub mod wire;
 
 pub use catalogue::{Engine, Voice, find};
+
+#[cfg(test)]
+mod http_tests;

@@ -35,8 +35,7 @@ mod tests {
 
     #[test]
     fn a_url_is_the_same_for_an_hour_and_good_for_one_more() {
-        let key =
-            MasterKey::from_base64(&base64_simd::STANDARD.encode_to_string([7; 32])).unwrap();
+        let key = MasterKey::from_base64(&base64_simd::STANDARD.encode_to_string([7; 32])).unwrap();
         let voice = known("scripted-tone").unwrap();
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         let first = sign(&key, voice, at(7200));

@@ -240,10 +240,7 @@ mod tests {
         dialog.add_context("C");
         let request = dialog.request(&agent, "now", &[]);
         let told = instructions::instructions(&agent);
-        assert_eq!(
-            texts(&request),
-            ["P", &told, "u2", "a2", "C", "now"]
-        );
+        assert_eq!(texts(&request), ["P", &told, "u2", "a2", "C", "now"]);
     }
 
     fn texts(request: &ModelRequest) -> Vec<&str> {

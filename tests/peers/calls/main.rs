@@ -17,4 +17,5 @@ mod http2;
 mod idle;
 mod recorded;
 mod stage;
+mod streams;
 mod ws_url;

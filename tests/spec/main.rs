@@ -72,10 +72,10 @@ fn tests() -> BTreeSet<String> {
             for line in text.lines().map(str::trim) {
                 if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                     runs = true;
-                } else if let Some(name) = function(line) {
-                    if std::mem::take(&mut runs) {
-                        names.insert(name.to_owned());
-                    }
+                } else if let Some(name) = function(line)
+                    && std::mem::take(&mut runs)
+                {
+                    names.insert(name.to_owned());
                 }
             }
         }

@@ -136,6 +136,8 @@ fn text(value: &Value, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic, reason = "a test stops at the first surprise")]
+
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,10 @@
 //! A voice in the middle of a text: its pace, its end, its failures.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::sync::Mutex;
 

@@ -244,13 +244,15 @@ mod tests {
     }
 
     fn texts(request: &ModelRequest) -> Vec<&str> {
-        let text = |message| match message {
-            &Message::System { ref content }
-            | &Message::Instructions { ref content }
-            | &Message::User { ref content }
-            | &Message::Assistant { ref content, .. }
-            | &Message::Tool { ref content, .. } => content.as_str(),
-        };
+        fn text(message: &Message) -> &str {
+            match message {
+                Message::System { content }
+                | Message::Instructions { content }
+                | Message::User { content }
+                | Message::Assistant { content, .. }
+                | Message::Tool { content, .. } => content,
+            }
+        }
         request.messages.iter().map(text).collect()
     }
 

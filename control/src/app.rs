@@ -302,6 +302,7 @@ pub mod testing {
                 recogniser_threads: 1,
                 voice_threads: 1,
                 request_threads: 1,
+                ..SpeechSettings::default()
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
             let storage = Storage::local(dir.path().join("objects")).expect("a store");

@@ -1,6 +1,7 @@
 //! Settings: defaults from the binary, over them the file, over that the environment. All are
 //! checked at the start; a wrong one is named.
 
+mod providers;
 mod read;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use crate::egress::Allow;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
+use crate::vendors::remote::settings::RemoteSettings;
 use crate::webhooks::schedule::Schedule;
 
 pub use read::ConfigError;
@@ -83,6 +85,10 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Speech {
     pub recogniser: RecogniserKind,
+    /// Who listens when the recogniser's provider fails.
+    pub recogniser_fallback: Option<RecogniserKind>,
+    /// Providers outside this process, and what is used of them.
+    pub remote: RemoteSettings,
     /// A voice key; empty: the catalogue's first.
     pub default_voice: String,
     /// 0: as many as cores.
@@ -121,6 +127,7 @@ impl Config {
             );
         }
         reserved(&mut settings);
+        let chosen = providers::read(&mut settings);
         let config = Self {
             server: Server {
                 listen: settings.parsed(
@@ -153,13 +160,9 @@ impl Config {
                 ),
             },
             speech: Speech {
-                recogniser: settings.word(
-                    "speech.recogniser",
-                    &[
-                        ("offline", RecogniserKind::Offline),
-                        ("scripted", RecogniserKind::Scripted),
-                    ],
-                ),
+                recogniser: chosen.recogniser,
+                recogniser_fallback: chosen.recogniser_fallback,
+                remote: chosen.remote,
                 default_voice: settings.text("speech.default_voice"),
                 workers: settings.int("speech.workers", 0, 256) as usize,
                 tts_memory_mib: settings.int("speech.tts_memory_mib", 16, 65_536),

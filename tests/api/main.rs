@@ -9,6 +9,7 @@ mod conversations;
 mod crash;
 mod grid;
 mod in_process;
+mod providers;
 mod sessions;
 mod table;
 mod verify_webhook;

@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod postgres;
+pub mod provider;
 pub mod receiver;
 pub mod server;
 pub mod socket;

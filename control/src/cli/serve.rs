@@ -22,7 +22,7 @@ use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, agents, calls, routes, sessions, webhooks};
+use crate::{accounts, agents, calls, models, routes, sessions, voices, webhooks};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -107,8 +107,12 @@ fn assemble(
         lead_ms: config.engine.lead_ms,
         priority: config.engine.priority,
     })?);
+    models::catalogue::configure(&config.speech.remote);
+    voices::catalogue::configure(&config.speech.remote);
     let speech = SpeechSettings {
-        recogniser: config.speech.recogniser,
+        recogniser: config.speech.recogniser.clone(),
+        recogniser_fallback: config.speech.recogniser_fallback.clone(),
+        remote: config.speech.remote.clone(),
         recogniser_threads: or_cores(config.speech.workers),
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
         request_threads: or_cores(config.speech.workers),

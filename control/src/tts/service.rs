@@ -327,7 +327,7 @@ pub async fn begin(
     text: &str,
     pace: Pace,
 ) -> Result<(Speaking, Bytes), ApiError> {
-    let make = app.speech.speaker(voice.engine).map_err(unavailable)?;
+    let make = app.speech.speaker(voice).map_err(unavailable)?;
     start(&app.tts, PATIENCE, text, pace, make).await
 }
 

@@ -15,6 +15,7 @@ mod floods;
 mod framing;
 mod http2;
 mod idle;
+mod providers;
 mod recorded;
 mod stage;
 mod streams;

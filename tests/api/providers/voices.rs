@@ -193,7 +193,8 @@ async fn a_cancelled_segment_drops_its_connection() {
     call.providers()
         .tts
         .speak(media::speech::ReplyId(1), 0, "Good day.");
-    call.next().await;
+    // All that came before the pause.
+    while !call.is_silent(Duration::from_millis(100)).await {}
     let cancelled = Instant::now();
     call.cancel_reply(1);
     while provider.dropped().is_empty() {

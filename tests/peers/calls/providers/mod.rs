@@ -70,11 +70,14 @@ fn finished(caller: &Caller, seen: usize) -> Option<Turn> {
         .position(|(_, m)| m["type"] == "user_transcript" && m["is_final"] == true)?;
     let (ended, transcript) = &messages[place];
     let after = &messages[place..];
-    let answer = after
+    let answered = after
         .iter()
-        .rev()
-        .map(|(_, m)| m)
-        .find(|m| m["type"] == "agent_response" && m["is_final"] == true)?;
+        .rposition(|(_, m)| m["type"] == "agent_response" && m["is_final"] == true)?;
+    let answer = &after[answered].1;
+    // Its last words have begun to sound.
+    after[answered..]
+        .iter()
+        .find(|(_, m)| m["type"] == "audio")?;
     let mut reaction = None;
     let mut until = *ended;
     let mut dead_air = Duration::ZERO;

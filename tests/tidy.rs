@@ -135,6 +135,8 @@ fn unsafe_has_its_places_and_its_proofs() {
         let lines: Vec<&str> = text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             let code = without_strings(line.split("//").next().unwrap_or_default());
+            // A name that is spelt like the keyword.
+            let code = code.replace("r#unsafe", "");
             if !has_word(&code, "unsafe") || code.contains("unsafe_code") || path == "tests/tidy.rs"
             {
                 continue;
@@ -175,7 +177,8 @@ fn one_client_talks_to_users_addresses() {
     let mut wrong = Vec::new();
     for file in files("control/src", "rs") {
         let path = shown(&file);
-        if allowed.iter().any(|folder| path.starts_with(folder)) {
+        let is_test = path.ends_with("_tests.rs");
+        if is_test || allowed.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }
         for (number, line) in product_lines(&file) {

@@ -274,6 +274,8 @@ pub mod testing {
         /// With settings changed.
         #[expect(clippy::expect_used, reason = "only tests call it")]
         pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+            // As `main` does; an error means that another test was first.
+            let _ = rustls::crypto::ring::default_provider().install_default();
             let dir = TempDir::new().expect("a temporary folder");
             let mut config = Config::defaults().expect("the defaults are right");
             config.server.data_dir = dir.path().to_owned();

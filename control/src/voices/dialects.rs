@@ -83,7 +83,7 @@ mod tests {
     fn name(key: &str, style: Option<&str>) -> &'static str {
         match known(key).unwrap().styled(style).engine {
             Engine::Espeak { name, .. } | Engine::Flite { name } => name,
-            Engine::Scripted { .. } => "tone",
+            Engine::Scripted { .. } | Engine::Provider { .. } => "no program's",
         }
     }
 

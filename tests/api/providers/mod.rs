@@ -53,6 +53,7 @@ impl Call {
             remote: config.speech.remote,
             recogniser_threads: 1,
             voice_threads: 1,
+            request_threads: 1,
         };
         let speech = Speech::start(speech, folder.path()).unwrap();
         let tone = control::voices::find("scripted-tone").unwrap();

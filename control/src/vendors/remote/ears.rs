@@ -12,6 +12,10 @@ use tokio::sync::mpsc::error::TrySendError;
 const BACKLOG: usize = 512;
 
 /// What a recogniser is told.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of it is audio, and a box would be an allocation a frame on the media thread"
+)]
 pub(super) enum Told {
     Begin(UtteranceId),
     Audio(UtteranceId, Piece),

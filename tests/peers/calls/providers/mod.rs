@@ -1,6 +1,5 @@
-//! Calls to the real program whose speech comes from providers that stall, refuse, break off and lie.
+//! Calls to the real program whose model or voice is a provider that stalls, refuses, breaks off and lies.
 
-mod ears;
 mod models;
 mod voices;
 
@@ -89,9 +88,10 @@ fn finished(caller: &Caller, seen: usize) -> Option<Turn> {
         sound_ms += ms;
         until = until.max(*at) + Duration::from_secs_f64(ms / 1000.0);
     }
-    // The end of the sound is known by what does not follow it.
+    // The end of the sound is known by what does not follow it: a voice that goes on after a fault does
+    // so within two seconds.
     let silent = Instant::now().saturating_duration_since(until);
-    (sound_ms > 0.0 && silent > Duration::from_millis(500)).then(|| Turn {
+    (sound_ms > 0.0 && silent > Duration::from_millis(2200)).then(|| Turn {
         heard: transcript["text"].as_str().unwrap_or_default().to_owned(),
         reaction: reaction.unwrap_or_default(),
         answer: answer["text"].as_str().unwrap_or_default().to_owned(),

@@ -26,7 +26,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     } = request;
     let mut body = json!({
         "model": model,
-        "messages": messages.iter().map(message).collect::<Vec<_>>(),
+        "messages": lines(messages),
         "stream": true,
         "stream_options": {"include_usage": true},
     });
@@ -72,9 +72,33 @@ fn reasons(model: &str) -> bool {
     })
 }
 
+/// The dialogue. System messages that stand side by side become one: the templates of many open models
+/// know a single one, at the beginning.
+fn lines(messages: &[Message]) -> Vec<Value> {
+    let mut lines: Vec<Value> = Vec::with_capacity(messages.len());
+    for each in messages {
+        let next = message(each);
+        if let (Some(Value::String(before)), Some(more)) = (
+            lines
+                .last_mut()
+                .filter(|last| last["role"] == "system" && next["role"] == "system")
+                .and_then(|last| last.get_mut("content")),
+            next["content"].as_str(),
+        ) {
+            before.push_str("\n\n");
+            before.push_str(more);
+        } else {
+            lines.push(next);
+        }
+    }
+    lines
+}
+
 fn message(message: &Message) -> Value {
     match message {
-        Message::System { content } => json!({"role": "system", "content": content}),
+        Message::System { content } | Message::Instructions { content } => {
+            json!({"role": "system", "content": content})
+        }
         Message::User { content } => json!({"role": "user", "content": content}),
         Message::Assistant {
             content,
@@ -107,6 +131,7 @@ pub(super) fn characters(request: &ModelRequest) -> usize {
         .iter()
         .map(|message| match message {
             Message::System { content }
+            | Message::Instructions { content }
             | Message::User { content }
             | Message::Tool { content, .. } => content.len(),
             Message::Assistant {

@@ -216,7 +216,7 @@ impl Task {
     async fn talk(&mut self, socket: &mut Socket) -> Left {
         let mut quiet_since = Instant::now();
         loop {
-            for (context, text) in self.to_ask() {
+            for (context, text) in self.take_unasked() {
                 quiet_since = Instant::now();
                 for message in self.dialect.speak(&context, &text) {
                     if !socket::send(socket, Message::text(message)).await {
@@ -307,7 +307,7 @@ impl Task {
     }
 
     /// What has not been asked for on this connection, in order.
-    fn to_ask(&mut self) -> Vec<(String, String)> {
+    fn take_unasked(&mut self) -> Vec<(String, String)> {
         let mut found: Vec<(ReplyId, u32, String, String)> = Vec::new();
         for (context, job) in self.jobs.iter_mut().filter(|(_, job)| !job.asked) {
             job.asked = true;

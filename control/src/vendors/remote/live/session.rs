@@ -328,10 +328,8 @@ impl Session {
             return;
         }
         for place in 0..self.utterances.len() {
-            let (until, asked) = match &self.utterances[place] {
-                Utterance { until, asked, .. } => (*until, asked.is_some()),
-            };
-            if asked {
+            let Utterance { until, asked, .. } = self.utterances[place];
+            if asked.is_some() {
                 continue;
             }
             let Some(until) = until else { break };

@@ -21,6 +21,8 @@ needed() {
         # The console page is tested in a real browser, the recogniser on human voices.
         echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
+        # The SIP stack is called by, and calls, SIPp.
+        echo "sip-tester          command -v sipp"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"
     fi
 }

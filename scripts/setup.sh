@@ -18,6 +18,10 @@ needed() {
     echo "gcc                 command -v cc"
     echo "libc6-dev           test -e /usr/include/stdlib.h"
     if [ "$purpose" = test ]; then
+        # The store is tested on both engines; Debian keeps the server's programs out of the PATH.
+        echo "postgresql          command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"
+        echo "openssl             command -v openssl"
+        echo "util-linux          command -v setpriv"
         # The console page is tested in a real browser, the recogniser on human voices.
         echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"

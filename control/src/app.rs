@@ -200,7 +200,7 @@ pub mod testing {
     use crate::db::Db;
     use crate::http::scope::{Scope, Scopes};
     use crate::ids::AccountId;
-    use crate::secret::MasterKey;
+    use crate::secret::{MasterKey, Secret};
     use crate::storage::Storage;
     use crate::time::{Clock, Timestamp};
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
@@ -254,9 +254,11 @@ pub mod testing {
             let mut config = Config::defaults().expect("the defaults are right");
             config.server.data_dir = dir.path().to_owned();
             config.server.public_url = "http://sidetone.test".to_owned();
-            config.database_url = format!("sqlite:{}", dir.path().join("test.db").display());
+            let file = dir.path().join("test.db");
+            config.database.url = Secret::new(format!("sqlite:{}", file.display()));
             change(&mut config);
-            let db = Db::open(&config.database_url).await.expect("a database");
+            let db = Db::open_with(config.database.url.expose(), &config.database.pool);
+            let db = db.await.expect("a database");
             db.migrate().await.expect("migrations");
             let clock = Clock::fixed(START);
             let master_key =

@@ -5,7 +5,8 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::egress::Allow;
 use crate::secret::Secret;
@@ -20,8 +21,7 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 #[derive(Clone, Debug)]
 pub struct Config {
     pub server: Server,
-    /// `sqlite:<path>`.
-    pub database_url: String,
+    pub database: Database,
     pub redis_url: Option<Secret<String>>,
     pub limits: Limits,
     pub engine: Engine,
@@ -45,6 +45,13 @@ pub struct Server {
     pub max_connections: usize,
     pub max_connections_per_ip: usize,
     pub log: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// `sqlite:<path>` or `postgres://…`, which may hold a password.
+    pub url: Secret<String>,
+    pub pool: crate::db::Settings,
 }
 
 #[derive(Clone, Debug)]
@@ -91,13 +98,7 @@ impl Config {
     pub fn load(file: Option<&str>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
         let mut settings = read::Settings::merge(DEFAULTS, file, env)?;
         let data_dir = PathBuf::from(settings.text("server.data_dir"));
-        let database_url = match settings.text("database.url") {
-            url if url.is_empty() => format!("sqlite:{}", data_dir.join("sidetone.db").display()),
-            url => url,
-        };
-        if !database_url.starts_with("sqlite:") {
-            settings.wrong("database.url", "this build has one engine: sqlite:<path>");
-        }
+        let database = database(&mut settings, &data_dir);
         let redis_url = settings.text("redis.url");
         if !redis_url.is_empty() {
             settings.wrong(
@@ -121,7 +122,7 @@ impl Config {
                     as usize,
                 log: settings.text("server.log"),
             },
-            database_url,
+            database,
             redis_url: None,
             limits: limits(&mut settings),
             engine: Engine {
@@ -174,6 +175,27 @@ impl Config {
     /// The defaults alone, for tests.
     pub fn defaults() -> Result<Self, ConfigError> {
         Self::load(None, &BTreeMap::new())
+    }
+}
+
+fn database(settings: &mut read::Settings, data_dir: &Path) -> Database {
+    let url = match settings.text("database.url") {
+        url if url.is_empty() => format!("sqlite:{}", data_dir.join("sidetone.db").display()),
+        url => url,
+    };
+    if let Err(why) = crate::db::check_url(&url) {
+        settings.wrong("database.url", &why);
+    }
+    let mut seconds =
+        |key: &str| Duration::from_secs(settings.int(&format!("database.{key}"), 1, 3600).into());
+    let (acquire, statement) = (seconds("acquire_seconds"), seconds("statement_seconds"));
+    Database {
+        url: Secret::new(url),
+        pool: crate::db::Settings {
+            connections: settings.int("database.max_connections", 1, 10_000),
+            acquire,
+            statement,
+        },
     }
 }
 
@@ -287,7 +309,7 @@ mod tests {
             ),
             (5, 4, 1000)
         );
-        assert_eq!(config.database_url, "sqlite:/x/y.db");
+        assert_eq!(config.database.url.expose(), "sqlite:/x/y.db");
         assert_eq!(
             config.server.listen,
             SocketAddr::from(([127, 0, 0, 1], 8080))
@@ -322,7 +344,38 @@ mod tests {
 
     #[test]
     fn secrets_do_not_show() {
-        let config = Config::load(None, &env(&[("SIDETONE_ADMIN_TOKEN", "swordfish")])).unwrap();
+        let config = Config::load(
+            None,
+            &env(&[
+                ("SIDETONE_ADMIN_TOKEN", "swordfish"),
+                ("DATABASE_URL", "postgres://u:swordfish@db.example/sidetone"),
+            ]),
+        )
+        .unwrap();
         assert!(!format!("{config:?}").contains("swordfish"));
+    }
+
+    #[test]
+    fn the_database_is_a_file_or_a_server() {
+        let load = |url: &str| Config::load(None, &env(&[("DATABASE_URL", url)]));
+        for url in [
+            "sqlite:x.db",
+            "postgres://u@h/d?sslmode=verify-full&sslrootcert=ca.pem",
+            "postgresql://u:p@h:5433/d",
+        ] {
+            assert_eq!(load(url).unwrap().database.url.expose(), url);
+        }
+        for url in [
+            "mysql://h/d",
+            "sqlite:",
+            "postgres://u:swordfish@h/d?sslmode=maybe",
+            "postgres://u:swordfish@h:port/d",
+        ] {
+            let error = load(url).unwrap_err().to_string();
+            assert!(error.starts_with("database.url: "), "{url}: {error}");
+            assert!(!error.contains("swordfish"), "{url}: {error}");
+        }
+        let defaults = Config::defaults().unwrap().database.pool;
+        assert_eq!(defaults, crate::db::Settings::default());
     }
 }

@@ -40,6 +40,10 @@ macro_rules! ids {
             }
         }
 
+        impl crate::db::Value for $name {
+            const KIND: crate::db::Kind = crate::db::Kind::Text;
+        }
+
         impl crate::http::extract::PathId for $name {
             const PARAMS: usize = 1;
 

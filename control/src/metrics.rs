@@ -76,6 +76,16 @@ impl Metrics {
         }
         engine(&mut text, app.engine.counters());
         text.family(
+            "sidetone_database_up",
+            "gauge",
+            "0 while the database is known to be away.",
+        );
+        text.line(
+            "sidetone_database_up",
+            "",
+            f64::from(u8::from(!app.db.is_away())),
+        );
+        text.family(
             "sidetone_draining",
             "gauge",
             "1 while the process is ending.",

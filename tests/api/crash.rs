@@ -55,12 +55,7 @@ async fn a_call_that_died_with_its_server_is_ended_once_by_the_next() {
             "a second of the greeting is to be heard, not {voiced} samples"
         );
 
-        let db = control::db::Db::open(&format!(
-            "sqlite:{}",
-            server.data.join("sidetone.db").display()
-        ))
-        .await
-        .unwrap();
+        let db = server.database().await;
         let events = db
             .query("select type, status from events where call_id = $1 order by type")
             .bind(&id);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use control::app::testing::TestApp;
 use control::http::serve::{self, Patience};
+use control::secret::Secret;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +25,14 @@ impl Server {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let database = match kit::postgres::is_chosen() {
+            true => Some(kit::postgres::shared().database().await),
+            false => None,
+        };
         let test = TestApp::with(|config| {
+            if let Some(url) = database {
+                config.database.url = Secret::new(url);
+            }
             config.server.public_url = format!("http://{address}");
             config.limits.account_calls = 200;
         })

@@ -8,6 +8,7 @@
 )]
 
 pub mod client;
+pub mod postgres;
 pub mod server;
 pub mod socket;
 pub mod virtual_call;

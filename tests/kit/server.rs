@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::postgres;
 
-/// A running `sidetone serve`.
+/// A running `sidetone serve`. On SQLite, or on PostgreSQL when `SIDETONE_TEST_DATABASE=postgres`.
 pub struct Server {
     pub url: String,
     pub data: PathBuf,
@@ -38,6 +39,14 @@ impl Setup {
     #[must_use]
     pub fn scripted(self) -> Self {
         self.set("SPEECH__RECOGNISER", "scripted")
+    }
+
+    /// On the database of this URL.
+    #[must_use]
+    pub fn database(mut self, url: &str) -> Self {
+        self.settings
+            .push(("DATABASE_URL".to_owned(), url.to_owned()));
+        self
     }
 
     /// Runs on one core only.
@@ -75,6 +84,10 @@ impl Setup {
                 "1000".to_owned(),
             ),
         ];
+        if postgres::is_chosen() {
+            let url = postgres::shared().database().await;
+            settings.push(("DATABASE_URL".to_owned(), url));
+        }
         settings.extend(self.settings);
         if let Some(core) = self.core {
             settings.push(("taskset".to_owned(), core.to_string()));
@@ -154,6 +167,7 @@ impl Server {
             .args(args)
             .env_clear()
             .env("SIDETONE_SERVER__DATA_DIR", &self.data)
+            .env("DATABASE_URL", self.database_url())
             .current_dir(&self.data)
             .output()
             .expect("the program starts");
@@ -177,11 +191,24 @@ impl Server {
 
     /// The database of the server, beside it.
     pub async fn database(&self) -> control::db::Db {
-        let file = self.data.join("sidetone.db");
-        assert!(file.exists(), "no database at {}", file.display());
-        control::db::Db::open(&format!("sqlite:{}", file.display()))
+        control::db::Db::open(&self.database_url())
             .await
             .expect("the database opens")
+    }
+
+    fn database_url(&self) -> String {
+        let set = self
+            .settings
+            .iter()
+            .rfind(|(name, _)| name == "DATABASE_URL");
+        set.map_or_else(
+            || {
+                let file = self.data.join("sidetone.db");
+                assert!(file.exists(), "no database at {}", file.display());
+                format!("sqlite:{}", file.display())
+            },
+            |(_, url)| url.clone(),
+        )
     }
 
     /// Resident memory, KiB.
@@ -299,7 +326,8 @@ pub fn reqwest_client() -> reqwest::Client {
         .expect("a client")
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listened on a moment ago.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port")

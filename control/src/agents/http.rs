@@ -144,12 +144,12 @@ async fn delete(
     Id(id): Id<AgentId>,
     Query(query): Query<DeleteQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
-    // No call can be written while this transaction is open, so none begins between check and delete.
+    // A call is only written while its agent is held, so none begins between check and delete.
     let mut tx = app.db.begin_write().await?;
     if !store::delete(&mut tx, caller.account, id).await? {
         return Err(ApiError::NotFound);
     }
-    if !query.force && calls::agent_is_live(&app.db, caller.account, id).await? {
+    if !query.force && calls::agent_is_live(&mut tx, caller.account, id).await? {
         return Err(ApiError::Conflict {
             code: "agent_in_use",
             message: "The agent is on a live call: end the call or pass force=true".into(),

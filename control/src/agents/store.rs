@@ -106,9 +106,10 @@ pub async fn update(
     now: Timestamp,
 ) -> Result<Update, DbError> {
     let mut tx = db.begin_write().await?;
+    let lock = tx.engine().for_update();
     let found = tx
         .query_built(format!(
-            "select {COLUMNS} from agents where account_id = $1 and id = $2"
+            "select {COLUMNS} from agents where account_id = $1 and id = $2{lock}"
         ))
         .bind(account)
         .bind(id)
@@ -153,6 +154,20 @@ pub async fn delete(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool
         .execute()
         .await?;
     Ok(rows > 0)
+}
+
+/// Whether the agent is there, and stays so until the transaction ends.
+pub async fn hold(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
+    let lock = tx.engine().for_share();
+    let found = tx
+        .query_built(format!(
+            "select id from agents where account_id = $1 and id = $2{lock}"
+        ))
+        .bind(account)
+        .bind(id)
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Whether the agent has an address for its events; false for one that is deleted.

@@ -187,12 +187,13 @@ pub async fn insert_turn(
     body: &str,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.query(
+    let lock = tx.engine().for_share();
+    tx.query_built(format!(
         "insert into turns (call_id, idx, account_id, body, created_at)
          select $1, $2, $3, $4, $5 where exists (select 1 from calls
-            where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null)
+            where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null{lock})
          on conflict (call_id, idx) do nothing",
-    )
+    ))
     .bind(id)
     .bind(i64::from(index))
     .bind(account)
@@ -252,8 +253,8 @@ pub async fn finish(
         )
         .bind(ending.status.name())
         .bind(ending.conversation.name())
-        .bind(ending.reason)
-        .bind(ending.ended_by)
+        .bind(ending.reason.as_ref())
+        .bind(ending.ended_by.as_ref())
         .bind(now)
         .bind(ending.duration_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)))
         .bind(ending.turn_count.map(i64::from))
@@ -282,8 +283,12 @@ pub async fn get_in(
 }
 
 /// Whether the agent is on a call that has not ended, or that somebody may still join.
-pub async fn agent_is_live(db: &Db, account: AccountId, agent: AgentId) -> Result<bool, DbError> {
-    db.query(
+pub async fn agent_is_live(
+    tx: &mut Tx,
+    account: AccountId,
+    agent: AgentId,
+) -> Result<bool, DbError> {
+    tx.query(
         "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
     )
     .bind(account)

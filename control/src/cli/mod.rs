@@ -118,7 +118,7 @@ async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
         .recursive(true)
         .mode(0o700)
         .create(&config.server.data_dir)?;
-    let db = crate::db::Db::open(&config.database_url).await?;
+    let db = crate::db::Db::open_with(config.database.url.expose(), &config.database.pool).await?;
     db.migrate().await?;
     Ok(db)
 }

@@ -1,14 +1,16 @@
 //! Values on their way into a statement.
 
-use sqlx::Sqlite;
+use sqlx::postgres::PgArguments;
 use sqlx::sqlite::SqliteArguments;
+use sqlx::{Postgres, Sqlite};
 
 use crate::time::Timestamp;
 
 /// One value of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arg {
-    Null,
+    /// No value. PostgreSQL wants to know of which kind even then.
+    Null(Kind),
     Text(String),
     Int(i64),
     Bool(bool),
@@ -16,54 +18,85 @@ pub enum Arg {
     Blob(Vec<u8>),
 }
 
-/// The statement with its values bound.
-pub(super) fn bound(
-    sql: sqlx::SqlStr,
-    args: Vec<Arg>,
-) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
-    let mut query = sqlx::query(sql);
-    for arg in args {
-        query = match arg {
-            Arg::Null => query.bind(None::<String>),
-            Arg::Text(text) => query.bind(text),
-            Arg::Int(int) => query.bind(int),
-            Arg::Bool(bool) => query.bind(bool),
-            Arg::Real(real) => query.bind(real),
-            Arg::Blob(blob) => query.bind(blob),
-        };
-    }
-    query
+/// What a value is, whether it is there or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Int,
+    Bool,
+    Real,
+    Blob,
 }
 
+/// What can be bound, and so also an `Option` of it.
+pub trait Value: Into<Arg> {
+    /// The kind that [`Arg`] makes of it.
+    const KIND: Kind;
+}
+
+macro_rules! binder {
+    ($name:ident, $engine:ty, $arguments:ty) => {
+        /// The statement with its values bound.
+        pub(super) fn $name(
+            sql: sqlx::SqlStr,
+            args: &[Arg],
+        ) -> sqlx::query::Query<'_, $engine, $arguments> {
+            let mut query = sqlx::query(sql);
+            for arg in args {
+                query = match arg {
+                    Arg::Null(Kind::Text) => query.bind(None::<String>),
+                    Arg::Null(Kind::Int) => query.bind(None::<i64>),
+                    Arg::Null(Kind::Bool) => query.bind(None::<bool>),
+                    Arg::Null(Kind::Real) => query.bind(None::<f64>),
+                    Arg::Null(Kind::Blob) => query.bind(None::<Vec<u8>>),
+                    Arg::Text(text) => query.bind(text.as_str()),
+                    Arg::Int(int) => query.bind(*int),
+                    Arg::Bool(bool) => query.bind(*bool),
+                    Arg::Real(real) => query.bind(*real),
+                    Arg::Blob(blob) => query.bind(blob.as_slice()),
+                };
+            }
+            query
+        }
+    };
+}
+
+binder!(for_sqlite, Sqlite, SqliteArguments);
+binder!(for_postgres, Postgres, PgArguments);
+
 macro_rules! from {
-    ($($type:ty => $value:ident $arg:expr),+ $(,)?) => {$(
+    ($($type:ty => $kind:ident, $value:ident $arg:expr),+ $(,)?) => {$(
         impl From<$type> for Arg {
             fn from($value: $type) -> Self {
                 $arg
             }
         }
+
+        impl Value for $type {
+            const KIND: Kind = Kind::$kind;
+        }
     )+};
 }
 
 from! {
-    &str => text Self::Text(text.to_owned()),
-    &String => text Self::Text(text.clone()),
-    String => text Self::Text(text),
-    i64 => int Self::Int(int),
-    i32 => int Self::Int(int.into()),
-    u32 => int Self::Int(int.into()),
-    u64 => int Self::Int(i64::try_from(int).unwrap_or(i64::MAX)),
-    usize => int Self::Int(i64::try_from(int).unwrap_or(i64::MAX)),
-    bool => bool Self::Bool(bool),
-    f64 => real Self::Real(real),
-    Vec<u8> => blob Self::Blob(blob),
-    &[u8] => blob Self::Blob(blob.to_vec()),
-    [u8; 32] => blob Self::Blob(blob.to_vec()),
-    Timestamp => time Self::Int(time.micros()),
+    &str => Text, text Self::Text(text.to_owned()),
+    &String => Text, text Self::Text(text.clone()),
+    String => Text, text Self::Text(text),
+    i64 => Int, int Self::Int(int),
+    i32 => Int, int Self::Int(int.into()),
+    u32 => Int, int Self::Int(int.into()),
+    u64 => Int, int Self::Int(i64::try_from(int).unwrap_or(i64::MAX)),
+    usize => Int, int Self::Int(i64::try_from(int).unwrap_or(i64::MAX)),
+    bool => Bool, bool Self::Bool(bool),
+    f64 => Real, real Self::Real(real),
+    Vec<u8> => Blob, blob Self::Blob(blob),
+    &[u8] => Blob, blob Self::Blob(blob.to_vec()),
+    [u8; 32] => Blob, blob Self::Blob(blob.to_vec()),
+    Timestamp => Int, time Self::Int(time.micros()),
 }
 
-impl<T: Into<Self>> From<Option<T>> for Arg {
+impl<T: Value> From<Option<T>> for Arg {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
+        value.map_or(Self::Null(T::KIND), Into::into)
     }
 }

@@ -1,92 +1,155 @@
 //! The database: the only code that knows which engine runs. Statements are one text with `$1`
-//! placeholders; values are integers, text, booleans (as integers), floats and blobs.
+//! placeholders for SQLite and PostgreSQL; values are integers, text, booleans, floats and blobs; times
+//! are integer microseconds.
 //!
-//! SQLite runs in WAL mode with a pool of readers and one writing connection, so that a write waits
-//! its turn here and not in the engine's busy loop.
+//! What the one text has to heed: a sum is asked for as `cast(sum(x) as bigint)`, an average as
+//! `cast(avg(x) as double precision)`; a `group by` names every column that is not summed up; nothing is
+//! sorted by a column that may be null without `nulls last`. A statement that fails inside a transaction
+//! ends it: what may collide is written with `on conflict`.
+//!
+//! Two transactions never write at the same time on SQLite, but do on PostgreSQL: rows that are read to
+//! be changed are read with [`Engine::for_update`] behind the `select`.
 
 mod arg;
+mod error;
+mod outage;
+mod postgres;
 mod row;
+mod sqlite;
 
 use std::path::Path;
 use std::time::Duration;
 
 use sqlx::SqlSafeStr;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
 
-pub use arg::Arg;
+pub use arg::{Arg, Kind, Value};
+pub use error::DbError;
 pub use row::Row;
 
-/// Reading connections. More than cores: they wait for the disk now and then.
-const READERS: u32 = 8;
-/// How long a statement waits for a connection or a lock before it fails.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-static SQLITE: sqlx::migrate::Migrator = sqlx::migrate!("./migrations/sqlite");
-
-/// The database of this installation.
+/// The database of this installation. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum Db {
-    Sqlite {
-        readers: SqlitePool,
-        writer: SqlitePool,
-    },
+pub struct Db(Store);
+
+#[derive(Clone, Debug)]
+enum Store {
+    Sqlite(sqlite::Sqlite),
+    Postgres(postgres::Postgres),
 }
 
-/// What went wrong in the database. The text is for the log, never for a client.
-#[derive(Debug)]
-pub enum DbError {
-    /// The engine refused or failed.
-    Engine(sqlx::Error),
-    /// `one` found no row.
-    NoRow,
-    /// A stored value is not what the code expects of that column.
-    Column { column: String, why: String },
-    /// A migration failed.
-    Migration(String),
+/// Which engine runs: asked only where they differ, which is in locking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
 }
 
-impl Db {
-    /// Opens (and makes) the database at `url`: `sqlite:<path>`.
-    pub async fn open(url: &str) -> Result<Self, DbError> {
-        match url.split_once(':') {
-            Some(("sqlite", path)) => Self::sqlite(Path::new(path.trim_start_matches("//"))).await,
-            _ => Err(DbError::Migration(format!(
-                "no engine for the URL {url:.20}: use sqlite:<path>"
-            ))),
+impl Engine {
+    /// Behind a `select` of rows that this transaction is about to change: others who want to change
+    /// them wait for its end. On SQLite there is one writer anyway.
+    pub const fn for_update(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " for update",
         }
     }
 
-    async fn sqlite(path: &Path) -> Result<Self, DbError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .foreign_keys(true)
-            .busy_timeout(PATIENCE);
-        let pool = |connections| {
-            SqlitePoolOptions::new()
-                .max_connections(connections)
-                .acquire_timeout(PATIENCE)
-                .test_before_acquire(false)
-        };
-        let writer = pool(1).connect_with(options.clone()).await?;
-        let readers = pool(READERS).connect_lazy_with(options.read_only(true));
-        Ok(Self::Sqlite { readers, writer })
+    /// Behind a `select` of rows that must not change before this transaction ends.
+    pub const fn for_share(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " for share",
+        }
     }
 
-    /// Brings the tables up to date. Safe to run at every start.
+    /// Behind a `select` of rows to claim: those that another claims at this moment are left out.
+    pub const fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " for update skip locked",
+        }
+    }
+}
+
+/// How a server is used; nothing of it matters to SQLite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most connections of this process.
+    pub connections: u32,
+    /// How long a statement waits for one of them.
+    pub acquire: Duration,
+    /// How long a statement may take.
+    pub statement: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 16,
+            acquire: Duration::from_secs(5),
+            statement: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a statement is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Want {
+    First,
+    All,
+    Count,
+}
+
+/// What it answers.
+enum Answer {
+    Rows(Vec<Row>),
+    Touched(u64),
+}
+
+/// Whether a URL names an engine and can be read; the reason when not, without the password.
+pub fn check_url(url: &str) -> Result<(), String> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(()),
+        Some(("postgres" | "postgresql", _)) => postgres::check(url),
+        _ => Err("must be sqlite:<path> or postgres://<user>@<host>/<database>".to_owned()),
+    }
+}
+
+impl Db {
+    /// Opens the database at `url` with the settings that nobody changed.
+    pub async fn open(url: &str) -> Result<Self, DbError> {
+        Self::open_with(url, &Settings::default()).await
+    }
+
+    /// Opens the database at `url`: `sqlite:<path>`, whose file is made, or `postgres://…`, which is
+    /// connected to when it is first used.
+    pub async fn open_with(url: &str, settings: &Settings) -> Result<Self, DbError> {
+        check_url(url).map_err(DbError::Migration)?;
+        Ok(Self(match url.split_once(':') {
+            Some(("sqlite", path)) => {
+                Store::Sqlite(sqlite::Sqlite::open(Path::new(path.trim_start_matches("//"))).await?)
+            }
+            _ => Store::Postgres(postgres::Postgres::open(url, settings)?),
+        }))
+    }
+
+    /// Which engine runs.
+    pub const fn engine(&self) -> Engine {
+        match self.0 {
+            Store::Sqlite(_) => Engine::Sqlite,
+            Store::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Brings the tables up to date. Safe to run at every start, of several processes at once too.
     pub async fn migrate(&self) -> Result<(), DbError> {
-        let Self::Sqlite { writer, .. } = self;
-        SQLITE
-            .run(writer)
-            .await
-            .map_err(|error| DbError::Migration(error.to_string()))
+        match &self.0 {
+            Store::Sqlite(db) => db.migrate().await,
+            Store::Postgres(db) => db.migrate().await,
+        }
     }
 
-    /// A statement. One that begins with `select` runs on a reader, every other on the writer.
+    /// A statement. On SQLite one that begins with `select` runs on a reader, every other on the
+    /// writer.
     pub fn query(&self, sql: &'static str) -> Query<'_> {
         Query {
             on: On::Pool(self),
@@ -105,12 +168,14 @@ impl Db {
         }
     }
 
-    /// Begins a transaction that may write (`BEGIN IMMEDIATE`). Dropped without commit: undone. There
-    /// is one writer: while a task holds a transaction it writes through that alone, or it would wait
-    /// for itself.
+    /// Begins a transaction that may write. Dropped without commit: undone. SQLite has one writer
+    /// (`begin immediate`) and PostgreSQL a bounded pool: while a task holds a transaction it uses the
+    /// database through that alone, or it would wait for itself.
     pub async fn begin_write(&self) -> Result<Tx, DbError> {
-        let Self::Sqlite { writer, .. } = self;
-        Ok(Tx(writer.begin_with("begin immediate").await?))
+        Ok(Tx(match &self.0 {
+            Store::Sqlite(db) => Inner::Sqlite(db.begin().await?),
+            Store::Postgres(db) => Inner::Postgres(db.begin().await?),
+        }))
     }
 
     /// Whether the database answers.
@@ -121,17 +186,40 @@ impl Db {
             .map(drop)
     }
 
+    /// Whether the database is known to be away. Then every statement fails at once.
+    pub fn is_away(&self) -> bool {
+        match &self.0 {
+            Store::Sqlite(_) => false,
+            Store::Postgres(db) => db.outage().is_on(),
+        }
+    }
+
+    /// Waits until the database is not known to be away.
+    pub async fn returned(&self) {
+        match &self.0 {
+            Store::Sqlite(_) => {}
+            Store::Postgres(db) => db.outage().over().await,
+        }
+    }
+
     /// Waits for what is under way and closes.
     pub async fn close(&self) {
-        let Self::Sqlite { readers, writer } = self;
-        readers.close().await;
-        writer.close().await;
+        match &self.0 {
+            Store::Sqlite(db) => db.close().await,
+            Store::Postgres(db) => db.close().await,
+        }
     }
 }
 
 /// A transaction that may write.
 #[derive(Debug)]
-pub struct Tx(sqlx::Transaction<'static, sqlx::Sqlite>);
+pub struct Tx(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Sqlite(sqlite::Tx),
+    Postgres(postgres::Tx),
+}
 
 impl Tx {
     /// A statement inside this transaction.
@@ -152,8 +240,21 @@ impl Tx {
         }
     }
 
+    /// Which engine runs.
+    pub const fn engine(&self) -> Engine {
+        match self.0 {
+            Inner::Sqlite(_) => Engine::Sqlite,
+            Inner::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Makes it true. An error that [`is unavailable`](DbError::is_unavailable) leaves open whether it
+    /// is: the answer may have been lost on its way.
     pub async fn commit(self) -> Result<(), DbError> {
-        Ok(self.0.commit().await?)
+        match self.0 {
+            Inner::Sqlite(tx) => Ok(tx.commit().await?),
+            Inner::Postgres(tx) => tx.commit().await,
+        }
     }
 }
 
@@ -191,19 +292,8 @@ impl Query<'_> {
         self,
         read: impl FnOnce(&Row) -> Result<T, DbError>,
     ) -> Result<Option<T>, DbError> {
-        let row = match self.on {
-            On::Pool(db) => {
-                arg::bound(self.sql.clone(), self.args)
-                    .fetch_optional(db.pool(&self.sql))
-                    .await?
-            }
-            On::Tx(tx) => {
-                arg::bound(self.sql, self.args)
-                    .fetch_optional(&mut *tx.0)
-                    .await?
-            }
-        };
-        row.map(|row| read(&Row::new(row))).transpose()
+        let rows = self.rows(Want::First).await?;
+        rows.first().map(read).transpose()
     }
 
     /// The first row; none is an error ([`DbError::NoRow`]).
@@ -214,76 +304,41 @@ impl Query<'_> {
     /// All rows.
     pub async fn all<T>(
         self,
-        mut read: impl FnMut(&Row) -> Result<T, DbError>,
+        read: impl FnMut(&Row) -> Result<T, DbError>,
     ) -> Result<Vec<T>, DbError> {
-        let rows = match self.on {
-            On::Pool(db) => {
-                arg::bound(self.sql.clone(), self.args)
-                    .fetch_all(db.pool(&self.sql))
-                    .await?
-            }
-            On::Tx(tx) => {
-                arg::bound(self.sql, self.args)
-                    .fetch_all(&mut *tx.0)
-                    .await?
-            }
-        };
-        rows.into_iter().map(|row| read(&Row::new(row))).collect()
+        self.rows(Want::All).await?.iter().map(read).collect()
     }
 
     /// Runs it; how many rows it touched.
     pub async fn execute(self) -> Result<u64, DbError> {
-        let done = match self.on {
-            On::Pool(db) => {
-                arg::bound(self.sql.clone(), self.args)
-                    .execute(db.pool(&self.sql))
-                    .await?
-            }
-            On::Tx(tx) => arg::bound(self.sql, self.args).execute(&mut *tx.0).await?,
-        };
-        Ok(done.rows_affected())
+        match self.run(Want::Count).await? {
+            Answer::Touched(rows) => Ok(rows),
+            Answer::Rows(rows) => Ok(rows.len() as u64),
+        }
     }
-}
 
-impl Db {
-    fn pool(&self, sql: &sqlx::SqlStr) -> &SqlitePool {
-        let Self::Sqlite { readers, writer } = self;
-        let first = sql.as_str().trim_start();
-        if first
-            .get(..6)
-            .is_some_and(|word| word.eq_ignore_ascii_case("select"))
-        {
-            readers
-        } else {
-            writer
+    async fn rows(self, want: Want) -> Result<Vec<Row>, DbError> {
+        match self.run(want).await? {
+            Answer::Rows(rows) => Ok(rows),
+            Answer::Touched(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn run(self, want: Want) -> Result<Answer, DbError> {
+        let Self { on, sql, args } = self;
+        match on {
+            On::Pool(Db(Store::Sqlite(db))) => db.run(sql, &args, want).await,
+            On::Pool(Db(Store::Postgres(db))) => db.run(sql, &args, want).await,
+            On::Tx(Tx(Inner::Sqlite(tx))) => sqlite::run(&mut *tx, sql, &args, want).await,
+            On::Tx(Tx(Inner::Postgres(tx))) => tx.run(sql, &args, want).await,
         }
     }
 }
 
-impl DbError {
-    /// Whether a unique or primary key refused the row.
-    pub fn is_unique_violation(&self) -> bool {
-        matches!(self, Self::Engine(sqlx::Error::Database(error)) if error.is_unique_violation())
-    }
-}
-
-impl std::fmt::Display for DbError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Engine(error) => write!(f, "database: {error}"),
-            Self::NoRow => f.write_str("database: no row where one must be"),
-            Self::Column { column, why } => write!(f, "database: column {column}: {why}"),
-            Self::Migration(why) => write!(f, "database: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for DbError {}
-
-impl From<sqlx::Error> for DbError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Engine(error)
-    }
+/// Whether a statement only reads.
+fn is_read(sql: &sqlx::SqlStr) -> bool {
+    let first = sql.as_str().trim_start().get(..6);
+    first.is_some_and(|word| word.eq_ignore_ascii_case("select"))
 }
 
 #[cfg(test)]

@@ -1,20 +1,35 @@
 //! Values on their way out of a row, by column name.
 
+use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, Sqlite};
+use sqlx::{Decode, Postgres, Row as _, Sqlite, Type, TypeInfo as _, ValueRef as _};
 
 use super::DbError;
 use crate::time::Timestamp;
 
 /// One row of an answer.
 #[derive(Debug)]
-pub struct Row(SqliteRow);
+pub struct Row(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl From<SqliteRow> for Row {
+    fn from(row: SqliteRow) -> Self {
+        Self(Inner::Sqlite(row))
+    }
+}
+
+impl From<PgRow> for Row {
+    fn from(row: PgRow) -> Self {
+        Self(Inner::Postgres(row))
+    }
+}
 
 impl Row {
-    pub(super) const fn new(row: SqliteRow) -> Self {
-        Self(row)
-    }
-
     pub fn text(&self, column: &str) -> Result<String, DbError> {
         self.get(column)
     }
@@ -23,11 +38,25 @@ impl Row {
         self.get(column)
     }
 
+    /// An integer. A sum is none on PostgreSQL: it is asked for as `cast(sum(…) as bigint)`.
     pub fn i64(&self, column: &str) -> Result<i64, DbError> {
-        self.get(column)
+        self.opt_i64(column)?.ok_or_else(|| bad(column, "is null"))
     }
 
+    /// As [`Row::i64`], of a column that may be null.
     pub fn opt_i64(&self, column: &str) -> Result<Option<i64>, DbError> {
+        // PostgreSQL takes a number in the text of a statement for one of four bytes.
+        if let Inner::Postgres(row) = &self.0
+            && row
+                .try_get_raw(column)
+                .map_err(|error| bad(column, error))?
+                .type_info()
+                .name()
+                == "INT4"
+        {
+            let value: Option<i32> = row.try_get(column).map_err(|error| bad(column, error))?;
+            return Ok(value.map(i64::from));
+        }
         self.get(column)
     }
 
@@ -62,11 +91,11 @@ impl Row {
     }
 
     pub fn time(&self, column: &str) -> Result<Timestamp, DbError> {
-        self.get(column).map(Timestamp)
+        self.i64(column).map(Timestamp)
     }
 
     pub fn opt_time(&self, column: &str) -> Result<Option<Timestamp>, DbError> {
-        Ok(self.get::<Option<i64>>(column)?.map(Timestamp))
+        Ok(self.opt_i64(column)?.map(Timestamp))
     }
 
     /// A column of text that holds something with a `FromStr`: an id, a closed set's word.
@@ -106,11 +135,15 @@ impl Row {
             .transpose()
     }
 
-    fn get<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(
-        &'r self,
-        column: &str,
-    ) -> Result<T, DbError> {
-        self.0.try_get(column).map_err(|error| bad(column, error))
+    fn get<'r, T>(&'r self, column: &str) -> Result<T, DbError>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
+    {
+        match &self.0 {
+            Inner::Sqlite(row) => row.try_get(column),
+            Inner::Postgres(row) => row.try_get(column),
+        }
+        .map_err(|error| bad(column, error))
     }
 }
 

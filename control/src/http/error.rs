@@ -325,7 +325,28 @@ impl IntoResponse for ApiError {
 impl From<DbError> for ApiError {
     #[track_caller]
     fn from(error: DbError) -> Self {
-        Self::internal(error)
+        let unavailable = |message: &str, retry_after| Self::Unavailable {
+            code: "service_unavailable",
+            message: message.to_owned(),
+            retry_after,
+        };
+        if error.is_unavailable() {
+            tracing::debug!(%error, "a request could not be served");
+            unavailable("The database is not available right now", 2)
+        } else if error.is_conflict() {
+            tracing::warn!(%error, "a request lost against another one");
+            unavailable(
+                "Another change was being made at the same time: try again",
+                1,
+            )
+        } else if error.is_bad_text() {
+            Self::unprocessable(
+                "validation_error",
+                "Text should not contain a NUL character",
+            )
+        } else {
+            Self::internal(error)
+        }
     }
 }
 

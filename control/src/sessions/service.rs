@@ -69,6 +69,9 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
         expires_at,
     };
     let mut tx = app.db.begin_write().await?;
+    if !agents::store::hold(&mut tx, account, agent.id).await? {
+        return Err(ApiError::NotFound);
+    }
     calls::store::insert(&mut tx, account, &call, now).await?;
     store::insert(&mut tx, account, &session, now).await?;
     tx.commit().await?;

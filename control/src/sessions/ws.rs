@@ -2,7 +2,7 @@
 //!
 //! Whoever asks gets the upgrade; then the one-time token decides. The winner's connection leaves the
 //! HTTP server and goes to a media thread as it is. Everybody else reads one `error` and is closed
-//! with 1008 (unknown, expired, used, over), 1013 (no capacity) or 1011 (the call could not start).
+//! with 1008 (unknown, expired, used, over), 1013 (no capacity, no database) or 1011 (the call could not start).
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -84,6 +84,12 @@ impl Refusal {
         message: "No capacity for this call: open a new session in a moment",
         retry_after: Some(2),
     };
+    const NOT_NOW: Self = Self {
+        close: CloseCode::Again,
+        code: "service_unavailable",
+        message: "Sessions cannot be joined right now: try again in a moment",
+        retry_after: Some(2),
+    };
     const FAILED: Self = Self {
         close: CloseCode::Error,
         code: "call_failed",
@@ -159,6 +165,7 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
             }
         }
         Ok(None) => Refusal::UNKNOWN,
+        Err(error) if error.is_unavailable() || error.is_conflict() => Refusal::NOT_NOW,
         Err(error) => {
             tracing::error!(%error, request_id = %ticket.request_id, "a session could not be joined");
             Refusal::FAILED
@@ -180,9 +187,10 @@ async fn vendor_may_say_it(app: &App, ticket: &Ticket) -> bool {
         return false;
     };
     let open = store::is_open_for_telco(&app.db, id, app.clock.now()).await;
+    // Then it is heard all the same, and told of it once it has said who it is.
     open.unwrap_or_else(|error| {
         tracing::error!(%error, "a session could not be looked up");
-        false
+        error.is_unavailable()
     })
 }
 

@@ -1,0 +1,303 @@
+//! PostgreSQL: a pool of connections, each statement with a deadline, and a watch on whether the server
+//! is there at all ([`super::outage`]).
+//!
+//! Transactions are `read committed`; what is read to be written again is read with a row lock
+//! ([`super::Engine::for_update`]). A connection that died, hangs or holds a statement of an older table
+//! is closed, and the pool opens another.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::error::{lost, stale_plan};
+use super::outage::Outage;
+use super::{Answer, Arg, DbError, Settings, Want, arg, is_read};
+
+/// The server ends a statement that takes too long; only when it does not answer at all is the
+/// connection given up, this much later.
+const GRACE: Duration = Duration::from_secs(1);
+/// Waiting longer than this for a connection, one looks whether the server is there at all.
+const SUSPICIOUS: Duration = Duration::from_millis(200);
+/// How often a single statement that lost against another one is tried in all.
+const TRIES: u32 = 4;
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations/postgres");
+
+/// A server.
+#[derive(Clone, Debug)]
+pub(super) struct Postgres {
+    pool: PgPool,
+    /// For connections beside the pool, without a deadline of the server.
+    options: PgConnectOptions,
+    /// The longest that a statement may take.
+    statement: Duration,
+    outage: Outage,
+}
+
+/// Whether this URL names a server and can be read; the reason when it cannot. Tells no password.
+pub(super) fn check(url: &str) -> Result<(), String> {
+    PgConnectOptions::from_str(url)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+impl Postgres {
+    /// Connections are opened when they are needed.
+    pub(super) fn open(url: &str, settings: &Settings) -> Result<Self, DbError> {
+        let options = PgConnectOptions::from_str(url)?
+            .application_name("sidetone")
+            .disable_statement_logging();
+        let ms = |time: Duration| format!("{}ms", time.as_millis());
+        let pooled = options.clone().options([
+            ("statement_timeout", ms(settings.statement)),
+            // A transaction of a process that hangs may not hold its locks for ever.
+            (
+                "idle_in_transaction_session_timeout",
+                ms(2 * settings.statement),
+            ),
+        ]);
+        let pool = PgPoolOptions::new()
+            .max_connections(settings.connections)
+            .acquire_timeout(settings.acquire)
+            .test_before_acquire(true)
+            .connect_lazy_with(pooled);
+        let outage = Outage::new(options.clone(), pool.clone());
+        Ok(Self {
+            pool,
+            options,
+            statement: settings.statement,
+            outage,
+        })
+    }
+
+    /// One process at a time: the migrator holds a lock of the server.
+    pub(super) async fn migrate(&self) -> Result<(), DbError> {
+        let failed = |error: &dyn std::fmt::Display| DbError::Migration(error.to_string());
+        let mut connection = self.options.connect().await.map_err(|e| failed(&e))?;
+        MIGRATIONS
+            .run(&mut connection)
+            .await
+            .map_err(|e| failed(&e))?;
+        connection.close().await.map_err(|e| failed(&e))
+    }
+
+    pub(super) const fn outage(&self) -> &Outage {
+        &self.outage
+    }
+
+    /// Runs a statement on its own. It is tried again when it lost against another write, and when a
+    /// read met a connection that had died.
+    pub(super) async fn run(
+        &self,
+        sql: sqlx::SqlStr,
+        args: &[Arg],
+        want: Want,
+    ) -> Result<Answer, DbError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut connection = self.acquire().await?;
+            let error = match self.on(&mut connection, sql.clone(), args, want).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let (is_lost, is_stale) = match &error {
+                DbError::Engine(error) => (lost(error), stale_plan(error)),
+                DbError::TimedOut => (true, false),
+                _ => (false, false),
+            };
+            if is_lost {
+                drop(connection.detach());
+            } else if is_stale {
+                connection.clear_cached_statements().await?;
+            }
+            let undone = error.is_conflict();
+            let harmless = is_lost && is_read(&sql) && !matches!(error, DbError::TimedOut);
+            if tries == TRIES || !(undone || harmless) {
+                return Err(error);
+            }
+        }
+    }
+
+    pub(super) async fn begin(&self) -> Result<Tx, DbError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let connection = self.acquire().await?;
+            let mut tx = Tx {
+                connection: Some(connection),
+                db: self.clone(),
+                failed: false,
+                lost: false,
+            };
+            match tx.command("begin isolation level read committed").await {
+                Ok(()) => return Ok(tx),
+                // Nothing was done on it yet, so another connection is as good.
+                Err(_) if tx.lost && tries < TRIES && !self.outage.is_on() => {}
+                Err(error) => {
+                    tx.lost = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// A connection of the pool that answered a moment ago. While the server is known to be away this
+    /// fails at once.
+    async fn acquire(&self) -> Result<sqlx::pool::PoolConnection<sqlx::Postgres>, DbError> {
+        if self.outage.is_on() {
+            return Err(DbError::Away);
+        }
+        let acquire = self.pool.acquire();
+        tokio::pin!(acquire);
+        tokio::select! {
+            biased;
+            connection = &mut acquire => return Ok(connection?),
+            () = tokio::time::sleep(SUSPICIOUS) => self.outage.suspect(),
+        }
+        tokio::select! {
+            biased;
+            connection = acquire => Ok(connection?),
+            () = self.outage.begun() => Err(DbError::Away),
+        }
+    }
+
+    /// A statement on a connection, with the deadline.
+    async fn on(
+        &self,
+        connection: &mut PgConnection,
+        sql: sqlx::SqlStr,
+        args: &[Arg],
+        want: Want,
+    ) -> Result<Answer, DbError> {
+        self.in_time(run(connection, sql, args, want)).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, DbError> {
+        let done = match tokio::time::timeout(self.statement + GRACE, work).await {
+            Ok(done) => done.map_err(DbError::Engine),
+            Err(_) => Err(DbError::TimedOut),
+        };
+        if let Err(error) = &done
+            && error.is_unavailable()
+        {
+            self.outage.suspect();
+        }
+        done
+    }
+}
+
+/// A transaction. Dropped without commit it is undone.
+#[derive(Debug)]
+pub(super) struct Tx {
+    /// There until it is committed or dropped.
+    connection: Option<sqlx::pool::PoolConnection<sqlx::Postgres>>,
+    db: Postgres,
+    /// A statement failed: the server only takes the end of it now.
+    failed: bool,
+    /// The connection is of no more use.
+    lost: bool,
+}
+
+impl Tx {
+    pub(super) async fn run(
+        &mut self,
+        sql: sqlx::SqlStr,
+        args: &[Arg],
+        want: Want,
+    ) -> Result<Answer, DbError> {
+        let Some(connection) = &mut self.connection else {
+            return Err(DbError::Aborted);
+        };
+        let done = self.db.on(connection, sql, args, want).await;
+        self.note(&done);
+        done
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), DbError> {
+        if self.failed {
+            // The server would call this a rollback, and no error.
+            return Err(DbError::Aborted);
+        }
+        self.command("commit").await?;
+        // Back to the pool.
+        drop(self.connection.take());
+        Ok(())
+    }
+
+    async fn command(&mut self, sql: &'static str) -> Result<(), DbError> {
+        let Some(connection) = &mut self.connection else {
+            return Err(DbError::Aborted);
+        };
+        let done = self.db.in_time(command(connection, sql)).await;
+        self.note(&done);
+        done
+    }
+
+    fn note<T>(&mut self, done: &Result<T, DbError>) {
+        if let Err(error) = done {
+            self.failed = true;
+            self.lost |= match error {
+                DbError::Engine(error) => lost(error) || stale_plan(error),
+                _ => true,
+            };
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !self.lost => {
+                let db = self.db.clone();
+                runtime.spawn(async move {
+                    if db
+                        .in_time(command(&mut connection, "rollback"))
+                        .await
+                        .is_err()
+                    {
+                        drop(connection.detach());
+                    }
+                });
+            }
+            // Closing the connection undoes it too.
+            _ => drop(connection.detach()),
+        }
+    }
+}
+
+async fn command(connection: &mut PgConnection, sql: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(sql).execute(connection).await.map(drop)
+}
+
+async fn run(
+    connection: &mut PgConnection,
+    sql: sqlx::SqlStr,
+    args: &[Arg],
+    want: Want,
+) -> Result<Answer, sqlx::Error> {
+    let query = arg::for_postgres(sql, args);
+    Ok(match want {
+        Want::First => {
+            let row = query.fetch_optional(connection).await?;
+            Answer::Rows(row.into_iter().map(Into::into).collect())
+        }
+        Want::All => {
+            let rows = query.fetch_all(connection).await?;
+            Answer::Rows(rows.into_iter().map(Into::into).collect())
+        }
+        Want::Count => Answer::Touched(query.execute(connection).await?.rows_affected()),
+    })
+}

@@ -1,0 +1,144 @@
+//! A server that goes away, hangs or is changed under its users.
+
+use std::time::{Duration, Instant};
+
+use control::db::{Db, DbError, Settings};
+use futures_util::future::join_all;
+use kit::postgres::Postgres;
+
+/// A pool as small and as impatient as can be.
+const SMALL: Settings = Settings {
+    connections: 4,
+    acquire: Duration::from_secs(2),
+    statement: Duration::from_secs(1),
+};
+
+async fn open(server: &Postgres) -> Db {
+    let url = server.database().await;
+    Db::open_with(&url, &SMALL).await.unwrap()
+}
+
+#[tokio::test]
+async fn after_a_crash_every_connection_is_a_new_one() {
+    let server = Postgres::start();
+    let db = open(&server).await;
+    let table = "create table t (id bigint primary key)";
+    db.query(table).execute().await.unwrap();
+    // All connections are open, and one is in the middle of a transaction.
+    let pings = join_all((0..8).map(|_| db.ping())).await;
+    assert!(pings.iter().all(Result::is_ok));
+    let mut tx = db.begin_write().await.unwrap();
+    let insert = tx.query("insert into t (id) values (1)");
+    insert.execute().await.unwrap();
+
+    server.crash();
+    let error = tx.query("insert into t (id) values (2)").execute().await;
+    assert!(error.unwrap_err().is_unavailable());
+    drop(tx);
+    let began = Instant::now();
+    let error = db.ping().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(db.is_away());
+    // From now on nobody waits.
+    let began = Instant::now();
+    for answer in join_all((0..200).map(|_| db.ping())).await {
+        assert!(matches!(answer, Err(DbError::Away)));
+    }
+    assert!(matches!(db.begin_write().await, Err(DbError::Away)));
+    assert!(
+        began.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        began.elapsed()
+    );
+
+    server.start_again();
+    let began = Instant::now();
+    db.returned().await;
+    for answer in join_all((0..8).map(|_| db.ping())).await {
+        answer.unwrap();
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    let rows = db.query("select count(*) as n from t");
+    assert_eq!(rows.one(|row| row.u32("n")).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_holds_nobody_for_long() {
+    let server = Postgres::start();
+    let db = open(&server).await;
+    let pings = join_all((0..4).map(|_| db.ping())).await;
+    assert!(pings.iter().all(Result::is_ok));
+    server.hang(true);
+    let began = Instant::now();
+    let answers = join_all((0..20).map(|_| db.ping())).await;
+    let took = began.elapsed();
+    let refused = db.ping().await;
+    server.hang(false);
+    for answer in answers {
+        assert!(answer.unwrap_err().is_unavailable());
+    }
+    // A connection's test has the time of an acquire, a statement its own and a second of grace.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(matches!(refused, Err(DbError::Away)));
+    db.returned().await;
+    for answer in join_all((0..20).map(|_| db.ping())).await {
+        answer.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_ended_alone() {
+    let url = kit::postgres::shared().database().await;
+    let db = Db::open_with(&url, &SMALL).await.unwrap();
+    let began = Instant::now();
+    let slow = db.query("select pg_sleep(30) is null as slept");
+    let error = slow.one(|row| row.bool("slept")).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(began.elapsed() < Duration::from_millis(1900));
+    assert!(!db.is_away());
+    db.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_finds_no_connection_is_told_so() {
+    let url = kit::postgres::shared().database().await;
+    let impatient = Settings {
+        acquire: Duration::from_millis(500),
+        ..SMALL
+    };
+    let db = Db::open_with(&url, &impatient).await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..SMALL.connections {
+        held.push(db.begin_write().await.unwrap());
+    }
+    let error = db.ping().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(!db.is_away(), "the server is there");
+    held.clear();
+    db.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_table_may_be_changed_under_those_who_read_it() {
+    let url = kit::postgres::shared().database().await;
+    let db = Db::open_with(&url, &SMALL).await.unwrap();
+    let make = "create table t (id bigint primary key)";
+    db.query(make).execute().await.unwrap();
+    let insert = "insert into t (id) values (1)";
+    db.query(insert).execute().await.unwrap();
+    let read = || db.query("select * from t").all(|row| row.i64("id"));
+    for ids in join_all((0..8).map(|_| read())).await {
+        assert_eq!(ids.unwrap(), [1]);
+    }
+    // As a newer version of the program does while this one runs.
+    let change = "alter table t add column more text not null default 'x'";
+    db.query(change).execute().await.unwrap();
+    for ids in join_all((0..8).map(|_| read())).await {
+        assert_eq!(ids.unwrap(), [1]);
+    }
+}

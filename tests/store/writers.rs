@@ -1,0 +1,265 @@
+//! Those who write at the same time.
+
+use std::collections::BTreeSet;
+
+use control::agents::rules::{World, change};
+use control::agents::store::{self as agents, Update};
+use control::app::Incarnation;
+use control::calls::store as calls;
+use control::db::Db;
+use control::egress::Allow;
+use control::ids::{AccountId, AgentId, CallId};
+use control::sessions::store as sessions;
+use control::time::Clock;
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
+
+fn world(allow: &Allow) -> World<'_> {
+    World {
+        voice: |_| Some(uuid::Uuid::nil()),
+        model: |_| true,
+        egress: allow,
+    }
+}
+
+fn map(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+async fn agent(db: &Db, clock: &Clock) -> (AccountId, AgentId) {
+    let account = control::accounts::ensure(db, clock, "a").await.unwrap();
+    let body = map(json!({"name": "A", "system_prompt": "Be kind.", "voice_id": "v"}));
+    let allow = Allow::default();
+    let (stored, settings) = change(&Map::new(), &body, &world(&allow)).unwrap();
+    let id = AgentId::new(clock);
+    let mut tx = db.begin_write().await.unwrap();
+    let now = clock.now();
+    let made = agents::create(&mut tx, account, id, stored, settings, now).await;
+    made.unwrap();
+    tx.commit().await.unwrap();
+    (account, id)
+}
+
+async fn call(db: &Db, account: AccountId, agent: AgentId, clock: &Clock, token: &str) -> CallId {
+    let (id, now) = (CallId::new(clock), clock.now());
+    let call = calls::NewCall {
+        id,
+        agent_id: agent,
+        agent_name: "A",
+        direction: "inbound",
+        channel: "websocket",
+        language: "english",
+        from_number: None,
+        to_number: Some("+4930123456"),
+        dynamic_variables: &json!({}),
+    };
+    let session = sessions::NewSession {
+        id,
+        transport: "websocket",
+        protocol: "native",
+        audio_format: "pcm_16000",
+        token_hash: token,
+        expires_at: now.plus(std::time::Duration::from_secs(60)),
+    };
+    let mut tx = db.begin_write().await.unwrap();
+    calls::insert(&mut tx, account, &call, now).await.unwrap();
+    let opened = sessions::insert(&mut tx, account, &session, now).await;
+    opened.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn changes_at_the_same_time_are_all_kept() {
+    for place in crate::both().await {
+        let (db, clock, allow) = (&place.db, Clock::system(), Allow::default());
+        let (account, id) = agent(db, &clock).await;
+        let world = world(&allow);
+        let changes = (0..20).map(async |n| {
+            let body = map(json!({"metadata": {format!("key{n}"): n}}));
+            let body = match n % 2 {
+                0 => body,
+                _ => map(json!({"max_turns": n + 1})),
+            };
+            match agents::update(db, account, id, &body, &world, clock.now()).await {
+                Ok(Update::Done(agent)) => agent.version,
+                other => panic!("{other:?}"),
+            }
+        });
+        // Each saw the one before it: no version stands twice.
+        let versions: BTreeSet<i64> = join_all(changes).await.into_iter().collect();
+        assert_eq!(versions, (2..=21).collect(), "{:?}", db.engine());
+    }
+}
+
+#[tokio::test]
+async fn of_many_who_join_one_does() {
+    for place in crate::both().await {
+        let (db, clock) = (&place.db, Clock::system());
+        let (account, agent) = agent(db, &clock).await;
+        let id = call(db, account, agent, &clock, "token").await;
+        let joins = (0..30).map(async |_| {
+            let mut tx = db.begin_write().await.unwrap();
+            let won = sessions::consume(&mut tx, id, "token", clock.now()).await;
+            let won = won.unwrap().is_some();
+            tx.commit().await.unwrap();
+            won
+        });
+        let won = join_all(joins).await.into_iter().filter(|won| *won).count();
+        assert_eq!(won, 1, "{:?}", db.engine());
+    }
+}
+
+#[tokio::test]
+async fn a_call_ends_once_and_takes_no_turn_afterwards() {
+    for place in crate::both().await {
+        let (db, clock) = (&place.db, Clock::system());
+        let (account, agent) = agent(db, &clock).await;
+        let id = call(db, account, agent, &clock, "token").await;
+        let host = Incarnation::take(db).await.unwrap().number;
+        let mut tx = db.begin_write().await.unwrap();
+        let now = clock.now();
+        assert!(
+            calls::take(&mut tx, account, id, "n", host, now)
+                .await
+                .unwrap()
+        );
+        tx.commit().await.unwrap();
+        let turn = async |index: u32, incarnation: i64| {
+            let mut tx = db.begin_write().await.unwrap();
+            let body = json!({"index": index}).to_string();
+            calls::insert_turn(&mut tx, account, incarnation, id, index, &body, clock.now())
+                .await
+                .unwrap();
+            tx.commit().await.unwrap();
+        };
+        turn(0, host).await;
+        turn(0, host).await;
+        turn(1, host + 1).await;
+        let ending = control::calls::rules::Ending::node_lost(None);
+        let ends = (0..20).map(async |_| {
+            let mut tx = db.begin_write().await.unwrap();
+            let ended = calls::finish(&mut tx, account, id, host, &ending, None, clock.now()).await;
+            let ended = ended.unwrap();
+            tx.commit().await.unwrap();
+            ended
+        });
+        let ended = join_all(ends).await.into_iter().filter(|ended| *ended);
+        assert_eq!(ended.count(), 1, "{:?}", db.engine());
+        turn(2, host).await;
+        let row = calls::get(db, account, id).await.unwrap().unwrap();
+        assert_eq!(
+            (row.turn_count, row.end_reason.as_deref()),
+            (1, Some("node_lost"))
+        );
+        let turns = calls::turns(db, account, id).await.unwrap();
+        assert_eq!(turns, [json!({"index": 0})]);
+        let filter = calls::Filter {
+            status: Some("failed".to_owned()),
+            phone: Some("+4930123456".to_owned()),
+            from: Some(row.created_at),
+            ..Default::default()
+        };
+        let (rows, total) = calls::list(db, account, &filter, 10, 0).await.unwrap();
+        assert_eq!((rows.len(), total), (1, 1));
+        let other = AccountId::new(&clock);
+        assert!(calls::get(db, other, id).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_not_deleted_under_a_call_that_begins() {
+    for place in crate::both().await {
+        let (db, clock) = (&place.db, Clock::system());
+        let (account, id) = agent(db, &clock).await;
+        let mut tx = db.begin_write().await.unwrap();
+        assert!(agents::hold(&mut tx, account, id).await.unwrap());
+        let delete = async {
+            let mut tx = db.begin_write().await.unwrap();
+            let gone = agents::delete(&mut tx, account, id).await.unwrap();
+            let live = calls::agent_is_live(&mut tx, account, id).await.unwrap();
+            (gone, live)
+        };
+        let begin = async {
+            let now = clock.now();
+            let call = calls::NewCall {
+                id: CallId::new(&clock),
+                agent_id: id,
+                agent_name: "A",
+                direction: "inbound",
+                channel: "websocket",
+                language: "english",
+                from_number: None,
+                to_number: None,
+                dynamic_variables: &json!({}),
+            };
+            // Long enough for the other to come to where it has to wait.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            calls::insert(&mut tx, account, &call, now).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        let (seen, ()) = tokio::join!(delete, begin);
+        assert_eq!(seen, (true, true), "{:?}", db.engine());
+    }
+}
+
+#[tokio::test]
+async fn work_is_claimed_by_one() {
+    for place in crate::both().await {
+        let db = &place.db;
+        let table = "create table jobs (id bigint primary key, owner bigint)";
+        db.query(table).execute().await.unwrap();
+        for id in 0..40_i64 {
+            let insert = db.query("insert into jobs (id) values ($1)").bind(id);
+            insert.execute().await.unwrap();
+        }
+        let claims = (0..8_i64).map(async |worker| {
+            let mut mine = Vec::new();
+            loop {
+                let mut tx = db.begin_write().await.unwrap();
+                let skip = tx.engine().skip_locked();
+                let sql = format!(
+                    "update jobs set owner = $1 where id in
+                        (select id from jobs where owner is null order by id limit 3{skip})
+                     returning id"
+                );
+                let claim = tx.query_built(sql).bind(worker);
+                let claimed = claim.all(|row| row.i64("id")).await.unwrap();
+                tx.commit().await.unwrap();
+                if claimed.is_empty() {
+                    return mine;
+                }
+                mine.extend(claimed);
+            }
+        });
+        let all: Vec<i64> = join_all(claims).await.into_iter().flatten().collect();
+        assert_eq!(all.len(), 40, "{:?}", db.engine());
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 40);
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_is_told_as_a_conflict() {
+    let [_, postgres] = crate::empty().await;
+    let db = &postgres.db;
+    let table = "create table pair (id bigint primary key, n bigint)";
+    db.query(table).execute().await.unwrap();
+    let rows = "insert into pair (id, n) values (1, 0), (2, 0)";
+    db.query(rows).execute().await.unwrap();
+    let both_have_one = tokio::sync::Barrier::new(2);
+    let cross = async |first: i64, second: i64| {
+        let mut tx = db.begin_write().await.unwrap();
+        let update = "update pair set n = n + 1 where id = $1";
+        tx.query(update).bind(first).execute().await.unwrap();
+        both_have_one.wait().await;
+        tx.query(update).bind(second).execute().await?;
+        tx.commit().await
+    };
+    let (a, b) = tokio::join!(cross(1, 2), cross(2, 1));
+    let lost = [a, b].into_iter().filter_map(Result::err);
+    let lost: Vec<_> = lost.collect();
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].is_conflict(), "{}", lost[0]);
+    let sum = db.query("select cast(sum(n) as bigint) as n from pair");
+    assert_eq!(sum.one(|row| row.i64("n")).await.unwrap(), 2);
+}

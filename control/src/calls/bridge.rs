@@ -8,7 +8,7 @@ use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
 use media::shell::{self, Refused};
 use tokio::sync::watch;
 
-use super::ending::{self, Also};
+use super::journal::Owner;
 use super::lifecycle::{self, Claim};
 use super::live::{LiveCall, Pulse};
 use super::rules::Ending;
@@ -43,22 +43,12 @@ pub async fn place(
 ) -> Result<(), NotPlaced> {
     let account = session.account;
     let fail = async |ending: Ending, why: NotPlaced| {
-        let also = Also {
-            event: true,
-            recording: false,
-        };
-        if let Err(error) = ending::end(
-            app,
+        let owner = Owner {
             account,
-            session.id,
-            app.incarnation.number,
-            &ending,
-            also,
-        )
-        .await
-        {
-            tracing::error!(%error, call = %session.id, "a call that could not start could not be ended");
-        }
+            call: session.id,
+            incarnation: app.incarnation.number,
+        };
+        lifecycle::could_not_start(app, owner, ending).await;
         app.admission.release(session.id, &app.incarnation.owner);
         why
     };

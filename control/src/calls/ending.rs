@@ -33,37 +33,47 @@ pub async fn end(
     ending: &Ending,
     also: Also,
 ) -> Result<bool, DbError> {
-    let now = app.clock.now();
     let mut tx = app.db.begin_write().await?;
-    let turns = store::turns_in(&mut tx, account, id).await?;
+    let now = app.clock.now();
+    let ended = end_in(app, &mut tx, account, id, incarnation, ending, also, now).await?;
+    if ended {
+        tx.commit().await?;
+    }
+    Ok(ended)
+}
+
+/// The same inside a transaction, of a call that ended at `now`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "whose call, under which claim, how, when"
+)]
+pub async fn end_in(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    incarnation: i64,
+    ending: &Ending,
+    also: Also,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let turns = store::turns_in(tx, account, id).await?;
     let summary = latency::summarise(&turns);
-    if !store::finish(
-        &mut tx,
-        account,
-        id,
-        incarnation,
-        ending,
-        summary.as_ref(),
-        now,
-    )
-    .await?
-    {
+    if !store::finish(tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
         return Ok(false);
     }
-    sessions::store::close(&mut tx, account, id, now).await?;
-    let Some(call) = store::get_in(&mut tx, account, id).await? else {
+    sessions::store::close(tx, account, id, now).await?;
+    let Some(call) = store::get_in(tx, account, id).await? else {
         return Ok(false);
     };
     if also.event {
-        event(app, &mut tx, &call, &turns, now).await?;
+        event(app, tx, &call, &turns, now).await?;
     }
     if also.recording {
         let recording = RecordingId::new(&app.clock);
         let region = app.storage.region();
-        recordings::store::insert(&mut tx, account, recording, id, call.agent_id, region, now)
-            .await?;
+        recordings::store::insert(tx, account, recording, id, call.agent_id, region, now).await?;
     }
-    tx.commit().await?;
     Ok(true)
 }
 

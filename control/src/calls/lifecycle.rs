@@ -1,31 +1,28 @@
 //! From the engine's news to rows: one task a call writes its turns as they finish, its end once, and
-//! its recording. The engine never waits for it, and the database may come and go.
+//! its recording. The engine never waits for it, and the database may come and go
+//! ([`super::writer`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use media::call::input::ToolOutcome;
 use media::call::output::CallEvent;
-use media::call::record::Turn;
 use media::shell::CallNews;
 use tokio::sync::mpsc;
 
-use super::ending::{self, Also};
+use super::journal::{Entry, Owner};
 use super::live::{LiveCall, Pulse};
 use super::rules::{self, Ending};
-use super::store;
+use super::writer::Writer;
 use crate::admission::Lease;
 use crate::app::App;
-use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
 use crate::recordings;
 
 /// News that may wait for a call's writer. An hour's call with a turn a second stays below it, so a
-/// database that is away for a whole call loses nothing; beyond it news are dropped and counted.
+/// disk or a database that answers nothing for a whole call loses nothing; beyond it news are dropped
+/// and counted.
 const BACKLOG: usize = 4096;
-/// First and longest pause between two tries to write.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// Which call the writer follows, and under what claim.
 pub struct Claim {
@@ -66,7 +63,8 @@ pub fn line(
     (Arc::new(on_event), receiver)
 }
 
-/// Writes down one call until the engine has nothing more to tell, then forgets it.
+/// Writes down one call until the engine has nothing more to tell and all of it is written, then
+/// forgets it.
 pub async fn follow(
     app: App,
     claim: Claim,
@@ -74,34 +72,45 @@ pub async fn follow(
     lease: Lease,
     mut news: mpsc::Receiver<CallNews>,
 ) {
+    let mut writer = Writer::new(app.clone(), claim.owner());
     let mut lease = Some(lease);
     let mut ended = false;
-    while let Some(item) = news.recv().await {
+    loop {
+        let item = tokio::select! {
+            item = news.recv() => item,
+            () = writer.chance(), if writer.is_behind() => {
+                writer.catch_up().await;
+                call.ended.send_replace(ended && !writer.holds_end());
+                continue;
+            }
+        };
+        let Some(item) = item else { break };
+        let at = app.clock.now();
         match item {
             CallNews::Event(CallEvent::Turn(turn)) if claim.transcript => {
-                let mut retry = Retry::of("a turn");
-                while retry.wanted(write_turn(&app, &claim, &turn).await).await {}
+                let body = rules::turn_json(&turn).to_string();
+                let index = turn.index;
+                writer.put(Entry::Turn { index, body, at }).await;
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
                 call.leased.store(false, Ordering::SeqCst);
                 drop(lease.take());
-                finish(&app, &claim, &Ending::of(&summary), claim.recording).await;
+                let (ending, recording) = (Ending::of(&summary), claim.recording);
+                writer
+                    .put(Entry::End {
+                        ending,
+                        recording,
+                        at,
+                    })
+                    .await;
                 ended = true;
-                call.ended.send_replace(true);
+                call.ended.send_replace(!writer.holds_end());
             }
             CallNews::Recorded(Ok(file)) if claim.recording => {
-                let mut retry = Retry::of("a recording");
-                while retry
-                    .wanted(recordings::keep(&app, claim.account, claim.id, &file).await)
-                    .await
-                {}
+                writer.put(Entry::Recorded((&file).into())).await;
             }
             CallNews::Recorded(Err(error)) if claim.recording => {
-                let mut retry = Retry::of("a failed recording");
-                while retry
-                    .wanted(recordings::give_up(&app, claim.account, claim.id, &error).await)
-                    .await
-                {}
+                writer.put(Entry::NotRecorded { error }).await;
             }
             CallNews::Taped(path) => {
                 recordings::keep_tape(&app, claim.account, claim.id, &path).await
@@ -122,74 +131,44 @@ pub async fn follow(
     }
     if !ended {
         // The engine let go of the call without a word: the record must not stay open.
-        let ending = Ending::engine_error("the engine dropped the call".to_owned());
         call.leased.store(false, Ordering::SeqCst);
         drop(lease.take());
-        finish(&app, &claim, &ending, false).await;
-        call.ended.send_replace(true);
+        writer
+            .put(Entry::End {
+                ending: Ending::engine_error("the engine dropped the call".to_owned()),
+                recording: false,
+                at: app.clock.now(),
+            })
+            .await;
     }
+    writer.finish().await;
+    call.ended.send_replace(true);
     app.live.remove(claim.id);
 }
 
-async fn finish(app: &App, claim: &Claim, ending: &Ending, recording: bool) {
-    let also = Also {
-        event: true,
-        recording,
-    };
-    let mut retry = Retry::of("a call's end");
-    loop {
-        let written = ending::end(
-            app,
-            claim.account,
-            claim.id,
-            claim.incarnation,
+/// Ends a call that could not start, now or when the database takes it.
+pub async fn could_not_start(app: &App, owner: Owner, ending: Ending) {
+    let mut writer = Writer::new(app.clone(), owner);
+    let at = app.clock.now();
+    let recording = false;
+    writer
+        .put(Entry::End {
             ending,
-            also,
-        )
+            recording,
+            at,
+        })
         .await;
-        if !retry.wanted(written.map(drop)).await {
-            return;
-        }
+    if writer.is_behind() {
+        tokio::spawn(writer.finish());
     }
 }
 
-async fn write_turn(app: &App, claim: &Claim, turn: &Turn) -> Result<(), DbError> {
-    let body = rules::turn_json(turn).to_string();
-    let mut tx = app.db.begin_write().await?;
-    let now = app.clock.now();
-    store::insert_turn(
-        &mut tx,
-        claim.account,
-        claim.incarnation,
-        claim.id,
-        turn.index,
-        &body,
-        now,
-    )
-    .await?;
-    tx.commit().await
-}
-
-/// Tries until it is written: the database may be away for a while, the record may not be lost.
-struct Retry {
-    what: &'static str,
-    pause: Duration,
-}
-
-impl Retry {
-    const fn of(what: &'static str) -> Self {
-        Self {
-            what,
-            pause: RETRY.0,
+impl Claim {
+    const fn owner(&self) -> Owner {
+        Owner {
+            account: self.account,
+            call: self.id,
+            incarnation: self.incarnation,
         }
-    }
-
-    /// Whether to try again; then it has waited, longer each time.
-    async fn wanted(&mut self, written: Result<(), DbError>) -> bool {
-        let Err(error) = written else { return false };
-        tracing::warn!(%error, "{} could not be written; trying again in {:?}", self.what, self.pause);
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(RETRY.1);
-        true
     }
 }

@@ -4,11 +4,13 @@
 //! states. A live call belongs to one process: its *incarnation*, a number taken at each start, is
 //! in the row and fences every write, so a process that was thought dead cannot change what its
 //! successor wrote. The end is written once ([`ending`]), with its `call.ended` event in the same
-//! transaction. What dies with its process is ended by the next start ([`recover()`]).
+//! transaction. While the database is away calls go on and what happens to them is kept ([`writer`],
+//! [`journal`]). What dies with its process is ended by the next start ([`recover()`]).
 
 pub mod bridge;
 pub mod ending;
 pub mod http;
+pub mod journal;
 pub mod latency;
 pub mod lifecycle;
 pub mod live;
@@ -18,6 +20,7 @@ pub mod rules;
 pub mod service;
 pub mod store;
 pub mod wire;
+pub mod writer;
 
 use std::path::PathBuf;
 

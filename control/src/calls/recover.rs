@@ -1,11 +1,13 @@
-//! After a crash: calls that an earlier incarnation of this node hosted end as `node_lost`, once each,
-//! with whatever was recorded of them.
+//! After a crash: what an earlier process left in the journal is written down, and calls of it that
+//! have no end then end as `node_lost`, once each, with whatever was recorded of them.
 
 use media::shell::{self, RecordedFile};
 
 use super::ending::{self, Also};
+use super::journal::Journal;
 use super::rules::Ending;
 use super::store::{self, CallRow};
+use super::writer;
 use super::{NODE, spool_dir};
 use crate::app::App;
 use crate::db::DbError;
@@ -15,6 +17,7 @@ use crate::recordings;
 /// Ends what the process before this one left behind, and saves its recordings. How many calls there
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
 pub async fn recover(app: &App) -> Result<usize, DbError> {
+    replay(app).await?;
     // What was stranded before this process began; its own recordings come later.
     let stranded = recordings::store::stranded(&app.db, app.clock.now()).await?;
     let orphans = store::orphans(&app.db, NODE, app.incarnation.number).await?;
@@ -34,6 +37,45 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
         tracing::warn!(count, "calls of an earlier process were ended as node_lost");
     }
     Ok(count)
+}
+
+/// Writes what earlier processes could not. A file that the database refuses stays, for somebody to
+/// look at; the calls of this process are written by their own writers.
+async fn replay(app: &App) -> Result<(), DbError> {
+    let journal = Journal::of(&app.config);
+    let calls = journal.calls().await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the journal could not be read");
+        Vec::new()
+    });
+    for call in calls {
+        let record = match journal.read(call).await {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                tracing::error!(%call, "nothing of a call's journal can be read");
+                continue;
+            }
+            Err(error) => {
+                tracing::error!(%error, %call, "a call's journal could not be read");
+                continue;
+            }
+        };
+        if record.owner.incarnation == app.incarnation.number {
+            continue;
+        }
+        let mut entries = record.entries;
+        match writer::write(app, record.owner, &mut entries).await {
+            Ok(()) => tracing::warn!(%call, "a call was written down from the journal"),
+            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) => {
+                tracing::error!(%error, %call, "the database refuses a call's journal");
+                continue;
+            }
+        }
+        if let Err(error) = journal.remove(call).await {
+            tracing::error!(%error, %call, "a call's journal could not be removed");
+        }
+    }
+    Ok(())
 }
 
 async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {

@@ -1,10 +1,14 @@
 //! States of a call and of its conversation, and how each end maps to them. Pure.
 
+use std::borrow::Cow;
+
 use media::call::record::{EndReason, EndedBy, Summary, Turn};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Where a call stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CallStatus {
     Queued,
     Ringing,
@@ -45,7 +49,8 @@ impl CallStatus {
 }
 
 /// Where a conversation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ConversationStatus {
     Created,
     InProgress,
@@ -68,13 +73,13 @@ impl ConversationStatus {
 }
 
 /// How a call ended, as it is written down.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     pub status: CallStatus,
     pub conversation: ConversationStatus,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// `caller`, `agent`, `system` or `api`.
-    pub ended_by: &'static str,
+    pub ended_by: Cow<'static, str>,
     /// Length of the call on the sample clock, ms; `None` when nobody ever joined.
     pub duration_ms: Option<u64>,
     /// As the engine counted; `None`: count the stored turns.
@@ -98,8 +103,8 @@ impl Ending {
             } else {
                 ConversationStatus::Completed
             },
-            reason: summary.reason.name(),
-            ended_by: ended_by(summary.ended_by),
+            reason: Cow::Borrowed(summary.reason.name()),
+            ended_by: Cow::Borrowed(ended_by(summary.ended_by)),
             duration_ms: Some(summary.duration_ms),
             turn_count: Some(summary.turn_count),
             errors: summary.errors.clone(),
@@ -135,8 +140,8 @@ impl Ending {
         Self {
             status: CallStatus::Canceled,
             conversation: ConversationStatus::Abandoned,
-            reason,
-            ended_by,
+            reason: Cow::Borrowed(reason),
+            ended_by: Cow::Borrowed(ended_by),
             duration_ms: None,
             turn_count: None,
             errors: Vec::new(),
@@ -147,8 +152,8 @@ impl Ending {
         Self {
             status: CallStatus::Failed,
             conversation: ConversationStatus::Failed,
-            reason: reason.name(),
-            ended_by: "system",
+            reason: Cow::Borrowed(reason.name()),
+            ended_by: Cow::Borrowed("system"),
             duration_ms,
             turn_count: None,
             errors,

@@ -138,10 +138,18 @@ fn or_cores(threads: usize) -> usize {
 
 /// Ends the calls that the process before this one left behind. New calls need not wait for it.
 async fn recover(app: App) {
-    if let Err(error) = calls::recover(&app).await {
+    while let Err(error) = calls::recover(&app).await {
         tracing::error!(%error, "calls of an earlier process could not be ended");
+        if !error.is_unavailable() {
+            return;
+        }
+        app.db.returned().await;
+        tokio::time::sleep(RECOVER_AGAIN).await;
     }
 }
+
+/// Between two tries to end the calls of an earlier process.
+const RECOVER_AGAIN: Duration = Duration::from_secs(1);
 
 /// No new calls; those that live go on for a while.
 async fn drain(app: &App) {

@@ -9,6 +9,7 @@ mod audio;
 mod barge_in;
 mod caps;
 mod crash;
+mod database;
 mod ends;
 mod floods;
 mod framing;

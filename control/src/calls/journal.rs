@@ -1,0 +1,312 @@
+//! What could not be written to the database yet: a file a call in the data folder, so that not even
+//! the end of the process loses it.
+//!
+//! A line is a checksum and a JSON object: first whose call it is, then what happened to it, in order.
+//! A line counts once it is on the disk; one that was cut off by a crash, and what follows it, does
+//! not. There are at most as many files as calls can be live, for none begins while the database is
+//! away, and a file is as long as one call's transcript.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use media::shell::RecordedFile;
+use serde::{Deserialize, Serialize};
+
+use super::rules::Ending;
+use crate::config::Config;
+use crate::ids::{AccountId, CallId};
+use crate::time::Timestamp;
+
+/// Whose call it is, and under which claim its host writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub account: AccountId,
+    pub call: CallId,
+    pub incarnation: i64,
+}
+
+/// One thing that happened to a call. It has no `Debug`: a turn is spoken words.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// A finished turn, as JSON text.
+    Turn {
+        index: u32,
+        body: String,
+        at: Timestamp,
+    },
+    /// The end. `recording`: one is being finished.
+    End {
+        ending: Ending,
+        recording: bool,
+        at: Timestamp,
+    },
+    /// The recording is whole.
+    Recorded(Recorded),
+    /// There will be no recording.
+    NotRecorded { error: String },
+}
+
+/// A finished recording on the disk.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    path: PathBuf,
+    tape_path: PathBuf,
+    samples: u64,
+    bytes: u64,
+    sha256: String,
+    gap_ms: u64,
+}
+
+/// A call's file, read.
+#[derive(Clone, PartialEq)]
+pub struct Record {
+    pub owner: Owner,
+    pub entries: Vec<Entry>,
+}
+
+/// The folder of all of them.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    folder: PathBuf,
+}
+
+impl Journal {
+    pub fn of(config: &Config) -> Self {
+        Self {
+            folder: config.server.data_dir.join("journal"),
+        }
+    }
+
+    /// Adds to a call's file. Once this returns it is on the disk.
+    pub async fn add(&self, owner: Owner, entries: &[Entry]) -> io::Result<()> {
+        let mut text = String::new();
+        for entry in entries {
+            text.push_str(&line(entry)?);
+        }
+        let head = line(&owner)?;
+        let (folder, path) = (self.folder.clone(), self.path(owner.call));
+        on_disk(move || add(&folder, &path, &head, &text)).await
+    }
+
+    /// The calls that have a file, in the order of their ids.
+    pub async fn calls(&self) -> io::Result<Vec<CallId>> {
+        let folder = self.folder.clone();
+        on_disk(move || {
+            let entries = match std::fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                entries => entries?,
+            };
+            let mut ids = Vec::new();
+            for entry in entries {
+                let name = entry?.file_name();
+                let id = name.to_str().and_then(|name| name.strip_suffix(".journal"));
+                ids.extend(id.and_then(|id| id.parse::<CallId>().ok()));
+            }
+            ids.sort_unstable();
+            Ok(ids)
+        })
+        .await
+    }
+
+    /// A call's file; `None` when nothing of it can be read.
+    pub async fn read(&self, call: CallId) -> io::Result<Option<Record>> {
+        let path = self.path(call);
+        let bytes = on_disk(move || std::fs::read(path)).await?;
+        Ok(parse(&bytes))
+    }
+
+    /// Removes a call's file, because everything in it is in the database.
+    pub async fn remove(&self, call: CallId) -> io::Result<()> {
+        let path = self.path(call);
+        on_disk(move || match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        })
+        .await
+    }
+
+    fn path(&self, call: CallId) -> PathBuf {
+        self.folder.join(format!("{call}.journal"))
+    }
+}
+
+/// The disk may be slow: not on a thread that serves others.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+fn add(folder: &Path, path: &Path, head: &str, text: &str) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)?;
+    let is_new = file.metadata()?.len() == 0;
+    let whole = if is_new {
+        format!("{head}{text}")
+    } else {
+        text.to_owned()
+    };
+    file.write_all(whole.as_bytes())?;
+    file.sync_all()?;
+    if is_new {
+        // The name of the file is part of the folder.
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn line(value: &impl Serialize) -> io::Result<String> {
+    let json = serde_json::to_string(value)?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+}
+
+/// What is whole of a file.
+fn parse(bytes: &[u8]) -> Option<Record> {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map_while(json);
+    let owner = serde_json::from_str(lines.next()?).ok()?;
+    let entries = lines.map_while(|json| serde_json::from_str(json).ok());
+    Some(Record {
+        owner,
+        entries: entries.collect(),
+    })
+}
+
+/// The object of a line that was written to its end.
+fn json(line: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (sum, json) = text.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok()?;
+    (sum == crc32fast::hash(json.as_bytes())).then_some(json)
+}
+
+impl From<&RecordedFile> for Recorded {
+    fn from(file: &RecordedFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            tape_path: file.tape_path.clone(),
+            samples: file.samples,
+            bytes: file.bytes,
+            sha256: file.sha256.clone(),
+            gap_ms: file.gap_ms,
+        }
+    }
+}
+
+impl Recorded {
+    pub fn file(&self) -> RecordedFile {
+        RecordedFile {
+            path: self.path.clone(),
+            tape_path: self.tape_path.clone(),
+            samples: self.samples,
+            bytes: self.bytes,
+            sha256: self.sha256.clone(),
+            gap_ms: self.gap_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+    use crate::app::testing::{START, TempDir};
+    use crate::time::Clock;
+
+    fn entries() -> Vec<Entry> {
+        vec![
+            Entry::Turn {
+                index: 3,
+                body: "{\"text\":\"line\\nbreak, ünï\"}".to_owned(),
+                at: START,
+            },
+            Entry::End {
+                ending: Ending::engine_error("a \"quoted\" error".to_owned()),
+                recording: true,
+                at: START,
+            },
+            Entry::Recorded(Recorded {
+                path: "spool/x.wav".into(),
+                tape_path: "spool/x.tape".into(),
+                samples: 5,
+                bytes: 54,
+                sha256: "ab".to_owned(),
+                gap_ms: 0,
+            }),
+            Entry::NotRecorded {
+                error: "no room".to_owned(),
+            },
+        ]
+    }
+
+    fn owner() -> Owner {
+        let clock = Clock::fixed(START);
+        Owner {
+            account: AccountId::new(&clock),
+            call: CallId::new(&clock),
+            incarnation: 7,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_s_file_grows_is_read_and_goes() {
+        let folder = TempDir::new().unwrap();
+        let journal = Journal {
+            folder: folder.path().join("journal"),
+        };
+        assert_eq!(journal.calls().await.unwrap(), []);
+        let (owner, entries) = (owner(), entries());
+        journal.add(owner, &entries[..1]).await.unwrap();
+        journal.add(owner, &entries[1..]).await.unwrap();
+        std::fs::write(folder.path().join("journal/README"), "no call").unwrap();
+        assert_eq!(journal.calls().await.unwrap(), [owner.call]);
+        let record = journal.read(owner.call).await.unwrap().unwrap();
+        assert!(record == Record { owner, entries });
+        journal.remove(owner.call).await.unwrap();
+        journal.remove(owner.call).await.unwrap();
+        assert_eq!(journal.calls().await.unwrap(), []);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_read_up_to_its_last_whole_line() {
+        let (owner, entries) = (owner(), entries());
+        let mut text = line(&owner).unwrap();
+        let mut ends = vec![text.len()];
+        for entry in &entries {
+            text.push_str(&line(entry).unwrap());
+            ends.push(text.len());
+        }
+        for cut in 0..=text.len() {
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            match parse(&text.as_bytes()[..cut]) {
+                None => assert_eq!(whole, 0, "{cut}"),
+                Some(record) => {
+                    assert!(record.owner == owner && record.entries == entries[..whole - 1]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_changed_does_not_count() {
+        let (owner, entries) = (owner(), entries());
+        let head = line(&owner).unwrap();
+        let text = format!("{head}{}", line(&entries[3]).unwrap());
+        for at in head.len()..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let record = parse(&bytes).unwrap();
+            assert!(record.entries.is_empty(), "byte {at}");
+        }
+    }
+}

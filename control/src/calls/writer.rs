@@ -1,0 +1,168 @@
+//! Writes down one call. What the database does not take now is kept: in memory, and in the journal
+//! for the case that this process ends first. When the database is back all of it is written, turns
+//! and end in one transaction; what is in the rows already is not written twice.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ending::{self, Also};
+use super::journal::{Entry, Journal, Owner};
+use super::store;
+use crate::app::App;
+use crate::db::DbError;
+use crate::recordings;
+
+/// First and longest pause between two tries, while the database is there but refuses.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// The writer of one call.
+pub struct Writer {
+    app: App,
+    owner: Owner,
+    journal: Journal,
+    /// What is not in the database yet, oldest first. Bounded by the call's own length.
+    pending: Vec<Entry>,
+    /// Something of it is in the journal.
+    journaled: bool,
+    pause: Duration,
+    next_try: Instant,
+}
+
+impl Writer {
+    pub fn new(app: App, owner: Owner) -> Self {
+        let journal = Journal::of(&app.config);
+        Self {
+            app,
+            owner,
+            journal,
+            pending: Vec::new(),
+            journaled: false,
+            pause: RETRY.0,
+            next_try: Instant::now(),
+        }
+    }
+
+    /// Whether something is not in the database yet.
+    pub fn is_behind(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether the end of the call is kept here and not in the database.
+    pub fn holds_end(&self) -> bool {
+        let is_end = |entry: &Entry| matches!(entry, Entry::End { .. });
+        self.pending.iter().any(is_end)
+    }
+
+    /// Writes an entry now, or keeps it. Afterwards it is in the database or on the disk.
+    pub async fn put(&mut self, entry: Entry) {
+        let was_behind = self.is_behind();
+        self.pending.push(entry);
+        let kept = if was_behind {
+            &self.pending[self.pending.len() - 1..]
+        } else {
+            self.pause = RETRY.0;
+            if self.catch_up().await {
+                return;
+            }
+            &self.pending[..]
+        };
+        self.journaled = true;
+        if let Err(error) = self.journal.add(self.owner, kept).await {
+            // It is still in memory, and written when the database is back.
+            tracing::error!(%error, call = %self.owner.call, "the journal could not be written");
+        }
+    }
+
+    /// Waits until it is worth trying again. May be dropped and called anew.
+    pub async fn chance(&self) {
+        if self.app.db.is_away() {
+            self.app.db.returned().await;
+        } else {
+            tokio::time::sleep_until(self.next_try).await;
+        }
+    }
+
+    /// Tries to write what is kept; whether nothing is left.
+    pub async fn catch_up(&mut self) -> bool {
+        match write(&self.app, self.owner, &mut self.pending).await {
+            Ok(()) if self.journaled => {
+                self.journaled = false;
+                if let Err(error) = self.journal.remove(self.owner.call).await {
+                    // Read at the next start it changes nothing, for all of it is written.
+                    tracing::error!(%error, call = %self.owner.call, "a journal could not be removed");
+                }
+                true
+            }
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, call = %self.owner.call, "a call could not be written down; it is kept");
+                self.next_try = Instant::now() + self.pause;
+                self.pause = (self.pause * 2).min(RETRY.1);
+                false
+            }
+        }
+    }
+
+    /// Goes on until everything is written.
+    pub async fn finish(mut self) {
+        while self.is_behind() {
+            self.chance().await;
+            self.catch_up().await;
+        }
+    }
+}
+
+/// Writes a call's entries in their order and takes those away that are in the database: turns and end
+/// in one transaction. Entries that were written before change nothing.
+pub async fn write(app: &App, owner: Owner, entries: &mut Vec<Entry>) -> Result<(), DbError> {
+    let Owner { account, call, .. } = owner;
+    while let Some(first) = entries.first() {
+        let written = match first {
+            Entry::Recorded(recorded) => {
+                recordings::keep(app, account, call, &recorded.file()).await?;
+                1
+            }
+            Entry::NotRecorded { error } => {
+                recordings::give_up(app, account, call, error).await?;
+                1
+            }
+            Entry::Turn { .. } | Entry::End { .. } => write_rows(app, owner, entries).await?,
+        };
+        entries.drain(..written);
+    }
+    Ok(())
+}
+
+/// Writes the turns and the end that come first. How many they are.
+async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
+    let Owner {
+        account,
+        call,
+        incarnation,
+    } = owner;
+    let mut tx = app.db.begin_write().await?;
+    let mut written = 0;
+    for entry in entries {
+        match entry {
+            Entry::Turn { index, body, at } => {
+                store::insert_turn(&mut tx, account, incarnation, call, *index, body, *at).await?;
+            }
+            Entry::End {
+                ending,
+                recording,
+                at,
+            } => {
+                let also = Also {
+                    event: true,
+                    recording: *recording,
+                };
+                ending::end_in(app, &mut tx, account, call, incarnation, ending, also, *at).await?;
+            }
+            Entry::Recorded(_) | Entry::NotRecorded { .. } => break,
+        }
+        written += 1;
+    }
+    tx.commit().await?;
+    Ok(written)
+}

@@ -42,7 +42,7 @@ impl DbError {
     /// Whether another write was in the way and this one was undone: the same may succeed at once.
     pub fn is_conflict(&self) -> bool {
         let Self::Engine(error) = self else {
-            return matches!(self, Self::Aborted);
+            return false;
         };
         match code(error).as_deref() {
             // PostgreSQL: serialization_failure, deadlock_detected, lock_not_available

@@ -158,14 +158,23 @@ impl Postgres {
         tokio::pin!(acquire);
         tokio::select! {
             biased;
-            connection = &mut acquire => return Ok(connection?),
+            connection = &mut acquire => return connection.map_err(|error| self.failed(error)),
             () = tokio::time::sleep(SUSPICIOUS) => self.outage.suspect(),
         }
         tokio::select! {
             biased;
-            connection = acquire => Ok(connection?),
+            connection = acquire => connection.map_err(|error| self.failed(error)),
             () = self.outage.begun() => Err(DbError::Away),
         }
+    }
+
+    /// An error of the engine; one that smells of an outage is looked into.
+    fn failed(&self, error: sqlx::Error) -> DbError {
+        let error = DbError::Engine(error);
+        if error.is_unavailable() {
+            self.outage.suspect();
+        }
+        error
     }
 
     /// A statement on a connection, with the deadline.
@@ -183,16 +192,13 @@ impl Postgres {
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, DbError> {
-        let done = match tokio::time::timeout(self.statement + GRACE, work).await {
-            Ok(done) => done.map_err(DbError::Engine),
-            Err(_) => Err(DbError::TimedOut),
-        };
-        if let Err(error) = &done
-            && error.is_unavailable()
-        {
-            self.outage.suspect();
+        match tokio::time::timeout(self.statement + GRACE, work).await {
+            Ok(done) => done.map_err(|error| self.failed(error)),
+            Err(_) => {
+                self.outage.suspect();
+                Err(DbError::TimedOut)
+            }
         }
-        done
     }
 }
 

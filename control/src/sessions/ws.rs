@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 
 use super::{rules, start_token, store, token};
 use crate::app::App;
+use crate::calls::rules::Ending;
 use crate::calls::{self, bridge};
 use crate::db::DbError;
 use crate::http::envelope::RequestId;
@@ -234,7 +235,17 @@ async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, 
     if !taken {
         return Ok(None);
     }
-    tx.commit().await?;
+    if let Err(error) = tx.commit().await {
+        // The answer may have been lost and not the commit: then nobody would end this call.
+        let owner = calls::journal::Owner {
+            account: session.account,
+            call: id,
+            incarnation: app.incarnation.number,
+        };
+        let ending = Ending::engine_error("the database was lost while the caller joined".into());
+        calls::lifecycle::could_not_start(app, owner, ending).await;
+        return Err(error);
+    }
     Ok(Some(session))
 }
 

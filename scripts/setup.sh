@@ -28,6 +28,8 @@ needed() {
         echo "python3             command -v python3"
         echo "nodejs              command -v node"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
+        # The SIP stack is called by, and calls, SIPp.
+        echo "sip-tester          command -v sipp"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"
     fi
 }

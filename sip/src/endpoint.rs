@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::calls::CallRecord;
 use self::clients::{ClientId, ClientRecord, Waiting};
@@ -192,6 +192,8 @@ pub struct Endpoint {
     registrations: BTreeMap<RegistrationId, RegistrationRecord>,
     streams: FxHashMap<Peer, Framer>,
     waiting: FxHashMap<Lookup, Vec<Waiting>>,
+    /// Look-ups under way.
+    asking: FxHashSet<Lookup>,
     resolved: FxHashMap<Lookup, (Time, Answers)>,
 
     deadlines: BTreeSet<(Time, Who)>,
@@ -227,6 +229,7 @@ impl Endpoint {
             registrations: BTreeMap::new(),
             streams: FxHashMap::default(),
             waiting: FxHashMap::default(),
+            asking: FxHashSet::default(),
             resolved: FxHashMap::default(),
             deadlines: BTreeSet::new(),
             next_number: 0,

@@ -40,6 +40,7 @@ pub mod locate;
 pub mod message;
 mod register;
 mod seam;
+pub mod shell;
 pub mod time;
 pub mod transaction;
 pub mod trunk;

@@ -343,10 +343,7 @@ impl Endpoint {
                         addr,
                     },
                     None => {
-                        if !self.waiting.contains_key(&lookup) {
-                            self.out.push_back(Output::Resolve(lookup));
-                        }
-                        return;
+                        return self.look_up(lookup);
                     }
                 }
             }

@@ -116,9 +116,13 @@ impl Endpoint {
             self.refusals.overload += 1;
             return self.unsendable(now, waiting.owner, &waiting.request);
         }
-        let first = queue.is_empty();
         queue.push(waiting);
-        if first {
+        self.look_up(lookup);
+    }
+
+    /// Asks for a name unless that is under way.
+    pub(super) fn look_up(&mut self, lookup: Lookup) {
+        if self.asking.insert(lookup.clone()) {
             self.out.push_back(Output::Resolve(lookup));
         }
     }
@@ -130,6 +134,7 @@ impl Endpoint {
         answers: Option<Answers>,
         keep: Duration,
     ) {
+        self.asking.remove(&lookup);
         let answers = answers.unwrap_or_default();
         self.admit_resolved(&lookup, &answers);
         let waiting = self.waiting.remove(&lookup).unwrap_or_default();

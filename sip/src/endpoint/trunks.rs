@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use super::clients::Owner;
-use super::{Endpoint, Output, Who};
+use super::{Endpoint, Who};
 use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
 use crate::locate::{Answers, Located, Lookup, locate_host};
@@ -207,12 +207,6 @@ impl Endpoint {
         }
         if ping {
             self.ping(now, id);
-        }
-    }
-
-    fn look_up(&mut self, lookup: Lookup) {
-        if !self.waiting.contains_key(&lookup) {
-            self.out.push_back(Output::Resolve(lookup));
         }
     }
 

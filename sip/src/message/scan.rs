@@ -145,6 +145,10 @@ pub(crate) fn escapes_are_whole(text: &str) -> bool {
     })
 }
 
+/// Parameters of one value; a wordy Contact has ten. More is no value, which keeps what a message of
+/// `;a;a;a…` makes us hold within a small multiple of its length.
+const MOST_PARAMS: usize = 128;
+
 /// `;name=value` pairs in their order. A value is kept as it was written, quotes included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(Vec<(String, Option<String>)>);
@@ -161,7 +165,7 @@ impl Params {
                 Some((name, value)) => (trim(name), Some(trim(value))),
                 None => (part, None),
             };
-            if !is_token(name) || !value.is_none_or(is_value) {
+            if !is_token(name) || !value.is_none_or(is_value) || params.len() >= MOST_PARAMS {
                 return None;
             }
             params.push((name.to_owned(), value.map(str::to_owned)));
@@ -215,6 +219,10 @@ impl Params {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= MOST_PARAMS
     }
 
     /// For URIs, whose parameters are checked by another grammar.

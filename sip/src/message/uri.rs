@@ -156,7 +156,7 @@ impl SipUri {
             let fits = |text: &str| {
                 !text.is_empty() && text.bytes().all(is_param_byte) && scan::escapes_are_whole(text)
             };
-            if !fits(name) || !value.is_none_or(fits) {
+            if !fits(name) || !value.is_none_or(fits) || params.is_full() {
                 return Err(BadUri);
             }
             params.push(name, value);

@@ -590,3 +590,61 @@ fn an_answer_names_what_was_wrong() {
     let again = answer(&with("OPTIONS", "CSeq: 8 OPTIONS", "CSeq: 8 INVITE"));
     assert_eq!(bad.to_tag(), again.to_tag());
 }
+
+/// A carrier that went mad: 20,000 damaged messages beside a live call, which ends as it should; after
+/// that nothing is left but what its well-formed INVITEs began, and that ends by itself.
+#[test]
+fn damaged_messages_hurt_no_live_call() {
+    let mut world = World::new(5, 0, Transport::Udp);
+    let call = world.up();
+    let mut ids = Ids::from_number(11);
+    let mut below =
+        |bound: usize| usize::try_from(ids.below(u64::try_from(bound).unwrap())).unwrap();
+    let models: Vec<Vec<u8>> = cases().into_iter().map(|case| case.bytes).collect();
+    for number in 0..20_000_u32 {
+        let mut bytes = models[below(models.len())].clone();
+        for _ in 0..1 + below(4) {
+            let at = below(bytes.len());
+            let other = &models[below(models.len())];
+            let from = below(other.len());
+            let piece = other[from..(from + below(40)).min(other.len())].to_vec();
+            let end = (at + below(20)).min(bytes.len());
+            bytes.splice(at..end, piece);
+        }
+        // Each its own transaction, or most would be repetitions.
+        let text =
+            String::from_utf8_lossy(&bytes).replace("z9hG4bKt", &format!("z9hG4bKt{number}"));
+        let bytes = if number % 2 == 0 {
+            text.into_bytes()
+        } else {
+            bytes
+        };
+        world.nodes[B].endpoint.handle(
+            world.now,
+            Input::Datagram {
+                from: address(A),
+                bytes: &bytes,
+            },
+        );
+        loop {
+            match world.nodes[B].endpoint.poll() {
+                Output::Wait(_) => break,
+                Output::Event(Event::Ended { call: ended, .. }) => assert_ne!(ended, call),
+                _ => {}
+            }
+        }
+        world.now = world.now + ms_each();
+    }
+    let from = world.mark();
+    world.do_now(A, Command::HangUp(CALL, None));
+    world.run_for(Duration::from_millis(100));
+    let line = world.line(from);
+    assert!(
+        line.contains("A:BYE") && line.contains("B:200/BYE B[ended by Remote]"),
+        "{line}"
+    );
+}
+
+fn ms_each() -> Duration {
+    Duration::from_millis(1)
+}

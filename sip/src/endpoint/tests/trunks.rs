@@ -228,7 +228,6 @@ fn a_registrar_that_is_away_is_tried_elsewhere_and_later() {
 fn a_name_without_an_address_fails_the_call_and_one_let_go_is_never_sent() {
     let mut alone = Alone::new();
     alone.command(Command::SetTrunk(Box::new(named(1))));
-    alone.asked.clear();
     alone.command(placing(Duration::from_secs(60)));
     let lookup = alone.asked.pop().unwrap();
     alone.step(Input::Resolved {
@@ -250,6 +249,7 @@ fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
     let mut alone = Alone::new();
     alone.command(Command::SetTrunk(Box::new(named(1))));
     resolve(&mut alone, vec![srv(10, 1)]);
+    assert!(alone.asked.is_empty());
     alone.command(placing(Duration::from_secs(60)));
     alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
     // ACK, then the INVITE again.

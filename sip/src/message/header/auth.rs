@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::message::scan;
 
+/// Parameters of one value; RFC 7616 knows about a dozen.
+const MOST_PARAMS: usize = 32;
+
 /// `Digest realm="…", nonce="…"`: quotes taken off when read; [`AuthValue::push`] says which to put.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthValue {
@@ -28,7 +31,7 @@ impl AuthValue {
         for part in scan::split(rest, b',').filter(|part| !part.is_empty()) {
             let (name, text) = part.split_once('=')?;
             let (name, text) = (scan::trim(name), scan::trim(text));
-            if !scan::is_token(name) {
+            if !scan::is_token(name) || value.params.len() >= MOST_PARAMS {
                 return None;
             }
             let quoted = text.starts_with('"');

@@ -1,0 +1,236 @@
+//! DNS (RFC 1035, RFC 2782): SRV, A and AAAA, asked of the system's servers by a thread of its own.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use mio::Waker;
+
+use crate::locate::{Answers, Lookup, Srv};
+
+/// Look-ups that wait; the endpoint asks once for all requests to one name. One more fails.
+const MOST_WAITING: usize = 256;
+
+/// How long one server is waited for, and how often all are asked.
+const PATIENCE: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 2;
+
+/// Answers are kept as long as they say, within these.
+const LEAST_KEPT: u32 = 5;
+const MOST_KEPT: u32 = 3_600;
+
+/// SRV records that are followed, with the addresses of each.
+const MOST_SRV: usize = 16;
+
+/// What a look-up brought.
+#[derive(Debug)]
+pub struct Found {
+    pub lookup: Lookup,
+    /// `None`: no server answered, or the name has no address.
+    pub answers: Option<Answers>,
+    pub keep: Duration,
+}
+
+pub(super) struct Resolver {
+    asks: Sender<Lookup>,
+    found: Receiver<Found>,
+    /// Look-ups that found no room.
+    failed: Vec<Lookup>,
+}
+
+impl Resolver {
+    pub(super) fn start(servers: Vec<SocketAddr>, waker: Arc<Waker>) -> io::Result<Self> {
+        let (asks, asks_in) = bounded::<Lookup>(MOST_WAITING);
+        // As many answers as questions: bounded by them.
+        let (found_out, found) = unbounded();
+        let servers = match servers.is_empty() {
+            true => system_servers(),
+            false => servers,
+        };
+        std::thread::Builder::new()
+            .name("sip-dns".to_owned())
+            .spawn(move || {
+                let mut number = 0;
+                // Ends when the driver drops its side.
+                for lookup in asks_in {
+                    let found = look_up(&servers, lookup, &mut number);
+                    if found_out.send(found).is_err() || waker.wake().is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            asks,
+            found,
+            failed: Vec::new(),
+        })
+    }
+
+    /// Gives the look-up back when too many wait.
+    pub(super) fn ask(&self, lookup: Lookup) -> Option<Lookup> {
+        self.asks
+            .try_send(lookup)
+            .err()
+            .map(crossbeam_channel::TrySendError::into_inner)
+    }
+
+    pub(super) fn fail(&mut self, lookup: Lookup) {
+        self.failed.push(lookup);
+    }
+
+    pub(super) fn next(&mut self) -> Option<Found> {
+        let failed = self.failed.pop().map(|lookup| Found {
+            lookup,
+            answers: None,
+            keep: Duration::ZERO,
+        });
+        failed.or_else(|| self.found.try_recv().ok())
+    }
+}
+
+/// The name servers of `/etc/resolv.conf`, else the one of this machine.
+fn system_servers() -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let mut servers: Vec<SocketAddr> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|rest| rest.trim().parse::<IpAddr>().ok())
+        .map(|ip| SocketAddr::new(ip, 53))
+        .collect();
+    if servers.is_empty() {
+        servers.push(SocketAddr::from(([127, 0, 0, 1], 53)));
+    }
+    servers
+}
+
+/// Records of one kind, and how long they hold, seconds.
+type Records = (Vec<RData>, u32);
+
+fn look_up(servers: &[SocketAddr], lookup: Lookup, number: &mut u16) -> Found {
+    let mut keep = MOST_KEPT;
+    let mut answers = Answers::default();
+    if let Some(service) = lookup.service()
+        && let Some((records, ttl)) = ask(servers, &service, RecordType::SRV, number)
+    {
+        keep = keep.min(ttl);
+        for record in records.into_iter().take(MOST_SRV) {
+            let RData::SRV(srv) = record else {
+                continue;
+            };
+            let target = srv.target.to_ascii();
+            let (addresses, ttl) = addresses(servers, &target, number);
+            keep = keep.min(ttl);
+            answers.srv.push(Srv {
+                priority: srv.priority,
+                weight: srv.weight,
+                port: srv.port,
+                addresses,
+            });
+        }
+    }
+    if answers.srv.is_empty() {
+        let (found, ttl) = addresses(servers, &lookup.host, number);
+        keep = keep.min(ttl);
+        answers.addresses = found;
+    }
+    let any =
+        !answers.addresses.is_empty() || answers.srv.iter().any(|srv| !srv.addresses.is_empty());
+    Found {
+        lookup,
+        answers: any.then_some(answers),
+        keep: Duration::from_secs(u64::from(keep.max(LEAST_KEPT))),
+    }
+}
+
+fn addresses(servers: &[SocketAddr], host: &str, number: &mut u16) -> (Vec<IpAddr>, u32) {
+    let mut found = Vec::new();
+    let mut keep = MOST_KEPT;
+    for kind in [RecordType::A, RecordType::AAAA] {
+        if let Some((records, ttl)) = ask(servers, host, kind, number) {
+            keep = keep.min(ttl);
+            found.extend(records.into_iter().filter_map(|record| match record {
+                RData::A(ip) => Some(IpAddr::V4(ip.0)),
+                RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
+                _ => None,
+            }));
+        }
+    }
+    (found, keep)
+}
+
+/// Asks each server in turn. `None` when none answered or the name has no such record.
+fn ask(servers: &[SocketAddr], name: &str, kind: RecordType, number: &mut u16) -> Option<Records> {
+    let mut name = Name::from_str(name).ok()?;
+    name.set_fqdn(true);
+    for _ in 0..ROUNDS {
+        for server in servers {
+            *number = number.wrapping_add(1);
+            if let Ok(Some(message)) = exchange(*server, &name, kind, *number) {
+                if !matches!(
+                    message.metadata.response_code,
+                    ResponseCode::NoError | ResponseCode::NXDomain
+                ) {
+                    continue;
+                }
+                let records: Vec<_> = message
+                    .answers
+                    .iter()
+                    .filter(|record| record.record_type() == kind)
+                    .collect();
+                let ttl = records.iter().map(|record| record.ttl).min()?;
+                let data = records.iter().map(|record| record.data.clone()).collect();
+                return Some((data, ttl.min(MOST_KEPT)));
+            }
+        }
+    }
+    None
+}
+
+/// One question over a socket of its own, whose port the system draws: with the number it is what an
+/// answer must fit (RFC 5452).
+fn exchange(
+    server: SocketAddr,
+    name: &Name,
+    kind: RecordType,
+    number: u16,
+) -> io::Result<Option<Message>> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    let port = socket.local_addr()?.port();
+    let id = number ^ port.rotate_left(5);
+    let mut question = Message::query();
+    question.metadata.id = id;
+    question.metadata.recursion_desired = true;
+    question.add_query(Query::query(name.clone(), kind));
+    let bytes = question.to_vec().map_err(io::Error::other)?;
+    socket.send(&bytes)?;
+    let until = Instant::now() + PATIENCE;
+    let mut buffer = [0; 4_096];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        socket.set_read_timeout(Some(left))?;
+        let length = socket.recv(&mut buffer)?;
+        let Ok(message) = Message::from_vec(&buffer[..length]) else {
+            continue;
+        };
+        let same = message
+            .queries
+            .first()
+            .is_some_and(|query| query.name() == name && query.query_type() == kind);
+        if message.metadata.id == id && same {
+            return Ok(Some(message));
+        }
+    }
+}

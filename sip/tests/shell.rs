@@ -1,0 +1,278 @@
+//! The running stack with itself: calls over TLS, names that are looked up, addresses that fail.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test of the shell: processes, sockets and clocks are its subject"
+)]
+
+#[allow(dead_code, reason = "each test binary uses a part of the kit")]
+mod kit;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::rdata::{A, SRV};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use kit::{loopback, trunk_to};
+use sip::endpoint::Config;
+use sip::event::{CallId, Command, EndedBy, Event, Place};
+use sip::message::{Body, Host, Transport};
+use sip::shell::{Listen, Settings, Sip, Tls};
+use sip::trunk::{Trunk, TrunkId};
+
+const CARRIER: &str = "carrier.test";
+
+/// A name server that knows one carrier: its SRV records name the ports, all of them on loopback.
+fn name_server(ports: Vec<u16>) -> SocketAddr {
+    let socket = UdpSocket::bind((loopback(), 0)).unwrap();
+    let addr = socket.local_addr().unwrap();
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2_048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let mut message = Message::from_vec(&buffer[..length]).unwrap();
+            message.metadata.message_type = MessageType::Response;
+            let query = message.queries[0].clone();
+            let asked = query.name().to_ascii();
+            let target = Name::from_str("host.carrier.test.").unwrap();
+            let record = |data| Record::from_rdata(query.name().clone(), 60, data);
+            match query.query_type() {
+                RecordType::SRV if asked.ends_with("carrier.test.") => {
+                    for (priority, port) in (10_u16..).zip(&ports) {
+                        message.add_answer(record(RData::SRV(SRV::new(
+                            priority,
+                            1,
+                            *port,
+                            target.clone(),
+                        ))));
+                    }
+                }
+                RecordType::A if asked == "host.carrier.test." => {
+                    message.add_answer(record(RData::A(A::new(127, 0, 0, 1))));
+                }
+                _ => {}
+            }
+            socket.send_to(&message.to_vec().unwrap(), from).unwrap();
+        }
+    });
+    addr
+}
+
+/// A certificate for `name`, and settings of both sides that trust it alone.
+fn tls(name: &str) -> Tls {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let certificate = made.cert.der().clone();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.into())
+        .unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Tls {
+        server: Some(Arc::new(server)),
+        client: Arc::new(client),
+    }
+}
+
+fn start(transport: Transport, tls: Option<Tls>, dns: Option<SocketAddr>) -> (Sip, u16) {
+    let sip = Sip::start(Settings {
+        endpoint: Config::new(Vec::new()),
+        seed: [3; 32],
+        listen: vec![Listen {
+            transport,
+            addr: SocketAddr::new(loopback(), 0),
+        }],
+        tls,
+        dns: dns.into_iter().collect(),
+    })
+    .unwrap();
+    let port = sip.addresses()[0].addr.port();
+    (sip, port)
+}
+
+fn named(transport: Transport) -> Trunk {
+    Trunk {
+        host: Host::parse(CARRIER),
+        port: None,
+        ..trunk_to(0, transport)
+    }
+}
+
+fn place(sip: &Sip) {
+    let place = Place {
+        trunk: TrunkId(1),
+        to: "callee".to_owned(),
+        from: "caller".to_owned(),
+        display: None,
+        headers: Vec::new(),
+        offer: Body::sdp("offer"),
+        ring_for: Duration::from_secs(50),
+    };
+    sip.command(Command::Place(CallId(1), Box::new(place)))
+        .unwrap();
+}
+
+/// The next event that fits, within a minute.
+fn until<T>(sip: &Sip, mut fits: impl FnMut(Event) -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let event = sip
+            .events()
+            .recv_deadline(end)
+            .expect("an event within a minute");
+        if let Some(found) = fits(event) {
+            return found;
+        }
+    }
+}
+
+/// A call from one to the other and its end.
+fn call(caller: &Sip, callee: &Sip) {
+    place(caller);
+    let (incoming, source) = until(callee, |event| match event {
+        Event::Incoming(call, incoming) => Some((call, incoming.source)),
+        _ => None,
+    });
+    assert_eq!(source.ip(), loopback());
+    callee
+        .command(Command::Answer(incoming, Body::sdp("answer")))
+        .unwrap();
+    let body = until(caller, |event| match event {
+        Event::Answered { body, .. } => body,
+        Event::Ended { code, reason, .. } => panic!("ended: {code:?} {reason}"),
+        _ => None,
+    });
+    assert_eq!(body.bytes, b"answer");
+    callee.command(Command::HangUp(incoming, None)).unwrap();
+    let by = until(caller, |event| match event {
+        Event::Ended { by, .. } => Some(by),
+        _ => None,
+    });
+    assert_eq!(by, EndedBy::Remote);
+}
+
+#[test]
+fn a_call_over_tls_to_a_name_that_its_certificate_bears() {
+    let tls = tls(CARRIER);
+    let (callee, port) = start(Transport::Tls, Some(tls.clone()), None);
+    let server = name_server(vec![port]);
+    let (caller, caller_port) = start(Transport::Tls, Some(tls), Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Tls);
+    caller
+        .command(Command::SetTrunk(Box::new(named(Transport::Tls))))
+        .unwrap();
+    call(&caller, &callee);
+}
+
+#[test]
+fn a_certificate_of_another_name_is_not_spoken_with() {
+    let tls = tls("somebody-else.test");
+    let (callee, port) = start(Transport::Tls, Some(tls.clone()), None);
+    let server = name_server(vec![port]);
+    let (caller, caller_port) = start(Transport::Tls, Some(tls), Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Tls);
+    caller
+        .command(Command::SetTrunk(Box::new(named(Transport::Tls))))
+        .unwrap();
+    place(&caller);
+    let (by, code) = until(&caller, |event| match event {
+        Event::Ended { by, code, .. } => Some((by, code)),
+        _ => None,
+    });
+    assert_eq!((by, code), (EndedBy::Network, Some(503)));
+    assert!(callee.events().try_recv().is_err());
+}
+
+#[test]
+fn the_second_address_takes_the_call_when_the_first_is_dead() {
+    let (callee, port) = start(Transport::Tcp, None, None);
+    // A port that was free a moment ago: a connection to it is refused.
+    let dead = kit::free_port();
+    let server = name_server(vec![dead, port]);
+    let (caller, caller_port) = start(Transport::Tcp, None, Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Tcp);
+    caller
+        .command(Command::SetTrunk(Box::new(named(Transport::Tcp))))
+        .unwrap();
+    call(&caller, &callee);
+}
+
+#[test]
+fn a_name_that_nobody_knows_fails_the_call() {
+    let server = name_server(Vec::new());
+    let (caller, _) = start(Transport::Udp, None, Some(server));
+    let unknown = Trunk {
+        host: Host::parse("nobody.test"),
+        ..named(Transport::Udp)
+    };
+    caller
+        .command(Command::SetTrunk(Box::new(unknown)))
+        .unwrap();
+    place(&caller);
+    let code = until(&caller, |event| match event {
+        Event::Ended { code, .. } => code,
+        _ => None,
+    });
+    assert_eq!(code, 503);
+}
+
+/// A connection that says nothing sensible is closed, and one after it is served.
+#[test]
+fn a_stream_of_noise_is_closed() {
+    use std::io::{Read as _, Write as _};
+    let (sip, port) = start(Transport::Tcp, None, None);
+    kit::trust_loopback(&sip, 5060, Transport::Tcp);
+    let addr = SocketAddr::new(loopback(), port);
+    let mut noise = std::net::TcpStream::connect(addr).unwrap();
+    noise
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    // The other side may close while this is under way.
+    _ = noise.write_all(&vec![b'x'; 100_000]);
+    let mut buffer = [0; 1_024];
+    assert!(matches!(noise.read(&mut buffer), Ok(0) | Err(_)));
+    let mut next = std::net::TcpStream::connect(addr).unwrap();
+    let from = next.local_addr().unwrap();
+    let text = kit::request("OPTIONS", from).replace("UDP", "TCP");
+    // In two pieces, the second after the first was read.
+    let (one, two) = text.as_bytes().split_at(40);
+    next.write_all(one).unwrap();
+    next.flush().unwrap();
+    next.write_all(two).unwrap();
+    let length = next.read(&mut buffer).unwrap();
+    assert!(buffer[..length].starts_with(b"SIP/2.0 200 "));
+}
+
+/// A stranger's connection is closed before a byte is read.
+#[test]
+fn a_strangers_connection_is_closed() {
+    use std::io::Read as _;
+    let (_sip, port) = start(Transport::Tcp, None, None);
+    let addr = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port);
+    let mut stranger = std::net::TcpStream::connect(addr).unwrap();
+    stranger
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let mut buffer = [0; 16];
+    let read = stranger.read(&mut buffer);
+    let closed = match &read {
+        Ok(count) => *count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    };
+    assert!(closed, "{read:?}");
+}

@@ -1,0 +1,175 @@
+//! The running stack against SIPp, both ways round, over datagrams and streams. Traffic stays on
+//! loopback.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test of the shell with a real peer: processes, sockets and clocks are its subject"
+)]
+
+mod kit;
+
+use std::time::{Duration, Instant};
+
+use kit::{Answering, free_port, loopback, sipp, trunk_to};
+use sip::event::{CallId, Command, EndedBy, Event, Place};
+use sip::message::{Body, Transport};
+use sip::shell::Sip;
+use sip::trunk::TrunkId;
+
+/// `sipp -sn uac` calls us: each call is answered, talked in for a moment and ended by SIPp.
+fn we_answer(transport: Transport, calls: u32, rate: u32) {
+    let sip = kit::start(transport);
+    let port = sip.addresses()[0].addr.port();
+    let answering = Answering::start(sip, free_port(), transport);
+    let (calls_text, rate_text) = (calls.to_string(), rate.to_string());
+    let target = format!("127.0.0.1:{port}");
+    let report = sipp(
+        transport,
+        &[
+            "-sn",
+            "uac",
+            "-m",
+            &calls_text,
+            "-r",
+            &rate_text,
+            "-d",
+            "100",
+            &target,
+        ],
+    );
+    let heard = answering.stop();
+    assert_eq!(report.failed, 0, "{}", report.text);
+    assert_eq!(report.successful, calls, "{}", report.text);
+    assert_eq!(heard.incoming, calls);
+    assert_eq!(heard.established, calls);
+    assert_eq!(heard.ended, calls);
+}
+
+/// We call `sipp -sn uas` and hang up once it has answered.
+fn we_call(transport: Transport, calls: u32) {
+    let sip = kit::start(transport);
+    let port = free_port();
+    let (calls_text, port_text) = (calls.to_string(), port.to_string());
+    let peer = kit::Sipp::start(
+        transport,
+        &["-sn", "uas", "-m", &calls_text, "-p", &port_text],
+    );
+    peer.wait_for_port(transport, port);
+    sip.command(Command::SetTrunk(Box::new(trunk_to(port, transport))))
+        .unwrap();
+    for number in 1..=calls {
+        let place = Place {
+            trunk: TrunkId(1),
+            to: "service".to_owned(),
+            from: "sidetone".to_owned(),
+            display: None,
+            headers: Vec::new(),
+            offer: Body::sdp(kit::SDP),
+            ring_for: Duration::from_secs(20),
+        };
+        sip.command(Command::Place(CallId(u64::from(number)), Box::new(place)))
+            .unwrap();
+    }
+    let (mut answered, mut ended) = (0, 0);
+    let until = Instant::now() + Duration::from_secs(60);
+    while ended < calls {
+        let event = sip.events().recv_deadline(until).unwrap_or_else(|_| {
+            panic!("{answered} answered and {ended} ended of {calls} within a minute")
+        });
+        match event {
+            Event::Answered { call, body } => {
+                assert!(body.is_some_and(|body| body.is("application/sdp")));
+                answered += 1;
+                sip.command(Command::HangUp(call, None)).unwrap();
+            }
+            Event::Ended {
+                by, code, reason, ..
+            } => {
+                assert_eq!(by, EndedBy::Local, "{code:?} {reason}");
+                ended += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(answered, calls);
+    let report = peer.finish();
+    assert_eq!(
+        (report.successful, report.failed),
+        (calls, 0),
+        "{}",
+        report.text
+    );
+}
+
+#[test]
+fn sipp_calls_us_over_datagrams() {
+    we_answer(Transport::Udp, 2_000, 500);
+}
+
+#[test]
+fn sipp_calls_us_over_a_stream() {
+    we_answer(Transport::Tcp, 500, 250);
+}
+
+#[test]
+fn we_call_sipp_over_datagrams() {
+    we_call(Transport::Udp, 500);
+}
+
+#[test]
+fn we_call_sipp_over_a_stream() {
+    we_call(Transport::Tcp, 200);
+}
+
+/// An address that is no trunk's: not a byte comes back.
+#[test]
+fn a_stranger_hears_nothing() {
+    let sip = kit::start(Transport::Udp);
+    let addr = sip.addresses()[0].addr;
+    let socket = std::net::UdpSocket::bind((loopback(), 0)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    for method in ["OPTIONS", "REGISTER", "INVITE"] {
+        let text = kit::request(method, socket.local_addr().unwrap());
+        socket.send_to(text.as_bytes(), addr).unwrap();
+    }
+    let mut buffer = [0; 2_048];
+    assert!(socket.recv(&mut buffer).is_err(), "a stranger was answered");
+    // The same socket as a trunk hears an answer at once, so the silence was meant.
+    kit::trust_loopback(&sip, socket.local_addr().unwrap().port(), Transport::Udp);
+    let text = kit::request("OPTIONS", socket.local_addr().unwrap());
+    socket.send_to(text.as_bytes(), addr).unwrap();
+    let length = socket.recv(&mut buffer).unwrap();
+    assert!(buffer[..length].starts_with(b"SIP/2.0 200 "));
+}
+
+/// Calls a second that are served over datagrams without one lost. `SIDETONE_SIPP_RATE` and
+/// `SIDETONE_SIPP_CALLS` ask for more than the usual thousand.
+#[test]
+fn calls_a_second() {
+    let number = |name: &str, usual| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(usual)
+    };
+    let rate = number("SIDETONE_SIPP_RATE", 1_000);
+    let calls = number("SIDETONE_SIPP_CALLS", 3_000);
+    let begin = Instant::now();
+    we_answer(Transport::Udp, calls, rate);
+    println!("{calls} calls at {rate} a second in {:?}", begin.elapsed());
+}
+
+/// Commands and events pass the bounded channels; dropping the stack ends its threads.
+#[test]
+fn a_stack_that_is_dropped_lets_its_port_go() {
+    let sip = kit::start(Transport::Udp);
+    let addr = sip.addresses()[0].addr;
+    assert!(std::net::UdpSocket::bind(addr).is_err());
+    drop::<Sip>(sip);
+    assert!(std::net::UdpSocket::bind(addr).is_ok());
+}

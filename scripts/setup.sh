@@ -27,6 +27,8 @@ needed() {
         # README's signature checks are run in their languages.
         echo "python3             command -v python3"
         echo "nodejs              command -v node"
+        # Several nodes share one Redis; the tests start their own.
+        echo "redis-server        command -v redis-server"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"

@@ -3,10 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use media::shell::Engine;
 
-use crate::admission::{Lease, Leases, Owner, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::admission::{Lease, Leases, Owner, Refusal, Request, State};
 use crate::calls::LiveCalls;
 use crate::config::Config;
 use crate::db::{Db, DbError};
@@ -14,7 +17,8 @@ use crate::egress::Egress;
 use crate::http::ApiError;
 use crate::http::error::Reason;
 use crate::http::limits::Limits;
-use crate::metrics::Metrics;
+use crate::metrics::{LeaseStep, Metrics};
+use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
@@ -28,6 +32,10 @@ const MAX_LATENESS_US: u64 = 10_000;
 
 /// Fewer passes than one call makes in ten seconds have no p99: a single late one would be it.
 const MIN_PASSES: u64 = 500;
+
+/// How long a caller who joins waits for a lease store that does not know, and how often it is asked.
+const ADOPT_PATIENCE: Duration = Duration::from_secs(3);
+const ADOPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The application. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +63,12 @@ pub struct Inner {
     pub tts: Arc<Desk>,
     pub metrics: Metrics,
     pub webhooks: Webhooks,
+    /// One for each call that this node may host: what a lease store says wrongly stops here.
+    seats: Arc<Semaphore>,
+    /// Held while calls of dead processes are ended: two at it would salvage one recording.
+    pub burying: tokio::sync::Mutex<()>,
     draining: AtomicBool,
+    lost: AtomicBool,
 }
 
 /// What an [`App`] is made of.
@@ -65,6 +78,8 @@ pub struct Parts {
     pub clock: Clock,
     pub master_key: MasterKey,
     pub admission: Arc<dyn Leases>,
+    /// To what several nodes share; `None`: there is one node.
+    pub redis: Option<Arc<Link>>,
     pub incarnation: Incarnation,
     pub engine: Arc<Engine>,
     pub speech: Arc<Speech>,
@@ -82,8 +97,8 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// The next one. The node's name is that of the only node.
-    pub async fn take(db: &Db) -> Result<Self, DbError> {
+    /// The next one, of the node of this name.
+    pub async fn take(db: &Db, node: &str) -> Result<Self, DbError> {
         let number = db
             .query(
                 "update counters set value = value + 1 where name = 'incarnation' returning value",
@@ -92,7 +107,7 @@ impl Incarnation {
             .await?;
         Ok(Self {
             number,
-            owner: Owner::new("local", number),
+            owner: Owner::new(node, number),
         })
     }
 }
@@ -105,13 +120,15 @@ impl App {
             clock,
             master_key,
             admission,
+            redis,
             incarnation,
             engine,
             speech,
             storage,
             egress,
         } = parts;
-        let limits = Limits::new(&config.limits);
+        let limits = Limits::new(&config.limits, redis);
+        let seats = (config.limits.node_calls as usize).min(Semaphore::MAX_PERMITS);
         let tts = Desk::new(config.speech.tts_memory_mib);
         Self(Arc::new(Inner {
             config,
@@ -129,7 +146,10 @@ impl App {
             tts,
             metrics: Metrics::default(),
             webhooks: Webhooks::default(),
+            seats: Arc::new(Semaphore::new(seats)),
+            burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }))
     }
 }
@@ -144,6 +164,15 @@ impl Inner {
         self.draining.store(true, Ordering::SeqCst);
     }
 
+    /// Whether the other nodes took this one for dead: no new calls until it is back.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    pub fn set_lost(&self, lost: bool) {
+        self.lost.store(lost, Ordering::SeqCst);
+    }
+
     /// Whether the media threads are behind with the calls they have.
     pub fn media_is_late(&self) -> bool {
         let lateness = self.engine.lateness();
@@ -152,7 +181,7 @@ impl Inner {
 
     /// Takes a lease for a new call, unless this node is ending or is behind with the calls it has.
     pub async fn admit(&self, request: Request) -> Result<Lease, ApiError> {
-        if self.is_draining() {
+        if self.is_draining() || self.is_lost() {
             let message = "The server is ending: try again shortly".to_owned();
             return Err(ApiError::Unavailable {
                 code: "service_unavailable",
@@ -174,7 +203,45 @@ impl Inner {
                 retry_after: 5,
             });
         }
-        Ok(self.admission.acquire(request).await?)
+        let seat = match request.state {
+            State::Live => Some(self.seat()?),
+            State::Pending | State::Keyless => None,
+        };
+        let began = Instant::now();
+        let lease = self.admission.acquire(request).await;
+        self.metrics.lease(LeaseStep::Acquire, began.elapsed());
+        Ok(lease?.with_seat(seat))
+    }
+
+    /// Makes a session's pending lease this node's own, for a call that begins. The caller was promised
+    /// it: a store that is cold or away for a moment is asked again.
+    pub async fn adopt(&self, request: Request) -> Result<Lease, Refusal> {
+        let seat = self.seat()?;
+        let until = Instant::now() + ADOPT_PATIENCE;
+        loop {
+            let began = Instant::now();
+            let lease = self.admission.adopt(request.clone()).await;
+            self.metrics.lease(LeaseStep::Adopt, began.elapsed());
+            let may_pass = [Refusal::unavailable(), Refusal::error()];
+            match lease {
+                Ok(lease) => return Ok(lease.with_seat(Some(seat))),
+                Err(refusal) if !may_pass.contains(&refusal) || Instant::now() >= until => {
+                    return Err(refusal);
+                }
+                Err(_) => tokio::time::sleep(ADOPT_AGAIN).await,
+            }
+        }
+    }
+
+    /// A seat for one call on this node.
+    fn seat(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let cap = self.config.limits.node_calls;
+        if self.is_lost() {
+            return Err(Refusal::full("node", cap, cap));
+        }
+        Arc::clone(&self.seats)
+            .try_acquire_owned()
+            .map_err(|_| Refusal::full("node", cap, cap))
     }
 }
 
@@ -290,7 +357,9 @@ pub mod testing {
             let master_key =
                 MasterKey::load_or_create(&dir.path().join("master.key")).expect("a key");
             let admission = Local::start(&config.limits, clock.clone());
-            let incarnation = Incarnation::take(&db).await.expect("an incarnation");
+            let incarnation = Incarnation::take(&db, &config.cluster.node)
+                .await
+                .expect("an incarnation");
             let engine = EngineConfig {
                 threads: 1,
                 node_calls: 64,
@@ -317,6 +386,7 @@ pub mod testing {
                 clock,
                 master_key,
                 admission,
+                redis: None,
                 incarnation,
                 engine,
                 speech,

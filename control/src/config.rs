@@ -25,7 +25,9 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 pub struct Config {
     pub server: Server,
     pub database: Database,
+    /// `redis://…`; unset: leases are kept in this process.
     pub redis_url: Option<Secret<String>>,
+    pub cluster: Cluster,
     pub limits: Limits,
     pub engine: Engine,
     pub speech: Speech,
@@ -56,6 +58,14 @@ pub struct Database {
     /// `sqlite:<path>` or `postgres://…`, which may hold a password.
     pub url: Secret<String>,
     pub pool: crate::db::Settings,
+}
+
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// The name of this node; the machine's when the setting is empty.
+    pub node: String,
+    /// Where the other nodes reach this one. Made from the bound address at the start when empty.
+    pub address: String,
 }
 
 #[derive(Clone, Debug)]
@@ -119,13 +129,8 @@ impl Config {
         let mut settings = read::Settings::merge(DEFAULTS, file, env)?;
         let data_dir = PathBuf::from(settings.text("server.data_dir"));
         let database = database(&mut settings, &data_dir);
-        let redis_url = settings.text("redis.url");
-        if !redis_url.is_empty() {
-            settings.wrong(
-                "redis.url",
-                "this build keeps leases in the process: leave it unset",
-            );
-        }
+        let redis_url = redis_url(&mut settings);
+        let cluster = cluster(&mut settings);
         reserved(&mut settings);
         let chosen = providers::read(&mut settings);
         let config = Self {
@@ -144,7 +149,8 @@ impl Config {
                 log: settings.text("server.log"),
             },
             database,
-            redis_url: None,
+            redis_url,
+            cluster,
             limits: limits(&mut settings),
             engine: Engine {
                 media_threads: settings.int("engine.media_threads", 0, 256) as usize,
@@ -257,6 +263,60 @@ fn reserved(settings: &mut read::Settings) {
         .all(|text| text.parse::<std::net::IpAddr>().is_ok() || address(text))
     {
         settings.wrong("webrtc.public_addresses", "must be addresses");
+    }
+}
+
+fn redis_url(settings: &mut read::Settings) -> Option<Secret<String>> {
+    let url = settings.text("redis.url");
+    if url.is_empty() {
+        return None;
+    }
+    let url = Secret::new(url);
+    if !url.expose().starts_with("redis://") || crate::redis_link::Link::new(&url).is_err() {
+        // The value is not shown: it may hold a password.
+        settings.wrong(
+            "redis.url",
+            "must be redis://[user:password@]host:port[/database]",
+        );
+    }
+    Some(url)
+}
+
+fn cluster(settings: &mut read::Settings) -> Cluster {
+    let mut node = settings.text("cluster.node");
+    if node.is_empty() {
+        node = machine_name();
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if node.len() > 100 || !node.chars().all(plain) {
+        settings.wrong(
+            "cluster.node",
+            "must be at most 100 letters, digits, dots, dashes and underscores",
+        );
+    }
+    let address = settings
+        .text("cluster.address")
+        .trim_end_matches('/')
+        .to_owned();
+    if !address.is_empty() && !address.starts_with("http://") && !address.starts_with("https://") {
+        settings.wrong("cluster.address", "must begin with http:// or https://");
+    }
+    Cluster { node, address }
+}
+
+/// The machine's name, or `local` where it has none that can stand in a lease's owner.
+fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name
+        .trim()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
+        .take(100)
+        .collect();
+    if name.is_empty() {
+        "local".to_owned()
+    } else {
+        name
     }
 }
 
@@ -388,6 +448,34 @@ mod tests {
         }
         assert!(wrong(None, &[("SIDETONE_LIMITS__TYPO", "1")]).contains("limits.typo"));
         assert!(wrong(Some("not toml"), &[]).contains("TOML"));
+    }
+
+    #[test]
+    fn redis_and_the_node_are_read_and_checked() {
+        let good = Config::load(
+            None,
+            &env(&[
+                ("REDIS_URL", "redis://:swordfish@127.0.0.1:6379/2"),
+                ("SIDETONE_CLUSTER__NODE", "a-1"),
+                ("SIDETONE_CLUSTER__ADDRESS", "http://10.0.0.1:8080/"),
+            ]),
+        )
+        .unwrap();
+        assert!(good.redis_url.is_some() && !format!("{good:?}").contains("swordfish"));
+        assert_eq!(
+            (good.cluster.node.as_str(), good.cluster.address.as_str()),
+            ("a-1", "http://10.0.0.1:8080")
+        );
+        assert!(!Config::defaults().unwrap().cluster.node.is_empty());
+        for (name, value, key) in [
+            ("REDIS_URL", "http://127.0.0.1", "redis.url"),
+            ("REDIS_URL", "redis://127.0.0.1:port", "redis.url"),
+            ("SIDETONE_CLUSTER__NODE", "a:b", "cluster.node"),
+            ("SIDETONE_CLUSTER__ADDRESS", "10.0.0.1", "cluster.address"),
+        ] {
+            let error = Config::load(None, &env(&[(name, value)])).unwrap_err();
+            assert!(error.to_string().contains(key), "{value}: {error}");
+        }
     }
 
     #[test]

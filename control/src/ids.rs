@@ -71,6 +71,8 @@ ids! {
     DocumentId,
     /// A turn of a transcript.
     TurnId,
+    /// A SIP trunk.
+    TrunkId,
     /// One process start of one node.
     NodeId,
 }

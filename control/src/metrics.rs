@@ -2,16 +2,73 @@
 //! route table, statuses by HTTP.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 
+use crate::admission::Health;
 use crate::app::Inner;
 
 /// The counters of this process.
 #[derive(Debug, Default)]
 pub struct Metrics {
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
+    acquire: Histogram,
+    adopt: Histogram,
+}
+
+/// A step at the lease store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseStep {
+    Acquire,
+    Adopt,
+}
+
+/// Upper bounds of the lease steps' buckets, seconds.
+const BOUNDS: [f64; 10] = [
+    0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.15, 0.5,
+];
+
+/// How often something took how long.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    sum_us: AtomicU64,
+}
+
+impl Histogram {
+    fn observe(&self, took: Duration) {
+        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
+            if took.as_secs_f64() <= bound {
+                bucket.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.sum_us.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut Text, name: &str, labels: &str) {
+        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
+            text.line(
+                &format!("{name}_bucket"),
+                &format!("{labels},le=\"{bound}\""),
+                bucket.load(Ordering::Relaxed) as f64,
+            );
+        }
+        let count = self.count.load(Ordering::Relaxed) as f64;
+        text.line(
+            &format!("{name}_bucket"),
+            &format!("{labels},le=\"+Inf\""),
+            count,
+        );
+        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
+        text.line(&format!("{name}_sum"), labels, sum);
+        text.line(&format!("{name}_count"), labels, count);
+    }
 }
 
 impl Metrics {
@@ -23,8 +80,18 @@ impl Metrics {
             .or_insert(0) += 1;
     }
 
+    /// Counts one step at the lease store.
+    pub fn lease(&self, step: LeaseStep, took: Duration) {
+        match step {
+            LeaseStep::Acquire => self.acquire.observe(took),
+            LeaseStep::Adopt => self.adopt.observe(took),
+        }
+    }
+
     /// All of it as text.
-    pub fn render(&self, app: &Inner) -> String {
+    pub async fn render(&self, app: &Inner) -> String {
+        // Counts that the store does not tell are left out: none is not zero.
+        let counts = app.admission.counts().await.ok();
         let mut text = Text::default();
         text.family(
             "sidetone_http_requests_total",
@@ -43,14 +110,35 @@ impl Metrics {
                 count as f64,
             );
         }
-        let counts = app.admission.counts();
-        text.family("sidetone_leases", "gauge", "Call leases held, by state.");
-        text.line(
-            "sidetone_leases",
-            "state=\"pending\"",
-            f64::from(counts.pending),
+        if let Some(counts) = counts {
+            text.family("sidetone_leases", "gauge", "Call leases held, by state.");
+            for (state, count) in [("pending", counts.pending), ("live", counts.live)] {
+                text.line(
+                    "sidetone_leases",
+                    &format!("state=\"{state}\""),
+                    f64::from(count),
+                );
+            }
+        }
+        text.family(
+            "sidetone_lease_store_ready",
+            "gauge",
+            "1 while call leases can be had.",
         );
-        text.line("sidetone_leases", "state=\"live\"", f64::from(counts.live));
+        let ready = app.admission.health() == Health::Ready;
+        text.line("sidetone_lease_store_ready", "", f64::from(u8::from(ready)));
+        text.family(
+            "sidetone_lease_seconds",
+            "histogram",
+            "How long the lease store took to answer, by step.",
+        );
+        for (step, histogram) in [("acquire", &self.acquire), ("adopt", &self.adopt)] {
+            histogram.write(
+                &mut text,
+                "sidetone_lease_seconds",
+                &format!("step=\"{step}\""),
+            );
+        }
         text.family(
             "sidetone_live_calls",
             "gauge",

@@ -14,8 +14,8 @@ use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
-    accounts, agents, api_keys, calls, changelog, conversations, models, recordings, sessions, tts,
-    voices, webhooks,
+    accounts, agents, api_keys, calls, changelog, cluster, conversations, models, recordings,
+    sessions, tts, voices, webhooks,
 };
 
 /// All endpoint tables.
@@ -29,6 +29,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         voices::http::endpoints(),
         tts::http::endpoints(),
         sessions::http::endpoints(),
+        cluster::route::endpoints(),
         calls::http::endpoints(),
         conversations::http::endpoints(),
         recordings::http::endpoints(),

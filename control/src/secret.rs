@@ -57,6 +57,8 @@ pub enum Purpose {
     WebhookSecret,
     /// Signed URLs of voices' previews.
     VoicePreview,
+    /// Requests of one node to another.
+    Node,
 }
 
 impl Purpose {
@@ -67,6 +69,7 @@ impl Purpose {
             Self::DownloadUrl => b"sidetone download url v1",
             Self::WebhookSecret => b"sidetone webhook secret v1",
             Self::VoicePreview => b"sidetone voice preview v1",
+            Self::Node => b"sidetone node request v1",
         }
     }
 }

@@ -119,7 +119,7 @@ async fn a_call_is_written_down_from_greeting_to_recording() {
         (&transcript["conversation_id"], &transcript["turns"]),
         (&json!(id), &call["transcript"])
     );
-    assert_eq!(server.test.app.admission.counts().live, 0);
+    assert_eq!(server.test.app.admission.counts().await.unwrap().live, 0);
 
     let events = server.events(&id, "call.ended").await;
     let [(event, status)] = events.as_slice() else {

@@ -176,7 +176,7 @@ async fn a_session_that_nobody_joins_expires_without_an_event() {
     let server = Server::start().await;
     let agent = server.agent(json!({})).await;
     let (id, ws_url) = server.connect(&agent, json!({})).await;
-    assert_eq!(server.test.app.admission.counts().pending, 1);
+    assert_eq!(server.test.app.admission.counts().await.unwrap().pending, 1);
 
     server.test.app.clock.advance(Duration::from_secs(59));
     assert_eq!(
@@ -210,7 +210,7 @@ async fn a_session_that_nobody_joins_expires_without_an_event() {
         .await;
     assert_eq!(talk["status"], "abandoned");
     assert_eq!(server.events(&id, "call.ended").await, []);
-    assert_eq!(server.test.app.admission.counts().pending, 0);
+    assert_eq!(server.test.app.admission.counts().await.unwrap().pending, 0);
     let (error, code) = Caller::join(&ws_url).await.until_closed().await;
     assert_eq!((&error["type"], code), (&json!("error"), 1008));
 }
@@ -242,7 +242,7 @@ async fn a_session_can_be_ended_before_anybody_joins() {
         (1, &json!("canceled"), "skipped")
     );
     assert_eq!(Caller::join(&ws_url).await.until_closed().await.1, 1008);
-    assert_eq!(server.test.app.admission.counts().pending, 0);
+    assert_eq!(server.test.app.admission.counts().await.unwrap().pending, 0);
 }
 
 #[tokio::test]
@@ -375,7 +375,7 @@ async fn whoever_ends_a_call_it_ends_once() {
         assert_eq!(server.events(&id, "call.ended").await.len(), 1);
     }
     assert_eq!(
-        server.test.app.admission.counts(),
+        server.test.app.admission.counts().await.unwrap(),
         control::admission::Counts::default()
     );
 }

@@ -11,6 +11,8 @@ pub mod client;
 pub mod postgres;
 pub mod provider;
 pub mod receiver;
+pub mod redis;
+pub mod relay;
 pub mod server;
 pub mod socket;
 pub mod virtual_call;

@@ -24,6 +24,7 @@ pub struct Server {
 pub struct Setup {
     settings: Vec<(String, String)>,
     core: Option<usize>,
+    key: Option<String>,
 }
 
 impl Setup {
@@ -32,6 +33,20 @@ impl Setup {
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings
             .push((format!("SIDETONE_{name}"), value.to_owned()));
+        self
+    }
+
+    /// One variable of the environment as it is: `REDIS_URL`.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// This full-scope key in place of a new one: servers that share a database share it.
+    #[must_use]
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
         self
     }
 
@@ -94,8 +109,7 @@ impl Setup {
         if let Some(core) = self.core {
             settings.push(("taskset".to_owned(), core.to_string()));
         }
-        let minted = control::api_keys::rules::Minted::new().expect("randomness");
-        let key = minted.into_key().expose().clone();
+        let key = self.key.unwrap_or_else(new_key);
         settings.push(("SIDETONE_BOOTSTRAP_API_KEY".to_owned(), key.clone()));
         let (child, url) = spawn(&data, &settings, None).await;
         Server {
@@ -126,6 +140,11 @@ impl Server {
 
     pub fn anonymous(&self) -> Client {
         Client::new(&self.url, None)
+    }
+
+    /// What the server wrote to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.data.join("server.log")).unwrap_or_default()
     }
 
     /// kill -9.
@@ -242,6 +261,12 @@ impl Drop for Server {
             );
         }
     }
+}
+
+/// A key as the server would make it.
+pub fn new_key() -> String {
+    let minted = control::api_keys::rules::Minted::new().expect("randomness");
+    minted.into_key().expose().clone()
 }
 
 /// The program, built beside the tests.

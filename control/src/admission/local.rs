@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::policy::{Book, Caps};
-use super::{Answer, Counts, Lease, Leases, Owner, Refusal, Renewal, Request};
+use super::policy::Book;
+use super::{Answer, Counts, Health, Held, Lease, Leases, Owner, Refusal, Renewal, Request, Roll};
 use crate::config::Limits;
 use crate::ids::CallId;
 use crate::time::Clock;
@@ -17,13 +17,8 @@ pub struct Local {
 
 impl Local {
     pub fn start(limits: &Limits, clock: Clock) -> Arc<Self> {
-        let caps = Caps {
-            account: limits.account_calls,
-            pool: limits.pool_calls,
-            node: limits.node_calls,
-        };
         Arc::new_cyclic(|me| Self {
-            book: Mutex::new(Book::new(caps)),
+            book: Mutex::new(Book::new(limits.into())),
             clock,
             me: me.clone(),
         })
@@ -35,14 +30,7 @@ impl Local {
     }
 
     fn lease(&self, request: Request) -> Result<Lease, Refusal> {
-        let unavailable = Refusal {
-            reason: crate::http::error::Reason::ServiceUnavailable,
-            resource: Some("node"),
-            current: None,
-            cap: None,
-            retry_after: 5,
-        };
-        let store = self.me.upgrade().ok_or(unavailable)?;
+        let store = self.me.upgrade().ok_or(Refusal::unavailable())?;
         Ok(Lease::new(request.lease, request.owner, store))
     }
 }
@@ -74,17 +62,50 @@ impl Leases for Local {
     }
 
     fn release(&self, lease: CallId, owner: &Owner) {
-        self.book().release(lease, owner);
+        self.book().release(lease, owner, self.clock.now());
     }
 
-    fn counts(&self) -> Counts {
-        let mut book = self.book();
-        book.expire(self.clock.now());
-        book.counts()
+    fn settled(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
-    fn is_ready(&self) -> bool {
-        true
+    fn leave(&self, _lease: CallId) {}
+
+    fn counts(&self) -> Answer<'_, Result<Counts, Refusal>> {
+        Box::pin(async move {
+            let mut book = self.book();
+            book.expire(self.clock.now());
+            Ok(book.counts())
+        })
+    }
+
+    fn list(&self) -> Answer<'_, Result<Vec<Held>, Refusal>> {
+        Box::pin(async move {
+            let (mut book, now) = (self.book(), self.clock.now());
+            book.expire(now);
+            Ok(book.list(now))
+        })
+    }
+
+    // What is in the process knows all that the process knows.
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+
+    fn beat(&self) -> Answer<'_, Health> {
+        Box::pin(async { Health::Ready })
+    }
+
+    fn is_complete<'a>(&'a self, _roll: &'a Roll) -> Answer<'a, bool> {
+        Box::pin(async { true })
+    }
+
+    fn open<'a>(&'a self, _roll: &'a Roll) -> Answer<'a, Health> {
+        Box::pin(async { Health::Ready })
+    }
+
+    fn trouble(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::pending())
     }
 }
 
@@ -104,6 +125,7 @@ mod tests {
             owner: Owner::new("n", 1),
             account,
             agent: None,
+            trunk: None,
             state: State::Live,
         }
     }
@@ -115,11 +137,11 @@ mod tests {
         let account = AccountId::new(&clock);
         let held = store.acquire(wish(account, &clock)).await.unwrap();
         store.acquire(wish(account, &clock)).await.unwrap().leave();
-        assert_eq!(store.counts().live, 2);
+        assert_eq!(store.counts().await.unwrap().live, 2);
         drop(held);
-        assert_eq!(store.counts().live, 1);
+        assert_eq!(store.counts().await.unwrap().live, 1);
         clock.advance(super::super::LIVE_TTL);
-        assert_eq!(store.counts().live, 0);
+        assert_eq!(store.counts().await.unwrap().live, 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

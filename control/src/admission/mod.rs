@@ -3,8 +3,11 @@
 //! and node are checked together with taking the lease.
 //!
 //! A [`Lease`] is released when it is dropped. The store behind it is in this process
-//! ([`local::Local`]); one that several nodes share has the same face.
+//! ([`local::Local`]) or in a Redis that several nodes share ([`lease::Redis`]); both do what
+//! [`policy`] says. The database says which calls live; a store only counts them, and may forget:
+//! then it is *cold* and takes no new calls until every live node has told it of its own.
 
+pub mod lease;
 pub mod local;
 pub mod policy;
 
@@ -12,16 +15,32 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use crate::http::ApiError;
 use crate::http::error::Reason;
-use crate::ids::{AccountId, AgentId, CallId};
+use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 
 /// How long a pending lease waits, at most.
 pub const PENDING_TTL: Duration = Duration::from_secs(60);
+/// The same for a session that was opened without a key.
+pub const KEYLESS_TTL: Duration = Duration::from_secs(30);
 /// How long a live lease lasts without renewal.
 pub const LIVE_TTL: Duration = Duration::from_secs(15);
 /// How often live leases are renewed.
 pub const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// How long a released lease cannot be taken again: a request that was given up may still be on its
+/// way to a store that slept.
+pub const GONE_FOR: Duration = Duration::from_secs(10);
+
+/// Seconds after which a refused client may try again: a pending lease may have run out by then.
+const RETRY_FULL: u32 = 5;
+/// A duplicate lease is a race that is over in a moment.
+const RETRY_DUPLICATE: u32 = 1;
+/// A store that is away or cold is asked again after this.
+const RETRY_UNAVAILABLE: u32 = 5;
+/// A store that failed once may answer the next time.
+const RETRY_ERROR: u32 = 1;
 
 /// Who holds leases: one start of one node, `node:incarnation`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +60,8 @@ pub struct Request {
     pub account: AccountId,
     /// The agent and its own cap, where it has one.
     pub agent: Option<(AgentId, u32)>,
+    /// The trunk that it goes over and the trunk's cap.
+    pub trunk: Option<(TrunkId, u32)>,
     pub state: State,
 }
 
@@ -49,7 +70,20 @@ pub struct Request {
 pub enum State {
     /// A session that nobody has joined yet.
     Pending,
+    /// The same, opened without a key.
+    Keyless,
     Live,
+}
+
+impl State {
+    /// How long a lease of this state lasts.
+    pub const fn ttl(self) -> Duration {
+        match self {
+            Self::Pending => PENDING_TTL,
+            Self::Keyless => KEYLESS_TTL,
+            Self::Live => LIVE_TTL,
+        }
+    }
 }
 
 /// No lease, and why.
@@ -61,6 +95,55 @@ pub struct Refusal {
     pub cap: Option<u32>,
     /// Seconds.
     pub retry_after: u32,
+}
+
+impl Refusal {
+    /// A cap is reached. A full node is the server's limit and not the client's: another may have
+    /// room.
+    pub const fn full(resource: &'static str, current: u32, cap: u32) -> Self {
+        let reason = match resource.as_bytes() {
+            b"node" => Reason::ServiceUnavailable,
+            _ => Reason::Capacity,
+        };
+        Self {
+            reason,
+            resource: Some(resource),
+            current: Some(current),
+            cap: Some(cap),
+            retry_after: RETRY_FULL,
+        }
+    }
+
+    /// Another owner holds it, or it was given back.
+    pub const fn duplicate() -> Self {
+        Self {
+            reason: Reason::DuplicateLease,
+            resource: None,
+            current: None,
+            cap: None,
+            retry_after: RETRY_DUPLICATE,
+        }
+    }
+
+    /// The store is not there, or does not know who is on a call.
+    pub const fn unavailable() -> Self {
+        Self::of_store(Reason::RedisUnavailable, RETRY_UNAVAILABLE)
+    }
+
+    /// The store failed, or its answer did not come.
+    pub const fn error() -> Self {
+        Self::of_store(Reason::RedisError, RETRY_ERROR)
+    }
+
+    const fn of_store(reason: Reason, retry_after: u32) -> Self {
+        Self {
+            reason,
+            resource: Some("pool"),
+            current: None,
+            cap: None,
+            retry_after,
+        }
+    }
 }
 
 impl From<Refusal> for ApiError {
@@ -89,10 +172,55 @@ pub struct Counts {
     pub live: u32,
 }
 
+/// A lease as a store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub lease: CallId,
+    pub owner: Owner,
+    pub live: bool,
+    /// Since it was taken.
+    pub age: Duration,
+}
+
+/// Whether leases can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Ready,
+    /// The store is there, but does not know yet who is on a call.
+    Cold,
+    /// The store does not answer.
+    Away,
+}
+
+/// Who must have spoken before a cold store can count again, and what the database says is open.
+#[derive(Clone, Debug, Default)]
+pub struct Roll {
+    /// The nodes that live.
+    pub owners: Vec<Owner>,
+    pub open: Vec<OpenCall>,
+}
+
+/// A call that the database says has not ended. Its node may not have told of it: a session that waits
+/// has none, and one that was joined this moment has no lease of its node's yet.
+#[derive(Clone, Debug)]
+pub struct OpenCall {
+    pub lease: CallId,
+    pub account: AccountId,
+    /// Who hosts it; `None`: it waits for somebody to join.
+    pub owner: Option<Owner>,
+    /// How long its lease lasts unless somebody renews it.
+    pub left: Duration,
+}
+
 /// A future answer of a lease store.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A lease store.
+///
+/// Who asks for what: `connect` and the batch dialler [`acquire`](Self::acquire) a pending lease for a
+/// session or a call that is to be dialled; whoever consumes a `ws_url`, answers the first offer or
+/// hears the callee pick up makes it live with [`adopt`](Self::adopt); a call that is live from its
+/// first packet (an inbound INVITE) acquires a live one at once.
 pub trait Leases: Send + Sync {
     /// Takes a lease within all caps. The same owner asking again gets the same lease.
     fn acquire(&self, request: Request) -> Answer<'_, Result<Lease, Refusal>>;
@@ -109,21 +237,57 @@ pub trait Leases: Send + Sync {
         leases: &'a [Renewal],
     ) -> Answer<'a, Result<(), Refusal>>;
 
-    /// Gives a lease back now. Nothing happens when `owner` does not hold it.
+    /// Gives a lease back, soon if not now. A live one of another owner stays.
     fn release(&self, lease: CallId, owner: &Owner);
 
-    fn counts(&self) -> Counts;
+    /// Resolves when everything that was released is.
+    fn settled(&self) -> Answer<'_, ()>;
 
-    /// Whether leases can be had.
-    fn is_ready(&self) -> bool;
+    /// The lease stands by itself from now on: its session's record is written.
+    fn leave(&self, lease: CallId);
+
+    /// How many leases there are.
+    fn counts(&self) -> Answer<'_, Result<Counts, Refusal>>;
+
+    /// All leases there are.
+    fn list(&self) -> Answer<'_, Result<Vec<Held>, Refusal>>;
+
+    /// What was last known of the store.
+    fn health(&self) -> Health;
+
+    /// Tells the store that this node lives, and a cold one of all that this node holds.
+    fn beat(&self) -> Answer<'_, Health>;
+
+    /// Whether all of the roll's owners have told a cold store of their calls.
+    fn is_complete<'a>(&'a self, roll: &'a Roll) -> Answer<'a, bool>;
+
+    /// Lets a cold store count again, if all of the roll's owners have told it of their calls.
+    fn open<'a>(&'a self, roll: &'a Roll) -> Answer<'a, Health>;
+
+    /// Resolves when the store was found cold or away by somebody who asked it.
+    fn trouble(&self) -> Answer<'_, ()>;
 }
 
-/// A live call that goes on.
-#[derive(Clone, Copy, Debug)]
+/// A call that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
     pub lease: CallId,
     pub account: AccountId,
     pub agent: Option<AgentId>,
+    pub trunk: Option<TrunkId>,
+    pub state: State,
+}
+
+impl From<&Request> for Renewal {
+    fn from(request: &Request) -> Self {
+        Self {
+            lease: request.lease,
+            account: request.account,
+            agent: request.agent.map(|(agent, _)| agent),
+            trunk: request.trunk.map(|(trunk, _)| trunk),
+            state: request.state,
+        }
+    }
 }
 
 /// One held lease; released when dropped.
@@ -131,6 +295,8 @@ pub struct Lease {
     id: CallId,
     owner: Owner,
     store: Option<Arc<dyn Leases>>,
+    /// A seat on this node, where it needs one.
+    seat: Option<OwnedSemaphorePermit>,
 }
 
 impl Lease {
@@ -139,7 +305,15 @@ impl Lease {
             id,
             owner,
             store: Some(store),
+            seat: None,
         }
+    }
+
+    /// With a seat that is free again when the lease is.
+    #[must_use]
+    pub fn with_seat(mut self, seat: Option<OwnedSemaphorePermit>) -> Self {
+        self.seat = seat;
+        self
     }
 
     pub const fn id(&self) -> CallId {
@@ -148,7 +322,9 @@ impl Lease {
 
     /// Lets the lease stand by itself until its time is over or somebody adopts it.
     pub fn leave(mut self) {
-        self.store = None;
+        if let Some(store) = self.store.take() {
+            store.leave(self.id);
+        }
     }
 }
 

@@ -2,15 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Counts, LIVE_TTL, Owner, PENDING_TTL, Refusal, Renewal, Request, State};
-use crate::http::error::Reason;
-use crate::ids::{AccountId, AgentId, CallId};
+use super::{Counts, GONE_FOR, Held, Owner, Refusal, Renewal, Request, State};
+use crate::config::Limits;
+use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::time::Timestamp;
-
-/// Seconds after which a refused client may try again: a pending lease may have run out by then.
-const RETRY_AFTER: u32 = 5;
-/// A duplicate lease is a race that is over in a moment.
-const RETRY_DUPLICATE: u32 = 1;
 
 /// The caps that hold for everybody.
 #[derive(Clone, Copy, Debug)]
@@ -20,14 +15,27 @@ pub struct Caps {
     pub node: u32,
 }
 
-/// All leases. Bounded by the pool's cap, but for live calls that are re-asserted.
+impl From<&Limits> for Caps {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            account: limits.account_calls,
+            pool: limits.pool_calls,
+            node: limits.node_calls,
+        }
+    }
+}
+
+/// All leases. Bounded by the pool's cap, but for live calls that are re-asserted; what was released
+/// is remembered for [`GONE_FOR`].
 #[derive(Debug)]
 pub struct Book {
     caps: Caps,
     leases: HashMap<CallId, Entry>,
     accounts: HashMap<AccountId, u32>,
     agents: HashMap<AgentId, u32>,
+    trunks: HashMap<TrunkId, u32>,
     owners: HashMap<Owner, u32>,
+    gone: HashMap<CallId, Timestamp>,
     live: u32,
 }
 
@@ -36,7 +44,9 @@ struct Entry {
     owner: Owner,
     account: AccountId,
     agent: Option<AgentId>,
+    trunk: Option<TrunkId>,
     state: State,
+    since: Timestamp,
     until: Timestamp,
 }
 
@@ -47,18 +57,21 @@ impl Book {
             leases: HashMap::new(),
             accounts: HashMap::new(),
             agents: HashMap::new(),
+            trunks: HashMap::new(),
             owners: HashMap::new(),
+            gone: HashMap::new(),
             live: 0,
         }
     }
 
     /// Takes a lease, or says which cap forbids it.
     pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<(), Refusal> {
-        match self.leases.get(&request.lease) {
-            Some(entry) if entry.until > now && entry.owner != request.owner => {
-                return Err(duplicate());
-            }
-            Some(entry) if entry.until > now => {
+        if self.is_gone(request.lease, now) {
+            return Err(Refusal::duplicate());
+        }
+        match self.held(request.lease, now) {
+            Some(entry) if entry.owner != request.owner => return Err(Refusal::duplicate()),
+            Some(entry) => {
                 // The same owner again. A live lease does not become pending by asking twice.
                 let state = if entry.state == State::Live {
                     State::Live
@@ -68,7 +81,7 @@ impl Book {
                 self.put(request, state, now);
                 return Ok(());
             }
-            _ => {}
+            None => {}
         }
         self.expire(now);
         self.within_caps(request)?;
@@ -78,19 +91,23 @@ impl Book {
 
     /// Makes a lease live: a pending one of anybody, or one's own. One that is gone is taken anew.
     pub fn adopt(&mut self, request: &Request, now: Timestamp) -> Result<(), Refusal> {
-        match self.leases.get(&request.lease) {
-            Some(entry) if entry.until > now => {
+        if self.is_gone(request.lease, now) {
+            return Err(Refusal::duplicate());
+        }
+        match self.held(request.lease, now) {
+            Some(entry) => {
                 if entry.state == State::Live && entry.owner != request.owner {
-                    return Err(duplicate());
+                    return Err(Refusal::duplicate());
                 }
                 // The account's and the pool's counts stay as they are; the node's may change hands.
                 if entry.owner != request.owner {
+                    self.expire(now);
                     self.node_has_room(&request.owner)?;
                 }
                 self.put(request, State::Live, now);
                 Ok(())
             }
-            _ => self.acquire(
+            None => self.acquire(
                 &Request {
                     state: State::Live,
                     ..request.clone()
@@ -100,39 +117,38 @@ impl Book {
         }
     }
 
-    /// Prolongs live calls; forgotten ones are taken up again whatever the caps say.
+    /// Prolongs live calls; forgotten ones are taken up again whatever the caps say. One that only
+    /// waits is taken up when it was forgotten, and not prolonged.
     pub fn renew(&mut self, owner: &Owner, leases: &[Renewal], now: Timestamp) {
         for renewal in leases {
-            let foreign = self
-                .leases
-                .get(&renewal.lease)
-                .is_some_and(|entry| entry.owner != *owner && entry.until > now);
-            if !foreign {
-                let agent = renewal.agent.map(|agent| (agent, u32::MAX));
-                let Renewal { lease, account, .. } = *renewal;
-                self.put(
-                    &Request {
-                        lease,
-                        owner: owner.clone(),
-                        account,
-                        agent,
-                        state: State::Live,
-                    },
-                    State::Live,
-                    now,
-                );
+            let entry = self.held(renewal.lease, now);
+            let foreign =
+                entry.is_some_and(|entry| entry.state == State::Live && entry.owner != *owner);
+            let known = entry.is_some() && renewal.state != State::Live;
+            if foreign || known || self.is_gone(renewal.lease, now) {
+                continue;
             }
+            let request = Request {
+                lease: renewal.lease,
+                owner: owner.clone(),
+                account: renewal.account,
+                agent: renewal.agent.map(|agent| (agent, u32::MAX)),
+                trunk: renewal.trunk.map(|trunk| (trunk, u32::MAX)),
+                state: renewal.state,
+            };
+            self.put(&request, renewal.state, now);
         }
     }
 
-    /// Gives a lease back, if this owner holds it.
-    pub fn release(&mut self, lease: CallId, owner: &Owner) {
-        if self
-            .leases
-            .get(&lease)
-            .is_some_and(|entry| entry.owner == *owner)
-        {
+    /// Gives a lease back, unless another owner holds it live: a pending one belongs to its session.
+    /// For a while it cannot be taken again.
+    pub fn release(&mut self, lease: CallId, owner: &Owner, now: Timestamp) {
+        let foreign = self
+            .held(lease, now)
+            .is_some_and(|entry| entry.state == State::Live && entry.owner != *owner);
+        if !foreign {
             self.remove(lease);
+            self.gone.insert(lease, now.plus(GONE_FOR));
         }
     }
 
@@ -147,6 +163,18 @@ impl Book {
         for lease in gone {
             self.remove(lease);
         }
+        self.gone.retain(|_, until| *until > now);
+    }
+
+    /// Every lease.
+    pub fn list(&self, now: Timestamp) -> Vec<Held> {
+        let held = self.leases.iter().map(|(lease, entry)| Held {
+            lease: *lease,
+            owner: entry.owner.clone(),
+            live: entry.state == State::Live,
+            age: now.since(entry.since),
+        });
+        held.collect()
     }
 
     pub fn counts(&self) -> Counts {
@@ -163,6 +191,9 @@ impl Book {
         if let Some((agent, cap)) = request.agent {
             below("agent", self.agents.get(&agent).copied().unwrap_or(0), cap)?;
         }
+        if let Some((trunk, cap)) = request.trunk {
+            below("trunk", self.trunks.get(&trunk).copied().unwrap_or(0), cap)?;
+        }
         below(
             "pool",
             u32::try_from(self.leases.len()).unwrap_or(u32::MAX),
@@ -173,32 +204,39 @@ impl Book {
 
     fn node_has_room(&self, owner: &Owner) -> Result<(), Refusal> {
         let current = self.owners.get(owner).copied().unwrap_or(0);
-        // Another node may have room: not the client's limit, but this server's.
-        below("node", current, self.caps.node).map_err(|refusal| Refusal {
-            reason: Reason::ServiceUnavailable,
-            ..refusal
-        })
+        below("node", current, self.caps.node)
+    }
+
+    fn held(&self, lease: CallId, now: Timestamp) -> Option<&Entry> {
+        self.leases.get(&lease).filter(|entry| entry.until > now)
+    }
+
+    fn is_gone(&self, lease: CallId, now: Timestamp) -> bool {
+        self.gone.get(&lease).is_some_and(|until| *until > now)
     }
 
     fn put(&mut self, request: &Request, state: State, now: Timestamp) {
+        let since = self.leases.get(&request.lease).map_or(now, |old| old.since);
         self.remove(request.lease);
-        let ttl = match state {
-            State::Pending => PENDING_TTL,
-            State::Live => LIVE_TTL,
-        };
         let agent = request.agent.map(|(agent, _)| agent);
+        let trunk = request.trunk.map(|(trunk, _)| trunk);
         *self.accounts.entry(request.account).or_insert(0) += 1;
         *self.owners.entry(request.owner.clone()).or_insert(0) += 1;
         if let Some(agent) = agent {
             *self.agents.entry(agent).or_insert(0) += 1;
+        }
+        if let Some(trunk) = trunk {
+            *self.trunks.entry(trunk).or_insert(0) += 1;
         }
         self.live += u32::from(state == State::Live);
         let entry = Entry {
             owner: request.owner.clone(),
             account: request.account,
             agent,
+            trunk,
             state,
-            until: now.plus(ttl),
+            since,
+            until: now.plus(state.ttl()),
         };
         self.leases.insert(request.lease, entry);
     }
@@ -212,6 +250,9 @@ impl Book {
         if let Some(agent) = entry.agent {
             less(&mut self.agents, &agent);
         }
+        if let Some(trunk) = entry.trunk {
+            less(&mut self.trunks, &trunk);
+        }
         self.live -= u32::from(entry.state == State::Live);
     }
 }
@@ -220,23 +261,7 @@ fn below(resource: &'static str, current: u32, cap: u32) -> Result<(), Refusal> 
     if current < cap {
         return Ok(());
     }
-    Err(Refusal {
-        reason: Reason::Capacity,
-        resource: Some(resource),
-        current: Some(current),
-        cap: Some(cap),
-        retry_after: RETRY_AFTER,
-    })
-}
-
-const fn duplicate() -> Refusal {
-    Refusal {
-        reason: Reason::DuplicateLease,
-        resource: None,
-        current: None,
-        cap: None,
-        retry_after: RETRY_DUPLICATE,
-    }
+    Err(Refusal::full(resource, current, cap))
 }
 
 /// Counts one less; a count of nothing is not kept.

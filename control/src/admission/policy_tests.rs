@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::http::error::Reason;
 
 const CAPS: Caps = Caps {
     account: 2,
@@ -20,6 +21,7 @@ fn request(lease: u128, owner: &str, account: u128, state: State) -> Request {
         owner: Owner::new(owner, 1),
         account: AccountId(Uuid::from_u128(account)),
         agent: None,
+        trunk: None,
         state,
     }
 }
@@ -129,6 +131,8 @@ fn leases_run_out_and_renewal_brings_them_back() {
         lease: CallId(Uuid::from_u128(2)),
         account: AccountId(Uuid::from_u128(1)),
         agent: None,
+        trunk: None,
+        state: State::Live,
     };
     book.renew(
         &Owner::new("a", 1),
@@ -148,10 +152,69 @@ fn leases_run_out_and_renewal_brings_them_back() {
 fn a_stranger_cannot_release() {
     let mut book = Book::new(CAPS);
     assert_eq!(book.acquire(&request(1, "a", 1, State::Live), T0), Ok(()));
-    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 2));
+    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 2), T0);
     assert_eq!(book.counts().live, 1);
-    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 1));
+    book.release(CallId(Uuid::from_u128(1)), &Owner::new("a", 1), T0);
     assert_eq!(book.counts().live, 0);
+}
+
+#[test]
+fn what_was_released_cannot_be_taken_by_a_request_of_the_past() {
+    let mut book = Book::new(CAPS);
+    let wish = request(1, "a", 1, State::Pending);
+    book.release(wish.lease, &wish.owner, T0);
+    let late = book.acquire(&wish, T0).err();
+    assert_eq!(late, Some(Refusal::duplicate()));
+    assert_eq!(book.adopt(&wish, T0).err(), Some(Refusal::duplicate()));
+    assert_eq!(book.acquire(&wish, T0.plus(GONE_FOR)), Ok(()));
+}
+
+#[test]
+fn a_keyless_session_waits_half_as_long_and_a_trunk_has_its_cap() {
+    let mut book = Book::new(CAPS);
+    let trunk = Some((TrunkId(Uuid::from_u128(9)), 1));
+    let first = Request {
+        trunk,
+        ..request(1, "a", 1, State::Keyless)
+    };
+    let second = Request {
+        trunk,
+        ..request(2, "a", 2, State::Pending)
+    };
+    assert_eq!(book.acquire(&first, T0), Ok(()));
+    assert_eq!(
+        book.acquire(&second, T0).err(),
+        Some(Refusal::full("trunk", 1, 1))
+    );
+    assert_eq!(
+        book.acquire(&second, T0.plus(Duration::from_secs(30))),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_session_that_waits_is_anybodys_to_release_and_no_renewal_holds_it() {
+    let mut book = Book::new(CAPS);
+    let wish = request(1, "a", 1, State::Pending);
+    assert_eq!(book.acquire(&wish, T0), Ok(()));
+    let waiting = Renewal {
+        lease: wish.lease,
+        account: wish.account,
+        agent: None,
+        trunk: None,
+        state: State::Pending,
+    };
+    book.renew(&wish.owner, &[waiting], T0.plus(Duration::from_secs(30)));
+    book.expire(T0.plus(Duration::from_secs(60)));
+    assert_eq!(book.counts(), Counts::default());
+    book.renew(&wish.owner, &[waiting], T0.plus(Duration::from_secs(61)));
+    assert_eq!(book.counts().pending, 1, "a forgotten one is taken up");
+    book.release(
+        wish.lease,
+        &Owner::new("b", 1),
+        T0.plus(Duration::from_secs(62)),
+    );
+    assert_eq!(book.counts(), Counts::default());
 }
 
 #[derive(Clone, Debug)]
@@ -190,12 +253,12 @@ proptest! {
             match step {
                 Step::Acquire(lease, owner, state) => drop(book.acquire(&request(lease, owner, lease % 3, state), now)),
                 Step::Adopt(lease, owner) => drop(book.adopt(&request(lease, owner, lease % 3, State::Live), now)),
-                Step::Release(lease, owner) => book.release(CallId(Uuid::from_u128(lease)), &Owner::new(owner, 1)),
+                Step::Release(lease, owner) => book.release(CallId(Uuid::from_u128(lease)), &Owner::new(owner, 1), now),
                 Step::Renew(lease) => {
                     let id = CallId(Uuid::from_u128(lease));
                     // Only what is live in the book: re-asserting a forgotten call may pass a cap.
                     if let Some(entry) = book.leases.get(&id).filter(|entry| entry.state == State::Live).cloned() {
-                        book.renew(&entry.owner, &[Renewal { lease: id, account: entry.account, agent: None }], now);
+                        book.renew(&entry.owner, &[Renewal { lease: id, account: entry.account, agent: None, trunk: None, state: State::Live }], now);
                     }
                 }
                 Step::Pass(seconds) => now = now.plus(Duration::from_secs(seconds)),

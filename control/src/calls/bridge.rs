@@ -13,7 +13,7 @@ use super::lifecycle::{self, Claim};
 use super::live::{LiveCall, Pulse};
 use super::rules::Ending;
 use super::store::{self, CallRow};
-use crate::admission::{Request, State};
+use crate::admission::{Renewal, Request, State};
 use crate::agents::{self, Agent, Builtins, Variables};
 use crate::app::App;
 use crate::http::ApiError;
@@ -56,11 +56,9 @@ pub async fn place(
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
-    let lease = match app
-        .admission
-        .adopt(wish(app, account, session.id, State::Live))
-        .await
-    {
+    let wanted = wish(app, account, session.id, State::Live);
+    let slot = Renewal::from(&wanted);
+    let lease = match app.adopt(wanted).await {
         Ok(lease) => lease,
         Err(refusal) => {
             let ending = Ending::engine_error(format!("no slot: {}", refusal.reason.name()));
@@ -101,6 +99,7 @@ pub async fn place(
     };
     let live = Arc::new(LiveCall {
         account,
+        slot,
         handle,
         pulse,
         usage,
@@ -119,6 +118,7 @@ pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Reque
         owner: app.incarnation.owner.clone(),
         account,
         agent: None,
+        trunk: None,
         state,
     }
 }

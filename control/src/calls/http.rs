@@ -77,8 +77,8 @@ async fn end(
     Ok(Json(CallEnded {
         call_id: id,
         status: "ended",
-        end_reason: ended.call.end_reason,
-        ended_at: ended.call.ended_at,
+        end_reason: ended.end_reason,
+        ended_at: ended.ended_at,
         already_ended: ended.already,
     }))
 }

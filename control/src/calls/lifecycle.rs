@@ -99,8 +99,6 @@ pub async fn follow(
                     .await;
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
-                call.leased.store(false, Ordering::SeqCst);
-                drop(lease.take());
                 let (ending, recording) = (Ending::of(&summary), claim.recording);
                 writer
                     .put(Entry::End {
@@ -109,6 +107,9 @@ pub async fn follow(
                         at,
                     })
                     .await;
+                // Not before: the next call in its slot must not stand beside it in the records.
+                call.leased.store(false, Ordering::SeqCst);
+                drop(lease.take());
                 ended = true;
                 call.ended.send_replace(!writer.holds_end());
             }
@@ -137,15 +138,16 @@ pub async fn follow(
     }
     if !ended {
         // The engine let go of the call without a word: the record must not stay open.
-        call.leased.store(false, Ordering::SeqCst);
-        drop(lease.take());
+        let ending = Ending::engine_error("the engine dropped the call".to_owned());
         writer
             .put(Entry::End {
-                ending: Ending::engine_error("the engine dropped the call".to_owned()),
+                ending,
                 recording: false,
                 at: app.clock.now(),
             })
             .await;
+        call.leased.store(false, Ordering::SeqCst);
+        drop(lease.take());
     }
     writer.finish().await;
     call.ended.send_replace(true);

@@ -23,6 +23,8 @@ pub struct LiveCalls {
 /// One call that this process hosts.
 pub struct LiveCall {
     pub account: AccountId,
+    /// What is renewed at the lease store while it lives.
+    pub slot: Renewal,
     pub handle: CallHandle,
     pub pulse: Arc<Pulse>,
     /// What its speech providers use, to be read when the call is over.
@@ -117,15 +119,9 @@ impl LiveCalls {
     pub fn renewals(&self) -> Vec<Renewal> {
         let calls = self.lock();
         let leased = calls
-            .iter()
-            .filter(|(_, call)| call.leased.load(Ordering::SeqCst));
-        leased
-            .map(|(id, call)| Renewal {
-                lease: *id,
-                account: call.account,
-                agent: None,
-            })
-            .collect()
+            .values()
+            .filter(|call| call.leased.load(Ordering::SeqCst));
+        leased.map(|call| call.slot).collect()
     }
 
     /// How many calls this process hosts.

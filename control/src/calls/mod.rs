@@ -5,7 +5,8 @@
 //! in the row and fences every write, so a process that was thought dead cannot change what its
 //! successor wrote. The end is written once ([`ending`]), with its `call.ended` event in the same
 //! transaction. While the database is away calls go on and what happens to them is kept ([`writer`],
-//! [`journal`]). What dies with its process is ended by the next start ([`recover()`]).
+//! [`journal`]). What dies with its process is ended by the next start ([`recover()`]) or by the other
+//! nodes.
 
 pub mod bridge;
 pub mod ending;
@@ -31,9 +32,6 @@ pub use recover::recover;
 pub use renewal::run as run_renewals;
 pub use service::{EndedCall, end_by_api};
 pub use store::agent_is_live;
-
-/// The name of this node in the rows of the calls it hosts. There is one node.
-pub const NODE: &str = "local";
 
 /// Where the engine writes what it records, until a call is over.
 pub fn spool_dir(config: &Config) -> PathBuf {

@@ -1,30 +1,44 @@
-//! After a crash: what an earlier process left in the journal is written down, and calls of it that
-//! have no end then end as `node_lost`, once each, with whatever was recorded of them.
+//! After a crash: what an earlier process left in the journal is written down; then calls of a process
+//! that is no more end as `node_lost`, once each, with whatever was recorded of them. The next process of
+//! the same node does it at its start; the others once they take the node for dead, without the
+//! recording, which lies on that node's disk and is kept when it is back.
+
+use std::time::Duration;
 
 use media::shell::{self, RecordedFile};
 
 use super::ending::{self, Also};
 use super::journal::Journal;
 use super::rules::Ending;
+use super::spool_dir;
 use super::store::{self, CallRow};
 use super::writer;
-use super::{NODE, spool_dir};
+use crate::admission::Owner;
 use crate::app::App;
 use crate::db::DbError;
-use crate::ids::{AccountId, CallId};
+use crate::ids::{AccountId, CallId, RecordingId};
 use crate::recordings;
+
+/// A recording whose file did not come for this long will never come.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Ends what the process before this one left behind, and saves its recordings. How many calls there
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
 pub async fn recover(app: &App) -> Result<usize, DbError> {
     replay(app).await?;
+    let (node, now) = (app.config.cluster.node.as_str(), app.clock.now());
     // What was stranded before this process began; its own recordings come later.
-    let stranded = recordings::store::stranded(&app.db, app.clock.now()).await?;
-    let orphans = store::orphans(&app.db, NODE, app.incarnation.number).await?;
-    let count = orphans.len();
-    for call in orphans {
-        lost(app, &call).await?;
-    }
+    let long_ago = now.minus(GIVEN_UP_AFTER);
+    let stranded = recordings::store::stranded(&app.db, node, now, long_ago).await?;
+    let spooled = spooled(app).await;
+    let count = {
+        let _one = app.burying.lock().await;
+        let orphans = store::orphans(&app.db, node, app.incarnation.number).await?;
+        for call in &orphans {
+            lost(app, call).await?;
+        }
+        orphans.len()
+    };
     for (account, id) in stranded {
         match salvage(app, id).await {
             Some(file) => recordings::keep(app, account, id, &file).await?,
@@ -32,6 +46,9 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
                 recordings::give_up(app, account, id, "lost with the process that made it").await?
             }
         }
+    }
+    for id in spooled {
+        salvage_late(app, id).await?;
     }
     if count > 0 {
         tracing::warn!(count, "calls of an earlier process were ended as node_lost");
@@ -78,7 +95,44 @@ async fn replay(app: &App) -> Result<(), DbError> {
     Ok(())
 }
 
-async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
+/// Calls of which this node's disk still holds sound.
+async fn spooled(app: &App) -> Vec<CallId> {
+    let folder = spool_dir(&app.config);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut calls: Vec<CallId> = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                name.to_str()?.split('.').next()?.parse().ok()
+            })
+            .collect();
+        calls.sort_unstable();
+        calls.dedup();
+        calls
+    });
+    read.await.unwrap_or_default()
+}
+
+/// Keeps the recording of a call that another node ended while this one was dead.
+async fn salvage_late(app: &App, id: CallId) -> Result<(), DbError> {
+    let Some((account, agent)) = store::lost_without_recording(&app.db, id).await? else {
+        return Ok(());
+    };
+    let Some(file) = salvage(app, id).await else {
+        return Ok(());
+    };
+    let (recording, region) = (RecordingId::new(&app.clock), app.storage.region());
+    let mut tx = app.db.begin_write().await?;
+    let now = app.clock.now();
+    recordings::store::insert(&mut tx, account, recording, id, agent, region, now).await?;
+    tx.commit().await?;
+    recordings::keep(app, account, id, &file).await
+}
+
+/// Ends one call whose process is no more, and frees its slot. Whoever calls it holds `app.burying`.
+pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     let (account, id) = (call.account, call.id);
     let file = salvage(app, id).await;
     let duration_ms = match &file {
@@ -98,6 +152,8 @@ async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
         also,
     )
     .await?;
+    let owner = Owner::new(call.node.as_deref().unwrap_or_default(), call.incarnation);
+    app.admission.release(id, &owner);
     if let Some(file) = file.filter(|_| ended) {
         recordings::keep(app, account, id, &file).await?;
     }

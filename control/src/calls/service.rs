@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use media::call::input::EndRequest;
 
+use serde::{Deserialize, Serialize};
+
 use super::ending::{self, Also};
 use super::rules::Ending;
 use super::store::{self, CallRow};
 use crate::app::App;
+use crate::cluster::route::{self, Ask};
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
+use crate::time::Timestamp;
 
 /// How long the engine may take to say goodbye and the end to be written. The engine itself closes
 /// within a second.
@@ -18,13 +22,26 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 const PLACING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A call that is over.
+#[derive(Deserialize, Serialize)]
 pub struct EndedCall {
-    pub call: CallRow,
+    pub end_reason: Option<String>,
+    pub ended_at: Option<Timestamp>,
     /// It was over before the request came.
     pub already: bool,
 }
 
-/// Ends a call for an API client and answers when it is over. `reason` is for the log.
+impl EndedCall {
+    fn of(call: CallRow, already: bool) -> Self {
+        Self {
+            end_reason: call.end_reason,
+            ended_at: call.ended_at,
+            already,
+        }
+    }
+}
+
+/// Ends a call for an API client, at the node that hosts it, and answers when it is over. `reason` is
+/// for the log.
 pub async fn end_by_api(
     app: &App,
     account: AccountId,
@@ -34,11 +51,26 @@ pub async fn end_by_api(
     let call = store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
+    if route::is_elsewhere(app, &call) {
+        let reason = reason.map(str::to_owned);
+        let ended = route::ask(app, &call, Ask::End { reason }).await?;
+        return serde_json::from_value(ended).map_err(ApiError::internal);
+    }
+    end_here(app, account, id, reason).await
+}
+
+/// Ends a call that this node hosts, or that nobody joined.
+pub async fn end_here(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    reason: Option<&str>,
+) -> Result<EndedCall, ApiError> {
+    let call = store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
     if call.ended_at.is_some() {
-        return Ok(EndedCall {
-            call,
-            already: true,
-        });
+        return Ok(EndedCall::of(call, true));
     }
     tracing::info!(call = %id, reason, "an API client ends a call");
     let also = Also {
@@ -64,10 +96,7 @@ async fn reread(app: &App, account: AccountId, id: CallId) -> Result<EndedCall, 
         .await?
         .ok_or(ApiError::NotFound)?;
     if call.ended_at.is_some() {
-        return Ok(EndedCall {
-            call,
-            already: false,
-        });
+        return Ok(EndedCall::of(call, false));
     }
     // The node that hosts it does not answer.
     Err(ApiError::Unavailable {

@@ -165,6 +165,7 @@ impl From<CallRow> for CallRecord {
             recording_id,
             feedback: _,
             incarnation: _,
+            node: _,
             webhook_status,
             webhook_delivered_at,
             webhook_attempts,

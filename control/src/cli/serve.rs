@@ -12,17 +12,21 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use super::Failure;
+use crate::admission::Leases;
+use crate::admission::lease::{Redis, SERVER_CLOCK};
 use crate::admission::local::Local;
+use crate::admission::policy::Caps;
 use crate::app::{App, Incarnation, Parts};
 use crate::config::{Config, ConfigError};
 use crate::db::Db;
 use crate::egress::Egress;
 use crate::http::serve::{Patience, serve};
+use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, agents, calls, models, routes, sessions, voices, webhooks};
+use crate::{accounts, agents, calls, cluster, models, routes, sessions, voices, webhooks};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -59,8 +63,12 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     let clock = Clock::system();
     let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
     greet(&bootstrap, &config);
-    let incarnation = Incarnation::take(&db).await?;
+    if config.cluster.address.is_empty() {
+        config.cluster.address = format!("http://{address}");
+    }
+    let incarnation = Incarnation::take(&db, &config.cluster.node).await?;
     let app = assemble(config, db, clock, incarnation)?;
+    cluster::register(&app).await?;
     match agents::demo::ensure(&app, bootstrap.account.id).await {
         Ok(agent) => println!("demo agent: {agent}"),
         // Without an offline voice there is nobody to talk to, but the server is whole.
@@ -69,6 +77,9 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(recover(app.clone()));
     tokio::spawn(sessions::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));
+    tokio::spawn(cluster::run_node_heart(app.clone()));
+    tokio::spawn(cluster::run_lease_heart(app.clone()));
+    tokio::spawn(cluster::run_reconciler(app.clone()));
     let (stop, stopped) = watch::channel(false);
     let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({
@@ -84,6 +95,11 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     stop.send_replace(true);
     serving.await?;
     delivering.await?;
+    // What is not given back now runs out.
+    let _ = tokio::time::timeout(SETTLE, app.admission.settled()).await;
+    if let Err(error) = cluster::leave(&app).await {
+        tracing::warn!(%error, "this node could not take its leave: the others will take it for dead");
+    }
     app.db.close().await;
     Ok(())
 }
@@ -99,7 +115,17 @@ fn assemble(
             .ok_or_else(|| ConfigError::one("SIDETONE_MASTER_KEY", "must be 32 bytes in base64"))?,
         None => MasterKey::load_or_create(&config.server.data_dir.join("master.key"))?,
     };
-    let admission = Local::start(&config.limits, clock.clone());
+    let redis = config.redis_url.as_ref().map(Link::new).transpose();
+    let redis = redis.map_err(|why| ConfigError::one("redis.url", why))?;
+    let admission: Arc<dyn Leases> = match &redis {
+        Some(link) => Redis::start(
+            link.clone(),
+            Caps::from(&config.limits),
+            incarnation.owner.clone(),
+            SERVER_CLOCK,
+        ),
+        None => Local::start(&config.limits, clock.clone()),
+    };
     let engine = Arc::new(Engine::start(EngineConfig {
         threads: or_cores(config.engine.media_threads),
         node_calls: config.limits.node_calls as usize,
@@ -126,6 +152,7 @@ fn assemble(
         clock,
         master_key,
         admission,
+        redis,
         incarnation,
         engine,
         speech,
@@ -182,6 +209,9 @@ async fn drain(app: &App) {
         );
     }
 }
+
+/// For giving back leases to a store that may be away.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// For goodbyes, and for the last blocks of recordings.
 const GOODBYE: Duration = Duration::from_secs(3);

@@ -81,6 +81,7 @@ impl ConversationRecord {
             recording_id: _,
             feedback,
             incarnation: _,
+            node: _,
             webhook_status: _,
             webhook_delivered_at: _,
             webhook_attempts: _,

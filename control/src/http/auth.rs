@@ -103,7 +103,10 @@ pub async fn authenticate(app: &App, headers: &HeaderMap, ip: IpAddr) -> Result<
     match caller {
         Some(caller) => Ok(caller),
         None => {
-            app.limits.failed_auth(ip, app.clock.now()).refusal()?;
+            app.limits
+                .failed_auth(ip, app.clock.now())
+                .await
+                .refusal()?;
             Err(ApiError::Unauthorized)
         }
     }

@@ -2,17 +2,20 @@
 //! router, the OpenAPI document and the access tests read the same list, and no handler can be
 //! mounted without its access rule.
 
+use std::net::IpAddr;
+
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 use super::auth::{self, Peer};
 use super::envelope::Route;
 use super::error::ApiError;
 use super::extract::Wire;
+use super::limits::Unmetered;
 use super::page;
 use super::scope::Scope;
 use super::validate::Schema;
@@ -233,15 +236,23 @@ async fn admit(
     let ip = Peer::ip(request.extensions());
     let caller = match rule.access {
         Access::None | Access::SignedUrl => return Ok(()),
-        Access::Admin => return admin(app, request),
+        Access::Admin => return admin(app, request.headers(), ip).await,
         Access::Signed if !auth::has_credential(request.headers()) => return Ok(()),
         Access::Signed | Access::Scopes(_) | Access::AnyScope(_) => {
             auth::authenticate(app, request.headers(), ip).await?
         }
     };
-    if let Some(decision) = app.limits.request(caller.key, rule.class, app.clock.now()) {
-        *told = Some(decision);
-        decision.refusal()?;
+    match app
+        .limits
+        .request(caller.key, rule.class, app.clock.now())
+        .await
+    {
+        Ok(None) => {}
+        Ok(Some(decision)) => {
+            *told = Some(decision);
+            decision.refusal()?;
+        }
+        Err(unmetered) => return Err(uncounted(app, rule.class, unmetered).await),
     }
     match rule.access {
         Access::Scopes(scopes) => scopes.iter().try_for_each(|scope| caller.require(*scope))?,
@@ -256,9 +267,19 @@ async fn admit(
     Ok(())
 }
 
-fn admin(app: &App, request: &Request) -> Result<(), ApiError> {
-    let given = auth::credential(request.headers()).unwrap_or("");
-    let ip = Peer::ip(request.extensions());
+/// What a request is told that costs money and cannot be counted. A call would be refused by the lease
+/// store in its own words, if that is away as well.
+async fn uncounted(app: &App, class: Class, unmetered: Unmetered) -> ApiError {
+    if class == Class::CallCreation
+        && let Err(refusal) = app.admission.counts().await
+    {
+        return refusal.into();
+    }
+    unmetered.into()
+}
+
+async fn admin(app: &App, headers: &HeaderMap, ip: IpAddr) -> Result<(), ApiError> {
+    let given = auth::credential(headers).unwrap_or("");
     match &app.config.admin_token {
         // Hashes have one length, so the comparison tells nothing about the token's.
         Some(token)
@@ -270,7 +291,10 @@ fn admin(app: &App, request: &Request) -> Result<(), ApiError> {
             Ok(())
         }
         _ => {
-            app.limits.failed_auth(ip, app.clock.now()).refusal()?;
+            app.limits
+                .failed_auth(ip, app.clock.now())
+                .await
+                .refusal()?;
             Err(ApiError::Unauthorized)
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::endpoint::{Access, Class, Endpoint};
 use super::error::ApiError;
 use super::openapi;
+use crate::admission::Health;
 use crate::app::App;
 
 /// The routes that tell about the server itself.
@@ -36,8 +37,15 @@ async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
     if app.db.ping().await.is_err() {
         missing.push("database");
     }
-    if !app.admission.is_ready() {
-        missing.push("leases");
+    match app.admission.health() {
+        Health::Ready => {}
+        Health::Cold => {
+            missing.push("redis (cold: waiting for all nodes to tell it of their calls)")
+        }
+        Health::Away => missing.push("redis (no connection)"),
+    }
+    if app.is_lost() {
+        missing.push("node (taken for dead by the others)");
     }
     if app.media_is_late() {
         missing.push("media");
@@ -59,7 +67,7 @@ async fn metrics(State(app): State<App>) -> Response {
             header::CONTENT_TYPE,
             "text/plain; version=0.0.4; charset=utf-8",
         )],
-        app.metrics.render(&app),
+        app.metrics.render(&app).await,
     )
         .into_response()
 }

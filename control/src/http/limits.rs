@@ -2,18 +2,24 @@
 //!
 //! A bucket holds twice a minute's worth of requests and fills at a minute's worth a minute. The
 //! arithmetic is a function of *now*; the table of buckets is bounded.
+//!
+//! Several nodes share their buckets through Redis (`bucket.lua`, the same arithmetic there). While it
+//! does not answer each node counts by itself, but for what costs money: that is refused.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ::redis::Script;
 use http::HeaderMap;
 
 use super::endpoint::Class;
 use super::error::ApiError;
+use crate::admission::lease::SERVER_CLOCK;
 use crate::config::Limits as Settings;
 use crate::ids::ApiKeyId;
+use crate::redis_link::Link;
 use crate::time::Timestamp;
 
 /// Buckets kept at most. A full bucket can be forgotten without harm; if none is full, the fullest
@@ -22,47 +28,127 @@ const MAX_BUCKETS: usize = 100_000;
 /// A bucket holds this many minutes' worth.
 const BURST: u32 = 2;
 
-/// All request limits of this process.
+/// All request limits.
 #[derive(Debug)]
 pub struct Limits {
     settings: Settings,
     keys: Table<(ApiKeyId, Class)>,
     failed_auth: Table<IpAddr>,
     keyless: Table<IpAddr>,
+    shared: Option<Shared>,
+}
+
+/// The shared buckets do not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmetered;
+
+impl From<Unmetered> for ApiError {
+    fn from(_: Unmetered) -> Self {
+        Self::Unavailable {
+            code: "rate_limiter_unavailable",
+            message: "Requests that cost money cannot be counted right now".to_owned(),
+            retry_after: 5,
+        }
+    }
 }
 
 impl Limits {
-    pub fn new(settings: &Settings) -> Self {
+    /// Counts in this process, or through Redis where there is a link.
+    pub fn new(settings: &Settings, link: Option<Arc<Link>>) -> Self {
         Self {
             settings: settings.clone(),
             keys: Table::default(),
             failed_auth: Table::default(),
             keyless: Table::default(),
+            shared: link.map(|link| Shared::new(link, SERVER_CLOCK)),
         }
     }
 
-    /// One request of this class by this key. `None`: the class is not limited.
-    pub fn request(&self, key: ApiKeyId, class: Class, now: Timestamp) -> Option<Decision> {
-        let per_minute = match class {
-            Class::Read => self.settings.reads_per_minute,
-            Class::Write => self.settings.writes_per_minute,
-            Class::CallCreation => self.settings.call_creations_per_minute,
-            Class::Tts => self.settings.tts_per_minute,
-            Class::Exempt => return None,
+    /// One request of this class by this key. `None`: the class is not limited. `Err`: it costs money
+    /// and cannot be counted.
+    pub async fn request(
+        &self,
+        key: ApiKeyId,
+        class: Class,
+        now: Timestamp,
+    ) -> Result<Option<Decision>, Unmetered> {
+        let (per_minute, name, costs) = match class {
+            Class::Read => (self.settings.reads_per_minute, "read", false),
+            Class::Write => (self.settings.writes_per_minute, "write", false),
+            Class::CallCreation => (self.settings.call_creations_per_minute, "call", true),
+            Class::Tts => (self.settings.tts_per_minute, "tts", true),
+            Class::Exempt => return Ok(None),
         };
-        Some(self.keys.take((key, class), per_minute, now))
+        if let Some(shared) = &self.shared {
+            match shared.take(&format!("{name}:{key}"), per_minute).await {
+                Some(decision) => return Ok(Some(decision)),
+                None if costs => return Err(Unmetered),
+                None => {}
+            }
+        }
+        Ok(Some(self.keys.take((key, class), per_minute, now)))
     }
 
     /// One failed authentication from this address.
-    pub fn failed_auth(&self, ip: IpAddr, now: Timestamp) -> Decision {
-        self.failed_auth
-            .take(network(ip), self.settings.failed_auth_per_minute, now)
+    pub async fn failed_auth(&self, ip: IpAddr, now: Timestamp) -> Decision {
+        let per_minute = self.settings.failed_auth_per_minute;
+        self.of_address("auth", &self.failed_auth, ip, per_minute, now)
+            .await
     }
 
     /// One session asked for without a key from this address.
-    pub fn keyless_connect(&self, ip: IpAddr, now: Timestamp) -> Decision {
-        self.keyless
-            .take(network(ip), self.settings.keyless_per_minute, now)
+    pub async fn keyless_connect(&self, ip: IpAddr, now: Timestamp) -> Decision {
+        let per_minute = self.settings.keyless_per_minute;
+        self.of_address("keyless", &self.keyless, ip, per_minute, now)
+            .await
+    }
+
+    async fn of_address(
+        &self,
+        name: &str,
+        own: &Table<IpAddr>,
+        ip: IpAddr,
+        per_minute: u32,
+        now: Timestamp,
+    ) -> Decision {
+        let network = network(ip);
+        if let Some(shared) = &self.shared
+            && let Some(decision) = shared.take(&format!("{name}:{network}"), per_minute).await
+        {
+            return decision;
+        }
+        own.take(network, per_minute, now)
+    }
+}
+
+/// Buckets that several nodes share.
+#[derive(Debug)]
+pub struct Shared {
+    link: Arc<Link>,
+    script: Script,
+}
+
+impl Shared {
+    /// `clock`: the Lua function that tells the time.
+    pub fn new(link: Arc<Link>, clock: &str) -> Self {
+        Self {
+            link,
+            script: Script::new(&format!("{clock}\n{}", include_str!("bucket.lua"))),
+        }
+    }
+
+    /// One request out of the bucket of this name. `None`: no answer.
+    pub async fn take(&self, name: &str, per_minute: u32) -> Option<Decision> {
+        // The braces keep a bucket in a slot of its own.
+        let key = format!("sidetone:limit:{{{name}}}");
+        let args = [per_minute.to_string(), size(per_minute).to_string()];
+        let answer = self.link.run(&self.script, &[&key], &args).await.ok()?;
+        let [passed, tokens] = answer.as_slice() else {
+            tracing::error!(?answer, "a shared bucket answers something else");
+            return None;
+        };
+        let tokens = tokens.parse().ok()?;
+        Some(decision(passed == "1", tokens, per_minute))
     }
 }
 
@@ -133,12 +219,18 @@ impl Bucket {
         if passes {
             self.tokens -= ONE;
         }
-        Decision {
-            limit: per_minute.saturating_mul(BURST),
-            remaining: u32::try_from(self.tokens / ONE).unwrap_or(u32::MAX),
-            reset: seconds_to_gain(size(per_minute) - self.tokens, per_minute),
-            retry_after: (!passes).then(|| seconds_to_gain(ONE - self.tokens, per_minute).max(1)),
-        }
+        decision(passes, self.tokens, per_minute)
+    }
+}
+
+/// What a client is told of a bucket with these tokens left.
+fn decision(passes: bool, tokens: u64, per_minute: u32) -> Decision {
+    Decision {
+        limit: per_minute.saturating_mul(BURST),
+        remaining: u32::try_from(tokens / ONE).unwrap_or(u32::MAX),
+        reset: seconds_to_gain(size(per_minute).saturating_sub(tokens), per_minute),
+        retry_after: (!passes)
+            .then(|| seconds_to_gain(ONE.saturating_sub(tokens), per_minute).max(1)),
     }
 }
 

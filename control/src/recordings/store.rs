@@ -251,14 +251,23 @@ pub async fn cleared(db: &Db, id: RecordingId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Recordings of ended calls whose file never came, of all accounts: left by a process that died
-/// between a call's end and its file.
-pub async fn stranded(db: &Db, before: Timestamp) -> Result<Vec<(AccountId, CallId)>, DbError> {
+/// Recordings of ended calls whose file never came, of all accounts: left by a process of this node
+/// that died between a call's end and its file, or by any that nobody has heard of since `long_ago`.
+pub async fn stranded(
+    db: &Db,
+    node: &str,
+    before: Timestamp,
+    long_ago: Timestamp,
+) -> Result<Vec<(AccountId, CallId)>, DbError> {
     db.query(
-        "select account_id, call_id from recordings
-         where status = 'uploading' and deleted_at is null and created_at < $1 order by created_at",
+        "select r.account_id, r.call_id from recordings r join calls c on c.id = r.call_id
+         where r.status = 'uploading' and r.deleted_at is null
+            and (c.owner_node = $1 and r.created_at < $2 or r.created_at < $3)
+         order by r.created_at",
     )
+    .bind(node)
     .bind(before)
+    .bind(long_ago)
     .all(|row| Ok((row.parse("account_id")?, row.parse("call_id")?)))
     .await
 }

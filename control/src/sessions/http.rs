@@ -79,8 +79,8 @@ async fn end(
     Ok(Json(Ended {
         session_id: id,
         status: "ended",
-        end_reason: ended.call.end_reason,
-        ended_at: ended.call.ended_at,
+        end_reason: ended.end_reason,
+        ended_at: ended.ended_at,
         already_ended: ended.already,
     }))
 }

@@ -14,6 +14,8 @@ use crate::app::App;
 use crate::calls;
 use crate::calls::ending::seconds;
 use crate::calls::live::Claimed;
+use crate::calls::store::CallRow;
+use crate::cluster::route::{self, Answer, Ask};
 use crate::http::ApiError;
 use crate::http::validate::FieldError;
 use crate::ids::{AccountId, CallId, SessionId};
@@ -92,8 +94,20 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
     })
 }
 
+/// Where a session stands, asked at the node that hosts it.
+pub async fn status(
+    app: &App,
+    account: AccountId,
+    id: SessionId,
+) -> Result<Answer<Status>, ApiError> {
+    if let Some(call) = hosted_elsewhere(app, account, id).await? {
+        return route::ask(app, &call, Ask::Status).await.map(Answer::There);
+    }
+    status_here(app, account, id).await.map(Answer::Here)
+}
+
 /// Where a session stands, with what only the engine knows of a live one.
-pub async fn status(app: &App, account: AccountId, id: SessionId) -> Result<Status, ApiError> {
+pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result<Status, ApiError> {
     let session = store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
@@ -131,15 +145,26 @@ pub async fn status(app: &App, account: AccountId, id: SessionId) -> Result<Stat
     })
 }
 
-/// Hands a tool's answer to the live call that waits for it.
+/// The call, if another node hosts it now.
+async fn hosted_elsewhere(
+    app: &App,
+    account: AccountId,
+    id: SessionId,
+) -> Result<Option<CallRow>, ApiError> {
+    let call = calls::store::get(&app.db, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(Some(call).filter(|call| route::is_elsewhere(app, call)))
+}
+
+/// Hands a tool's answer to the live call that waits for it, at the node that hosts it.
 pub async fn tool_result(
     app: &App,
     account: AccountId,
     id: SessionId,
     body: ToolResult,
 ) -> Result<(), ApiError> {
-    let result = body.result.to_string();
-    if result.len() > TOOL_RESULT_LIMIT {
+    if body.result.to_string().len() > TOOL_RESULT_LIMIT {
         let message = format!("Result should have at most {TOOL_RESULT_LIMIT} bytes of JSON");
         return Err(ApiError::fields(vec![FieldError::body(
             "result",
@@ -147,6 +172,24 @@ pub async fn tool_result(
             message,
         )]));
     }
+    if let Some(call) = hosted_elsewhere(app, account, id).await? {
+        let ask = Ask::ToolResult {
+            tool_call_id: body.tool_call_id,
+            result: body.result,
+            is_error: body.is_error,
+        };
+        return route::ask(app, &call, ask).await.map(drop);
+    }
+    tool_result_here(app, account, id, body).await
+}
+
+/// Hands a tool's answer to a live call of this node.
+pub async fn tool_result_here(
+    app: &App,
+    account: AccountId,
+    id: SessionId,
+    body: ToolResult,
+) -> Result<(), ApiError> {
     let call = calls::store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
@@ -182,7 +225,7 @@ pub async fn tool_result(
     }
     let outcome = ToolOutcome {
         id: body.tool_call_id,
-        result,
+        result: body.result.to_string(),
         is_error: body.is_error,
     };
     if live.handle.tool(outcome) {

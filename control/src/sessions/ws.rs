@@ -227,7 +227,7 @@ async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, 
         &mut tx,
         session.account,
         id,
-        calls::NODE,
+        &app.config.cluster.node,
         app.incarnation.number,
         now,
     )

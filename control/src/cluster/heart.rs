@@ -1,0 +1,143 @@
+//! The two hearts of a node: one beats in the database, so that the others know that it lives; one
+//! in the lease store, so that its counts stay trusted. Either may stop for a while without the other.
+
+use std::time::Duration;
+
+use media::call::input::EndRequest;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::watch::Watch;
+use super::{reconcile, store};
+use crate::admission::{Health, LIVE_TTL, OpenCall, Owner, Roll};
+use crate::app::App;
+use crate::calls;
+use crate::db::DbError;
+
+/// How often a heart beats.
+pub const BEAT: Duration = Duration::from_secs(2);
+/// How often a lease store is tried that is away or cold.
+const TRY_AGAIN: Duration = Duration::from_millis(250);
+
+/// Beats in the database and watches the others, until the process ends.
+pub async fn run_node_heart(app: App) {
+    let mut ticks = interval(BEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut watch, started) = (Watch::default(), Instant::now());
+    loop {
+        ticks.tick().await;
+        if let Err(error) = beat(&app).await {
+            tracing::warn!(%error, "this node could not say that it lives");
+            continue;
+        }
+        if let Err(error) = look(&app, &mut watch, started.elapsed()).await {
+            tracing::warn!(%error, "the other nodes could not be watched");
+        }
+    }
+}
+
+/// One beat. Whom the others took for dead takes no calls until it has none of its old ones, which are
+/// not its own any more.
+pub async fn beat(app: &App) -> Result<(), DbError> {
+    if store::beat(&app.db, app.incarnation.number, app.clock.now()).await? {
+        app.set_lost(false);
+        return Ok(());
+    }
+    if app.is_draining() && app.live.is_empty() {
+        // It has taken its leave.
+        return Ok(());
+    }
+    if !app.is_lost() {
+        tracing::error!(
+            node = app.config.cluster.node,
+            "the other nodes took this one for dead (or run under its name): its calls are over"
+        );
+    }
+    app.set_lost(true);
+    app.engine.drain(EndRequest::Drain);
+    if app.live.is_empty() {
+        super::register(app).await?;
+        app.set_lost(false);
+        tracing::info!("this node is back");
+    }
+    Ok(())
+}
+
+async fn look(app: &App, watch: &mut Watch, now: Duration) -> Result<(), DbError> {
+    let nodes = store::live(&app.db).await?;
+    let others = nodes
+        .iter()
+        .filter(|node| node.incarnation != app.incarnation.number);
+    let mut buried = false;
+    for (incarnation, beats) in watch.look(others.map(|node| (node.incarnation, node.beats)), now) {
+        if store::bury(&app.db, incarnation, beats, app.clock.now()).await? {
+            tracing::warn!(incarnation, "a node is dead");
+            buried = true;
+        }
+    }
+    if buried {
+        reconcile::end_calls(app).await?;
+    }
+    Ok(())
+}
+
+/// Keeps the lease store's counts trusted until the process ends: quickly while they are not.
+pub async fn run_lease_heart(app: App) {
+    loop {
+        match tend(&app).await {
+            Health::Ready => {
+                tokio::select! {
+                    () = sleep(BEAT) => {}
+                    () = app.admission.trouble() => {}
+                }
+            }
+            Health::Cold | Health::Away => sleep(TRY_AGAIN).await,
+        }
+    }
+}
+
+/// One beat in the lease store; a cold one is opened once all nodes have told it of their calls.
+pub async fn tend(app: &App) -> Health {
+    let health = app.admission.beat().await;
+    if health != Health::Cold || app.is_lost() {
+        return health;
+    }
+    match open(app).await {
+        Ok(health) => health,
+        Err(error) => {
+            tracing::warn!(%error, "a cold lease store could not be opened");
+            Health::Cold
+        }
+    }
+}
+
+async fn open(app: &App) -> Result<Health, DbError> {
+    let nodes = store::live(&app.db).await?;
+    let mut roll = Roll {
+        owners: nodes.iter().map(store::NodeRow::owner).collect(),
+        open: Vec::new(),
+    };
+    if !app.admission.is_complete(&roll).await {
+        return Ok(Health::Cold);
+    }
+    // What the dead left is over before their slots are given to others.
+    reconcile::end_calls(app).await?;
+    // Read once all nodes are back: a session that is written now is known to its node, and one that
+    // was written before is found here.
+    let now = app.clock.now();
+    let open = calls::store::open(&app.db, now).await?;
+    roll.open = open
+        .into_iter()
+        .map(|call| OpenCall {
+            lease: call.id,
+            account: call.account,
+            left: match (&call.host, call.expires_at) {
+                (None, Some(expires_at)) => expires_at.since(now),
+                _ => LIVE_TTL,
+            },
+            owner: call
+                .host
+                .map(|(node, incarnation)| Owner::new(&node, incarnation)),
+        })
+        .collect();
+    Ok(app.admission.open(&roll).await)
+}

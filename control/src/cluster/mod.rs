@@ -1,0 +1,34 @@
+//! Several processes that share a database, and a Redis: who lives, and what becomes of what a dead
+//! one left.
+//!
+//! Each start of a node has a row and a beating number in it ([`heart`]). A node whose number stands
+//! still is dead ([`watch`]): its calls end as `node_lost`, and leases without a call are freed
+//! ([`reconcile`]). A request for a session that another node hosts goes on to it ([`route`]). A node that finds itself declared dead (it slept) ends its calls and comes back.
+
+pub mod heart;
+pub mod reconcile;
+pub mod route;
+pub mod store;
+pub mod watch;
+
+use crate::app::App;
+use crate::db::DbError;
+
+pub use heart::{run_lease_heart, run_node_heart};
+pub use reconcile::run as run_reconciler;
+
+/// Writes down that this process lives, before it takes any call.
+pub async fn register(app: &App) -> Result<(), DbError> {
+    let node = store::NewNode {
+        incarnation: app.incarnation.number,
+        name: &app.config.cluster.node,
+        address: &app.config.cluster.address,
+        capacity: app.config.limits.node_calls,
+    };
+    store::register(&app.db, &node, app.clock.now()).await
+}
+
+/// Writes down that this process is over.
+pub async fn leave(app: &App) -> Result<(), DbError> {
+    store::leave(&app.db, app.incarnation.number).await
+}

@@ -1,0 +1,254 @@
+//! Requests for a live session go on to the node that hosts it, over signed internal HTTP.
+//!
+//! `POST /internal/v1/sessions/{session_id}/{action}` with the action's arguments as JSON. The query
+//! holds a time and an HMAC over time, path and body under the installation's master key, so only a
+//! node can have made it, and not long ago. Whatever the host answers is the answer; a host that
+//! cannot be reached is 502.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::store;
+use crate::app::App;
+use crate::calls;
+use crate::calls::store::CallRow;
+use crate::http::extract::query_pairs;
+use crate::http::{Access, ApiError, Class, Endpoint};
+use crate::ids::{AccountId, SessionId};
+use crate::secret::{Purpose, sha256};
+use crate::sessions;
+use crate::sessions::wire::ToolResult;
+use crate::time::Timestamp;
+
+/// How far the clocks of two nodes may be apart, and how long a request may take to arrive.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long a node of the same network may take to accept.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How long the host may take: ending a call waits up to seven seconds for its goodbye.
+const ANSWER: Duration = Duration::from_secs(9);
+/// A tool's answer with what is around it.
+const BODY: usize = 96 * 1024;
+
+/// What one node asks another.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Ask {
+    Status,
+    End {
+        reason: Option<String>,
+    },
+    ToolResult {
+        tool_call_id: String,
+        result: Value,
+        is_error: bool,
+    },
+}
+
+/// An answer of this node, or of the one that hosts the session.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Answer<T> {
+    Here(T),
+    There(Value),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Envelope {
+    account: AccountId,
+    #[serde(flatten)]
+    ask: Ask,
+}
+
+/// The answer of a node to another: status and body as a client would have them.
+#[derive(Deserialize, Serialize)]
+struct Reply {
+    status: u16,
+    body: Value,
+}
+
+/// The route between nodes.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::post(PATH, Access::SignedUrl, answer)
+            .summary("Between nodes: a request for a session that this node hosts")
+            .class(Class::Exempt)
+            .returns(StatusCode::OK)
+            .at_root(),
+    ]
+}
+
+const PATH: &str = "/internal/v1/sessions/{session_id}";
+
+/// Whether another process hosts this call now.
+pub fn is_elsewhere(app: &App, call: &CallRow) -> bool {
+    call.ended_at.is_none() && call.incarnation != 0 && call.incarnation != app.incarnation.number
+}
+
+/// Asks the node that hosts this call.
+pub async fn ask(app: &App, call: &CallRow, ask: Ask) -> Result<Value, ApiError> {
+    let unreachable = || ApiError::Upstream {
+        code: "session_host_unreachable",
+        message: "The node that hosts this session does not answer: try once more".to_owned(),
+    };
+    let host = store::find(&app.db, call.incarnation)
+        .await?
+        .ok_or_else(unreachable)?;
+    let envelope = Envelope {
+        account: call.account,
+        ask,
+    };
+    let body = serde_json::to_vec(&envelope).map_err(ApiError::internal)?;
+    let at = app.clock.now();
+    let signature = app
+        .master_key
+        .sign(Purpose::Node, &message(call.id, at, &body));
+    let url = format!(
+        "{}{}?at={}&signature={}",
+        host.address,
+        PATH.replace("{session_id}", &call.id.to_string()),
+        at.0,
+        base64_simd::URL_SAFE_NO_PAD.encode_to_string(signature)
+    );
+    let answer = client()
+        .ok_or_else(unreachable)?
+        .post(url)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body)
+        .send()
+        .await;
+    let reply: Reply = match answer {
+        Ok(answer) if answer.status() == StatusCode::OK => {
+            answer.json().await.map_err(|_| unreachable())?
+        }
+        Ok(answer) => {
+            tracing::error!(status = %answer.status(), node = host.name, "a node refused another");
+            return Err(unreachable());
+        }
+        Err(error) => {
+            // Its URL holds a signature.
+            let error = error.without_url();
+            tracing::warn!(%error, node = host.name, "a node does not answer");
+            return Err(unreachable());
+        }
+    };
+    understood(reply).ok_or_else(unreachable)?
+}
+
+/// The host's answer as this node's own. `None`: it is none that a host gives.
+fn understood(reply: Reply) -> Option<Result<Value, ApiError>> {
+    let Reply { status, body } = reply;
+    if (200..300).contains(&status) {
+        return Some(Ok(body));
+    }
+    let message = body.get("error")?.as_str()?.to_owned();
+    let code = body.get("code")?.as_str()?;
+    let code = [
+        "not_found",
+        "tool_call_not_found",
+        "tool_call_expired",
+        "conflict",
+        "service_unavailable",
+    ]
+    .into_iter()
+    .find(|known| *known == code)?;
+    Some(Err(match status {
+        404 if code == "not_found" => ApiError::NotFound,
+        404 => ApiError::Missing { code, message },
+        409 => ApiError::Conflict { code, message },
+        410 => ApiError::Gone { code, message },
+        503 => ApiError::Unavailable {
+            code,
+            message,
+            retry_after: 1,
+        },
+        _ => return None,
+    }))
+}
+
+async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let id = parts.uri.path().rsplit('/').next().unwrap_or_default();
+    let id: SessionId = id.parse().map_err(|_| ApiError::NotFound)?;
+    let query = query_pairs(&parts);
+    let named = |name: &str| {
+        query
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value.as_str())
+    };
+    let at = Timestamp(named("at").parse().unwrap_or_default());
+    let now = app.clock.now();
+    let signature = base64_simd::URL_SAFE_NO_PAD
+        .decode_to_vec(named("signature"))
+        .unwrap_or_default();
+    let body = axum::body::to_bytes(body, BODY)
+        .await
+        .map_err(|_| ApiError::PayloadTooLarge { limit: BODY })?;
+    let fresh = now.since(at) <= FRESH && at.since(now) <= FRESH;
+    let signed = app
+        .master_key
+        .verify(Purpose::Node, &message(id, at, &body), &signature);
+    // Who is no node learns nothing, not even that there is such a route.
+    if !fresh || !signed {
+        return Err(ApiError::NotFound);
+    }
+    let Envelope { account, ask } = serde_json::from_slice(&body).map_err(ApiError::internal)?;
+    let done = match ask {
+        Ask::Status => json(sessions::service::status_here(&app, account, id).await),
+        Ask::End { reason } => {
+            json(calls::service::end_here(&app, account, id, reason.as_deref()).await)
+        }
+        Ask::ToolResult {
+            tool_call_id,
+            result,
+            is_error,
+        } => {
+            let body = ToolResult {
+                tool_call_id,
+                result,
+                is_error,
+            };
+            json(sessions::service::tool_result_here(&app, account, id, body).await)
+        }
+    };
+    Ok(Json(match done {
+        Ok(body) => Reply { status: 200, body },
+        Err(error) => Reply {
+            status: error.status().as_u16(),
+            body: error.body(""),
+        },
+    }))
+}
+
+fn json<T: Serialize>(done: Result<T, ApiError>) -> Result<Value, ApiError> {
+    done.and_then(|done| serde_json::to_value(done).map_err(ApiError::internal))
+}
+
+fn message(id: SessionId, at: Timestamp, body: &[u8]) -> Vec<u8> {
+    let mut message = format!("{id} {} ", at.0).into_bytes();
+    message.extend(sha256(body));
+    message
+}
+
+/// One client for all nodes: its connections are kept. `None` if it cannot be made.
+fn client() -> Option<&'static reqwest::Client> {
+    static CLIENT: LazyLock<Option<reqwest::Client>> = LazyLock::new(|| {
+        // Installed already by whoever was first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .inspect_err(|error| tracing::error!(%error, "no client for the other nodes"))
+            .ok()
+    });
+    CLIENT.as_ref()
+}

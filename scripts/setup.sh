@@ -32,6 +32,8 @@ needed() {
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
+        # A server of the S3 protocol comes from PyPI, see below.
+        echo "python3-venv          python3 -c 'import ensurepip'"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"
     fi
 }
@@ -46,7 +48,17 @@ while read -r package check; do
     bash -c "$check" >/dev/null 2>&1 || missing+=("$package")
 done < <(needed)
 
-[ ${#missing[@]} -gt 0 ] || exit 0
+# A server of the S3 protocol for the tests, in a folder of its own.
+from_pypi() {
+    local own="${CARGO_TARGET_DIR:-target}/peers/moto"
+    if [ "$purpose" = test ] && ! command -v moto_server >/dev/null && [ ! -x "$own/bin/moto_server" ]; then
+        echo "Installing: moto (from PyPI, into $own)"
+        python3 -m venv "$own"
+        "$own/bin/pip" install --quiet 'moto[server]==5.2.1'
+    fi
+}
+
+[ ${#missing[@]} -gt 0 ] || { from_pypi; exit 0; }
 
 if ! command -v apt-get >/dev/null; then
     echo "Missing, by their Debian names: ${missing[*]}" >&2
@@ -66,3 +78,4 @@ fi
 echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+from_pypi

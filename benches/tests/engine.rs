@@ -92,6 +92,7 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
         threads: 1,
         node_calls: 4,
         spool_dir,
+        min_free: 0,
         lead_ms: 60,
         priority: 0,
     })

@@ -69,6 +69,7 @@ pub struct Inner {
     pub burying: tokio::sync::Mutex<()>,
     draining: AtomicBool,
     lost: AtomicBool,
+    recovering: AtomicBool,
 }
 
 /// What an [`App`] is made of.
@@ -150,6 +151,7 @@ impl App {
             burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            recovering: AtomicBool::new(false),
         }))
     }
 }
@@ -171,6 +173,16 @@ impl Inner {
 
     pub fn set_lost(&self, lost: bool) {
         self.lost.store(lost, Ordering::SeqCst);
+    }
+
+    /// Whether this process still writes down what an earlier one of this node left: until then nobody
+    /// here may take calls for lost.
+    pub fn is_recovering(&self) -> bool {
+        self.recovering.load(Ordering::SeqCst)
+    }
+
+    pub fn set_recovering(&self, recovering: bool) {
+        self.recovering.store(recovering, Ordering::SeqCst);
     }
 
     /// Whether the media threads are behind with the calls they have.
@@ -364,6 +376,7 @@ pub mod testing {
                 threads: 1,
                 node_calls: 64,
                 spool_dir: dir.path().join("spool"),
+                min_free: 0,
                 lead_ms: 400,
                 priority: 0,
             };

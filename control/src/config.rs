@@ -33,6 +33,10 @@ pub struct Config {
     pub speech: Speech,
     pub egress: Egress,
     pub webhooks: Webhooks,
+    pub storage: Storage,
+    pub recordings: Recordings,
+    pub billing: Billing,
+    pub usage: Usage,
     /// `SIDETONE_BOOTSTRAP_API_KEY`: a full-scope key of the account `default`.
     pub bootstrap_api_key: Option<Secret<String>>,
     /// `SIDETONE_MASTER_KEY`: 32 bytes in base64; unset: kept in the data folder.
@@ -51,6 +55,32 @@ pub struct Server {
     pub max_connections: usize,
     pub max_connections_per_ip: usize,
     pub log: String,
+    /// Unset: plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+/// Files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Where recordings and tapes lie.
+#[derive(Clone, Debug, Default)]
+pub struct Storage {
+    /// Empty: a folder in the data folder.
+    pub url: String,
+    /// Empty: the vendor's own.
+    pub endpoint: String,
+    pub region: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Recordings {
+    pub min_free_mib: u32,
+    /// 0: not kept.
+    pub unrecorded_tape_days: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -123,6 +153,48 @@ pub struct Webhooks {
     pub per_host: usize,
 }
 
+#[derive(Clone, Debug)]
+pub struct Billing {
+    pub mode: BillingMode,
+    /// Where a blocked account can be helped.
+    pub action_url: Option<String>,
+    pub prices: Prices,
+}
+
+/// Whether balances count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BillingMode {
+    Off,
+    Prepaid,
+}
+
+/// Thousandths of a cent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prices {
+    pub call_minute_millicents: u32,
+    pub tts_thousand_characters_millicents: u32,
+    pub transcription_minute_millicents: u32,
+    pub llm_thousand_tokens_millicents: u32,
+    pub sms_segment_millicents: u32,
+    pub chatapp_message_millicents: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Usage {
+    pub limits: UsageLimits,
+}
+
+/// What an account's usage in a calendar month is held against, in units; 0: none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UsageLimits {
+    pub call_minutes: u32,
+    pub tts_characters: u32,
+    pub transcription_seconds: u32,
+    pub sms_segments: u32,
+    pub chatapp_messages: u32,
+    pub llm_tokens: u32,
+}
+
 impl Config {
     /// Defaults, the text of a file (TOML) and the environment put together and checked.
     pub fn load(file: Option<&str>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
@@ -147,6 +219,7 @@ impl Config {
                 max_connections_per_ip: settings.int("server.max_connections_per_ip", 1, 1_000_000)
                     as usize,
                 log: settings.text("server.log"),
+                tls: tls(&mut settings),
             },
             database,
             redis_url,
@@ -178,6 +251,15 @@ impl Config {
                 dns: dns(&mut settings),
             },
             webhooks: webhooks(&mut settings),
+            storage: storage(&mut settings),
+            recordings: Recordings {
+                min_free_mib: settings.int("recordings.min_free_mib", 0, 1 << 30),
+                unrecorded_tape_days: settings.int("recordings.unrecorded_tape_days", 0, 36_500),
+            },
+            billing: billing(&mut settings),
+            usage: Usage {
+                limits: usage_limits(&mut settings),
+            },
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
             admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
@@ -351,6 +433,85 @@ fn webhooks(settings: &mut read::Settings) -> Webhooks {
         schedule,
         per_account: settings.int("webhooks.per_account", 1, 128) as usize,
         per_host: settings.int("webhooks.per_host", 1, 128) as usize,
+    }
+}
+
+fn tls(settings: &mut read::Settings) -> Option<Tls> {
+    let (certificate, key) = (
+        settings.text("server.tls.certificate"),
+        settings.text("server.tls.key"),
+    );
+    match (certificate.is_empty(), key.is_empty()) {
+        (true, true) => None,
+        (false, false) => Some(Tls {
+            certificate: certificate.into(),
+            key: key.into(),
+        }),
+        (true, false) => {
+            settings.wrong("server.tls.certificate", "is missing beside server.tls.key");
+            None
+        }
+        (false, true) => {
+            settings.wrong("server.tls.key", "is missing beside server.tls.certificate");
+            None
+        }
+    }
+}
+
+fn storage(settings: &mut read::Settings) -> Storage {
+    let storage = Storage {
+        url: settings.text("storage.url"),
+        endpoint: settings.text("storage.endpoint"),
+        region: settings.text("storage.region"),
+    };
+    let known = ["s3://", "gs://", "az://"];
+    if !storage.url.is_empty() && !known.iter().any(|scheme| storage.url.starts_with(scheme)) {
+        settings.wrong("storage.url", "must begin with s3://, gs:// or az://");
+    }
+    let web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+    if !storage.endpoint.is_empty() && !web(&storage.endpoint) {
+        settings.wrong("storage.endpoint", "must begin with http:// or https://");
+    }
+    storage
+}
+
+fn billing(settings: &mut read::Settings) -> Billing {
+    let mode = settings.word(
+        "billing.mode",
+        &[("off", BillingMode::Off), ("prepaid", BillingMode::Prepaid)],
+    );
+    let action_url = settings.text("billing.action_url");
+    if !action_url.is_empty()
+        && !action_url.starts_with("http://")
+        && !action_url.starts_with("https://")
+    {
+        settings.wrong("billing.action_url", "must begin with http:// or https://");
+    }
+    let mut price =
+        |key: &str| settings.int(&format!("billing.{key}_millicents"), 0, 1_000_000_000);
+    Billing {
+        mode,
+        action_url: Some(action_url).filter(|url| !url.is_empty()),
+        prices: Prices {
+            call_minute_millicents: price("call_minute"),
+            tts_thousand_characters_millicents: price("tts_thousand_characters"),
+            transcription_minute_millicents: price("transcription_minute"),
+            llm_thousand_tokens_millicents: price("llm_thousand_tokens"),
+            sms_segment_millicents: price("sms_segment"),
+            chatapp_message_millicents: price("chatapp_message"),
+        },
+    }
+}
+
+fn usage_limits(settings: &mut read::Settings) -> UsageLimits {
+    let mut limit = |key: &str| settings.int(&format!("usage.monthly_{key}"), 0, u32::MAX);
+    UsageLimits {
+        call_minutes: limit("call_minutes"),
+        tts_characters: limit("tts_characters"),
+        transcription_seconds: limit("transcription_seconds"),
+        sms_segments: limit("sms_segments"),
+        chatapp_messages: limit("chatapp_messages"),
+        llm_tokens: limit("llm_tokens"),
     }
 }
 

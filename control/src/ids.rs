@@ -65,6 +65,12 @@ ids! {
     RecordingId,
     VoiceId,
     EventId,
+    UsageTriggerId,
+    UsageFiringId,
+    /// Credit given to an account, or taken.
+    AdjustmentId,
+    /// A reason not to call a number.
+    SuppressionId,
     /// A tool of an agent.
     ToolId,
     /// A document of an agent's knowledge base.

@@ -169,6 +169,12 @@ impl Metrics {
             );
         }
         engine(&mut text, app.engine.counters());
+        if let Ok(disk) = rustix::fs::statvfs(crate::calls::spool_dir(&app.config)) {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let help = "Free where calls are spooled; new recordings need recordings.min_free_mib.";
+            text.family("sidetone_spool_free_bytes", "gauge", help);
+            text.line("sidetone_spool_free_bytes", "", free as f64);
+        }
         text.family(
             "sidetone_database_up",
             "gauge",
@@ -228,6 +234,7 @@ fn engine(text: &mut Text, counters: media::shell::Counters) {
         record_gap_ms,
         stopped_tapes,
         failed_recordings,
+        refused_recordings,
     } = counters;
     for (name, help, value) in [
         ("calls", "Calls taken.", calls),
@@ -260,6 +267,11 @@ fn engine(text: &mut Text, counters: media::shell::Counters) {
             "failed_recordings",
             "Recordings that failed.",
             failed_recordings,
+        ),
+        (
+            "refused_recordings",
+            "Recordings that were not begun because the disk was nearly full.",
+            refused_recordings,
         ),
     ] {
         let name = format!("sidetone_engine_{name}_total");

@@ -14,8 +14,8 @@ use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
-    accounts, agents, api_keys, calls, changelog, cluster, conversations, models, recordings,
-    sessions, tts, voices, webhooks,
+    accounts, agents, api_keys, billing, calls, changelog, cluster, conversations, models,
+    recordings, sessions, suppressions, tts, usage, voices, webhooks,
 };
 
 /// All endpoint tables.
@@ -35,6 +35,9 @@ pub fn endpoints() -> Vec<Endpoint> {
         recordings::http::endpoints(),
         webhooks::http::endpoints(),
         changelog::http::endpoints(),
+        suppressions::http::endpoints(),
+        usage::http::endpoints(),
+        billing::http::endpoints(),
     ]
     .into_iter()
     .flatten()

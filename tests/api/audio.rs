@@ -271,7 +271,7 @@ async fn a_recording_is_listed_downloaded_and_deleted() {
             .as_u16(),
         404
     );
-    let control::storage::Storage::Local { root } = &server.test.app.storage;
+    let root = server.test.app.storage.root().unwrap();
     let left: Vec<_> = walk(root).collect();
     assert!(left.is_empty(), "objects of a deleted recording: {left:?}");
 }
@@ -341,7 +341,7 @@ async fn what_the_store_lost_is_a_502_and_what_is_no_token_is_named() {
         .test
         .call("GET", &format!("/conversations/{id}/audio"), None)
         .await;
-    let control::storage::Storage::Local { root } = &server.test.app.storage;
+    let root = server.test.app.storage.root().unwrap();
     for file in walk(root) {
         std::fs::remove_file(file).unwrap();
     }

@@ -242,10 +242,24 @@ async fn with_admin() -> Server {
     setup.set("ADMIN_TOKEN", ADMIN).start().await
 }
 
+/// A usage trigger; its id.
+async fn a_trigger(client: &Client) -> String {
+    let body = json!({
+        "resource_type": "call_minutes", "threshold_type": "absolute", "threshold_value": 1,
+        "period": "month", "event_callback_url": "https://hooks.acme.com/usage",
+    });
+    client
+        .post("/usage/triggers", &body)
+        .await
+        .expect(201)
+        .text("id")
+}
+
 #[tokio::test]
 async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
     let server = with_admin().await;
     let (keyed, admin) = (server.client(), server.anonymous().with_bearer(ADMIN));
+    let trigger = a_trigger(&keyed).await;
     let mut lists = 0;
     for endpoint in &routes::endpoints() {
         let Some((default, max, min)) = endpoint.page else {
@@ -255,7 +269,8 @@ async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
             Access::Admin => &admin,
             _ => &keyed,
         };
-        let mut path = endpoint.full_path() + "?";
+        // The one list that belongs to something.
+        let mut path = filled(endpoint, &trigger)[1..].to_owned() + "?";
         // What a search looks for has no default.
         if path.ends_with("/search?") {
             path += "q=hello&";
@@ -317,7 +332,19 @@ async fn another_accounts_rows_are_unknown() {
         .await
         .expect(200)
         .text("session_id");
+    let trigger = a_trigger(&client).await;
+    let suppression = client
+        .post("/suppressions", &json!({"phone_number": "+15550100"}))
+        .await
+        .expect(201)
+        .text("id");
     for (method, path) in [
+        (Method::GET, format!("/usage/triggers/{trigger}")),
+        (Method::PATCH, format!("/usage/triggers/{trigger}")),
+        (Method::DELETE, format!("/usage/triggers/{trigger}")),
+        (Method::GET, format!("/usage/triggers/{trigger}/firings")),
+        (Method::GET, format!("/suppressions/{suppression}")),
+        (Method::POST, format!("/suppressions/{suppression}/release")),
         (Method::GET, format!("/agents/{agent}")),
         (Method::PATCH, format!("/agents/{agent}")),
         (Method::DELETE, format!("/agents/{agent}")),

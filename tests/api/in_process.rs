@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use control::app::testing::TestApp;
+use control::config::Config;
 use control::http::serve::{self, Patience};
 use control::secret::Secret;
 use futures_util::{SinkExt, StreamExt};
@@ -23,6 +24,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With settings changed.
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let database = match kit::postgres::is_chosen() {
@@ -35,6 +41,7 @@ impl Server {
             }
             config.server.public_url = format!("http://{address}");
             config.limits.account_calls = 200;
+            change(config);
         })
         .await;
         let (stop, stopped) = watch::channel(false);

@@ -4,12 +4,15 @@
 
 mod audio;
 mod bad_input;
+mod billing;
 mod calls;
 mod conversations;
 mod crash;
 mod grid;
 mod in_process;
+mod process;
 mod providers;
+mod secrets;
 mod sessions;
 mod table;
 mod verify_webhook;

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::postgres;
 
+/// Among the settings: what the program is started by.
+const THROUGH: &str = "(through)";
+
 /// A running `sidetone serve`. On SQLite, or on PostgreSQL when `SIDETONE_TEST_DATABASE=postgres`.
 pub struct Server {
     pub url: String,
@@ -23,8 +26,8 @@ pub struct Server {
 #[derive(Default)]
 pub struct Setup {
     settings: Vec<(String, String)>,
-    core: Option<usize>,
     key: Option<String>,
+    through: Vec<String>,
 }
 
 impl Setup {
@@ -36,7 +39,7 @@ impl Setup {
         self
     }
 
-    /// One variable of the environment as it is: `REDIS_URL`.
+    /// Any variable of its environment, as it is: `REDIS_URL`.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
@@ -66,8 +69,15 @@ impl Setup {
 
     /// Runs on one core only.
     #[must_use]
-    pub fn on_core(mut self, core: usize) -> Self {
-        self.core = Some(core);
+    pub fn on_core(self, core: usize) -> Self {
+        self.through(&["taskset", "-c", &core.to_string()])
+    }
+
+    /// Started by another program, which gets the server's command as its last arguments and must become
+    /// it (`exec`). Its environment has `SIDETONE_SERVER__DATA_DIR`.
+    #[must_use]
+    pub fn through(mut self, command: &[&str]) -> Self {
+        self.through = command.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
@@ -106,8 +116,8 @@ impl Setup {
             settings.push(("DATABASE_URL".to_owned(), url));
         }
         settings.extend(self.settings);
-        if let Some(core) = self.core {
-            settings.push(("taskset".to_owned(), core.to_string()));
+        if !self.through.is_empty() {
+            settings.push((THROUGH.to_owned(), self.through.join("\t")));
         }
         let key = self.key.unwrap_or_else(new_key);
         settings.push(("SIDETONE_BOOTSTRAP_API_KEY".to_owned(), key.clone()));
@@ -290,14 +300,12 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         Some(port) => port.parse().expect("a port"),
         None => free_port(),
     };
-    let core = settings
-        .iter()
-        .find(|(name, _)| name == "taskset")
-        .map(|(_, core)| core.clone());
-    let mut command = match &core {
-        Some(core) => {
-            let mut command = Command::new("taskset");
-            command.args(["-c", core]).arg(program());
+    let through = settings.iter().find(|(name, _)| name == THROUGH);
+    let mut words = through.iter().flat_map(|(_, words)| words.split('\t'));
+    let mut command = match words.next() {
+        Some(first) => {
+            let mut command = Command::new(first);
+            command.args(words).arg(program());
             command
         }
         None => Command::new(program()),
@@ -310,12 +318,7 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .env("PATH", std::env::var("PATH").unwrap_or_default())
         .env("SIDETONE_SERVER__LISTEN", format!("127.0.0.1:{port}"))
         .env("SIDETONE_SERVER__DATA_DIR", data)
-        .envs(
-            settings
-                .iter()
-                .filter(|(name, _)| name != "taskset")
-                .cloned(),
-        )
+        .envs(settings.iter().filter(|(name, _)| name != THROUGH).cloned())
         .current_dir(data)
         .stdin(Stdio::null())
         .stdout(log)

@@ -116,7 +116,7 @@ async fn a_call_ends_once_and_takes_no_turn_afterwards() {
         let (db, clock) = (&place.db, Clock::system());
         let (account, agent) = agent(db, &clock).await;
         let id = call(db, account, agent, &clock, "token").await;
-        let host = Incarnation::take(db).await.unwrap().number;
+        let host = Incarnation::take(db, "store").await.unwrap().number;
         let mut tx = db.begin_write().await.unwrap();
         let now = clock.now();
         assert!(

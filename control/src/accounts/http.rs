@@ -1,26 +1,66 @@
 //! Routes of accounts; the administrator's.
 
+use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 
-use super::store;
-use super::wire::{AccountOut, CreateAccount};
+use super::store::{self, Account};
+use super::wire::{AccountOut, BlockAccount, CreateAccount, CreateAccountKey, PatchAccount};
+use crate::api_keys;
+use crate::api_keys::wire::ApiKeyOut;
 use crate::app::App;
+use crate::billing::guard;
 use crate::http::page::{ApiKeysPage, List, Page};
-use crate::http::{Access, ApiError, Body, Class, Endpoint};
+use crate::http::scope::Scopes;
+use crate::http::{Access, ApiError, Body, Class, Endpoint, Id};
+use crate::ids::AccountId;
 
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
+    let admin = |endpoint: Endpoint| endpoint.class(Class::Exempt);
     vec![
-        Endpoint::post("/admin/accounts", Access::Admin, create)
+        admin(Endpoint::post("/admin/accounts", Access::Admin, create))
             .body::<CreateAccount>()
-            .class(Class::Exempt)
             .summary("Make an account"),
-        Endpoint::get("/admin/accounts", Access::Admin, list)
+        admin(Endpoint::get("/admin/accounts", Access::Admin, list))
             .page::<ApiKeysPage>()
-            .class(Class::Exempt)
             .summary("List accounts"),
+        admin(Endpoint::get(
+            "/admin/accounts/{account_id}",
+            Access::Admin,
+            get,
+        ))
+        .summary("One account"),
+        admin(Endpoint::patch(
+            "/admin/accounts/{account_id}",
+            Access::Admin,
+            patch,
+        ))
+        .body::<PatchAccount>()
+        .summary("Rename an account"),
+        admin(Endpoint::post(
+            "/admin/accounts/{account_id}/block",
+            Access::Admin,
+            block,
+        ))
+        .body::<BlockAccount>()
+        .returns(StatusCode::OK)
+        .summary("Stop an account from spending; its live calls end"),
+        admin(Endpoint::post(
+            "/admin/accounts/{account_id}/unblock",
+            Access::Admin,
+            unblock,
+        ))
+        .returns(StatusCode::OK)
+        .summary("Let a blocked account go on"),
+        admin(Endpoint::post(
+            "/admin/accounts/{account_id}/api-keys",
+            Access::Admin,
+            create_key,
+        ))
+        .body::<CreateAccountKey>()
+        .summary("Make a key of an account; its string is shown once"),
     ]
 }
 
@@ -30,8 +70,8 @@ async fn create(
 ) -> Result<impl IntoResponse, ApiError> {
     let account = store::create(&app.db, &app.clock, &body.name)
         .await?
-        .ok_or_else(|| ApiError::conflict("name_taken", "An account of this name exists"))?;
-    Ok((StatusCode::CREATED, axum::Json(AccountOut::from(account))))
+        .ok_or_else(taken)?;
+    Ok((StatusCode::CREATED, out(&app, account)))
 }
 
 async fn list(
@@ -39,9 +79,80 @@ async fn list(
     page: Page<ApiKeysPage>,
 ) -> Result<impl IntoResponse, ApiError> {
     let (accounts, total) = store::list(&app.db, page.limit, page.offset).await?;
-    Ok(List::new(
-        accounts.into_iter().map(AccountOut::from).collect(),
-        total,
-        page,
-    ))
+    let mode = app.config.billing.mode;
+    let accounts = accounts
+        .into_iter()
+        .map(|account| AccountOut::new(account, mode))
+        .collect();
+    Ok(List::new(accounts, total, page))
+}
+
+async fn get(State(app): State<App>, Id(id): Id<AccountId>) -> Result<impl IntoResponse, ApiError> {
+    Ok(out(&app, found(&app, id).await?))
+}
+
+async fn patch(
+    State(app): State<App>,
+    Id(id): Id<AccountId>,
+    Body(body): Body<PatchAccount>,
+) -> Result<impl IntoResponse, ApiError> {
+    if let Some(name) = body.name {
+        let renamed = store::rename(&app.db, id, &name, app.clock.now()).await?;
+        if !renamed.ok_or_else(taken)? {
+            return Err(ApiError::NotFound);
+        }
+    }
+    Ok(out(&app, found(&app, id).await?))
+}
+
+async fn block(
+    State(app): State<App>,
+    Id(id): Id<AccountId>,
+    Body(body): Body<BlockAccount>,
+) -> Result<impl IntoResponse, ApiError> {
+    let reason = body.reason.as_deref();
+    if !store::set_blocked(&app.db, id, true, reason, app.clock.now()).await? {
+        return Err(ApiError::NotFound);
+    }
+    // Other nodes, and calls that are just being placed, learn it from their guard.
+    guard::sweep(&app).await?;
+    Ok(out(&app, found(&app, id).await?))
+}
+
+async fn unblock(
+    State(app): State<App>,
+    Id(id): Id<AccountId>,
+) -> Result<impl IntoResponse, ApiError> {
+    if !store::set_blocked(&app.db, id, false, None, app.clock.now()).await? {
+        return Err(ApiError::NotFound);
+    }
+    Ok(out(&app, found(&app, id).await?))
+}
+
+async fn create_key(
+    State(app): State<App>,
+    Id(id): Id<AccountId>,
+    Body(body): Body<CreateAccountKey>,
+) -> Result<impl IntoResponse, ApiError> {
+    let account = found(&app, id).await?;
+    let scopes = match body.scopes {
+        Some(scopes) => scopes.into_iter().collect(),
+        None => Scopes::default_bundle(),
+    };
+    let created =
+        api_keys::create(&app.db, &app.clock, account.id, &body.name, scopes, None).await?;
+    let out = ApiKeyOut::new(created.record, app.clock.now()).with_key(&created.key);
+    Ok((StatusCode::CREATED, Json(out)))
+}
+
+async fn found(app: &App, id: AccountId) -> Result<Account, ApiError> {
+    store::get(&app.db, id).await?.ok_or(ApiError::NotFound)
+}
+
+fn out(app: &App, account: Account) -> Json<AccountOut> {
+    Json(AccountOut::new(account, app.config.billing.mode))
+}
+
+fn taken() -> ApiError {
+    ApiError::conflict("name_taken", "An account of this name exists")
 }

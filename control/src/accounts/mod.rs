@@ -5,7 +5,7 @@ pub mod http;
 pub mod store;
 pub mod wire;
 
-pub use store::{Account, create, ensure, find_by_name, list};
+pub use store::{Account, create, ensure, find_by_name, list, set_blocked};
 
 use crate::api_keys;
 use crate::db::{Db, DbError};

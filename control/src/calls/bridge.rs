@@ -16,6 +16,7 @@ use super::store::{self, CallRow};
 use crate::admission::{Renewal, Request, State};
 use crate::agents::{self, Agent, Builtins, Variables};
 use crate::app::App;
+use crate::billing;
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
@@ -29,6 +30,8 @@ use crate::voices;
 pub enum NotPlaced {
     /// Its slot is gone, or the engine is full or stopping.
     NoCapacity,
+    /// The account may not spend.
+    Blocked,
     /// The call cannot be made; its record says why.
     Failed,
 }
@@ -56,6 +59,15 @@ pub async fn place(
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
+    match billing::standing(app, account).await {
+        Ok(standing) if standing.is_hard_blocked() => {
+            return Err(fail(Ending::billing_blocked(), NotPlaced::Blocked).await);
+        }
+        Ok(_) => {}
+        Err(error) => {
+            return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
+        }
+    }
     let wanted = wish(app, account, session.id, State::Live);
     let slot = Renewal::from(&wanted);
     let lease = match app.adopt(wanted).await {

@@ -1,5 +1,5 @@
-//! The end of a call: one transaction that writes the row, its `call.ended` event and the recording
-//! that is to come. A second end finds the row ended and writes nothing.
+//! The end of a call: one transaction that writes the row, what the call used and cost, its
+//! `call.ended` event and the recording that is to come. A second end finds the row ended and writes nothing.
 
 use super::latency;
 use super::rules::{self, Ending};
@@ -10,6 +10,7 @@ use crate::ids::{AccountId, CallId, EventId, RecordingId};
 use crate::recordings;
 use crate::sessions;
 use crate::time::Timestamp;
+use crate::usage;
 use crate::webhooks::bodies;
 use crate::webhooks::event::EventType;
 use crate::webhooks::outbox::{self, NewEvent, Target};
@@ -64,9 +65,15 @@ pub async fn end_in(
         return Ok(false);
     }
     sessions::store::close(tx, account, id, now).await?;
-    let Some(call) = store::get_in(tx, account, id).await? else {
+    let Some(mut call) = store::get_in(tx, account, id).await? else {
         return Ok(false);
     };
+    if let Some(used) = ending.used {
+        let who = (id, call.agent_id);
+        let cost = usage::record_call(app, tx, account, who, used, now).await?;
+        call.cost_cents = usage::rules::cents(cost);
+        store::set_cost(tx, account, id, call.cost_cents).await?;
+    }
     if also.event {
         event(app, tx, &call, &turns, now).await?;
     }

@@ -59,6 +59,7 @@ pub struct Recorded {
     bytes: u64,
     sha256: String,
     gap_ms: u64,
+    broken: Option<String>,
 }
 
 /// A call's file, read.
@@ -199,6 +200,7 @@ impl From<&RecordedFile> for Recorded {
             bytes: file.bytes,
             sha256: file.sha256.clone(),
             gap_ms: file.gap_ms,
+            broken: file.broken.clone(),
         }
     }
 }
@@ -212,6 +214,7 @@ impl Recorded {
             bytes: self.bytes,
             sha256: self.sha256.clone(),
             gap_ms: self.gap_ms,
+            broken: self.broken.clone(),
         }
     }
 }
@@ -244,6 +247,7 @@ mod tests {
                 bytes: 54,
                 sha256: "ab".to_owned(),
                 gap_ms: 0,
+                broken: None,
             }),
             Entry::NotRecorded {
                 error: "no room".to_owned(),

@@ -120,7 +120,7 @@ pub async fn follow(
                 writer.put(Entry::NotRecorded { error }).await;
             }
             CallNews::Taped(path) => {
-                recordings::keep_tape(&app, claim.account, claim.id, &path).await
+                recordings::keep_tape_alone(&app, claim.account, claim.id, &path).await
             }
             CallNews::Tool { call: wanted, .. } => {
                 // Tools that this server itself runs are not part of it yet; one that waits for an

@@ -124,6 +124,13 @@ impl LiveCalls {
         leased.map(|call| call.slot).collect()
     }
 
+    /// The calls of one account that this process hosts.
+    pub fn of_account(&self, account: AccountId) -> Vec<Arc<LiveCall>> {
+        let calls = self.lock();
+        let theirs = calls.values().filter(|call| call.account == account);
+        theirs.cloned().collect()
+    }
+
     /// How many calls this process hosts.
     pub fn len(&self) -> usize {
         self.lock().len()

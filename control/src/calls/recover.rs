@@ -19,6 +19,9 @@ use crate::db::DbError;
 use crate::ids::{AccountId, CallId, RecordingId};
 use crate::recordings;
 
+/// The pause between two tries to write a recording down.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// A recording whose file did not come for this long will never come.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
 
@@ -41,7 +44,7 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
     };
     for (account, id) in stranded {
         match salvage(app, id).await {
-            Some(file) => recordings::keep(app, account, id, &file).await?,
+            Some(file) => keep(app, account, id, file),
             None => {
                 recordings::give_up(app, account, id, "lost with the process that made it").await?
             }
@@ -155,9 +158,20 @@ pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     let owner = Owner::new(call.node.as_deref().unwrap_or_default(), call.incarnation);
     app.admission.release(id, &owner);
     if let Some(file) = file.filter(|_| ended) {
-        recordings::keep(app, account, id, &file).await?;
+        keep(app, account, id, file);
     }
     Ok(())
+}
+
+/// In a task of its own: the store may be away for long, and other calls wait.
+fn keep(app: &App, account: AccountId, id: CallId, file: RecordedFile) {
+    let app = app.clone();
+    tokio::spawn(async move {
+        while let Err(error) = recordings::keep(&app, account, id, &file).await {
+            tracing::warn!(%error, call = %id, "a recording could not be written down; trying again");
+            tokio::time::sleep(RETRY).await;
+        }
+    });
 }
 
 /// The end of the last turn that was written: without a recording, all that tells how long it was.

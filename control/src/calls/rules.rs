@@ -6,6 +6,8 @@ use media::call::record::{EndReason, EndedBy, Summary, Turn};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::usage::CallUse;
+
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,6 +88,8 @@ pub struct Ending {
     pub turn_count: Option<u32>,
     /// Worth showing in diagnostics, oldest first.
     pub errors: Vec<String>,
+    /// To be metered; `None` when the engine never ran it.
+    pub used: Option<CallUse>,
 }
 
 impl Ending {
@@ -108,6 +112,12 @@ impl Ending {
             duration_ms: Some(summary.duration_ms),
             turn_count: Some(summary.turn_count),
             errors: summary.errors.clone(),
+            used: Some(CallUse {
+                duration_ms: summary.duration_ms,
+                characters: summary.characters,
+                heard_ms: summary.heard_ms,
+                tokens: 0,
+            }),
         }
     }
 
@@ -136,6 +146,11 @@ impl Ending {
         Self::never_joined("ended_by_api", "api")
     }
 
+    /// The account may not spend: the call never began.
+    pub const fn billing_blocked() -> Self {
+        Self::never_joined("ended_by_api", "system")
+    }
+
     const fn never_joined(reason: &'static str, ended_by: &'static str) -> Self {
         Self {
             status: CallStatus::Canceled,
@@ -145,6 +160,7 @@ impl Ending {
             duration_ms: None,
             turn_count: None,
             errors: Vec::new(),
+            used: None,
         }
     }
 
@@ -157,6 +173,11 @@ impl Ending {
             duration_ms,
             turn_count: None,
             errors,
+            // Of a call whose process died only the length is known.
+            used: duration_ms.map(|duration_ms| CallUse {
+                duration_ms,
+                ..CallUse::default()
+            }),
         }
     }
 }
@@ -298,12 +319,18 @@ mod tests {
                 duration_ms: 5,
                 turn_count: 0,
                 recording_gap_ms: 0,
+                characters: 12,
+                heard_ms: 3,
                 errors: Vec::new(),
             };
             let ending = Ending::of(&summary);
             assert_eq!(ending.status.name(), status, "{reason:?}");
             assert_eq!(ending.conversation.name(), status, "{reason:?}");
             assert_eq!(ending.reason, reason.name());
+            let used = ending
+                .used
+                .map(|used| (used.duration_ms, used.characters, used.heard_ms));
+            assert_eq!(used, Some((5, 12, 3)));
         }
     }
 

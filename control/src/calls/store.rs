@@ -328,6 +328,22 @@ pub async fn finish(
     Ok(rows == 1)
 }
 
+/// Writes what a call cost.
+pub async fn set_cost(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    cost_cents: i64,
+) -> Result<(), DbError> {
+    tx.query("update calls set cost_cents = $1 where account_id = $2 and id = $3")
+        .bind(cost_cents)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// The call row inside a transaction.
 pub async fn get_in(
     tx: &mut Tx,

@@ -8,6 +8,8 @@ use crate::config::Config;
 use crate::db::Db;
 use crate::http::scope::Scopes;
 use crate::ids::{AccountId, ApiKeyId};
+use crate::rotation;
+use crate::secret::MasterKey;
 use crate::time::Clock;
 
 #[derive(Debug, Subcommand)]
@@ -26,6 +28,13 @@ pub(super) enum Command {
     List {
         #[arg(long, default_value = "default")]
         account: String,
+    },
+    /// Give the installation a new master key, online: secrets in the database are sealed anew, and what
+    /// the old key made is good until --retire.
+    RotateMaster {
+        /// Forget older keys as well: an hour after the rotation nothing needs them.
+        #[arg(long)]
+        retire: bool,
     },
     /// Revoke a key by its id.
     Revoke {
@@ -67,6 +76,7 @@ pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
                     );
                 }
             }
+            Command::RotateMaster { retire } => rotate_master(&config, &db, *retire).await?,
             Command::Revoke { id, account } => {
                 let account = account_id(&db, account).await?;
                 if !api_keys::store::revoke(&db, account, *id, clock.now()).await? {
@@ -78,6 +88,28 @@ pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
         db.close().await;
         Ok(())
     })
+}
+
+/// A key that the operator keeps is rotated by them: the new one before the old in SIDETONE_MASTER_KEY.
+/// Then only what is sealed has to follow.
+async fn rotate_master(config: &Config, db: &Db, retire: bool) -> Result<(), Failure> {
+    let file = config.server.data_dir.join("master.key");
+    let key = match &config.master_key {
+        Some(key) => MasterKey::from_base64(key.expose()).ok_or("SIDETONE_MASTER_KEY is wrong")?,
+        None => {
+            if !retire {
+                MasterKey::rotate_file(&file)?;
+            }
+            MasterKey::load_or_create(&file)?
+        }
+    };
+    let sealed = rotation::seal_anew(db, &key).await?;
+    println!("{sealed} secrets were sealed anew");
+    if retire && config.master_key.is_none() {
+        MasterKey::retire_file(&file)?;
+        println!("older keys are forgotten");
+    }
+    Ok(())
 }
 
 async fn account_id(db: &Db, name: &str) -> Result<AccountId, Failure> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use media::call::input::EndRequest;
 use media::shell::{Engine, EngineConfig};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -20,13 +21,16 @@ use crate::app::{App, Incarnation, Parts};
 use crate::config::{Config, ConfigError};
 use crate::db::Db;
 use crate::egress::Egress;
-use crate::http::serve::{Patience, serve};
+use crate::http::serve::{Patience, serve_with};
+use crate::http::tls::{self, Greeting};
 use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, agents, calls, cluster, models, routes, sessions, voices, webhooks};
+use crate::{
+    accounts, agents, billing, calls, cluster, models, rotation, routes, sessions, voices, webhooks,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -37,6 +41,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, config: Config) -> Result<(), Failure> {
     start_log(args, &config)?;
+    raise_file_limit();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?
@@ -57,8 +62,20 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         })?;
     let address = listener.local_addr()?;
     if config.server.public_url.is_empty() {
-        config.server.public_url = format!("http://{address}");
+        let scheme = if config.server.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        config.server.public_url = format!("{scheme}://{address}");
     }
+    let greeting = match &config.server.tls {
+        Some(files) => Some(
+            Greeting::start(files.clone(), tls::LOOK_EVERY)
+                .map_err(|error| ConfigError::one("server.tls", error))?,
+        ),
+        None => None,
+    };
     let db = super::open_db(&config).await?;
     let clock = Clock::system();
     let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
@@ -74,17 +91,21 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         // Without an offline voice there is nobody to talk to, but the server is whole.
         Err(error) => tracing::warn!(%error, "no demo agent"),
     }
+    app.set_recovering(true);
     tokio::spawn(recover(app.clone()));
     tokio::spawn(sessions::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));
     tokio::spawn(cluster::run_node_heart(app.clone()));
     tokio::spawn(cluster::run_lease_heart(app.clone()));
     tokio::spawn(cluster::run_reconciler(app.clone()));
+    tokio::spawn(billing::run_guard(app.clone()));
+    tokio::spawn(rotation::run(app.clone()));
     let (stop, stopped) = watch::channel(false);
     let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({
         let (router, settings) = (routes::router(&app), app.config.server.clone());
-        async move { serve(listener, router, &settings, Patience::default(), stopped).await }
+        let how = (Patience::default(), greeting);
+        async move { serve_with(listener, router, &settings, how, stopped).await }
     });
     tracing::info!(%address, "ready");
     tokio::select! {
@@ -102,6 +123,20 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     app.db.close().await;
     Ok(())
+}
+
+/// Each connection, call and file of a call takes a descriptor: as many as the system lets this process
+/// have, not the smaller number that it starts with.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => tracing::debug!(limit = ?limit.maximum, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),
+    }
 }
 
 fn assemble(
@@ -130,6 +165,7 @@ fn assemble(
         threads: or_cores(config.engine.media_threads),
         node_calls: config.limits.node_calls as usize,
         spool_dir: calls::spool_dir(&config),
+        min_free: u64::from(config.recordings.min_free_mib) << 20,
         lead_ms: config.engine.lead_ms,
         priority: config.engine.priority,
     })?);
@@ -144,7 +180,12 @@ fn assemble(
         request_threads: or_cores(config.speech.workers),
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;
-    let storage = Storage::local(config.server.data_dir.join("objects"))?;
+    let storage = if config.storage.url.is_empty() {
+        Storage::local(config.server.data_dir.join("objects"))?
+    } else {
+        Storage::remote(&config.storage, std::env::vars())
+            .map_err(|error| ConfigError::one("storage.url", error))?
+    };
     let egress = Egress::start(config.egress.allow.clone(), config.egress.dns)?;
     Ok(App::new(Parts {
         config,
@@ -178,11 +219,12 @@ async fn recover(app: App) {
     while let Err(error) = calls::recover(&app).await {
         tracing::error!(%error, "calls of an earlier process could not be ended");
         if !error.is_unavailable() {
-            return;
+            break;
         }
         app.db.returned().await;
         tokio::time::sleep(RECOVER_AGAIN).await;
     }
+    app.set_recovering(false);
 }
 
 /// Between two tries to end the calls of an earlier process.

@@ -98,7 +98,7 @@ pub async fn run_lease_heart(app: App) {
 /// One beat in the lease store; a cold one is opened once all nodes have told it of their calls.
 pub async fn tend(app: &App) -> Health {
     let health = app.admission.beat().await;
-    if health != Health::Cold || app.is_lost() {
+    if health != Health::Cold || app.is_lost() || app.is_recovering() {
         return health;
     }
     match open(app).await {

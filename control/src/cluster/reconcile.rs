@@ -39,6 +39,9 @@ pub async fn once(app: &App) -> Result<(), DbError> {
 
 /// Ends calls whose node is dead. How many there were.
 pub async fn end_calls(app: &App) -> Result<usize, DbError> {
+    if app.is_recovering() {
+        return Ok(0);
+    }
     let _one = app.burying.lock().await;
     let orphans = calls::store::without_node(&app.db).await?;
     let count = orphans.len();

@@ -70,6 +70,8 @@ pub struct Endpoint {
     pub cors: bool,
     /// Mounted at the root, not under `/api/v1` (WebSockets, health).
     pub root: bool,
+    /// Spends money: a hard-blocked account gets 402. So does every route that creates calls or speech.
+    pub spends: bool,
     handler: MethodRouter<App>,
 }
 
@@ -115,6 +117,7 @@ impl Endpoint {
             success,
             cors: false,
             root: false,
+            spends: matches!(class, Class::CallCreation | Class::Tts),
             handler,
         }
     }
@@ -128,6 +131,9 @@ impl Endpoint {
     #[must_use]
     pub const fn class(mut self, class: Class) -> Self {
         self.class = class;
+        if matches!(class, Class::CallCreation | Class::Tts) {
+            self.spends = true;
+        }
         self
     }
 
@@ -165,6 +171,13 @@ impl Endpoint {
         self
     }
 
+    /// Spends money beside what its class says.
+    #[must_use]
+    pub const fn spends(mut self) -> Self {
+        self.spends = true;
+        self
+    }
+
     #[must_use]
     pub const fn at_root(mut self) -> Self {
         self.root = true;
@@ -187,6 +200,7 @@ impl Endpoint {
             class: self.class,
             path: self.path,
             cors: self.cors,
+            spends: self.spends,
         };
         self.handler
             .route_layer(middleware::from_fn_with_state((app.clone(), rule), gate))
@@ -199,6 +213,7 @@ struct Rule {
     class: Class,
     path: &'static str,
     cors: bool,
+    spends: bool,
 }
 
 /// Who, how often, what for; then the handler.
@@ -262,6 +277,9 @@ async fn admit(
                 .map_or(ApiError::NotFound, |scope| ApiError::Scope(*scope)));
         }
         _ => {}
+    }
+    if rule.spends {
+        crate::billing::require(app, caller.account).await?;
     }
     request.extensions_mut().insert(caller);
     Ok(())

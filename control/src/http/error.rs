@@ -14,6 +14,9 @@ use super::scope::Scope;
 use super::validate::FieldError;
 use crate::db::DbError;
 
+/// The slug of a hard-blocked account, inside and outside.
+const BILLING_BLOCK: &str = "billing.hard_block";
+
 /// A refusal.
 #[derive(Debug)]
 pub enum ApiError {
@@ -21,8 +24,19 @@ pub enum ApiError {
     Unauthorized,
     /// 403: the key lacks this scope.
     Scope(Scope),
+    /// 402: the account may not spend; where it can be helped.
+    PaymentRequired {
+        message: String,
+        action_url: Option<String>,
+    },
     /// 403 for another reason.
     Forbidden { code: &'static str, message: String },
+    /// 403 with an object that says more.
+    Refused {
+        code: &'static str,
+        message: String,
+        detail: Value,
+    },
     /// 404: no such thing in this account.
     NotFound,
     /// 404 with a slug of its own.
@@ -157,7 +171,8 @@ impl ApiError {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Scope(_) | Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::PaymentRequired { .. } => StatusCode::PAYMENT_REQUIRED,
+            Self::Scope(_) | Self::Forbidden { .. } | Self::Refused { .. } => StatusCode::FORBIDDEN,
             Self::NotFound | Self::Missing { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -181,6 +196,7 @@ impl ApiError {
         match self {
             Self::Unauthorized => "unauthorized",
             Self::Scope(_) => "insufficient_scope",
+            Self::PaymentRequired { .. } => BILLING_BLOCK,
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::RequestTimeout => "request_timeout",
@@ -192,6 +208,7 @@ impl ApiError {
             Self::Capacity { reason, .. } => reason.name(),
             Self::Internal(_) => "internal_error",
             Self::Forbidden { code, .. }
+            | Self::Refused { code, .. }
             | Self::Missing { code, .. }
             | Self::Conflict { code, .. }
             | Self::Gone { code, .. }
@@ -242,6 +259,8 @@ impl ApiError {
             },
             Self::Internal(_) => "Internal error".to_owned(),
             Self::Forbidden { message, .. }
+            | Self::PaymentRequired { message, .. }
+            | Self::Refused { message, .. }
             | Self::Missing { message, .. }
             | Self::Conflict { message, .. }
             | Self::Gone { message, .. }
@@ -275,7 +294,11 @@ impl ApiError {
             Self::Unprocessable {
                 detail: Some(detail),
                 ..
-            } => detail.clone(),
+            }
+            | Self::Refused { detail, .. } => detail.clone(),
+            Self::PaymentRequired { action_url, .. } => {
+                json!({"code": BILLING_BLOCK, "message": message, "action_url": action_url})
+            }
             _ => message.into(),
         };
         if let Self::Fields(errors) = self {

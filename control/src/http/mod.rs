@@ -14,6 +14,7 @@ pub mod patch;
 pub mod range;
 pub mod scope;
 pub mod serve;
+pub mod tls;
 pub mod upgrade;
 pub mod validate;
 mod validate_check;

@@ -40,6 +40,9 @@ limits! {
     RecordingsPage 1 50 1000,
     VoicesPage 0 100 500,
     ApiKeysPage 1 50 200,
+    UsageTriggersPage 1 50 200,
+    UsageFiringsPage 1 50 200,
+    SuppressionsPage 1 50 200,
 }
 
 /// Where a page begins and how long it is.

@@ -1,4 +1,4 @@
-//! The accept loop: HTTP/1.1 and HTTP/2 on one port, with a bound on everything that a peer can
+//! The accept loop: HTTP/1.1 and HTTP/2 on one port, in TLS where the settings want it, with a bound on everything that a peer can
 //! hold: connections in all and per address, the time for the headers, the silence within a body,
 //! the time a reader may stall, streams and resets of HTTP/2.
 
@@ -19,9 +19,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 use super::auth::Peer;
+use super::tls::{self, Greeting};
 use crate::config::Server;
 
 /// How long a peer may take.
@@ -61,6 +63,17 @@ pub async fn serve(
     router: Router,
     settings: &Server,
     patience: Patience,
+    stop: watch::Receiver<bool>,
+) {
+    serve_with(listener, router, settings, (patience, None), stop).await;
+}
+
+/// As [`serve`], in TLS if there is something to greet with.
+pub async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    settings: &Server,
+    (patience, tls): (Patience, Option<Greeting>),
     mut stop: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Slots::new(
@@ -78,15 +91,17 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 // Over a cap the connection is closed at once: an answer would cost what the cap saves.
                 if let Some(slot) = slots.take(peer.ip()) {
-                    let connection = Connection::new(stream, slot, patience.write);
-                    tokio::spawn(run(
-                        connection,
-                        peer,
-                        router.clone(),
-                        patience,
-                        stop.clone(),
-                        alive.subscribe(),
-                    ));
+                    let (router, tls) = (router.clone(), tls.clone());
+                    let (stop, alive) = (stop.clone(), alive.subscribe());
+                    tokio::spawn(async move {
+                        match greeted(stream, tls.as_ref(), patience).await {
+                            Ok(stream) => {
+                                let connection = Connection::new(stream, slot, patience.write);
+                                run(connection, peer, router, patience, stop, alive).await;
+                            }
+                            Err(error) => tracing::debug!(%peer, %error, "no TLS handshake"),
+                        }
+                    });
                 }
             }
             Err(error) => {
@@ -99,6 +114,25 @@ pub async fn serve(
     drop(listener);
     if timeout(LAST_ANSWERS, alive.closed()).await.is_err() {
         tracing::warn!("some connections were still busy at the end");
+    }
+}
+
+/// The handshake, where there is one, within the time for headers.
+async fn greeted(
+    stream: TcpStream,
+    tls: Option<&Greeting>,
+    patience: Patience,
+) -> io::Result<Stream> {
+    // Answers are written whole, so waiting to fill a packet only delays them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    match tls {
+        None => Ok(Stream::Plain(stream)),
+        Some(tls) => match timeout(patience.headers, tls.greet(stream)).await {
+            Ok(greeted) => Ok(Stream::Tls(Box::new(greeted?))),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        },
     }
 }
 
@@ -159,10 +193,17 @@ async fn told(stop: &mut watch::Receiver<bool>) {
     stop.wait_for(|stop| *stop).await.map(drop).ok();
 }
 
-/// One TCP connection as the HTTP server sees it.
+/// What bytes come and go through.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One connection as the HTTP server sees it.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes that were read to tell the protocols apart.
     prefix: Vec<u8>,
     /// Since when the peer does not read.
@@ -172,11 +213,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, slot: Slot, patience: Duration) -> Self {
-        // Answers are written whole, so waiting to fill a packet only delays them.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
+    const fn new(stream: Stream, slot: Slot, patience: Duration) -> Self {
         Self {
             stream,
             prefix: Vec::new(),
@@ -191,7 +228,10 @@ impl Connection {
         while PREFACE.starts_with(&self.prefix) && self.prefix.len() < PREFACE.len() {
             let mut bytes = [0; 24];
             let room = PREFACE.len() - self.prefix.len();
-            let read = self.stream.read(&mut bytes[..room]).await?;
+            let read = match &mut self.stream {
+                Stream::Plain(stream) => stream.read(&mut bytes[..room]).await?,
+                Stream::Tls(stream) => stream.read(&mut bytes[..room]).await?,
+            };
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -200,9 +240,14 @@ impl Connection {
         Ok(self.prefix == PREFACE)
     }
 
-    /// The raw socket (nonblocking), and bytes of it that nobody has consumed.
-    pub fn into_stream(self) -> io::Result<(std::net::TcpStream, Vec<u8>)> {
-        Ok((self.stream.into_std()?, self.prefix))
+    /// A raw socket (nonblocking) that carries what this connection does, and bytes of it that nobody
+    /// has consumed.
+    pub async fn into_plain(self) -> io::Result<(std::net::TcpStream, Vec<u8>)> {
+        let stream = match self.stream {
+            Stream::Plain(stream) => stream.into_std()?,
+            Stream::Tls(stream) => tls::plain_end(*stream).await?,
+        };
+        Ok((stream, self.prefix))
     }
 
     fn write_result(
@@ -235,7 +280,10 @@ impl AsyncRead for Connection {
             self.prefix.drain(..count);
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
@@ -245,7 +293,10 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        let result = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
         self.write_result(cx, result)
     }
 
@@ -254,20 +305,32 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let result = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
         self.write_result(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }
 

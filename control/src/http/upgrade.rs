@@ -12,7 +12,7 @@ use super::error::ApiError;
 use super::serve::Connection;
 
 /// Takes the connection of this request as soon as the 101 answer has been written: the raw socket
-/// (nonblocking) and the bytes of it that were read already. Call it before answering, await it (in
+/// (nonblocking; of a TLS connection the near end of a plain one that leads to it) and the bytes of it that were read already. Call it before answering, await it (in
 /// a task of its own) after.
 pub fn take<B>(
     request: &mut Request<B>,
@@ -24,11 +24,12 @@ pub fn take<B>(
             .map_err(|error| TakeError(error.to_string()))?;
         let parts = upgraded
             .downcast::<TokioIo<Connection>>()
-            .map_err(|_| TakeError("the connection is not a plain TCP one".to_owned()))?;
+            .map_err(|_| TakeError("the connection is not one of this server's".to_owned()))?;
         let (stream, mut leftover) = parts
             .io
             .into_inner()
-            .into_stream()
+            .into_plain()
+            .await
             .map_err(|error| TakeError(error.to_string()))?;
         leftover.extend_from_slice(&parts.read_buf);
         Ok((stream, leftover))

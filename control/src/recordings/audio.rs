@@ -1,24 +1,17 @@
 //! A WAV as an answer: whole or one range of it, streamed from the object store.
 
 use axum::body::Body;
-use bytes::Bytes;
-use futures_util::stream;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::store::RecordingRow;
 use crate::app::App;
 use crate::http::error::ApiError;
 use crate::http::range::{self, Selected};
 use crate::time::Timestamp;
-
-/// Bytes read from the store at a time: two seconds of stereo audio, small enough for many listeners.
-const CHUNK: u64 = 128 * 1024;
 
 /// Answers a request for a ready recording (RFC 9110 sections 13 and 14). Ranges count for GET only.
 pub async fn serve(
@@ -34,16 +27,17 @@ pub async fn serve(
     else {
         return Err(ApiError::NotFound);
     };
-    let (file, length) = app.storage.open(key).await.map_err(|error| {
-        tracing::error!(%error, recording = %recording.id, "a ready recording is not in the store");
+    let length = recording.size_bytes.unsigned_abs();
+    if length == 0 {
+        return Err(ApiError::NotFound);
+    }
+    let unreadable = |error: std::io::Error| {
+        tracing::error!(%error, recording = %recording.id, "a ready recording cannot be read");
         ApiError::Upstream {
             code: "storage_error",
             message: "The recording could not be read from storage".to_owned(),
         }
-    })?;
-    if length == 0 {
-        return Err(ApiError::NotFound);
-    }
+    };
     let etag = format!("\"{}\"", recording.sha256.as_deref().unwrap_or_default());
     let modified = http_date(recording.ready_at.unwrap_or(recording.created_at));
     let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -79,35 +73,19 @@ pub async fn serve(
             format!("bytes {first}-{}/{length}", first + count - 1),
         );
     }
-    let body = if method == Method::HEAD {
-        Body::empty()
+    let (body, stored) = if method == Method::HEAD {
+        let stored = app.storage.length(key).await.map_err(unreadable)?;
+        (Body::empty(), stored)
     } else {
-        Body::from_stream(bytes_of(file, first, count))
+        let range = first..first + count;
+        let (content, stored) = app.storage.read(key, range).await.map_err(unreadable)?;
+        (Body::from_stream(content), stored)
     };
+    if stored != length {
+        let why = format!("{stored} bytes in the store, not {length}");
+        return Err(unreadable(std::io::Error::other(why)));
+    }
     built(answer.body(body))
-}
-
-/// Reads `count` bytes from `first` on, a chunk at a time.
-fn bytes_of(
-    file: File,
-    first: u64,
-    count: u64,
-) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
-    stream::try_unfold(
-        (file, Some(first), count),
-        |(mut file, seek, left)| async move {
-            if left == 0 {
-                return Ok(None);
-            }
-            if let Some(position) = seek {
-                file.seek(std::io::SeekFrom::Start(position)).await?;
-            }
-            let mut chunk = vec![0; usize::try_from(left.min(CHUNK)).unwrap_or(0)];
-            file.read_exact(&mut chunk).await?;
-            let left = left - chunk.len() as u64;
-            Ok(Some((Bytes::from(chunk), (file, None, left))))
-        },
-    )
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).

@@ -1,6 +1,8 @@
 //! Finished files into the object store, deleted ones out of it.
 
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use media::shell::RecordedFile;
 
@@ -19,24 +21,59 @@ use crate::webhooks::outbox::{self, NewEvent, Target};
 /// Deleted recordings whose objects are removed in one sweep: a bound on one pass, not on the work.
 const SWEEP: i64 = 100;
 
-/// Moves a call's finished file into the store and marks its recording `ready`. May be repeated: what
-/// was done stays done.
+/// First and longest pause between two tries to store a file.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// Why a finished file is not kept yet. It still lies in the spool, so nothing is lost.
+enum NotYet {
+    Database(DbError),
+    Store(io::Error),
+}
+
+/// Moves a call's finished file into the store and marks its recording `ready`; one that broke off is
+/// kept as `failed`. While the store is away it tries until it is not; what cannot be written down is an
+/// error, and the same may be asked again. What is still to be done when the process ends, its next
+/// start does.
 pub async fn keep(
     app: &App,
     account: AccountId,
     call: CallId,
     file: &RecordedFile,
 ) -> Result<(), DbError> {
-    if file.samples == 0 {
-        return give_up(app, account, call, "the call had no sound").await;
+    let mut pause = RETRY.0;
+    loop {
+        match try_to_keep(app, account, call, file).await {
+            Ok(()) => return Ok(()),
+            Err(NotYet::Database(error)) => return Err(error),
+            Err(NotYet::Store(error)) => {
+                tracing::warn!(%error, %call, "a recording could not be stored; trying again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY.1);
     }
-    let key = ObjectKey::recording(account, call);
+}
+
+/// What was done stays done.
+async fn try_to_keep(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    file: &RecordedFile,
+) -> Result<(), NotYet> {
+    if file.samples == 0 {
+        return Ok(give_up(app, account, call, "the call had no sound").await?);
+    }
+    let key = match &file.broken {
+        None => ObjectKey::recording(account, call),
+        Some(_) => ObjectKey::partial(account, call),
+    };
     let tape_key = ObjectKey::tape(account, call);
-    if file.path.exists()
-        && let Err(error) = app.storage.take_file(&key, &file.path).await
-    {
-        tracing::error!(%error, %call, "a recording could not be stored");
-        return give_up(app, account, call, "the object store refused the file").await;
+    if file.path.exists() {
+        app.storage
+            .take_file(&key, &file.path)
+            .await
+            .map_err(NotYet::Store)?;
     }
     keep_tape(app, account, call, &file.tape_path).await;
     let kept = Kept {
@@ -46,7 +83,11 @@ pub async fn keep(
         key: &key,
         tape_key: Some(&tape_key),
     };
-    if !ready(app, account, call, &kept).await? {
+    let written = match &file.broken {
+        None => ready(app, account, call, &kept).await?,
+        Some(why) => broken(app, account, call, &kept, why).await?,
+    };
+    if !written {
         // Deleted while it was being made: nothing may stay behind.
         for key in [&key, &tape_key] {
             if let Err(error) = app.storage.delete(key).await {
@@ -57,9 +98,25 @@ pub async fn keep(
     Ok(())
 }
 
+/// Keeps the tape of a call without a recording until it is old, if any are kept.
+pub async fn keep_tape_alone(app: &App, account: AccountId, call: CallId, path: &Path) {
+    if app.config.recordings.unrecorded_tape_days == 0 {
+        if let Err(error) = tokio::fs::remove_file(path).await {
+            tracing::error!(%error, %call, "a tape that is not kept could not be removed");
+        }
+        return;
+    }
+    // Its row first: a tape without one would never be removed.
+    let key = ObjectKey::tape(account, call);
+    match store::insert_tape(&app.db, account, call, &key, app.clock.now()).await {
+        Ok(()) => keep_tape(app, account, call, path).await,
+        Err(error) => tracing::error!(%error, %call, "a tape could not be written down"),
+    }
+}
+
 /// Moves a call's tape into the store, if there is one. A tape helps to understand a call; a call
 /// without it is whole.
-pub async fn keep_tape(app: &App, account: AccountId, call: CallId, path: &Path) {
+async fn keep_tape(app: &App, account: AccountId, call: CallId, path: &Path) {
     if path.exists()
         && let Err(error) = app
             .storage
@@ -80,7 +137,7 @@ pub async fn give_up(
     store::failed(&app.db, account, call, error, app.clock.now()).await
 }
 
-/// Removes the objects of deleted recordings and forgets tokens that ran out.
+/// Removes the objects of deleted recordings and tapes that are old, and forgets tokens that ran out.
 pub async fn sweep(app: &App) -> Result<(), DbError> {
     for leftover in store::leftovers(&app.db, SWEEP).await? {
         let mut gone = true;
@@ -94,7 +151,34 @@ pub async fn sweep(app: &App) -> Result<(), DbError> {
             store::cleared(&app.db, leftover.id).await?;
         }
     }
+    let days = u64::from(app.config.recordings.unrecorded_tape_days);
+    let old = app
+        .clock
+        .now()
+        .minus(Duration::from_secs(days.saturating_mul(86_400)));
+    for (call, key) in store::old_tapes(&app.db, old, SWEEP).await? {
+        match app.storage.delete(&key).await {
+            Ok(()) => store::forget_tape(&app.db, call).await?,
+            Err(error) => tracing::error!(%error, %call, "an old tape could not be removed"),
+        }
+    }
     store::forget_tokens(&app.db, app.clock.now()).await
+}
+
+/// Marks a recording of which only the beginning is kept.
+async fn broken(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+    why: &str,
+) -> Result<bool, DbError> {
+    let written = store::broken(&app.db, account, call, kept, why, app.clock.now()).await?;
+    let folder = calls::spool_dir(&app.config);
+    if let Err(error) = media::shell::forget(&folder, &call.to_string()) {
+        tracing::warn!(%error, %call, "the mark of a broken recording could not be removed");
+    }
+    Ok(written)
 }
 
 /// Row, flag of the call, and the `recording.ready` event in one transaction.
@@ -136,4 +220,10 @@ async fn ready(
     tx.commit().await?;
     app.webhooks.wake();
     Ok(true)
+}
+
+impl From<DbError> for NotYet {
+    fn from(error: DbError) -> Self {
+        Self::Database(error)
+    }
 }

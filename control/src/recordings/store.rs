@@ -165,6 +165,89 @@ pub async fn ready(
     Ok(rows == 1)
 }
 
+/// Turns an uploading recording into a failed one of which the beginning is kept. `false`: it was
+/// deleted meanwhile, or is settled.
+pub async fn broken(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+    error: &str,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = db
+        .query(
+            "update recordings set status = 'failed', error = $1, samples = $2, size_bytes = $3, sha256 = $4,
+                storage_key = $5, tape_key = $6, updated_at = $7
+             where account_id = $8 and call_id = $9 and status = 'uploading' and deleted_at is null",
+        )
+        .bind(error)
+        .bind(i64::try_from(kept.samples).unwrap_or(i64::MAX))
+        .bind(i64::try_from(kept.size_bytes).unwrap_or(i64::MAX))
+        .bind(kept.sha256)
+        .bind(kept.key.as_str())
+        .bind(kept.tape_key.map(ObjectKey::as_str))
+        .bind(now)
+        .bind(account)
+        .bind(call)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// Writes down the tape of a call without a recording.
+pub async fn insert_tape(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+    key: &ObjectKey,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    db.query(
+        "insert into tapes (call_id, account_id, storage_key, created_at) values ($1, $2, $3, $4)
+         on conflict (call_id) do nothing",
+    )
+    .bind(call)
+    .bind(account)
+    .bind(key.as_str())
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Tapes of calls without recordings that are older than `before`, of all accounts, oldest first: the
+/// node's own housekeeping.
+pub async fn old_tapes(
+    db: &Db,
+    before: Timestamp,
+    limit: i64,
+) -> Result<Vec<(CallId, ObjectKey)>, DbError> {
+    db.query(
+        "select call_id, storage_key from tapes where created_at < $1 order by created_at limit $2",
+    )
+    .bind(before)
+    .bind(limit)
+    .all(|row| {
+        let key = row.text("storage_key")?;
+        let key = ObjectKey::parse(&key).ok_or_else(|| DbError::Column {
+            column: "storage_key".to_owned(),
+            why: "no key".to_owned(),
+        })?;
+        Ok((row.parse("call_id")?, key))
+    })
+    .await
+}
+
+/// Forgets a tape that is gone: the node's own housekeeping.
+pub async fn forget_tape(db: &Db, call: CallId) -> Result<(), DbError> {
+    db.query("delete from tapes where call_id = $1")
+        .bind(call)
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// Gives up an uploading recording.
 pub async fn failed(
     db: &Db,

@@ -2,7 +2,8 @@
 //!
 //! Whoever asks gets the upgrade; then the one-time token decides. The winner's connection leaves the
 //! HTTP server and goes to a media thread as it is. Everybody else reads one `error` and is closed
-//! with 1008 (unknown, expired, used, over), 1013 (no capacity, no database) or 1011 (the call could not start).
+//! with 1008 (unknown, expired, used, over), 1013 (no capacity, no database, or the account may not
+//! spend) or 1011 (the call could not start).
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -91,6 +92,12 @@ impl Refusal {
         message: "Sessions cannot be joined right now: try again in a moment",
         retry_after: Some(2),
     };
+    const BLOCKED: Self = Self {
+        close: CloseCode::Again,
+        code: "billing_blocked",
+        message: "This account may not spend: see GET /billing/status",
+        retry_after: None,
+    };
     const FAILED: Self = Self {
         close: CloseCode::Error,
         code: "call_failed",
@@ -162,6 +169,7 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
             match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
                 Ok(()) => return,
                 Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
+                Err(bridge::NotPlaced::Blocked) => Refusal::BLOCKED,
                 Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
             }
         }

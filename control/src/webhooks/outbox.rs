@@ -216,6 +216,29 @@ pub async fn skip(
     Ok(rows == 1)
 }
 
+/// Makes an event with an address of its own due again, from its first attempt on, with the same id and
+/// body. An attempt that is under way counts no more.
+pub async fn redeliver(
+    db: &Db,
+    account: AccountId,
+    id: EventId,
+    url: &str,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    db.query(
+        "update events set status = 'pending', url = $3, attempts = 0, next_attempt_at = $4,
+            delivered_at = null, last_error = null, claim_token = claim_token + 1, updated_at = $4
+         where account_id = $1 and id = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(url)
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
 /// Writes down how a claimed event went. `false`: the claim ran out and another has it; nothing was
 /// written.
 pub async fn finish(

@@ -55,12 +55,15 @@ impl Call {
             duration_seconds,
         });
         self.out.close(code, why);
+        let (characters, heard) = self.out.used();
         let summary = Summary {
             reason,
             ended_by: self.ended_by(reason),
             duration_ms: length.ms(),
             turn_count: self.turn_index,
             recording_gap_ms: 0,
+            characters,
+            heard_ms: heard.ms(),
             errors: std::mem::take(&mut self.errors),
         };
         self.out.event(CallEvent::Ended(Box::new(summary)));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::output::{CallEvent, LlmCommand, Output, Side, SttCommand, TtsCommand};
 use crate::speech::{ReplyId, ToolCall, UtteranceId};
-use crate::time::Time;
+use crate::time::{Samples, Time};
 
 /// Outputs that wait to be polled. Bounded by the contract: the shell polls all of them after each
 /// input.
@@ -16,6 +16,9 @@ pub(super) struct Outbox {
     audio: Vec<i16>,
     /// The socket takes no more messages.
     closed: bool,
+    characters: u64,
+    /// Samples at 16 kHz.
+    heard: u64,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,8 @@ impl Outbox {
             text: String::with_capacity(4 * 1024),
             audio: Vec::with_capacity(4 * 1024),
             closed: false,
+            characters: 0,
+            heard: 0,
         }
     }
 
@@ -87,6 +92,7 @@ impl Outbox {
     }
 
     pub(super) fn stt_audio(&mut self, utterance: UtteranceId, samples: &[i16]) {
+        self.heard += samples.len() as u64;
         let range = self.keep(samples);
         self.queue.push_back(Item::SttAudio(utterance, range));
     }
@@ -104,6 +110,9 @@ impl Outbox {
     }
 
     pub(super) fn tts(&mut self, command: TtsCommand) {
+        if let TtsCommand::Speak { text, .. } = &command {
+            self.characters += text.chars().count() as u64;
+        }
         self.queue.push_back(Item::Tts(command));
     }
 
@@ -126,6 +135,11 @@ impl Outbox {
 
     pub(super) fn done(&mut self) {
         self.queue.push_back(Item::Done);
+    }
+
+    /// Characters given to the voice, and caller audio given to the recogniser, since the beginning.
+    pub(super) const fn used(&self) -> (u64, Samples) {
+        (self.characters, Samples(self.heard))
     }
 
     /// The oldest output; when there is none, `Wait` until `deadline`.

@@ -130,6 +130,10 @@ pub struct Summary {
     pub turn_count: u32,
     /// Sound that was lost on the way to the recording (a full ring), ms.
     pub recording_gap_ms: u64,
+    /// Characters given to the voice, those of cancelled replies too.
+    pub characters: u64,
+    /// Caller audio given to the recogniser, ms.
+    pub heard_ms: u64,
     /// Errors worth showing in diagnostics, oldest first, at most 32.
     pub errors: Vec<String>,
 }

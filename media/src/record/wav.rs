@@ -15,11 +15,13 @@ pub const MAX_SAMPLES: u64 = (u32::MAX as u64 - 1024) / 4;
 
 /// Writes the WAV and returns its length in samples a side.
 ///
-/// The sides may differ in length, and an odd last byte (a spool cut by a crash) is ignored.
+/// The sides may differ in length, and an odd last byte (a spool cut by a crash) is ignored. No more
+/// than `most` samples a side are written.
 pub fn write_stereo(
     caller: impl Read,
     agent: impl Read,
     out: impl Write + Seek,
+    most: u64,
 ) -> io::Result<u64> {
     let spec = hound::WavSpec {
         channels: 2,
@@ -31,8 +33,10 @@ pub fn write_stereo(
     let mut caller = Side::new(caller);
     let mut agent = Side::new(agent);
     let mut samples = 0;
-    while samples < MAX_SAMPLES {
+    let most = most.min(MAX_SAMPLES);
+    while samples < most {
         let ready = caller.fill()?.max(agent.fill()?);
+        let ready = ready.min(usize::try_from(most - samples).unwrap_or(usize::MAX));
         if ready == 0 {
             break;
         }
@@ -116,7 +120,7 @@ mod tests {
         agent.push(1);
         let mut out = Cursor::new(Vec::new());
         assert_eq!(
-            write_stereo(&caller[..], &agent[..], &mut out).unwrap(),
+            write_stereo(&caller[..], &agent[..], &mut out, MAX_SAMPLES).unwrap(),
             20_000
         );
         out.set_position(0);
@@ -138,7 +142,10 @@ mod tests {
     #[test]
     fn nothing_recorded_is_a_valid_empty_file() {
         let mut out = Cursor::new(Vec::new());
-        assert_eq!(write_stereo(&[][..], &[][..], &mut out).unwrap(), 0);
+        assert_eq!(
+            write_stereo(&[][..], &[][..], &mut out, MAX_SAMPLES).unwrap(),
+            0
+        );
         out.set_position(0);
         assert_eq!(hound::WavReader::new(out).unwrap().duration(), 0);
     }

@@ -28,6 +28,8 @@ pub struct Counters {
     pub stopped_tapes: u64,
     /// Recordings that failed (disk full and the like).
     pub failed_recordings: u64,
+    /// Recordings that were not begun because the disk was nearly full.
+    pub refused_recordings: u64,
 }
 
 macro_rules! tallies {
@@ -57,7 +59,8 @@ tallies!(
     dropped_events,
     record_gap_ms,
     stopped_tapes,
-    failed_recordings
+    failed_recordings,
+    refused_recordings
 );
 
 /// Adds to a counter.

@@ -15,15 +15,12 @@ use rustc_hash::FxHashMap;
 
 use super::counters::{Tallies, count};
 use super::engine::{CallNews, OnEvent, tell};
-use super::finish::Spools;
+use super::finish::{self, Spools};
 use super::mailbox::CallKey;
 use super::recorder::{Header, Kind};
 
 /// How long the thread sleeps when nobody wakes it.
 const NAP: Duration = Duration::from_millis(100);
-
-/// New recordings do not start when less than this is free: room for what the live ones still need.
-const MIN_FREE: u64 = 64 << 20;
 
 /// How old the known amount of free space may be.
 const FREE_AGE: Duration = Duration::from_secs(5);
@@ -49,7 +46,7 @@ pub(super) struct Disk {
 
 /// Starts both threads. They end when the senders of openings and the rings' producers are gone.
 pub(super) fn start(
-    folder: &Path,
+    (folder, min_free): (&Path, u64),
     rings: Vec<Consumer<u8>>,
     calls: usize,
     tallies: &Arc<Tallies>,
@@ -66,6 +63,7 @@ pub(super) fn start(
     };
     let mut writer = Writer {
         folder: folder.to_owned(),
+        min_free,
         rings: rings.into_iter().map(|ring| (ring, None)).collect(),
         opened,
         done,
@@ -86,6 +84,9 @@ pub(super) fn start(
 
 struct Writer {
     folder: PathBuf,
+    /// New recordings do not start when less than this is free, bytes: room for what the live ones
+    /// still need.
+    min_free: u64,
     /// Each with the header whose body has not come yet.
     rings: Vec<(Consumer<u8>, Option<Header>)>,
     opened: Receiver<Opening>,
@@ -150,6 +151,7 @@ impl Writer {
             on_event,
         };
         if self.low() {
+            count(&self.tallies.refused_recordings, u64::from(recording));
             call.failed = Some("not recorded: the disk is nearly full".to_owned());
             return call;
         }
@@ -174,8 +176,7 @@ impl Writer {
         match self.free {
             Some((asked, low)) if now - asked < FREE_AGE => low,
             _ => {
-                let low = rustix::fs::statvfs(&self.folder)
-                    .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < MIN_FREE);
+                let low = finish::free(&self.folder).is_ok_and(|free| free < self.min_free);
                 self.free = Some((now, low));
                 low
             }
@@ -262,8 +263,11 @@ impl Call {
             }
             (Err(error), _) => {
                 // What is kept stays aligned and playable, but it is not the whole call.
-                self.failed
-                    .get_or_insert_with(|| format!("recording broke off: {error}"));
+                let why = format!("recording broke off: {error}");
+                if let Some(spools) = &self.spools {
+                    spools.mark_broken(&why);
+                }
+                self.failed.get_or_insert(why);
                 (self.caller, self.agent) = (None, None);
             }
         }
@@ -291,11 +295,15 @@ fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
                 .map_err(|error| format!("recording not finished: {error}"))
         });
         let result = match (failed, made) {
+            (Some(failed), Some(Ok(mut file))) => {
+                file.broken.get_or_insert(failed);
+                Ok(file)
+            }
             (Some(failed), _) => Err(failed),
             (None, Some(made)) => made,
             (None, None) => Err("not recorded".to_owned()),
         };
-        if result.is_err() {
+        if result.as_ref().map_or(true, |file| file.broken.is_some()) {
             count(&tallies.failed_recordings, 1);
         }
         tell(&on_event, CallNews::Recorded(result));

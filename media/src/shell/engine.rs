@@ -34,6 +34,8 @@ pub struct EngineConfig {
     pub node_calls: usize,
     /// Where spools, tapes and finished recordings are written. Made if missing.
     pub spool_dir: PathBuf,
+    /// New recordings do not start while less than this is free there, bytes.
+    pub min_free: u64,
     /// The most that any call's agent audio is sent ahead of its playing time, ms.
     pub lead_ms: u32,
     /// How far media threads stand above all other work of the machine, in steps of niceness (0 to
@@ -78,7 +80,8 @@ pub enum CallNews {
     Tool { reply: ReplyId, call: ToolCall },
     /// Nobody waits for this tool's answer any more.
     CancelTool { id: String },
-    /// After `Ended`, from the disk thread: the recording is complete and durable, or why it is not.
+    /// After `Ended`, from the disk thread: the recording is durable (and complete, unless it is
+    /// `broken`), or why there is none.
     /// Comes for every call with `recording`.
     Recorded(Result<RecordedFile, String>),
     /// The same for a call without `recording`: its redacted tape.
@@ -112,7 +115,12 @@ impl Engine {
         let count = config.threads.max(1);
         let (producers, consumers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| rtrb::RingBuffer::new(RING)).unzip();
-        let disk = disk::start(&config.spool_dir, consumers, config.node_calls, &tallies)?;
+        let disk = disk::start(
+            (&config.spool_dir, config.min_free),
+            consumers,
+            config.node_calls,
+            &tallies,
+        )?;
         let mut engine = Self {
             clock,
             threads: Vec::new(),

@@ -1,7 +1,7 @@
 //! From spools to files: the WAV of a call that is over, or that a crash left behind.
 //!
 //! A call's spools are `<session>.caller.pcm` and `<session>.agent.pcm`, its tape `<session>.tape`.
-//! The WAV is written beside its name, made durable and only then renamed: a `.wav` is complete.
+//! `<session>.broken` beside them says that the disk ran full. The WAV is written beside its name, made durable and only then renamed: a `.wav` is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::record::wav;
+use crate::time::RATE;
 
 /// A finished recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct RecordedFile {
     pub sha256: String,
     /// Sound that was lost on the way to the disk, both sides together, ms.
     pub gap_ms: u64,
+    /// Why this is the beginning of the call only, if it is: the disk ran full.
+    pub broken: Option<String>,
 }
 
 /// Makes the WAV of a call whose node went down: `None` when nothing of it was recorded. The call
@@ -38,6 +41,11 @@ pub fn salvage(spool_dir: &Path, session_id: &str) -> io::Result<Option<Recorded
     spools.finish(0).map(Some)
 }
 
+/// Removes the mark of a recording that broke off, once its state is written elsewhere.
+pub fn forget(spool_dir: &Path, session_id: &str) -> io::Result<()> {
+    remove(&Spools::new(spool_dir, session_id)?.mark)
+}
+
 /// Where a session's files are.
 #[derive(Clone, Debug)]
 pub(super) struct Spools {
@@ -47,7 +55,15 @@ pub(super) struct Spools {
     pub(super) tape: PathBuf,
     wav: PathBuf,
     part: PathBuf,
+    /// Says that the spools hold the beginning of the call only, and why.
+    mark: PathBuf,
 }
+
+/// What is left free beside a WAV that takes what there is, bytes: for the database and the log.
+const SPARE: u64 = 64 << 10;
+
+/// A shorter beginning of a call is not worth keeping, samples a side.
+const SHORTEST: u64 = RATE as u64;
 
 impl Spools {
     /// An error when the id could be a path to elsewhere.
@@ -67,23 +83,25 @@ impl Spools {
             tape: file("tape"),
             wav: file("wav"),
             part: file("wav.part"),
+            mark: file("broken"),
         })
     }
 
-    /// Merges the spools into the WAV and takes them away.
+    /// Merges the spools into the WAV and takes them away. On a full disk the WAV is as long as there is
+    /// room for, and says that it is broken.
     pub(super) fn finish(&self, gap_ms: u64) -> io::Result<RecordedFile> {
         // A WAV that is there is complete; what is left of the spools may not be.
         if !self.wav.exists() {
-            let (caller, agent) = (open_side(&self.caller)?, open_side(&self.agent)?);
-            let mut out = BufWriter::with_capacity(64 << 10, File::create(&self.part)?);
-            wav::write_stereo(caller, agent, &mut out)?;
-            out.flush()?;
-            out.get_ref().sync_all()?;
-            fs::rename(&self.part, &self.wav)?;
-            File::open(&self.folder)?.sync_all()?;
+            match self.merge(wav::MAX_SAMPLES) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    self.merge_what_fits(&error)?;
+                }
+                merged => merged?,
+            }
         }
         remove(&self.caller)?;
         remove(&self.agent)?;
+        let broken = self.why_broken();
         let (bytes, sha256) = hash(&self.wav)?;
         let samples = hound::WavReader::open(&self.wav)
             .map_err(io::Error::other)?
@@ -97,8 +115,66 @@ impl Spools {
             bytes,
             sha256,
             gap_ms,
+            broken,
         })
     }
+
+    /// Notes that the spools hold the beginning of the call only.
+    pub(super) fn mark_broken(&self, why: &str) {
+        // On a full disk there may be room for a name and none for text: the name is what counts.
+        let marked = File::create(&self.mark).and_then(|mut mark| mark.write_all(why.as_bytes()));
+        if let Err(error) = marked {
+            tracing::warn!(%error, "what a broken recording is could not be written beside it");
+        }
+    }
+
+    fn why_broken(&self) -> Option<String> {
+        let why = fs::read_to_string(&self.mark).ok()?;
+        Some(if why.is_empty() {
+            "recording broke off".to_owned()
+        } else {
+            why
+        })
+    }
+
+    fn merge(&self, most: u64) -> io::Result<()> {
+        let (caller, agent) = (open_side(&self.caller)?, open_side(&self.agent)?);
+        let mut out = BufWriter::with_capacity(64 << 10, File::create(&self.part)?);
+        wav::write_stereo(caller, agent, &mut out, most)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&self.part, &self.wav)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Keeps as much of the call's beginning as the full disk has room for, rather than its tape. Where
+    /// there is none, nothing of the call stays to fill the disk.
+    fn merge_what_fits(&self, full: &io::Error) -> io::Result<()> {
+        self.mark_broken(&format!("recording not finished: {full}"));
+        remove(&self.tape)?;
+        let mut most = wav::MAX_SAMPLES;
+        loop {
+            remove(&self.part)?;
+            // Others may take the room at the same time, so each try wants less.
+            most = (free(&self.folder)?.saturating_sub(SPARE) / 4).min(most / 2);
+            if most < SHORTEST {
+                for file in [&self.caller, &self.agent, &self.mark] {
+                    remove(file)?;
+                }
+                return Err(io::Error::new(full.kind(), full.to_string()));
+            }
+            match self.merge(most) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                merged => return merged,
+            }
+        }
+    }
+}
+
+/// Bytes that are free where `folder` is.
+pub(super) fn free(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// A side that never spoke has no spool.
@@ -165,6 +241,29 @@ mod tests {
         );
         assert_eq!(salvage(folder.path(), "s1").unwrap().unwrap(), first);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(first.broken, None);
+    }
+
+    #[test]
+    fn a_recording_that_broke_off_says_so_however_often_it_is_salvaged() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("s1.caller.pcm"), [1, 0, 2, 0]).unwrap();
+        let spools = Spools::new(folder.path(), "s1").unwrap();
+        spools.mark_broken("recording broke off: no room");
+        for _ in 0..2 {
+            let kept = salvage(folder.path(), "s1").unwrap().unwrap();
+            let why = kept.broken.as_deref();
+            assert_eq!(
+                (kept.samples, why),
+                (2, Some("recording broke off: no room"))
+            );
+        }
+        forget(folder.path(), "s1").unwrap();
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "the WAV stays"
+        );
     }
 
     #[test]

@@ -340,6 +340,9 @@ impl Live {
                 duration_ms: now.since(self.started).as_millis() as u64,
                 turn_count: self.turns,
                 recording_gap_ms: self.recorder.gap_ms(),
+                // What is broken is not asked.
+                characters: 0,
+                heard_ms: 0,
                 errors: vec![error.to_owned()],
             };
             tell(

@@ -25,7 +25,7 @@ mod wheel;
 
 pub use self::counters::Counters;
 pub use self::engine::{CallHandle, CallNews, Engine, EngineConfig, NewCall};
-pub use self::finish::{RecordedFile, salvage};
+pub use self::finish::{RecordedFile, forget, salvage};
 pub use self::lateness::Lateness;
 pub use crate::error::Refused;
 

@@ -115,6 +115,7 @@ impl Bed {
             threads,
             node_calls: 200,
             spool_dir,
+            min_free: 0,
             lead_ms: 400,
             priority: 0,
         })
@@ -523,6 +524,7 @@ fn the_node_cap_holds_and_shutdown_ends_all_calls() {
         threads: 2,
         node_calls: 3,
         spool_dir,
+        min_free: 0,
         lead_ms: 400,
         priority: 0,
     })

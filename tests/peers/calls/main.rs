@@ -7,9 +7,11 @@
 
 mod audio;
 mod barge_in;
+mod bucket;
 mod caps;
 mod crash;
 mod database;
+mod disk;
 mod ends;
 mod floods;
 mod framing;

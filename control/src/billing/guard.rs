@@ -1,0 +1,52 @@
+//! Ends live calls of accounts that may not go on: the operator blocked them, or what their live calls
+//! have cost so far uses up the balance. The caller's socket gets `billing_blocked` and 1013.
+
+use std::time::Duration;
+
+use media::call::input::EndRequest;
+
+use super::rules::Standing;
+use super::store;
+use crate::app::App;
+use crate::config::BillingMode;
+use crate::db::DbError;
+use crate::usage::Resource;
+
+/// How often balances are held against live calls: the most that a call can go on without credit.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Runs until the process ends.
+pub async fn run(app: App) {
+    let mut tick = tokio::time::interval(EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        if app.live.is_empty() {
+            continue;
+        }
+        if let Err(error) = sweep(&app).await {
+            tracing::warn!(%error, "live calls could not be held against balances");
+        }
+    }
+}
+
+/// Ends this node's calls of every account that may not go on; how many.
+pub async fn sweep(app: &App) -> Result<usize, DbError> {
+    let mut ended = 0;
+    for talking in store::talking(&app.db, app.clock.now()).await? {
+        let so_far = Resource::CallMinutes.cost(talking.talked_ms, &app.config.billing.prices);
+        let standing = Standing {
+            prepaid: app.config.billing.mode == BillingMode::Prepaid,
+            blocked: talking.blocked,
+            balance_microcents: talking.balance_microcents.saturating_sub(so_far),
+        };
+        if !standing.is_hard_blocked() {
+            continue;
+        }
+        for call in app.live.of_account(talking.account) {
+            call.handle.end(EndRequest::Blocked);
+            ended += 1;
+        }
+    }
+    Ok(ended)
+}

@@ -1,0 +1,71 @@
+//! Routes of billing (document 1, billing errors).
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::wire::{AdjustmentRecord, BillingStatus, CreateAdjustment};
+use crate::app::App;
+use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Scope};
+
+/// The route table.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get(
+            "/billing/status",
+            Access::Scopes(&[Scope::UsageRead]),
+            status,
+        )
+        .summary("Whether the account may spend, and its balance"),
+        Endpoint::post("/billing/adjustments", Access::Admin, adjust)
+            .body::<CreateAdjustment>()
+            .class(Class::Exempt)
+            .summary("Give an account credit, or take it"),
+    ]
+}
+
+async fn status(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
+    let standing = super::standing(&app, caller.account).await?;
+    Ok(Json(BillingStatus {
+        enabled: standing.prepaid,
+        hard_blocked: standing.is_hard_blocked(),
+        balance_cents: standing.balance_cents(),
+    }))
+}
+
+async fn adjust(
+    State(app): State<App>,
+    Body(body): Body<CreateAdjustment>,
+) -> Result<impl IntoResponse, ApiError> {
+    let CreateAdjustment {
+        account_id,
+        amount_cents,
+        note,
+    } = body;
+    let adjusted = super::adjust(
+        &app.db,
+        &app.clock,
+        account_id,
+        amount_cents,
+        note.as_deref(),
+    )
+    .await?;
+    let (id, balance_cents) = adjusted
+        .ok_or_else(|| ApiError::field("account_id", "value_error", "There is no such account"))?;
+    let now = app.clock.now();
+    let record = AdjustmentRecord {
+        id,
+        account_id,
+        amount_cents,
+        note,
+        balance_cents,
+        created_at: now,
+        updated_at: now,
+    };
+    Ok((StatusCode::CREATED, Json(record)))
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! Balances and blocks (columns of `accounts`) and the `billing_adjustments` table.
+
+use crate::db::{Db, DbError, Tx};
+use crate::ids::{AccountId, AdjustmentId};
+use crate::time::Timestamp;
+
+/// Credit given or taken by the operator.
+pub struct Adjustment<'a> {
+    pub id: AdjustmentId,
+    pub amount_cents: i64,
+    pub note: Option<&'a str>,
+    /// After it.
+    pub balance_cents: i64,
+}
+
+/// An account that has live calls, and what decides whether they may go on.
+pub struct Talking {
+    pub account: AccountId,
+    pub balance_microcents: i64,
+    pub blocked: bool,
+    /// How long its live calls have lasted so far, all together, ms.
+    pub talked_ms: i64,
+}
+
+/// The balance, millionths of a cent, and whether the account is blocked.
+pub async fn get(db: &Db, account: AccountId) -> Result<(i64, bool), DbError> {
+    db.query("select balance_microcents, blocked_at from accounts where id = $1")
+        .bind(account)
+        .one(|row| {
+            Ok((
+                row.i64("balance_microcents")?,
+                row.opt_time("blocked_at")?.is_some(),
+            ))
+        })
+        .await
+}
+
+/// Adds to the balance, which may become negative.
+pub async fn add(
+    tx: &mut Tx,
+    account: AccountId,
+    microcents: i64,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "update accounts set balance_microcents = balance_microcents + $2, updated_at = $3 where id = $1",
+    )
+    .bind(account)
+    .bind(microcents)
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// The balance within the transaction; `None`: no such account.
+pub async fn balance_in(tx: &mut Tx, account: AccountId) -> Result<Option<i64>, DbError> {
+    tx.query("select balance_microcents from accounts where id = $1")
+        .bind(account)
+        .optional(|row| row.i64("balance_microcents"))
+        .await
+}
+
+/// Writes an adjustment down.
+pub async fn insert_adjustment(
+    tx: &mut Tx,
+    account: AccountId,
+    adjustment: &Adjustment<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "insert into billing_adjustments (id, account_id, amount_cents, note, balance_cents, created_at)
+         values ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(adjustment.id)
+    .bind(account)
+    .bind(adjustment.amount_cents)
+    .bind(adjustment.note)
+    .bind(adjustment.balance_cents)
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Every account with a live call on any node.
+pub async fn talking(db: &Db, now: Timestamp) -> Result<Vec<Talking>, DbError> {
+    db.query(
+        "select c.account_id, a.balance_microcents, a.blocked_at,
+            cast(sum($1 - c.answered_at) / 1000 as bigint) as talked_ms
+         from calls c join accounts a on a.id = c.account_id
+         where c.ended_at is null and c.owner_node is not null and c.answered_at is not null
+         group by c.account_id, a.balance_microcents, a.blocked_at",
+    )
+    .bind(now)
+    .all(|row| {
+        Ok(Talking {
+            account: row.parse("account_id")?,
+            balance_microcents: row.i64("balance_microcents")?,
+            blocked: row.opt_time("blocked_at")?.is_some(),
+            talked_ms: row.i64("talked_ms")?,
+        })
+    })
+    .await
+}

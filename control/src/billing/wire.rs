@@ -1,0 +1,59 @@
+//! Bodies of the billing routes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::http::Wire;
+use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::ids::{AccountId, AdjustmentId};
+use crate::time::Timestamp;
+
+/// `GET /billing/status`.
+#[derive(Debug, Serialize)]
+pub struct BillingStatus {
+    /// Whether balances count here.
+    pub enabled: bool,
+    pub hard_blocked: bool,
+    /// Rounded down.
+    pub balance_cents: i64,
+}
+
+/// `POST /billing/adjustments`.
+#[derive(Debug, Deserialize)]
+pub struct CreateAdjustment {
+    pub account_id: AccountId,
+    pub amount_cents: i64,
+    pub note: Option<String>,
+}
+
+impl Wire for CreateAdjustment {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "CreateAdjustment",
+        unknown: Unknown::Refuse,
+        fields: &[
+            Field::req("account_id", Kind::Uuid, "Whose balance"),
+            Field::req(
+                "amount_cents",
+                // A hundred million dollars at once is a slip of the keyboard.
+                Kind::Int {
+                    min: -10_000_000_000,
+                    max: 10_000_000_000,
+                },
+                "Added to the balance; negative takes away",
+            ),
+            Field::opt("note", Kind::Str { min: 0, max: 500 }, "Why").nullable(),
+        ],
+    };
+}
+
+/// An adjustment as it is answered.
+#[derive(Debug, Serialize)]
+pub struct AdjustmentRecord {
+    pub id: AdjustmentId,
+    pub account_id: AccountId,
+    pub amount_cents: i64,
+    pub note: Option<String>,
+    /// After it.
+    pub balance_cents: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}

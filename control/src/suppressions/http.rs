@@ -1,0 +1,190 @@
+//! Routes of suppressions (document 2, call-trigger errors).
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::rules::Source;
+use super::store;
+use super::wire::{CreateSuppression, SuppressionRecord, SuppressionsQuery};
+use crate::app::App;
+use crate::http::page::SuppressionsPage;
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::ids::SuppressionId;
+
+const READ: Access = Access::Scopes(&[Scope::CallsRead]);
+const WRITE: Access = Access::Scopes(&[Scope::CallsWrite]);
+
+/// The route table.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/suppressions", READ, list)
+            .query::<SuppressionsQuery>()
+            .page::<SuppressionsPage>()
+            .summary("Numbers that are not called, newest first"),
+        Endpoint::post("/suppressions", WRITE, create)
+            .body::<CreateSuppression>()
+            .summary("Put a number on the do-not-call list"),
+        Endpoint::get("/suppressions/{suppression_id}", READ, get).summary("One entry"),
+        Endpoint::post("/suppressions/{suppression_id}/release", WRITE, release)
+            .returns(StatusCode::OK)
+            .summary("Take an entry that the account added off the list"),
+    ]
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<SuppressionsQuery>,
+    page: Page<SuppressionsPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (entries, total) = store::list(
+        &app.db,
+        caller.account,
+        query.phone_number.as_deref(),
+        query.status.as_deref(),
+        (page.limit, page.offset),
+    )
+    .await?;
+    let records = entries.into_iter().map(SuppressionRecord::from).collect();
+    Ok(List::new(records, total, page))
+}
+
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<CreateSuppression>,
+) -> Result<impl IntoResponse, ApiError> {
+    let source = match body.source {
+        Some(text) => text
+            .parse()
+            .map_err(|why: String| ApiError::field("source", "enum", why))?,
+        None => Source::Manual,
+    };
+    let (number, reason) = (body.phone_number.as_str(), body.reason.as_deref());
+    let entry = store::suppress(&app.db, &app.clock, caller.account, number, source, reason)
+        .await?
+        .ok_or_else(|| {
+            ApiError::conflict("conflict", "This number is on the list for this reason")
+        })?;
+    Ok((StatusCode::CREATED, Json(SuppressionRecord::from(entry))))
+}
+
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SuppressionId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let entry = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(Json(SuppressionRecord::from(entry)))
+}
+
+async fn release(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SuppressionId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let entry = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    if !entry.source.releasable() {
+        return Err(ApiError::Forbidden {
+            code: "suppression_not_releasable",
+            message: "This entry records the person's own request and cannot be released"
+                .to_owned(),
+        });
+    }
+    store::release(&app.db, caller.account, id, app.clock.now()).await?;
+    let entry = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    Ok(Json(SuppressionRecord::from(entry)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::app::testing::TestApp;
+
+    #[tokio::test]
+    async fn an_entry_that_the_account_added_may_be_released() {
+        let test = TestApp::new().await;
+        let body = json!({"phone_number": "+15550100", "reason": "asked by mail"});
+        let (status, made) = test.call("POST", "/suppressions", Some(body.clone())).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        assert_eq!(
+            (&made["source"], &made["status"], &made["released_at"]),
+            (&json!("manual"), &json!("active"), &json!(null))
+        );
+        let (status, again) = test.call("POST", "/suppressions", Some(body.clone())).await;
+        assert_eq!(
+            (status, &again["code"]),
+            (StatusCode::CONFLICT, &json!("conflict"))
+        );
+        let path = format!("/suppressions/{}", made["id"].as_str().unwrap_or(""));
+        let (_, read) = test.call("GET", &path, None).await;
+        assert_eq!(read, made);
+        let release = format!("{path}/release");
+        let (status, released) = test.call("POST", &release, None).await;
+        assert_eq!(
+            (status, &released["status"]),
+            (StatusCode::OK, &json!("released"))
+        );
+        assert_eq!(test.call("POST", &release, None).await.1, released);
+        // Released, it may be put on the list again, and both are kept.
+        let (status, _) = test.call("POST", "/suppressions", Some(body)).await;
+        assert_eq!(status, StatusCode::CREATED);
+        let (_, listed) = test
+            .call("GET", "/suppressions?phone_number=%2B15550100", None)
+            .await;
+        assert_eq!(listed["total"], 2);
+        let (_, listed) = test.call("GET", "/suppressions?status=active", None).await;
+        assert_eq!(listed["total"], 1);
+    }
+
+    #[tokio::test]
+    async fn a_persons_own_request_stays() {
+        let test = TestApp::new().await;
+        let body = json!({"phone_number": "+15550100", "source": "person_request"});
+        let (_, made) = test.call("POST", "/suppressions", Some(body)).await;
+        let path = format!(
+            "/suppressions/{}/release",
+            made["id"].as_str().unwrap_or("")
+        );
+        let (status, refused) = test.call("POST", &path, None).await;
+        assert_eq!(
+            (status, &refused["code"]),
+            (StatusCode::FORBIDDEN, &json!("suppression_not_releasable"))
+        );
+        let (_, other) = test.other_account().await;
+        let (status, _) = test.call_as(&other, "POST", &path, None).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn a_number_must_be_e164_and_the_source_one_of_two() {
+        let test = TestApp::new().await;
+        for (body, wrong) in [
+            (json!({}), "phone_number"),
+            (json!({"phone_number": "0123"}), "phone_number"),
+            (json!({"phone_number": "+05550100"}), "phone_number"),
+            (
+                json!({"phone_number": "+15550100", "source": "sms_stop"}),
+                "source",
+            ),
+            (
+                json!({"phone_number": "+15550100", "status": "released"}),
+                "status",
+            ),
+        ] {
+            let (status, answer) = test.call("POST", "/suppressions", Some(body)).await;
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+            assert_eq!(answer["detail"][0]["loc"], json!(["body", wrong]));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Writing down what was used: row, day's sum, balance and triggers in the caller's transaction.
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::Resource;
+use super::{store, triggers};
+use crate::app::App;
+use crate::billing;
+use crate::db::{DbError, Tx};
+use crate::ids::{AccountId, AgentId, CallId};
+use crate::time::Timestamp;
+
+/// Something that an account used.
+#[derive(Clone, Copy, Debug)]
+pub struct Used<'a> {
+    pub resource: Resource,
+    /// In stored parts ([`Resource::parts`]): milliseconds, characters, tokens, segments, messages.
+    pub amount: i64,
+    /// What used it, unique within the account: `call:<id>`, `tts:<id>`. A source counts once.
+    pub source: &'a str,
+    pub agent: Option<AgentId>,
+    pub call: Option<CallId>,
+    /// Whether it costs something by itself. What a call uses of speech and model is covered by its
+    /// minutes.
+    pub priced: bool,
+}
+
+/// What a call used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallUse {
+    /// Length on the sample clock, ms.
+    pub duration_ms: u64,
+    /// Characters given to the voice.
+    pub characters: u64,
+    /// Caller audio given to the recogniser, ms.
+    pub heard_ms: u64,
+    /// Tokens that models outside this process read and wrote.
+    pub tokens: u64,
+}
+
+/// Writes down what one source used; what it cost, in millionths of a cent. Nothing is written, and
+/// nothing costs, when the amount is zero or the source was counted before.
+pub async fn record(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    used: &Used<'_>,
+    now: Timestamp,
+) -> Result<i64, DbError> {
+    if used.amount <= 0 {
+        return Ok(0);
+    }
+    let cost = if used.priced {
+        used.resource.cost(used.amount, &app.config.billing.prices)
+    } else {
+        0
+    };
+    if !store::insert(tx, account, used, cost, now).await? {
+        return Ok(0);
+    }
+    store::add_to_day(tx, account, used.resource, used.amount, now).await?;
+    billing::charge(app, tx, account, cost).await?;
+    triggers::fire(app, tx, account, used.resource, now).await?;
+    Ok(cost)
+}
+
+/// Writes down what a request used that has no transaction of its own: a synthesis, a transcription.
+/// `request` is unique (the id of what was made, or a new one); `amount` is in stored parts.
+pub async fn record_request(
+    app: &App,
+    account: AccountId,
+    resource: Resource,
+    amount: usize,
+    request: uuid::Uuid,
+) -> Result<(), DbError> {
+    let source = format!("request:{request}");
+    let used = Used {
+        resource,
+        amount: i64::try_from(amount).unwrap_or(i64::MAX),
+        source: &source,
+        agent: None,
+        call: None,
+        priced: true,
+    };
+    let mut tx = app.db.begin_write().await?;
+    record(app, &mut tx, account, &used, app.clock.now()).await?;
+    tx.commit().await?;
+    app.webhooks.wake();
+    Ok(())
+}
+
+/// Writes down what a call used, in the transaction that ends it; what it cost.
+pub async fn record_call(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    (call, agent): (CallId, AgentId),
+    used: CallUse,
+    now: Timestamp,
+) -> Result<i64, DbError> {
+    let source = format!("call:{call}");
+    let CallUse {
+        duration_ms,
+        characters,
+        heard_ms,
+        tokens,
+    } = used;
+    let mut cost = 0;
+    for (resource, amount) in [
+        (Resource::CallMinutes, duration_ms),
+        (Resource::TtsCharacters, characters),
+        (Resource::TranscriptionSeconds, heard_ms),
+        (Resource::LlmTokens, tokens),
+    ] {
+        let used = Used {
+            resource,
+            amount: i64::try_from(amount).unwrap_or(i64::MAX),
+            source: &source,
+            agent: Some(agent),
+            call: Some(call),
+            priced: resource == Resource::CallMinutes,
+        };
+        cost += record(app, tx, account, &used, now).await?;
+    }
+    Ok(cost)
+}

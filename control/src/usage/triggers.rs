@@ -1,0 +1,86 @@
+//! Triggers: judged when usage is written, in the same transaction, so that a threshold is told once
+//! and never without the usage that crossed it.
+
+use super::rules::{self, DAY, Resource};
+use super::store;
+use super::trigger_store::{self, NewFiring, Trigger};
+use super::wire::ThresholdCrossed;
+use crate::app::App;
+use crate::db::{DbError, Tx};
+use crate::ids::{AccountId, EventId, UsageFiringId};
+use crate::time::Timestamp;
+use crate::webhooks::event::EventType;
+use crate::webhooks::outbox::{self, NewEvent, Target};
+
+pub use trigger_store::{delete, firing, firings, get, insert, list, update};
+
+/// Fires every trigger on this resource whose threshold its period has reached, once a period.
+pub(super) async fn fire(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    resource: Resource,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    for trigger in trigger_store::watching(tx, account, resource).await? {
+        fire_one(app, tx, account, &trigger, now).await?;
+    }
+    Ok(())
+}
+
+async fn fire_one(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    trigger: &Trigger,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let (first, next) = trigger.period.days(now);
+    let period_started_at = Timestamp(first * DAY);
+    if trigger.fired_period_at == Some(period_started_at) {
+        return Ok(());
+    }
+    let amount = store::in_days(tx, account, trigger.resource, first, next).await?;
+    let (resource, kind, value) = (
+        trigger.resource,
+        trigger.threshold_type,
+        trigger.threshold_value,
+    );
+    let measured = rules::measure(resource, kind, value, amount, &app.config.usage.limits);
+    let Some((observed_value, true)) = measured else {
+        return Ok(());
+    };
+    let event = EventId::new(&app.clock);
+    let body = ThresholdCrossed {
+        event_id: event,
+        event_type: EventType::UsageThresholdCrossed.name(),
+        trigger_id: trigger.id,
+        resource_type: resource.name(),
+        threshold_type: kind.name(),
+        threshold_value: value,
+        observed_value,
+        period: trigger.period.name(),
+        period_started_at,
+        period_ends_at: next.map(|day| Timestamp(day * DAY)),
+        fired_at: now,
+    };
+    let body = serde_json::to_string(&body).unwrap_or_default();
+    let firing = NewFiring {
+        id: UsageFiringId::new(&app.clock),
+        trigger: trigger.id,
+        event,
+        body: &body,
+        period_started_at,
+    };
+    if trigger_store::insert_firing(tx, account, &firing, now).await? {
+        let event = NewEvent {
+            id: event,
+            r#type: EventType::UsageThresholdCrossed,
+            target: Target::Url(trigger.event_callback_url.clone()),
+            call: None,
+            body,
+        };
+        outbox::insert(tx, account, &event, now).await?;
+    }
+    Ok(())
+}

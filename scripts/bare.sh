@@ -50,6 +50,7 @@ if [ -d /usr/lib/apt/methods ]; then
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 cp -L /etc/hosts "$root/etc/hosts"
+[ ! -e /etc/pip.conf ] || cp -L /etc/pip.conf "$root/etc/pip.conf"
 for place in /usr/local/share/ca-certificates /etc/ssl/certs /usr/share/keyrings; do
     [ ! -d "$place" ] || { mkdir -p "$root$place" && cp -a "$place/." "$root$place/"; }
 done
@@ -68,7 +69,7 @@ done
 
 command="make $purpose"
 [ "$purpose" != run ] || command="bash scripts/setup.sh run && bash scripts/run.sh --once"
-passed=$(env | sed -n 's/^\([a-zA-Z_]*_proxy\|[A-Z_]*_PROXY\|CARGO_[A-Z_]*\|SSL_CERT_[A-Z]*\)=.*/\1/p' \
+passed=$(env | sed -n 's/^\([a-zA-Z_]*_proxy\|[A-Z_]*_PROXY\|CARGO_[A-Z_]*\|SSL_CERT_[A-Z]*\|PIP_[A-Z_]*\)=.*/\1/p' \
     | grep -v -e '^CARGO_HOME$' -e '^CARGO_TARGET_DIR$' || true)
 keep=()
 for name in $passed; do keep+=("$name=${!name}"); done

@@ -99,7 +99,11 @@ pub async fn follow(
                     .await;
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
-                let (ending, recording) = (Ending::of(&summary), claim.recording);
+                let (mut ending, recording) = (Ending::of(&summary), claim.recording);
+                if let Some(used) = &mut ending.used {
+                    let models = call.usage.read();
+                    used.tokens = models.prompt_tokens + models.completion_tokens;
+                }
                 writer
                     .put(Entry::End {
                         ending,

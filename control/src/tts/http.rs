@@ -13,7 +13,8 @@ use super::service::{self, Pace};
 use super::wire::Speak;
 use crate::app::App;
 use crate::http::endpoint::Class;
-use crate::http::{Access, ApiError, Body, Endpoint, Scope};
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Scope};
+use crate::usage::{self, Resource};
 use crate::voices::Voice;
 
 /// The routes.
@@ -27,7 +28,11 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn speak(State(app): State<App>, Body(body): Body<Speak>) -> Result<Response, ApiError> {
+async fn speak(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<Speak>,
+) -> Result<Response, ApiError> {
     let Speak {
         text,
         language,
@@ -49,6 +54,9 @@ async fn speak(State(app): State<App>, Body(body): Body<Speak>) -> Result<Respon
             .header(CONTENT_TYPE, "audio/wav")
             .body(Bytes::from(wav))
     };
+    // What was begun is used, also when the client leaves in its middle.
+    let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+    usage::record_request(&app, caller.account, resource, characters, request).await?;
     answer.map_err(ApiError::internal)
 }
 

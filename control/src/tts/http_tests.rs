@@ -81,6 +81,9 @@ async fn a_text_becomes_a_wav_of_24_khz() {
         sound.len()
     );
     assert!(sound.iter().any(|s| s.unsigned_abs() > 3000));
+    test.app.clock.advance(Duration::from_secs(1));
+    let (_, used) = test.call("GET", "/usage", None).await;
+    assert_eq!(used["totals"]["tts_characters"], 26);
 }
 
 #[tokio::test]

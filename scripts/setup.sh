@@ -24,6 +24,9 @@ needed() {
         echo "util-linux          command -v setpriv"
         # The console page is tested in a real browser, the recogniser on human voices.
         echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
+        # README's signature checks are run in their languages.
+        echo "python3             command -v python3"
+        echo "nodejs              command -v node"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"

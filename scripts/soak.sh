@@ -35,6 +35,9 @@ bar "ten thousand random conversations" \
     env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
 bar "floods, idle sockets, racing connects and ends at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
+bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \
+    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- webhook_delivery
+bar "webhooks to names that turn private: the kernel counts no connection" bash scripts/ssrf.sh
 bar "200 calls on one core" bash scripts/load.sh
 bar "make run in a bare root" bash scripts/bare.sh run
 bar "make test in a bare root" bash scripts/bare.sh test

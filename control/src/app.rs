@@ -10,6 +10,7 @@ use crate::admission::{Lease, Leases, Owner, Request};
 use crate::calls::LiveCalls;
 use crate::config::Config;
 use crate::db::{Db, DbError};
+use crate::egress::Egress;
 use crate::http::ApiError;
 use crate::http::error::Reason;
 use crate::http::limits::Limits;
@@ -17,7 +18,9 @@ use crate::metrics::Metrics;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
+use crate::tts::Desk;
 use crate::vendors::Speech;
+use crate::webhooks::Webhooks;
 
 /// A node whose media threads are later than this (p99, µs) takes no more calls: frames would come
 /// unevenly to those it has.
@@ -44,9 +47,14 @@ pub struct Inner {
     pub speech: Arc<Speech>,
     /// Recordings and tapes.
     pub storage: Storage,
+    /// To addresses that users gave.
+    pub egress: Egress,
     /// The calls that this process hosts right now.
     pub live: LiveCalls,
+    /// Sound on its way to clients who asked for a text.
+    pub tts: Arc<Desk>,
     pub metrics: Metrics,
+    pub webhooks: Webhooks,
     draining: AtomicBool,
 }
 
@@ -61,6 +69,7 @@ pub struct Parts {
     pub engine: Arc<Engine>,
     pub speech: Arc<Speech>,
     pub storage: Storage,
+    pub egress: Egress,
 }
 
 /// One start of one node.
@@ -100,8 +109,10 @@ impl App {
             engine,
             speech,
             storage,
+            egress,
         } = parts;
         let limits = Limits::new(&config.limits);
+        let tts = Desk::new(config.speech.tts_memory_mib);
         Self(Arc::new(Inner {
             config,
             db,
@@ -113,8 +124,11 @@ impl App {
             engine,
             speech,
             storage,
+            egress,
             live: LiveCalls::default(),
+            tts,
             metrics: Metrics::default(),
+            webhooks: Webhooks::default(),
             draining: AtomicBool::new(false),
         }))
     }
@@ -198,6 +212,7 @@ pub mod testing {
     use crate::admission::local::Local;
     use crate::config::Config;
     use crate::db::Db;
+    use crate::egress::{Egress, Resolver, Resolving};
     use crate::http::scope::{Scope, Scopes};
     use crate::ids::AccountId;
     use crate::secret::{MasterKey, Secret};
@@ -239,6 +254,15 @@ pub mod testing {
         _dir: TempDir,
     }
 
+    /// A resolver that knows no name.
+    struct NoNames;
+
+    impl Resolver for NoNames {
+        fn addresses(&self, _: &str) -> Resolving {
+            Box::pin(async { Err("NXDOMAIN".to_owned()) })
+        }
+    }
+
     /// The time at which a test's clock stands at first.
     pub const START: Timestamp = Timestamp(1_767_323_045_000_006);
 
@@ -250,6 +274,8 @@ pub mod testing {
         /// With settings changed.
         #[expect(clippy::expect_used, reason = "only tests call it")]
         pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+            // As `main` does; an error means that another test was first.
+            let _ = rustls::crypto::ring::default_provider().install_default();
             let dir = TempDir::new().expect("a temporary folder");
             let mut config = Config::defaults().expect("the defaults are right");
             config.server.data_dir = dir.path().to_owned();
@@ -277,9 +303,14 @@ pub mod testing {
                 recogniser: RecogniserKind::Scripted,
                 recogniser_threads: 1,
                 voice_threads: 1,
+                request_threads: 1,
+                ..SpeechSettings::default()
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
             let storage = Storage::local(dir.path().join("objects")).expect("a store");
+            // No name is known, so no test asks a name server.
+            let egress = Egress::with(config.egress.allow.clone(), Arc::new(NoNames), Vec::new())
+                .expect("a client");
             let app = App::new(Parts {
                 config,
                 db,
@@ -290,6 +321,7 @@ pub mod testing {
                 engine,
                 speech,
                 storage,
+                egress,
             });
             let account = crate::accounts::ensure(&app.db, &app.clock, "default")
                 .await

@@ -1,6 +1,7 @@
 //! Settings: defaults from the binary, over them the file, over that the environment. All are
 //! checked at the start; a wrong one is named.
 
+mod providers;
 mod read;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use crate::egress::Allow;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
+use crate::vendors::remote::settings::RemoteSettings;
+use crate::webhooks::schedule::Schedule;
 
 pub use read::ConfigError;
 
@@ -27,6 +30,7 @@ pub struct Config {
     pub engine: Engine,
     pub speech: Speech,
     pub egress: Egress,
+    pub webhooks: Webhooks,
     /// `SIDETONE_BOOTSTRAP_API_KEY`: a full-scope key of the account `default`.
     pub bootstrap_api_key: Option<Secret<String>>,
     /// `SIDETONE_MASTER_KEY`: 32 bytes in base64; unset: kept in the data folder.
@@ -81,16 +85,32 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Speech {
     pub recogniser: RecogniserKind,
+    /// Who listens when the recogniser's provider fails.
+    pub recogniser_fallback: Option<RecogniserKind>,
+    /// Providers outside this process, and what is used of them.
+    pub remote: RemoteSettings,
     /// A voice key; empty: the catalogue's first.
     pub default_voice: String,
     /// 0: as many as cores.
     pub workers: usize,
+    /// Sound of `POST /tts` in memory at a time, MiB.
+    pub tts_memory_mib: u32,
 }
 
 #[derive(Clone, Debug)]
 pub struct Egress {
     /// Host names and address ranges let through.
     pub allow: Allow,
+    /// The one name server to ask; `None`: those of the system.
+    pub dns: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    pub schedule: Schedule,
+    /// Attempts in flight for one account, and for one receiver of it.
+    pub per_account: usize,
+    pub per_host: usize,
 }
 
 impl Config {
@@ -107,6 +127,7 @@ impl Config {
             );
         }
         reserved(&mut settings);
+        let chosen = providers::read(&mut settings);
         let config = Self {
             server: Server {
                 listen: settings.parsed(
@@ -139,19 +160,18 @@ impl Config {
                 ),
             },
             speech: Speech {
-                recogniser: settings.word(
-                    "speech.recogniser",
-                    &[
-                        ("offline", RecogniserKind::Offline),
-                        ("scripted", RecogniserKind::Scripted),
-                    ],
-                ),
+                recogniser: chosen.recogniser,
+                recogniser_fallback: chosen.recogniser_fallback,
+                remote: chosen.remote,
                 default_voice: settings.text("speech.default_voice"),
                 workers: settings.int("speech.workers", 0, 256) as usize,
+                tts_memory_mib: settings.int("speech.tts_memory_mib", 16, 65_536),
             },
             egress: Egress {
                 allow: allow(&mut settings),
+                dns: dns(&mut settings),
             },
+            webhooks: webhooks(&mut settings),
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
             admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
@@ -255,6 +275,25 @@ fn limits(settings: &mut read::Settings) -> Limits {
     }
 }
 
+fn webhooks(settings: &mut read::Settings) -> Webhooks {
+    const DAY_MS: u32 = 86_400_000;
+    let mut ms = |key: &str, min, max| {
+        let ms = settings.int(&format!("webhooks.{key}"), min, max);
+        Duration::from_millis(ms.into())
+    };
+    let schedule = Schedule {
+        attempt: ms("attempt_ms", 100, 60_000),
+        short: ms("short_pause_ms", 1, DAY_MS),
+        first_round: ms("first_round_ms", 1, DAY_MS),
+        longest: ms("longest_pause_ms", 1, DAY_MS),
+    };
+    Webhooks {
+        schedule,
+        per_account: settings.int("webhooks.per_account", 1, 128) as usize,
+        per_host: settings.int("webhooks.per_host", 1, 128) as usize,
+    }
+}
+
 fn allow(settings: &mut read::Settings) -> Allow {
     Allow::parse(&settings.list("egress.allow")).unwrap_or_else(|entry| {
         settings.wrong(
@@ -263,6 +302,15 @@ fn allow(settings: &mut read::Settings) -> Allow {
         );
         Allow::default()
     })
+}
+
+fn dns(settings: &mut read::Settings) -> Option<SocketAddr> {
+    let text = settings.text("egress.dns");
+    let server = text.parse().ok();
+    if server.is_none() && !text.is_empty() {
+        settings.wrong("egress.dns", "must be an address and port");
+    }
+    server
 }
 
 fn public_url(settings: &mut read::Settings) -> String {

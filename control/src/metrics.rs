@@ -57,6 +57,12 @@ impl Metrics {
             "Calls that run on this node.",
         );
         text.line("sidetone_live_calls", "", app.engine.live_calls() as f64);
+        text.family(
+            "sidetone_tts_active",
+            "gauge",
+            "Texts of requests that are being spoken.",
+        );
+        text.line("sidetone_tts_active", "", app.tts.active() as f64);
         let lateness = app.engine.lateness();
         text.family(
             "sidetone_engine_lateness_seconds",
@@ -84,6 +90,28 @@ impl Metrics {
             "sidetone_database_up",
             "",
             f64::from(u8::from(!app.db.is_away())),
+        );
+        text.family(
+            "sidetone_webhook_attempts_total",
+            "counter",
+            "Attempts to deliver an event, by how they ended.",
+        );
+        for (status, count) in app.webhooks.ended() {
+            text.line(
+                "sidetone_webhook_attempts_total",
+                &format!("status=\"{status}\""),
+                count as f64,
+            );
+        }
+        text.family(
+            "sidetone_webhooks_in_flight",
+            "gauge",
+            "Attempts to deliver an event that run now.",
+        );
+        text.line(
+            "sidetone_webhooks_in_flight",
+            "",
+            app.webhooks.in_flight() as f64,
         );
         text.family(
             "sidetone_draining",

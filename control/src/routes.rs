@@ -14,7 +14,8 @@ use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
-    accounts, agents, api_keys, calls, conversations, models, recordings, sessions, voices,
+    accounts, agents, api_keys, calls, changelog, conversations, models, recordings, sessions, tts,
+    voices, webhooks,
 };
 
 /// All endpoint tables.
@@ -26,10 +27,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         agents::http::endpoints(),
         models::http::endpoints(),
         voices::http::endpoints(),
+        tts::http::endpoints(),
         sessions::http::endpoints(),
         calls::http::endpoints(),
         conversations::http::endpoints(),
         recordings::http::endpoints(),
+        webhooks::http::endpoints(),
+        changelog::http::endpoints(),
     ]
     .into_iter()
     .flatten()

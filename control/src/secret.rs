@@ -6,8 +6,11 @@ use std::io;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use base64_simd::URL_SAFE_NO_PAD as BASE64;
 
 /// A value that is used but never shown.
 #[derive(Clone)]
@@ -50,6 +53,10 @@ pub enum Purpose {
     AudioToken,
     /// Signed download URLs of recordings.
     DownloadUrl,
+    /// Secrets with which events are signed, as they lie in the database.
+    WebhookSecret,
+    /// Signed URLs of voices' previews.
+    VoicePreview,
 }
 
 impl Purpose {
@@ -58,6 +65,8 @@ impl Purpose {
             Self::WebSocketToken => b"sidetone ws token v1",
             Self::AudioToken => b"sidetone audio token v1",
             Self::DownloadUrl => b"sidetone download url v1",
+            Self::WebhookSecret => b"sidetone webhook secret v1",
+            Self::VoicePreview => b"sidetone voice preview v1",
         }
     }
 }
@@ -94,6 +103,51 @@ impl MasterKey {
     /// Signs with the key of this purpose: HMAC-SHA-256 (RFC 2104).
     pub fn sign(&self, purpose: Purpose, message: &[u8]) -> [u8; 32] {
         hmac(&hmac(self.0.expose(), purpose.label()), message)
+    }
+
+    /// Encrypts a secret for the database: AES-256-GCM with the key of this purpose and a random nonce.
+    /// `row` names the row that it belongs to; elsewhere it does not open. The text tells which master
+    /// key made it: `<key id>.<base64 of nonce, ciphertext and tag>`.
+    pub fn seal(&self, purpose: Purpose, row: &str, plain: &[u8]) -> io::Result<String> {
+        let nonce = random_bytes::<NONCE_LEN>()?;
+        let mut sealed = plain.to_vec();
+        self.aead(purpose)
+            .and_then(|key| {
+                let nonce = Nonce::assume_unique_for_key(nonce);
+                key.seal_in_place_append_tag(nonce, Aad::from(row), &mut sealed)
+                    .ok()
+            })
+            .ok_or_else(|| io::Error::other("a secret could not be encrypted"))?;
+        let text = BASE64.encode_to_string([&nonce[..], &sealed].concat());
+        Ok(format!("{}.{text}", self.id()))
+    }
+
+    /// Decrypts what [`MasterKey::seal`] made for this purpose and row; `None` for anything else, a
+    /// secret of another master key too.
+    pub fn open(&self, purpose: Purpose, row: &str, sealed: &str) -> Option<Secret<Vec<u8>>> {
+        let (id, text) = sealed.split_once('.')?;
+        let bytes = BASE64.decode_to_vec(text).ok()?;
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let (key, mut rest) = (self.aead(purpose)?, rest.to_vec());
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = key.open_in_place(nonce, Aad::from(row), &mut rest).ok()?;
+        (id == self.id()).then(|| Secret::new(plain.to_vec()))
+    }
+
+    fn aead(&self, purpose: Purpose) -> Option<LessSafeKey> {
+        let key = hmac(self.0.expose(), purpose.label());
+        UnboundKey::new(&AES_256_GCM, &key)
+            .ok()
+            .map(LessSafeKey::new)
+    }
+
+    /// Tells master keys apart and nothing more: eight hexadecimal digits.
+    fn id(&self) -> String {
+        let digest = hmac(self.0.expose(), b"sidetone key id v1");
+        digest[..4]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// Compares in constant time.
@@ -188,6 +242,32 @@ mod tests {
         assert!(key.verify(Purpose::AudioToken, b"x", &signature));
         assert!(!key.verify(Purpose::DownloadUrl, b"x", &signature));
         assert!(!key.verify(Purpose::AudioToken, b"y", &signature));
+    }
+
+    #[test]
+    fn a_sealed_secret_opens_where_it_was_made_for() {
+        let key = MasterKey(Secret::new([7; 32]));
+        let sealed = key
+            .seal(Purpose::WebhookSecret, "a", b"open sesame")
+            .unwrap();
+        let again = key
+            .seal(Purpose::WebhookSecret, "a", b"open sesame")
+            .unwrap();
+        assert_ne!(sealed, again);
+        assert!(!sealed.contains("sesame"));
+        let open = |key: &MasterKey, purpose, row, text: &str| {
+            key.open(purpose, row, text)
+                .map(|plain| plain.expose().clone())
+        };
+        let purpose = Purpose::WebhookSecret;
+        assert_eq!(open(&key, purpose, "a", &sealed).unwrap(), b"open sesame");
+        assert_eq!(open(&key, purpose, "b", &sealed), None);
+        assert_eq!(open(&key, Purpose::AudioToken, "a", &sealed), None);
+        let other = MasterKey(Secret::new([8; 32]));
+        assert_eq!(open(&other, purpose, "a", &sealed), None);
+        for bad in ["", ".", "x.y", &sealed[1..], &sealed[..sealed.len() - 1]] {
+            assert_eq!(open(&key, purpose, "a", bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -106,8 +106,38 @@ pub enum Language {
     French,
 }
 
-/// The agent's settings as far as the engine acts on them. Names as in the API; defaults applied.
+/// How closely the model follows the prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Adherence {
+    #[default]
+    Strict,
+    Medium,
+    Loose,
+}
+
+/// Who ends a call besides the caller and the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCallBehavior {
+    /// The phrases, and the model when it finds that the conversation is over.
+    #[default]
+    AutoDetect,
+    /// The phrases; the model is not offered to. One that hangs up all the same is heeded.
+    PhrasesOnly,
+}
+
+/// A guardrail of the agent's own that is switched on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guardrail {
+    pub name: String,
+    pub prompt: String,
+}
+
+/// The agent's settings as far as the engine acts on them. Names as in the API; defaults applied. A
+/// tape that was written before a setting was known has its default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AgentConfig {
     pub name: String,
     /// With every placeholder filled.
@@ -117,6 +147,8 @@ pub struct AgentConfig {
     pub language: Language,
     pub temperature: Option<f64>,
     pub max_tokens: u32,
+    /// What the model is sent and what it answers, tokens: older turns are left out to fit.
+    pub max_context_tokens: u32,
     pub frequency_penalty: f64,
     pub presence_penalty: f64,
     /// Drop older turns once there are more than this many; `None`: keep all.
@@ -130,6 +162,11 @@ pub struct AgentConfig {
     pub turn_eagerness: Eagerness,
     pub end_call_enabled: bool,
     pub end_call_phrases: Vec<String>,
+    pub end_call_behavior: EndCallBehavior,
+    pub focus_guardrail_enabled: bool,
+    pub content_guardrail_enabled: bool,
+    pub custom_guardrails: Vec<Guardrail>,
+    pub script_adherence: Adherence,
     pub keypad_capture_enabled: bool,
     pub idle_check_in_after_secs: f64,
     /// 0 = unlimited.
@@ -152,6 +189,7 @@ impl Default for AgentConfig {
             language: Language::English,
             temperature: None,
             max_tokens: 512,
+            max_context_tokens: 32_768,
             frequency_penalty: 0.4,
             presence_penalty: 0.9,
             history_max_turns: None,
@@ -163,6 +201,11 @@ impl Default for AgentConfig {
             turn_eagerness: Eagerness::Normal,
             end_call_enabled: true,
             end_call_phrases: Vec::new(),
+            end_call_behavior: EndCallBehavior::AutoDetect,
+            focus_guardrail_enabled: true,
+            content_guardrail_enabled: false,
+            custom_guardrails: Vec::new(),
+            script_adherence: Adherence::Strict,
             keypad_capture_enabled: true,
             idle_check_in_after_secs: 15.0,
             max_idle_attempts: 0,

@@ -276,6 +276,84 @@ async fn a_recording_is_listed_downloaded_and_deleted() {
     assert!(left.is_empty(), "objects of a deleted recording: {left:?}");
 }
 
+#[tokio::test]
+async fn recordings_and_conversations_are_newest_first() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.insert(0, a_call(&server, &agent).await);
+        server
+            .test
+            .app
+            .clock
+            .advance(std::time::Duration::from_secs(1));
+    }
+    for (path, field) in [("/recordings", "call_id"), ("/conversations", "id")] {
+        for (offset, limit) in [(0, 2), (2, 2), (0, 50)] {
+            let (_, page) = server
+                .test
+                .call(
+                    "GET",
+                    &format!("{path}?offset={offset}&limit={limit}"),
+                    None,
+                )
+                .await;
+            let ids: Vec<&str> = page["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item[field].as_str().unwrap())
+                .collect();
+            let expected: Vec<&String> = calls.iter().skip(offset).take(limit).collect();
+            assert_eq!(ids, expected, "{path}");
+            assert_eq!(page["total"], 3);
+            assert_eq!(page["has_more"], offset + ids.len() < 3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_lost_is_a_502_and_what_is_no_token_is_named() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let id = a_call(&server, &agent).await;
+    let revoke = format!("/conversations/{id}/audio/revoke");
+    for (body, kind) in [
+        (json!({}), "missing"),
+        (json!({"token": ""}), "string_too_short"),
+        (json!({"token": 5}), "string_type"),
+    ] {
+        let (status, answer) = server.test.call("POST", &revoke, Some(body)).await;
+        assert_eq!(
+            (status.as_u16(), &answer["fields"][0]["type"]),
+            (422, &json!(kind))
+        );
+    }
+    let nobody = format!("/conversations/{}/audio/revoke", uuid::Uuid::new_v4());
+    let (status, _) = server
+        .test
+        .call("POST", &nobody, Some(json!({"token": "x"})))
+        .await;
+    assert_eq!(status.as_u16(), 404);
+
+    let (_, link) = server
+        .test
+        .call("GET", &format!("/conversations/{id}/audio"), None)
+        .await;
+    let control::storage::Storage::Local { root } = &server.test.app.storage;
+    for file in walk(root) {
+        std::fs::remove_file(file).unwrap();
+    }
+    let url = link["audio_url"].as_str().unwrap();
+    let (status, _, body) = fetch(&server, "GET", url, &[]).await;
+    let error: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (status.as_u16(), &error["code"]),
+        (502, &json!("storage_error"))
+    );
+}
+
 fn walk(folder: &std::path::Path) -> Box<dyn Iterator<Item = std::path::PathBuf>> {
     Box::new(
         std::fs::read_dir(folder)

@@ -255,17 +255,18 @@ async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
             Access::Admin => &admin,
             _ => &keyed,
         };
-        let path = endpoint.full_path();
+        let mut path = endpoint.full_path() + "?";
+        // What a search looks for has no default.
+        if path.ends_with("/search?") {
+            path += "q=hello&";
+        }
         let answer = client.get(&format!("/{path}")).await.expect(200);
         assert_eq!(answer.body["limit"], default, "{path}");
         assert_eq!(answer.body["offset"], 0, "{path}");
         for key in ["items", "total", "has_more"] {
             assert!(!answer.body[key].is_null(), "{path} without {key}");
         }
-        client
-            .get(&format!("/{path}?limit={max}"))
-            .await
-            .expect(200);
+        client.get(&format!("/{path}limit={max}")).await.expect(200);
         for wrong in [
             format!("limit={}", max + 1),
             format!("limit={}", i64::from(min) - 1),
@@ -273,12 +274,12 @@ async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
             "limit=x".into(),
             "limit=1.5".into(),
         ] {
-            let answer = client.get(&format!("/{path}?{wrong}")).await.expect(422);
+            let answer = client.get(&format!("/{path}{wrong}")).await.expect(422);
             let name = wrong.split('=').next().unwrap();
             assert_eq!(
                 answer.wrong_fields(),
                 [format!("query.{name}")],
-                "{path}?{wrong}"
+                "{path}{wrong}"
             );
         }
         lists += 1;

@@ -5,8 +5,14 @@
 mod audio;
 mod bad_input;
 mod calls;
+mod conversations;
 mod crash;
 mod grid;
 mod in_process;
+mod providers;
 mod sessions;
 mod table;
+mod verify_webhook;
+mod webhook_delivery;
+mod webhook_readme;
+mod webhooks;

@@ -232,8 +232,10 @@ fn check_value(what: &str, key: &str, value: &Value) {
             let secret = ["password", "secret", "private_key", "key_hash"]
                 .iter()
                 .any(|word| key.contains(word));
+            // A new signing secret is shown once, where it is made.
+            let new = key == "secret" && what.ends_with("/webhook-secret/rotate");
             assert!(
-                !secret || key == "secret_headers",
+                !secret || new || key == "secret_headers",
                 "{what}: a key named {key}"
             );
         }

@@ -9,6 +9,8 @@
 
 pub mod client;
 pub mod postgres;
+pub mod provider;
+pub mod receiver;
 pub mod server;
 pub mod socket;
 pub mod virtual_call;

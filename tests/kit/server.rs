@@ -79,6 +79,8 @@ impl Setup {
                 "SIDETONE_LIMITS__FAILED_AUTH_PER_MINUTE".to_owned(),
                 "1000000".to_owned(),
             ),
+            // Nobody answers there: no test asks a name server of the network's.
+            ("SIDETONE_EGRESS__DNS".to_owned(), "127.0.0.1:9".to_owned()),
             (
                 "SIDETONE_LIMITS__ACCOUNT_CALLS".to_owned(),
                 "1000".to_owned(),

@@ -243,12 +243,12 @@ impl VirtualCall {
             .collect()
     }
 
-    /// The last thing the model was asked, as `role: text` lines without the prompt.
+    /// The last thing the model was asked, as `role: text` lines without the prompt and the instructions.
     pub fn last_request(&self) -> Vec<String> {
         let Some(request) = self.script.requests.last() else {
             return Vec::new();
         };
-        request.messages.iter().skip(1).map(line_of).collect()
+        request.messages.iter().skip(2).map(line_of).collect()
     }
 
     /// Plays the tape into a fresh core and compares all outputs.
@@ -412,5 +412,6 @@ fn line_of(message: &Message) -> String {
         Message::Tool {
             content, is_error, ..
         } => format!("tool{}: {content}", if *is_error { " error" } else { "" }),
+        Message::Instructions { content } => format!("instructions: {content}"),
     }
 }

@@ -128,7 +128,12 @@ async fn a_call_ends_once_and_takes_no_turn_afterwards() {
         let turn = async |index: u32, incarnation: i64| {
             let mut tx = db.begin_write().await.unwrap();
             let body = json!({"index": index}).to_string();
-            calls::insert_turn(&mut tx, account, incarnation, id, index, &body, clock.now())
+            let turn = calls::NewTurn {
+                index,
+                body: &body,
+                text: "Words.",
+            };
+            calls::insert_turn(&mut tx, account, incarnation, id, &turn, clock.now())
                 .await
                 .unwrap();
             tx.commit().await.unwrap();

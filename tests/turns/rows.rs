@@ -4,9 +4,11 @@
 use kit::virtual_call::{VirtualCall, config};
 use media::call::input::EndRequest;
 use media::call::record::{EndReason, Source, ToolStatus};
-use media::config::{AgentConfig, CallConfig, Direction, Eagerness, ToolKind, ToolSpec};
-use media::speech::ToolCall;
+use media::config::{
+    Adherence, AgentConfig, CallConfig, Direction, Eagerness, Guardrail, ToolKind, ToolSpec,
+};
 use media::speech::script::{Hearing, Line, Script};
+use media::speech::{Message, ToolCall};
 use serde_json::json;
 
 fn agent() -> AgentConfig {
@@ -412,6 +414,49 @@ fn agent_is_interrupted_at_the_configured_amount_of_speech() {
         assert_eq!(call.caller_turns()[1].start_ms, Some(4000));
         assert_eq!(call.caller_turns()[1].text, "Enough of that.");
     }
+}
+
+#[test]
+fn agent_with_the_content_guardrail_never_says_an_obscene_word() {
+    let script = || Script {
+        always_said: Line::Say("That is a fucking shame, sir. Bullshit!".into()),
+        ..heard(&["Listen."])
+    };
+    let said = |content_guardrail_enabled| {
+        let agent = AgentConfig {
+            content_guardrail_enabled,
+            ..agent()
+        };
+        let call = VirtualCall::new(config(agent), script(), &[(1000, 2000)]).run(9000);
+        call.check_replay();
+        call.agent_turns()[0].text.clone()
+    };
+    assert_eq!(said(true), "That is a shame, sir. !");
+    assert_eq!(said(false), "That is a fucking shame, sir. Bullshit!");
+}
+
+#[test]
+fn the_model_is_told_the_guardrails_beside_the_prompt() {
+    let agent = AgentConfig {
+        custom_guardrails: vec![Guardrail {
+            name: "Prices".into(),
+            prompt: "Never name one.".into(),
+        }],
+        script_adherence: Adherence::Loose,
+        ..agent()
+    };
+    let call = VirtualCall::new(config(agent), heard(&["Listen."]), &[(1000, 2000)]).run(6000);
+    let messages = &call.script.requests[0].messages;
+    let [
+        Message::System { content: prompt },
+        Message::Instructions { content: told },
+        ..,
+    ] = messages.as_slice()
+    else {
+        panic!("{messages:?}")
+    };
+    assert_eq!(prompt, "Be kind.");
+    assert!(told.contains("Prices: Never name one.") && told.contains("talk freely"));
 }
 
 #[test]

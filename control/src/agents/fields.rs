@@ -110,6 +110,8 @@ const fn fields(creating: bool) -> [Field; SETTINGS.len()] {
     all
 }
 
+/// The longest name, in characters.
+pub const MAX_NAME: usize = 255;
 /// A count that only storage bounds.
 const MAX_COUNT: i64 = i32::MAX as i64;
 /// The longest prompt, in characters: far above any model's use, and it fits the body limit.
@@ -158,7 +160,14 @@ const fn line(name: &'static str, max: usize, doc: &'static str) -> Setting {
 
 /// The table, in the order of the document.
 pub const SETTINGS: &[Setting] = &[
-    required("name", Kind::Str { min: 1, max: 255 }, "Name of the agent."),
+    required(
+        "name",
+        Kind::Str {
+            min: 1,
+            max: MAX_NAME,
+        },
+        "Name of the agent.",
+    ),
     required(
         "system_prompt",
         Kind::Str {

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::Map;
 
 use super::{
-    rules::{Refused, World, change},
+    rules::{Refused, Status, World, change, copied},
     store::{self, Update},
-    wire::{AgentItem, AgentRecord, CreateAgent, UpdateAgent, field_error},
+    wire::{AgentItem, AgentRecord, CreateAgent, DuplicateAgent, UpdateAgent, field_error},
 };
 use crate::{
     app::App,
@@ -50,6 +50,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .summary("Delete an agent; refused while it is on a live call, unless forced")
         .query::<DeleteQuery>(),
+        Endpoint::post(
+            "/agents/{agent_id}/duplicate",
+            Access::Scopes(&[Scope::AgentsWrite]),
+            duplicate,
+        )
+        .summary("Copy an agent, without what is its own: numbers, trunks, public access")
+        .body::<DuplicateAgent>(),
     ]
 }
 
@@ -157,6 +164,36 @@ async fn delete(
     }
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn duplicate(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<AgentId>,
+    Body(body): Body<DuplicateAgent>,
+) -> Result<impl IntoResponse, ApiError> {
+    let agent = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    if agent.status != Status::Active {
+        return Err(ApiError::conflict(
+            "agent_not_ready",
+            format!("The agent is {}", agent.status.name()),
+        ));
+    }
+    let (stored, settings) = copied(&agent, body.name.as_deref()).map_err(refusal)?;
+    let mut tx = app.db.begin_write().await?;
+    let copy = store::create(
+        &mut tx,
+        caller.account,
+        AgentId::new(&app.clock),
+        stored,
+        settings,
+        app.clock.now(),
+    )
+    .await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, Json(AgentRecord::from(copy))))
 }
 
 /// What the rules have to know of this installation.

@@ -273,6 +273,60 @@ async fn an_agent_on_a_live_call_is_deleted_only_by_force() {
 }
 
 #[tokio::test]
+async fn a_copy_has_everything_but_what_is_the_agent_s_own() {
+    let test = TestApp::new().await;
+    let mut open = body();
+    open["public_access"] = json!(true);
+    open["allowed_origins"] = json!(["shop.example.org"]);
+    open["max_turns"] = json!(9);
+    let (_, agent) = test.call("POST", "/agents", Some(open)).await;
+    test.app.clock.advance(std::time::Duration::from_secs(1));
+    let (status, copy) = test
+        .call("POST", &format!("{}/duplicate", path(&agent)), None)
+        .await;
+    assert_eq!(status, StatusCode::CREATED, "{copy}");
+    assert_ne!(copy["id"], agent["id"]);
+    let mut expected = agent.clone();
+    for (field, value) in [
+        ("id", copy["id"].clone()),
+        ("name", json!("Reception (copy)")),
+        ("public_access", json!(false)),
+        ("created_at", copy["created_at"].clone()),
+        ("updated_at", copy["created_at"].clone()),
+    ] {
+        expected[field] = value;
+    }
+    assert_eq!(copy, expected);
+    assert_eq!(test.call("GET", &path(&agent), None).await.1, agent);
+
+    let named = json!({"name": "Night desk"});
+    let (_, copy) = test
+        .call("POST", &format!("{}/duplicate", path(&copy)), Some(named))
+        .await;
+    assert_eq!(copy["name"], "Night desk");
+    assert_eq!(test.call("GET", "/agents", None).await.1["total"], 3);
+}
+
+#[tokio::test]
+async fn a_copy_s_name_is_a_name() {
+    let test = TestApp::new().await;
+    let mut long = body();
+    long["name"] = json!("n".repeat(255));
+    let (_, agent) = test.call("POST", "/agents", Some(long)).await;
+    let duplicate = format!("{}/duplicate", path(&agent));
+    let (_, copy) = test.call("POST", &duplicate, None).await;
+    let name = copy["name"].as_str().unwrap();
+    assert!(name.ends_with("n (copy)") && name.chars().count() == 255);
+    for wrong in ["", "  ", &"n".repeat(256)] {
+        let (status, answer) = test
+            .call("POST", &duplicate, Some(json!({"name": wrong})))
+            .await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(named(&answer), ["name"]);
+    }
+}
+
+#[tokio::test]
 async fn another_account_s_agent_does_not_exist_and_scopes_are_asked_for() {
     let test = TestApp::new().await;
     let agent = created(&test).await;
@@ -362,7 +416,10 @@ async fn models_and_voices_are_listed() {
     assert_eq!(count("tag=&country=").await, all["total"].as_u64());
     assert_eq!(
         count("tag=clear").await,
-        count("tag=clear&supports_dialect_style=false").await
+        count("tag=clear&supports_dialect_style=false")
+            .await
+            .zip(count("tag=clear&supports_dialect_style=true").await)
+            .map(|(without, with)| without + with)
     );
     let (status, none) = test.call("GET", "/voices?limit=0", None).await;
     assert_eq!(

@@ -19,6 +19,8 @@ pub use rules::{Agent, Status};
 pub use settings::Settings;
 
 #[cfg(test)]
+mod document_tests;
+#[cfg(test)]
 mod http_tests;
 #[cfg(test)]
 mod table_tests;

@@ -7,7 +7,7 @@ use media::config::{AgentConfig, Language};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-pub use super::fields::{CREATE_FIELDS, PATCH_FIELDS, SETTINGS, complete};
+pub use super::fields::{CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, SETTINGS, complete};
 use super::{
     fields::setting,
     placeholders::{self, Builtins, Variables},
@@ -167,6 +167,30 @@ pub fn change(
         return Err(Refused::UnknownNumber);
     }
     Ok((next, settings))
+}
+
+/// The settings of a copy: everything but what belongs to the one agent (its trunk, its sender, its
+/// being open to the public). References are not looked up again: what has gone since is as gone for
+/// the copy as for the agent.
+pub fn copied(
+    agent: &Agent,
+    name: Option<&str>,
+) -> Result<(Map<String, Value>, Settings), Refused> {
+    const OWN: [&str; 3] = ["outbound_trunk_id", "sms_sender_number_id", "public_access"];
+    const SUFFIX: &str = " (copy)";
+    let name = name.map_or_else(
+        || {
+            let most = MAX_NAME - SUFFIX.len();
+            let kept: String = agent.settings.name.chars().take(most).collect();
+            kept + SUFFIX
+        },
+        str::to_owned,
+    );
+    let mut stored = agent.stored.clone();
+    stored.retain(|setting, _| !OWN.contains(&setting.as_str()));
+    stored.insert("name".to_owned(), json!(name));
+    let settings = Settings::read(&stored).map_err(Refused::Unreadable)?;
+    Ok((stored, settings))
 }
 
 /// What is stored for a given value: voice keys as ids, guardrails with their switch.

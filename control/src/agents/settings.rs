@@ -3,7 +3,7 @@
 //! Built from the complete map of `fields.rs`, so every default stands in that table alone; a field
 //! here that the table does not know (or the other way round) fails the test at the foot.
 
-use media::config::{AgentConfig, Eagerness, Language};
+use media::config::{self, Adherence, AgentConfig, Eagerness, EndCallBehavior, Language};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -43,7 +43,7 @@ pub struct Settings {
     pub turn_eagerness: Option<Eagerness>,
     pub end_call_enabled: bool,
     pub end_call_phrases: Vec<String>,
-    pub end_call_behavior: String,
+    pub end_call_behavior: EndCallBehavior,
     pub voicemail_detection_enabled: bool,
     pub voicemail_message: Option<String>,
     pub voicemail_action: String,
@@ -58,7 +58,7 @@ pub struct Settings {
     pub focus_guardrail_enabled: bool,
     pub content_guardrail_enabled: bool,
     pub custom_guardrails: Vec<Guardrail>,
-    pub script_adherence: String,
+    pub script_adherence: Adherence,
     pub keypad_capture_enabled: bool,
     pub idle_check_in_after_secs: f64,
     pub max_idle_attempts: u32,
@@ -106,6 +106,9 @@ impl Settings {
             language: self.language,
             temperature: self.temperature,
             max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
+            max_context_tokens: self
+                .max_context_tokens
+                .unwrap_or(defaults.max_context_tokens),
             frequency_penalty: self.frequency_penalty.unwrap_or(defaults.frequency_penalty),
             presence_penalty: self.presence_penalty.unwrap_or(defaults.presence_penalty),
             history_max_turns: match self.history_truncation_enabled {
@@ -125,6 +128,19 @@ impl Settings {
             turn_eagerness: self.turn_eagerness.unwrap_or_default(),
             end_call_enabled: self.end_call_enabled,
             end_call_phrases: self.end_call_phrases.clone(),
+            end_call_behavior: self.end_call_behavior,
+            focus_guardrail_enabled: self.focus_guardrail_enabled,
+            content_guardrail_enabled: self.content_guardrail_enabled,
+            custom_guardrails: self
+                .custom_guardrails
+                .iter()
+                .filter(|guardrail| guardrail.is_enabled)
+                .map(|guardrail| config::Guardrail {
+                    name: guardrail.name.clone(),
+                    prompt: guardrail.prompt.clone(),
+                })
+                .collect(),
+            script_adherence: self.script_adherence,
             keypad_capture_enabled: self.keypad_capture_enabled,
             idle_check_in_after_secs: self.idle_check_in_after_secs,
             max_idle_attempts: self.max_idle_attempts,
@@ -218,6 +234,43 @@ mod tests {
                 .text,
             "Hi Ann."
         );
+    }
+
+    #[test]
+    fn how_the_agent_behaves_is_told_to_the_engine() {
+        let told = config(json!({
+            "focus_guardrail_enabled": false,
+            "content_guardrail_enabled": true,
+            "custom_guardrails": [
+                {"name": "on", "prompt": "No prices.", "is_enabled": true},
+                {"name": "off", "prompt": "No names.", "is_enabled": false}
+            ],
+            "script_adherence": "loose",
+            "end_call_behavior": "phrases_only",
+            "max_context_tokens": 2048
+        }));
+        assert_eq!(
+            (
+                told.focus_guardrail_enabled,
+                told.content_guardrail_enabled,
+                told.script_adherence,
+                told.end_call_behavior,
+                told.max_context_tokens
+            ),
+            (
+                false,
+                true,
+                Adherence::Loose,
+                EndCallBehavior::PhrasesOnly,
+                2048
+            )
+        );
+        let names: Vec<&str> = told
+            .custom_guardrails
+            .iter()
+            .map(|guardrail| guardrail.name.as_str())
+            .collect();
+        assert_eq!(names, ["on"]);
     }
 
     #[test]

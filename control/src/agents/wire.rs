@@ -3,11 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::rules::{Agent, CREATE_FIELDS, PATCH_FIELDS, Problem, complete, language_name};
+use super::rules::{
+    Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, complete, language_name,
+};
 use crate::{
     http::{
         Wire,
-        validate::{FieldError, Schema, Unknown},
+        validate::{Field, FieldError, Kind, Schema, Unknown},
     },
     ids::AgentId,
     time::Timestamp,
@@ -36,6 +38,28 @@ impl Wire for UpdateAgent {
     const SCHEMA: &'static Schema = &Schema {
         name: "UpdateAgent",
         fields: &PATCH_FIELDS,
+        unknown: Unknown::Refuse,
+    };
+}
+
+/// The body of `POST /agents/{id}/duplicate`; may be left out.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DuplicateAgent {
+    pub name: Option<String>,
+}
+
+impl Wire for DuplicateAgent {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "DuplicateAgent",
+        fields: &[Field::opt(
+            "name",
+            Kind::Pattern {
+                name: "1 to 255 characters, not all of them blank",
+                check: |name| !name.trim().is_empty() && name.chars().count() <= MAX_NAME,
+            },
+            "Name of the copy; that of the agent with \"(copy)\" when left out.",
+        )
+        .nullable()],
         unknown: Unknown::Refuse,
     };
 }

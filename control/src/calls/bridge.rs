@@ -21,7 +21,7 @@ use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
 use crate::sessions::store::SessionRow;
 use crate::time::Timestamp;
-use crate::vendors::{Part, ProviderFactory, SpeechUnavailable};
+use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
 use crate::voices;
 
 /// Why a caller who was let in is not on the engine. The call's record is already ended.
@@ -68,8 +68,8 @@ pub async fn place(
         }
     };
     let config = call_config(app, session, &call, &agent, events);
-    let providers = match speech(app, &agent, &config.agent) {
-        Ok(providers) => providers,
+    let CallSpeech { providers, usage } = match speech(app, &agent, &config.agent) {
+        Ok(speech) => speech,
         Err(error) => {
             return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await);
         }
@@ -103,6 +103,7 @@ pub async fn place(
         account,
         handle,
         pulse,
+        usage,
         leased: AtomicBool::new(true),
         ended: watch::Sender::new(false),
     });
@@ -153,17 +154,15 @@ pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
 }
 
 /// The speech providers of a call of this agent.
-fn speech(
-    app: &App,
-    agent: &Agent,
-    told: &AgentConfig,
-) -> Result<ProviderFactory, SpeechUnavailable> {
+fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<CallSpeech, SpeechUnavailable> {
     let voice = voices::find(&agent.settings.voice_id).ok_or_else(|| SpeechUnavailable {
         what: Part::Voice,
         why: "The agent's voice is not offered any more".to_owned(),
         may_pass: false,
     })?;
-    app.speech.providers(voice, &agent.settings.llm_model, told)
+    let voice = voice.styled(agent.settings.dialect_style.as_deref());
+    app.speech
+        .providers(&voice, &agent.settings.llm_model, told)
 }
 
 /// The call and its agent, or what is missing.

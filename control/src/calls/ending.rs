@@ -4,15 +4,15 @@
 use super::latency;
 use super::rules::{self, Ending};
 use super::store::{self, CallRow};
-use crate::agents;
 use crate::app::App;
 use crate::db::{DbError, Tx};
-use crate::events::rules::EventType;
-use crate::events::{self, wire};
 use crate::ids::{AccountId, CallId, EventId, RecordingId};
 use crate::recordings;
 use crate::sessions;
 use crate::time::Timestamp;
+use crate::webhooks::bodies;
+use crate::webhooks::event::EventType;
+use crate::webhooks::outbox::{self, NewEvent, Target};
 
 /// What else the end of a call brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub async fn end(
     let ended = end_in(app, &mut tx, account, id, incarnation, ending, also, now).await?;
     if ended {
         tx.commit().await?;
+        app.webhooks.wake();
     }
     Ok(ended)
 }
@@ -86,9 +87,9 @@ async fn event(
     now: Timestamp,
 ) -> Result<(), DbError> {
     let id = EventId::new(&app.clock);
-    let (transcript, transcript_truncated) = wire::fit_transcript(turns);
-    let (metadata, metadata_truncated) = wire::fit_metadata(call.metadata.clone());
-    let body = wire::CallEnded {
+    let (transcript, transcript_truncated) = bodies::fit_transcript(turns);
+    let (metadata, metadata_truncated) = bodies::fit_metadata(call.metadata.clone());
+    let body = bodies::CallEnded {
         event_id: id,
         timestamp: now.seconds(),
         call_id: call.id,
@@ -110,16 +111,14 @@ async fn event(
         metadata_truncated,
         transcript_truncated,
     };
-    let event = events::store::NewEvent {
+    let event = NewEvent {
         id,
         r#type: EventType::CallEnded,
-        agent: call.agent_id,
-        call: call.id,
+        target: Target::Agent(call.agent_id),
+        call: Some(call.id),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    // The address itself is read at each attempt; now it only matters whether there is one.
-    let has_address = agents::store::has_webhook(tx, call.account, call.agent_id).await?;
-    events::store::insert(tx, call.account, &event, has_address, now).await
+    outbox::insert(tx, call.account, &event, now).await
 }
 
 /// Milliseconds as the API's seconds.

@@ -31,10 +31,11 @@ pub struct Owner {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {
-    /// A finished turn, as JSON text.
+    /// A finished turn, as JSON text, and its words.
     Turn {
         index: u32,
         body: String,
+        text: String,
         at: Timestamp,
     },
     /// The end. `recording`: one is being finished.
@@ -228,6 +229,7 @@ mod tests {
             Entry::Turn {
                 index: 3,
                 body: "{\"text\":\"line\\nbreak, ünï\"}".to_owned(),
+                text: "line\nbreak, ünï".to_owned(),
                 at: START,
             },
             Entry::End {

@@ -89,8 +89,14 @@ pub async fn follow(
         match item {
             CallNews::Event(CallEvent::Turn(turn)) if claim.transcript => {
                 let body = rules::turn_json(&turn).to_string();
-                let index = turn.index;
-                writer.put(Entry::Turn { index, body, at }).await;
+                writer
+                    .put(Entry::Turn {
+                        index: turn.index,
+                        body,
+                        text: turn.text,
+                        at,
+                    })
+                    .await;
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
                 call.leased.store(false, Ordering::SeqCst);

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::admission::Renewal;
 use crate::ids::{AccountId, CallId};
+use crate::vendors::usage::SpeechUsage;
 
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub struct LiveCall {
     pub account: AccountId,
     pub handle: CallHandle,
     pub pulse: Arc<Pulse>,
+    /// What its speech providers use, to be read when the call is over.
+    pub usage: Arc<SpeechUsage>,
     /// Whether it holds a slot: until the engine is done with it.
     pub leased: AtomicBool,
     /// Becomes `true` once the end of the call is in the database.

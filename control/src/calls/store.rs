@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::rules::{CallStatus, ConversationStatus, Ending};
-use crate::db::{Db, DbError, Query, Row, Tx};
+use crate::db::{Arg, Db, DbError, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, RecordingId};
 use crate::time::Timestamp;
 
@@ -81,6 +81,8 @@ pub struct Filter {
     pub to: Option<Timestamp>,
     /// Either number of the call.
     pub phone: Option<String>,
+    /// Each of these was said in some turn: lower-case text.
+    pub said: Vec<String>,
 }
 
 const COLUMNS: &str =
@@ -93,6 +95,9 @@ const FILTER: &str = "c.account_id = $1
     and ($4 is null or c.agent_id = $4) and ($5 is null or c.batch_id = $5)
     and ($6 is null or c.created_at >= $6) and ($7 is null or c.created_at < $7)
     and ($8 is null or c.from_number = $8 or c.to_number = $8)";
+
+/// How many values [`FILTER`] takes, the account included.
+const FILTER_VALUES: usize = 8;
 
 /// Adds a call that waits for its caller to join.
 pub async fn insert(
@@ -142,8 +147,12 @@ pub async fn list(
     limit: u32,
     offset: u32,
 ) -> Result<(Vec<CallRow>, u64), DbError> {
+    let wanted = filter.sql();
+    let page = FILTER_VALUES + filter.said.len();
     let sql = format!(
-        "{COLUMNS} where {FILTER} order by c.created_at desc, c.id desc limit $9 offset $10"
+        "{COLUMNS} where {wanted} order by c.created_at desc, c.id desc limit ${} offset ${}",
+        page + 1,
+        page + 2
     );
     let rows = filter
         .bind(db.query_built(sql).bind(account))
@@ -151,7 +160,7 @@ pub async fn list(
         .bind(offset)
         .all(CallRow::read)
         .await?;
-    let sql = format!("select count(*) as total from calls c where {FILTER}");
+    let sql = format!("select count(*) as total from calls c where {wanted}");
     let total = filter
         .bind(db.query_built(sql).bind(account))
         .one(|row| row.i64("total"))
@@ -177,29 +186,76 @@ pub async fn turns_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Vec
         .await
 }
 
+/// The first turns of a call in which one of these was said, as JSON.
+pub async fn turns_with(
+    db: &Db,
+    account: AccountId,
+    id: CallId,
+    said: &[String],
+    most: u32,
+) -> Result<Vec<Value>, DbError> {
+    let any: Vec<String> = (0..said.len())
+        .map(|place| format!("words like ${} escape '\\'", place + 3))
+        .collect();
+    let sql = format!(
+        "select body from turns where account_id = $1 and call_id = $2 and ({}) order by idx limit ${}",
+        any.join(" or "),
+        said.len() + 3
+    );
+    db.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .bind_all(said.iter().map(|text| Arg::from(containing(text))))
+        .bind(most)
+        .all(|row| row.json("body"))
+        .await
+}
+
+/// The `like` pattern of texts that contain this one.
+fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// One finished turn.
+pub struct NewTurn<'a> {
+    pub index: u32,
+    /// The turn as the engine gave it, JSON.
+    pub body: &'a str,
+    /// What was said in it.
+    pub text: &'a str,
+}
+
 /// Adds one finished turn to a call that this incarnation still hosts. Written twice, it stands once.
 pub async fn insert_turn(
     tx: &mut Tx,
     account: AccountId,
     incarnation: i64,
     id: CallId,
-    index: u32,
-    body: &str,
+    turn: &NewTurn<'_>,
     now: Timestamp,
 ) -> Result<(), DbError> {
     let lock = tx.engine().for_share();
     tx.query_built(format!(
-        "insert into turns (call_id, idx, account_id, body, created_at)
-         select $1, $2, $3, $4, $5 where exists (select 1 from calls
+        "insert into turns (call_id, idx, account_id, body, created_at, words)
+         select $1, $2, $3, $4, $5, $7 where exists (select 1 from calls
             where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null{lock})
          on conflict (call_id, idx) do nothing",
     ))
     .bind(id)
-    .bind(i64::from(index))
+    .bind(i64::from(turn.index))
     .bind(account)
-    .bind(body)
+    .bind(turn.body)
     .bind(now)
     .bind(incarnation)
+    .bind(turn.text.to_lowercase())
     .execute()
     .await?;
     Ok(())
@@ -311,6 +367,19 @@ pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRo
 }
 
 impl Filter {
+    /// The condition, with [`FILTER_VALUES`] values and one more for each of `said`.
+    fn sql(&self) -> String {
+        let mut sql = FILTER.to_owned();
+        for place in 1..=self.said.len() {
+            let value = FILTER_VALUES + place;
+            sql += &format!(
+                " and exists (select 1 from turns t where t.account_id = $1 and t.call_id = c.id
+                    and t.words like ${value} escape '\\')"
+            );
+        }
+        sql
+    }
+
     fn bind<'q>(&self, query: Query<'q>) -> Query<'q> {
         query
             .bind(self.status.as_deref())
@@ -320,6 +389,7 @@ impl Filter {
             .bind(self.from)
             .bind(self.to)
             .bind(self.phone.as_deref())
+            .bind_all(self.said.iter().map(|text| Arg::from(containing(text))))
     }
 }
 

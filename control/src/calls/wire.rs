@@ -74,6 +74,7 @@ impl From<CallsQuery> for Filter {
             from,
             to,
             phone,
+            said: Vec::new(),
         }
     }
 }

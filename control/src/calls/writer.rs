@@ -145,8 +145,18 @@ async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize,
     let mut written = 0;
     for entry in entries {
         match entry {
-            Entry::Turn { index, body, at } => {
-                store::insert_turn(&mut tx, account, incarnation, call, *index, body, *at).await?;
+            Entry::Turn {
+                index,
+                body,
+                text,
+                at,
+            } => {
+                let turn = store::NewTurn {
+                    index: *index,
+                    body,
+                    text,
+                };
+                store::insert_turn(&mut tx, account, incarnation, call, &turn, *at).await?;
             }
             Entry::End {
                 ending,
@@ -164,5 +174,6 @@ async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize,
         written += 1;
     }
     tx.commit().await?;
+    app.webhooks.wake();
     Ok(written)
 }

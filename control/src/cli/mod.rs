@@ -9,6 +9,7 @@ mod migrate;
 pub mod recognise;
 pub mod replay;
 mod serve;
+mod webhooks;
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -47,6 +48,9 @@ enum Command {
     Load(load::LoadArgs),
     /// Run a call's tape again and compare.
     Replay(replay::ReplayArgs),
+    /// Receive events on this machine.
+    #[command(subcommand)]
+    Webhooks(webhooks::Command),
     /// Measure how well the offline recogniser hears.
     Wer(recognise::WerArgs),
 }
@@ -65,6 +69,7 @@ pub fn run() -> ExitCode {
         Command::Load(args) => return load::run(args),
         Command::Replay(args) => return replay::run(args),
         Command::Wer(args) => return recognise::run(args),
+        Command::Webhooks(command) => webhooks::run(command),
         Command::Keys(command) => with_config(&cli, |config| keys::run(command, config)),
     };
     match result {

@@ -16,12 +16,13 @@ use crate::admission::local::Local;
 use crate::app::{App, Incarnation, Parts};
 use crate::config::{Config, ConfigError};
 use crate::db::Db;
+use crate::egress::Egress;
 use crate::http::serve::{Patience, serve};
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
-use crate::{accounts, agents, calls, routes, sessions};
+use crate::{accounts, agents, calls, models, routes, sessions, voices, webhooks};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -69,6 +70,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(sessions::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));
     let (stop, stopped) = watch::channel(false);
+    let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({
         let (router, settings) = (routes::router(&app), app.config.server.clone());
         async move { serve(listener, router, &settings, Patience::default(), stopped).await }
@@ -81,6 +83,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     drain(&app).await;
     stop.send_replace(true);
     serving.await?;
+    delivering.await?;
     app.db.close().await;
     Ok(())
 }
@@ -104,13 +107,19 @@ fn assemble(
         lead_ms: config.engine.lead_ms,
         priority: config.engine.priority,
     })?);
+    models::catalogue::configure(&config.speech.remote);
+    voices::catalogue::configure(&config.speech.remote);
     let speech = SpeechSettings {
-        recogniser: config.speech.recogniser,
+        recogniser: config.speech.recogniser.clone(),
+        recogniser_fallback: config.speech.recogniser_fallback.clone(),
+        remote: config.speech.remote.clone(),
         recogniser_threads: or_cores(config.speech.workers),
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
+        request_threads: or_cores(config.speech.workers),
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;
     let storage = Storage::local(config.server.data_dir.join("objects"))?;
+    let egress = Egress::start(config.egress.allow.clone(), config.egress.dns)?;
     Ok(App::new(Parts {
         config,
         db,
@@ -121,6 +130,7 @@ fn assemble(
         engine,
         speech,
         storage,
+        egress,
     }))
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::providers;
 use crate::secret::Secret;
 
 /// Settings that are read out key by key.
@@ -63,6 +64,10 @@ impl Settings {
         for (key, value) in from_file.into_iter().chain(named) {
             match values.get_mut(&key) {
                 Some(old) => *old = value,
+                // These have names of the operator's own.
+                None if providers::parts(&key).is_some() => {
+                    values.insert(key, value);
+                }
                 None => wrong.push(format!("{key}: no such setting")),
             }
         }
@@ -84,6 +89,18 @@ impl Settings {
 
     pub(super) fn wrong(&mut self, key: &str, why: &str) {
         self.wrong.push(format!("{key}: {why}"));
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
     }
 
     pub(super) fn text(&mut self, key: &str) -> String {
@@ -189,7 +206,8 @@ fn dotted(name: &str) -> Option<String> {
         "REDIS_URL" => Some("redis.url".to_owned()),
         _ => {
             let (section, key) = name.strip_prefix("SIDETONE_")?.split_once("__")?;
-            Some(format!("{section}.{key}").to_ascii_lowercase())
+            // A provider's setting has its name between: SIDETONE_PROVIDERS__<NAME>__<KEY>.
+            Some(format!("{section}.{}", key.replacen("__", ".", 1)).to_ascii_lowercase())
         }
     }
 }

@@ -6,12 +6,16 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use super::wire::{AudioLink, AudioQuery, ConversationRecord, Rate, Revoke, Revoked, Transcript};
-use super::{audio_url, store};
+use super::wire::{
+    AudioLink, AudioQuery, ConversationRecord, Diagnostics, Found, Rate, Revoke, Revoked,
+    SearchQuery, Transcript,
+};
+use super::{audio_url, rules, store};
 use crate::app::App;
 use crate::calls;
 use crate::calls::store::Filter;
 use crate::http::page::ConversationsPage;
+use crate::http::validate::{FieldError, Loc};
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::{AccountId, CallId};
 use crate::recordings::{self, token};
@@ -24,6 +28,10 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/conversations", read, list)
             .summary("Conversations, newest first")
             .page::<ConversationsPage>(),
+        Endpoint::get("/conversations/search", read, search)
+            .summary("Conversations in which something was said, newest first")
+            .query::<SearchQuery>()
+            .page::<ConversationsPage>(),
         Endpoint::get("/conversations/{conversation_id}", read, get).summary("One conversation"),
         Endpoint::get(
             "/conversations/{conversation_id}/transcript",
@@ -31,6 +39,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             transcript,
         )
         .summary("What was said, turn by turn"),
+        Endpoint::get(
+            "/conversations/{conversation_id}/diagnostics",
+            read,
+            diagnostics,
+        )
+        .summary("Where the time went, how the network did, and what went wrong"),
         Endpoint::get("/conversations/{conversation_id}/audio", read, link)
             .summary("A signed URL of the WAV, good for an hour without a key"),
         Endpoint::get(
@@ -74,6 +88,49 @@ async fn list(
     ))
 }
 
+async fn search(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<SearchQuery>,
+    page: Page<ConversationsPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    /// Turns that are shown of each conversation.
+    const SHOWN: u32 = 3;
+    let SearchQuery {
+        q,
+        agent_id,
+        from,
+        to,
+    } = query;
+    let said = rules::terms(&q).ok_or_else(|| {
+        ApiError::Fields(vec![FieldError {
+            loc: vec![Loc::from("query"), Loc::from("q")],
+            msg: format!("Give one to {} words", rules::MAX_TERMS),
+            kind: "value_error",
+        }])
+    })?;
+    let filter = Filter {
+        agent: agent_id,
+        from,
+        to,
+        said,
+        ..Filter::default()
+    };
+    let (calls, total) =
+        calls::store::list(&app.db, caller.account, &filter, page.limit, page.offset).await?;
+    let base = &app.config.server.public_url;
+    let mut items = Vec::with_capacity(calls.len());
+    for call in calls {
+        let (id, said) = (call.id, &filter.said);
+        let turns = calls::store::turns_with(&app.db, caller.account, id, said, SHOWN).await?;
+        items.push(Found {
+            matches: turns.iter().map(rules::shown).collect(),
+            conversation: ConversationRecord::of(call, base),
+        });
+    }
+    Ok(List::new(items, total, page))
+}
+
 async fn get(
     State(app): State<App>,
     caller: Caller,
@@ -93,6 +150,21 @@ async fn transcript(
         conversation_id: id,
         turns,
     }))
+}
+
+async fn diagnostics(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<CallId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let call = calls::store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let faults = store::faults(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let turns = calls::store::turns(&app.db, caller.account, id).await?;
+    Ok(Json(Diagnostics::of(call, faults, &turns)))
 }
 
 async fn link(

@@ -2,6 +2,7 @@
 //! words: transcript, audio, feedback. It has no table of its own.
 
 pub mod http;
+pub mod rules;
 pub mod store;
 pub mod wire;
 

@@ -1,8 +1,29 @@
-//! What a conversation keeps beside its call: feedback.
+//! What a conversation keeps beside its call: feedback, and what went wrong.
 
 use crate::db::{Db, DbError};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
+
+/// What went wrong in a conversation, and which of the providers' requests can be asked about.
+pub struct Faults {
+    /// In words, oldest first.
+    pub errors: Vec<String>,
+    pub provider_request_ids: Vec<String>,
+}
+
+/// The faults of one conversation of the account.
+pub async fn faults(db: &Db, account: AccountId, id: CallId) -> Result<Option<Faults>, DbError> {
+    db.query("select errors, provider_request_ids from calls where account_id = $1 and id = $2")
+        .bind(account)
+        .bind(id)
+        .optional(|row| {
+            Ok(Faults {
+                errors: row.json("errors")?,
+                provider_request_ids: row.json("provider_request_ids")?,
+            })
+        })
+        .await
+}
 
 /// Keeps a rating, in place of an earlier one. `false`: the account has no such conversation.
 pub async fn rate(

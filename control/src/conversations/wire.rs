@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::rules::{self, Fault, Said, Step};
+use super::store::Faults;
 use crate::calls::ending::seconds;
 use crate::calls::store::{CallRow, Feedback};
 use crate::http::extract::Wire;
@@ -203,4 +205,100 @@ impl Wire for Rate {
             Field::opt("comment", Kind::Str { min: 0, max: 1000 }, "A few words.").nullable(),
         ],
     };
+}
+
+/// The query of `GET /conversations/search` beside its page.
+#[derive(Deserialize)]
+pub struct SearchQuery {
+    pub q: String,
+    pub agent_id: Option<AgentId>,
+    pub from: Option<Timestamp>,
+    pub to: Option<Timestamp>,
+}
+
+impl Wire for SearchQuery {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "SearchQuery",
+        unknown: Unknown::Ignore,
+        fields: &[
+            Field::req(
+                "q",
+                Kind::Str { min: 1, max: 200 },
+                "Words that were said, by whomever, in any case; each has to occur.",
+            ),
+            Field::opt(
+                "agent_id",
+                Kind::Uuid,
+                "Only conversations with this agent.",
+            ),
+            Field::opt(
+                "from",
+                Kind::Timestamp,
+                "Only conversations created at or after this time.",
+            ),
+            Field::opt(
+                "to",
+                Kind::Timestamp,
+                "Only conversations created before this time.",
+            ),
+        ],
+    };
+}
+
+/// A conversation that was searched for.
+#[derive(Serialize)]
+pub struct Found {
+    #[serde(flatten)]
+    pub conversation: ConversationRecord,
+    /// Its first turns with one of the words.
+    pub matches: Vec<Said>,
+}
+
+/// The answer of `GET /conversations/{id}/diagnostics`.
+#[derive(Serialize)]
+pub struct Diagnostics {
+    pub conversation_id: CallId,
+    pub status: String,
+    pub end_reason: Option<String>,
+    pub latency_summary: Option<Value>,
+    /// One step an answered turn.
+    pub waterfall: Vec<Step>,
+    pub network: Network,
+    pub errors: Vec<Fault>,
+    pub provider_request_ids: Vec<String>,
+}
+
+/// How well the media travelled; null where the channel measures none of it.
+#[derive(Serialize)]
+pub struct Network {
+    pub channel: String,
+    pub rtt_ms: Option<f64>,
+    pub loss_pct: Option<f64>,
+    pub jitter_ms: Option<f64>,
+    pub mos: Option<f64>,
+}
+
+impl Diagnostics {
+    pub fn of(call: CallRow, faults: Faults, turns: &[Value]) -> Self {
+        let Faults {
+            errors,
+            provider_request_ids,
+        } = faults;
+        Self {
+            conversation_id: call.id,
+            status: call.conversation_status,
+            end_reason: call.end_reason,
+            latency_summary: call.latency_summary,
+            waterfall: rules::waterfall(turns),
+            network: Network {
+                channel: call.channel,
+                rtt_ms: rules::round_trip(turns),
+                loss_pct: None,
+                jitter_ms: None,
+                mos: None,
+            },
+            errors: rules::faults(errors, turns),
+            provider_request_ids,
+        }
+    }
 }

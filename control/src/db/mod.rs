@@ -31,6 +31,10 @@ pub use row::Row;
 pub struct Db(Store);
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one in a process, behind few clones"
+)]
 enum Store {
     Sqlite(sqlite::Sqlite),
     Postgres(postgres::Postgres),
@@ -216,6 +220,10 @@ impl Db {
 pub struct Tx(Inner);
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a transaction is made where it is used and hardly moved"
+)]
 enum Inner {
     Sqlite(sqlite::Tx),
     Postgres(postgres::Tx),

@@ -4,7 +4,7 @@ use axum::{Json, response::IntoResponse};
 use serde_json::json;
 
 use super::{
-    catalogue::MODELS,
+    catalogue::all,
     wire::{ModelRecord, ModelsQuery},
 };
 use crate::http::{Access, Endpoint, Query, Scope};
@@ -19,8 +19,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(Query(query): Query<ModelsQuery>) -> impl IntoResponse {
-    let items: Vec<ModelRecord> = MODELS
-        .iter()
+    let items: Vec<ModelRecord> = all()
         .filter(|model| model.available || query.include_unavailable)
         .map(ModelRecord::from)
         .collect();

@@ -6,15 +6,15 @@ use media::shell::RecordedFile;
 
 use super::store::{self, Kept};
 use super::token;
-use crate::agents;
 use crate::app::App;
 use crate::calls;
 use crate::db::DbError;
-use crate::events::rules::EventType;
-use crate::events::{self, wire};
 use crate::ids::{AccountId, CallId, EventId};
 use crate::secret::Purpose;
 use crate::storage::ObjectKey;
+use crate::webhooks::bodies;
+use crate::webhooks::event::EventType;
+use crate::webhooks::outbox::{self, NewEvent, Target};
 
 /// Deleted recordings whose objects are removed in one sweep: a bound on one pass, not on the work.
 const SWEEP: i64 = 100;
@@ -116,7 +116,7 @@ async fn ready(
     store::insert_token(&mut tx, account, call, token, now).await?;
     let text = token::mint(&app.master_key, Purpose::AudioToken, call.0, token);
     let id = EventId::new(&app.clock);
-    let body = wire::RecordingReady {
+    let body = bodies::RecordingReady {
         event_id: id,
         timestamp: now.seconds(),
         call_id: call,
@@ -125,15 +125,15 @@ async fn ready(
         size_bytes: i64::try_from(kept.size_bytes).unwrap_or(i64::MAX),
         recording_region: app.storage.region(),
     };
-    let event = events::store::NewEvent {
+    let event = NewEvent {
         id,
         r#type: EventType::RecordingReady,
-        agent: row.agent_id,
-        call,
+        target: Target::Agent(row.agent_id),
+        call: Some(call),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    let has_address = agents::store::has_webhook(&mut tx, account, row.agent_id).await?;
-    events::store::insert(&mut tx, account, &event, has_address, now).await?;
+    outbox::insert(&mut tx, account, &event, now).await?;
     tx.commit().await?;
+    app.webhooks.wake();
     Ok(true)
 }

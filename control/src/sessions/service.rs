@@ -18,6 +18,7 @@ use crate::http::ApiError;
 use crate::http::validate::FieldError;
 use crate::ids::{AccountId, CallId, SessionId};
 use crate::secret;
+use crate::webhooks;
 
 /// How long a session waits for its caller.
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
@@ -49,6 +50,7 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
         media::config::Direction::Inbound => (body.caller_phone.as_deref(), None),
         media::config::Direction::Outbound => (None, body.caller_phone.as_deref()),
     };
+    let variables = body.dynamic_variables.unwrap_or_default();
     let call = calls::store::NewCall {
         id,
         agent_id: agent.id,
@@ -58,7 +60,7 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
         language: agents::rules::language_name(agent.settings.language),
         from_number,
         to_number,
-        dynamic_variables: &Value::Object(body.dynamic_variables.unwrap_or_default()),
+        dynamic_variables: &Value::Object(variables.clone()),
     };
     let session = NewSession {
         id,
@@ -74,7 +76,10 @@ pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Con
     }
     calls::store::insert(&mut tx, account, &call, now).await?;
     store::insert(&mut tx, account, &session, now).await?;
+    // No call is refused over a placeholder that nothing fills; the agent's owner is told.
+    webhooks::service::tell_unfilled(app, &mut tx, account, &agent, &variables, id).await?;
     tx.commit().await?;
+    app.webhooks.wake();
     lease.leave();
     Ok(Connected {
         session_id: id,

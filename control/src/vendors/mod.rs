@@ -1,16 +1,19 @@
 //! The speech of a call: which recogniser, model and voice serve it, and how they are made.
 //!
-//! Everything here runs on this machine and needs no account elsewhere: programs and a library of
+//! What is built in runs on this machine and needs no account elsewhere: programs and a library of
 //! the distribution, and models of our own. `voice` speaks, `pocketsphinx` listens, `faq` and `echo`
-//! answer, `scripted` stands in for ears and mouth in tests and load runs. None of them works on a
-//! media thread for longer than a queue push (the models: well under a millisecond).
+//! answer, `scripted` stands in for ears and mouth in tests and load runs. `remote` holds the providers
+//! that the operator configured. None of them works on a media thread for longer than a queue push (the
+//! built-in models: well under a millisecond).
 
 pub mod echo;
 pub mod faq;
 pub mod pocketsphinx;
 pub mod queue;
+pub mod remote;
 pub mod scripted;
 pub mod tools;
+pub mod usage;
 pub mod voice;
 pub mod words;
 
@@ -22,39 +25,59 @@ use media::config::{AgentConfig, Language};
 use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesiser};
 
 use self::pocketsphinx::pool::{NoSeat, Pool};
-use crate::voices::{Engine, Voice};
+use self::remote::Remote;
+use self::remote::settings::RemoteSettings;
+use self::usage::{CountedEars, CountedVoice, SpeechUsage};
+use crate::voices::{self, Engine, Voice};
 
 /// Makes the providers of one call on its media thread, given where their answers go.
 pub type ProviderFactory = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Send>;
 
 /// What the operator chose.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SpeechSettings {
     pub recogniser: RecogniserKind,
+    /// Who listens when the recogniser's provider fails.
+    pub recogniser_fallback: Option<RecogniserKind>,
+    pub remote: RemoteSettings,
     /// Decoders of the offline recogniser, each on a thread of its own: 94 MiB and a fifth of a core
     /// while somebody speaks.
     pub recogniser_threads: usize,
-    /// Threads that run the voices' programs.
+    /// Threads that run the voices' programs for calls.
     pub voice_threads: usize,
+    /// The same for requests (`POST /tts`).
+    pub request_threads: usize,
 }
 
 impl Default for SpeechSettings {
     fn default() -> Self {
         Self {
             recogniser: RecogniserKind::Offline,
+            recogniser_fallback: None,
+            remote: RemoteSettings::default(),
             recogniser_threads: 2,
             voice_threads: 4,
+            request_threads: 2,
         }
     }
 }
 
 /// Who turns the caller's voice into words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecogniserKind {
     /// pocketsphinx, English only.
     Offline,
     /// The lines of a script, whatever was said.
     Scripted,
+    /// The configured provider of this name.
+    Provider(String),
+}
+
+/// The speech of one call.
+pub struct CallSpeech {
+    pub providers: ProviderFactory,
+    /// What its providers use, counted as they work.
+    pub usage: Arc<SpeechUsage>,
 }
 
 /// Why a call cannot be served. Known before the call begins, so `connect` can say it.
@@ -85,31 +108,42 @@ impl std::error::Error for SpeechUnavailable {}
 
 /// The speech of this process: its worker threads and what they share.
 pub struct Speech {
-    ears: Ears,
+    recogniser: RecogniserKind,
+    recogniser_fallback: Option<RecogniserKind>,
+    /// The offline decoders, where somebody may want them, or why there are none.
+    decoders: Option<Result<Arc<Pool>, String>>,
     voices: Arc<voice::VoicePool>,
+    /// Speaks for requests, so that no call waits behind them.
+    desk: Arc<voice::VoicePool>,
+    remote: Option<Remote>,
 }
 
 impl Speech {
-    /// Starts the worker threads. `data_dir` gets a folder `speech` for what they keep.
+    /// Starts the worker threads. `data_dir` gets a folder `speech` for what they keep. Configured
+    /// providers are asked on the runtime that this is called in.
     pub fn start(settings: SpeechSettings, data_dir: &Path) -> io::Result<Arc<Self>> {
         let folder = data_dir.join("speech");
         std::fs::create_dir_all(&folder)?;
         let voices = voice::VoicePool::start(settings.voice_threads, &folder)?;
-        let ears = match settings.recogniser {
-            RecogniserKind::Scripted => Ears::Scripted,
-            RecogniserKind::Offline => {
-                let threads = settings.recogniser_threads.max(1);
-                match Pool::start(threads, threads * CALLS_PER_DECODER, &folder) {
-                    Ok(pool) => Ears::Offline(pool),
-                    // Everything but a call still works, so the server starts.
-                    Err(why) => {
-                        tracing::warn!(%why, "no call can be heard");
-                        Ears::Missing(why)
-                    }
-                }
-            }
-        };
-        Ok(Arc::new(Self { ears, voices }))
+        let apart = folder.join("requests");
+        std::fs::create_dir_all(&apart)?;
+        let desk = voice::VoicePool::start(settings.request_threads, &apart)?;
+        let offline = settings.recogniser == RecogniserKind::Offline
+            || settings.recogniser_fallback == Some(RecogniserKind::Offline);
+        let decoders = offline.then(|| {
+            let threads = settings.recogniser_threads.max(1);
+            let pool = Pool::start(threads, threads * CALLS_PER_DECODER, &folder);
+            // Everything but a call still works, so the server starts.
+            pool.inspect_err(|why| tracing::warn!(%why, "no call can be heard offline"))
+        });
+        Ok(Arc::new(Self {
+            recogniser: settings.recogniser,
+            recogniser_fallback: settings.recogniser_fallback,
+            decoders,
+            voices,
+            desk,
+            remote: Remote::start(settings.remote)?,
+        }))
     }
 
     /// The providers of a call with this voice and model id (a stored `llm_model`, alias or sentinel
@@ -119,90 +153,256 @@ impl Speech {
         voice: &Voice,
         model: &str,
         agent: &AgentConfig,
-    ) -> Result<ProviderFactory, SpeechUnavailable> {
-        let model = ModelKind::resolve(model)?;
-        let language = agent.language;
+    ) -> Result<CallSpeech, SpeechUnavailable> {
+        let usage = Arc::new(SpeechUsage::default());
+        let model = self.model(model, agent.language, &usage)?;
         let ears = self.ears(agent)?;
-        let mouth = self.mouth(voice.engine)?;
-        Ok(Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
-            stt: ears(Arc::clone(&sink)),
-            llm: model.make(language, Arc::clone(&sink)),
-            tts: mouth(sink),
+        let mouth = self.mouth(&self.voices, voice.engine, agent.language)?;
+        let counts = Arc::clone(&usage);
+        let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
+            stt: Box::new(CountedEars {
+                inner: ears(Arc::clone(&sink)),
+                usage: Arc::clone(&counts),
+            }),
+            llm: model(Arc::clone(&sink)),
+            tts: Box::new(CountedVoice {
+                inner: mouth(sink),
+                usage: counts,
+            }),
+        });
+        Ok(CallSpeech { providers, usage })
+    }
+
+    /// A voice for one text of a request, or why there is none.
+    pub fn speaker(&self, voice: &Voice) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+        let language = match voice.language {
+            "french" => Language::French,
+            _ => Language::English,
+        };
+        self.mouth(&self.desk, voice.engine, language)
+    }
+
+    /// The model of a public id, with the one that takes over where its provider fails.
+    fn model(
+        &self,
+        id: &str,
+        language: Language,
+        usage: &Arc<SpeechUsage>,
+    ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
+        let unavailable = || SpeechUnavailable {
+            what: Part::Model,
+            why: format!("No provider is configured for the model {id:?}."),
+            may_pass: false,
+        };
+        let known = self.remote.as_ref().is_some_and(|r| r.offers(id));
+        let id = if known {
+            id
+        } else {
+            crate::models::resolve(id).ok_or_else(unavailable)?
+        };
+        match id {
+            "faq" => {
+                return Ok(Box::new(move |sink| {
+                    Box::new(faq::FaqModel::new(language, sink))
+                }));
+            }
+            "echo" => {
+                return Ok(Box::new(move |sink| {
+                    Box::new(echo::EchoModel::new(language, sink))
+                }));
+            }
+            _ => {}
+        }
+        let remote = self.remote.as_ref().ok_or_else(unavailable)?;
+        let make = remote.model(id).ok_or_else(unavailable)?;
+        let fallback = match &remote.model_fallback {
+            Some(other) if other != id => Some(self.only_model(other, language, usage)?),
+            _ => None,
+        };
+        let usage = Arc::clone(usage);
+        Ok(Box::new(move |sink| {
+            let other = fallback.map(|make| make(Arc::clone(&sink)));
+            make(other, usage, sink)
         }))
     }
 
+    /// A model with nobody behind it.
+    fn only_model(
+        &self,
+        id: &str,
+        language: Language,
+        usage: &Arc<SpeechUsage>,
+    ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
+        if matches!(id, "faq" | "echo") {
+            return self.model(id, language, usage);
+        }
+        let make = self.remote.as_ref().and_then(|remote| remote.model(id));
+        let make = make.ok_or_else(|| SpeechUnavailable {
+            what: Part::Model,
+            why: format!("No provider is configured for the model {id:?}."),
+            may_pass: false,
+        })?;
+        let usage = Arc::clone(usage);
+        Ok(Box::new(move |sink| make(None, usage, sink)))
+    }
+
     fn ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
-        let unavailable = |why: String, may_pass| SpeechUnavailable {
+        let RecogniserKind::Provider(name) = &self.recogniser else {
+            return self.only_ears(&self.recogniser, agent);
+        };
+        let make = self
+            .remote
+            .as_ref()
+            .and_then(|remote| remote.ears(name, agent.language));
+        let make =
+            make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
+        // A fallback that cannot listen to this agent's callers is none.
+        let fallback = self.recogniser_fallback.as_ref();
+        let fallback = fallback
+            .filter(|other| **other != self.recogniser)
+            .and_then(|other| self.only_ears(other, agent).ok());
+        Ok(Box::new(move |sink| {
+            let other = fallback.map(|make| make(Arc::clone(&sink)));
+            make(other, sink)
+        }))
+    }
+
+    /// A recogniser with nobody behind it.
+    fn only_ears(
+        &self,
+        kind: &RecogniserKind,
+        agent: &AgentConfig,
+    ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+        match kind {
+            RecogniserKind::Scripted => Ok(Box::new(|sink| {
+                Box::new(scripted::ScriptedRecogniser::new(sink))
+            })),
+            RecogniserKind::Offline => self.offline_ears(agent),
+            RecogniserKind::Provider(name) => {
+                let make = self
+                    .remote
+                    .as_ref()
+                    .and_then(|remote| remote.ears(name, agent.language));
+                let make =
+                    make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
+                Ok(Box::new(move |sink| make(None, sink)))
+            }
+        }
+    }
+
+    fn offline_ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+        let unavailable = |why: String| SpeechUnavailable {
             what: Part::Recogniser,
             why,
-            may_pass,
+            may_pass: true,
         };
-        let pool = match &self.ears {
-            Ears::Scripted => {
-                return Ok(Box::new(|sink| {
-                    Box::new(scripted::ScriptedRecogniser::new(sink))
-                }));
+        let pool = match &self.decoders {
+            None => return Err(unavailable("The offline recogniser is not in use.".into())),
+            Some(Err(why)) => {
+                return Err(unavailable(format!("No caller can be heard: {why}.")));
             }
-            Ears::Missing(why) => {
-                return Err(unavailable(format!("No caller can be heard: {why}."), true));
-            }
-            Ears::Offline(pool) => pool,
+            Some(Ok(pool)) => pool,
         };
         if agent.language != Language::English {
-            return Err(unavailable(
+            return Err(no_ears(
                 "The offline recogniser knows English only, and the agent's language is French."
                     .into(),
-                false,
             ));
         }
         let seat = pool.seat(&said_by(agent)).map_err(|none| match none {
-            NoSeat::Full { calls } => unavailable(
-                format!("The offline recogniser serves {calls} calls at a time and is full."),
-                true,
-            ),
-            NoSeat::Broken(why) => {
-                unavailable(format!("The offline recogniser stopped: {why}."), true)
-            }
+            NoSeat::Full { calls } => unavailable(format!(
+                "The offline recogniser serves {calls} calls at a time and is full."
+            )),
+            NoSeat::Broken(why) => unavailable(format!("The offline recogniser stopped: {why}.")),
         })?;
         Ok(Box::new(move |sink| Box::new(seat.recogniser(sink))))
     }
 
-    fn mouth(&self, engine: Engine) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+    fn mouth(
+        &self,
+        pool: &Arc<voice::VoicePool>,
+        engine: Engine,
+        language: Language,
+    ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+        let Engine::Provider { provider, voice } = engine else {
+            return self.only_mouth(pool, engine, language);
+        };
+        let make = self
+            .remote
+            .as_ref()
+            .and_then(|remote| remote.voice(provider, voice, language));
+        let make = make.ok_or_else(no_mouth)?;
+        let fallback = self
+            .remote
+            .as_ref()
+            .and_then(|r| r.voice_fallback.as_deref());
+        // A fallback whose program is not installed is none.
+        let fallback = fallback
+            .and_then(voices::find)
+            .filter(|other| other.engine != engine)
+            .and_then(|other| self.only_mouth(pool, other.engine, language).ok());
+        Ok(Box::new(move |sink| make(fallback, sink)))
+    }
+
+    /// A voice with nobody behind it.
+    fn only_mouth(
+        &self,
+        pool: &Arc<voice::VoicePool>,
+        engine: Engine,
+        language: Language,
+    ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
         match engine {
             Engine::Scripted { hz } => Ok(Box::new(move |sink| {
                 Box::new(scripted::ScriptedVoice::new(hz, sink))
             })),
             Engine::Espeak { .. } | Engine::Flite { .. } => {
                 voice::installed(engine)?;
-                let pool = Arc::clone(&self.voices);
+                let pool = Arc::clone(pool);
                 Ok(Box::new(move |sink| {
                     Box::new(pool.synthesiser(engine, sink))
                 }))
+            }
+            Engine::Provider { provider, voice } => {
+                let make = self
+                    .remote
+                    .as_ref()
+                    .and_then(|remote| remote.voice(provider, voice, language));
+                let make = make.ok_or_else(no_mouth)?;
+                Ok(Box::new(move |sink| make(None, sink)))
             }
         }
     }
 }
 
+fn no_ears(why: String) -> SpeechUnavailable {
+    SpeechUnavailable {
+        what: Part::Recogniser,
+        why,
+        may_pass: false,
+    }
+}
+
+fn no_mouth() -> SpeechUnavailable {
+    SpeechUnavailable {
+        what: Part::Voice,
+        why: "The provider of this voice is not configured.".to_owned(),
+        may_pass: false,
+    }
+}
+
 impl Drop for Speech {
     fn drop(&mut self) {
-        if let Ears::Offline(pool) = &self.ears {
+        if let Some(Ok(pool)) = &self.decoders {
             pool.stop();
         }
         self.voices.stop();
+        self.desk.stop();
     }
 }
 
 /// Calls that share a decoder: people speak less than half of the time, not all at once, and a
 /// decoder catches up at five times real time.
 const CALLS_PER_DECODER: usize = 4;
-
-/// Who listens.
-enum Ears {
-    Scripted,
-    Offline(Arc<Pool>),
-    /// The recogniser is not installed: why.
-    Missing(String),
-}
 
 /// The agent's words that its callers may take up.
 fn said_by(agent: &AgentConfig) -> String {
@@ -219,31 +419,4 @@ fn said_by(agent: &AgentConfig) -> String {
 }
 
 /// Makes one provider for one call.
-type Make<P> = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Box<P> + Send>;
-
-#[derive(Clone, Copy)]
-enum ModelKind {
-    Faq,
-    Echo,
-}
-
-impl ModelKind {
-    fn resolve(id: &str) -> Result<Self, SpeechUnavailable> {
-        match crate::models::catalogue::resolve(id) {
-            Some("faq") => Ok(Self::Faq),
-            Some("echo") => Ok(Self::Echo),
-            _ => Err(SpeechUnavailable {
-                what: Part::Model,
-                why: format!("No provider is configured for the model {id:?}."),
-                may_pass: false,
-            }),
-        }
-    }
-
-    fn make(self, language: Language, sink: Arc<dyn SpeechSink>) -> Box<dyn LanguageModel> {
-        match self {
-            Self::Faq => Box::new(faq::FaqModel::new(language, sink)),
-            Self::Echo => Box::new(echo::EchoModel::new(language, sink)),
-        }
-    }
-}
+pub type Make<P> = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Box<P> + Send>;

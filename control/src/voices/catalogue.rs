@@ -1,8 +1,11 @@
-//! The offline voices, as data: what each is, and what the synthesiser has to be told to speak with it.
+//! The voices, as data: what each is, and what the synthesiser has to be told to speak with it. The
+//! offline ones stand below; those of configured providers come in at the start.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use uuid::Uuid;
+
+use crate::vendors::remote::settings::RemoteSettings;
 
 /// One voice. `engine` is for the synthesiser; everything else is what the API shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,11 @@ pub enum Engine {
     Flite { name: &'static str },
     /// A tone instead of speech, almost free of cost: load runs and tests.
     Scripted { hz: u32 },
+    /// A voice of a configured provider, under the provider's own name for it.
+    Provider {
+        provider: &'static str,
+        voice: &'static str,
+    },
 }
 
 impl Engine {
@@ -48,12 +56,46 @@ impl Engine {
         match self {
             Self::Espeak { .. } => Some("espeak-ng"),
             Self::Flite { .. } => Some("flite"),
-            Self::Scripted { .. } => None,
+            Self::Scripted { .. } | Self::Provider { .. } => None,
         }
     }
 }
 
-/// Every voice this version knows, newest first, ties by key: the stable order of `GET /voices`.
+static CONFIGURED: OnceLock<Vec<Voice>> = OnceLock::new();
+
+/// Adds the voices of the providers that can be asked, once, before the server listens. Later calls
+/// change nothing.
+pub fn configure(settings: &RemoteSettings) {
+    CONFIGURED.get_or_init(|| configured(settings));
+}
+
+fn configured(settings: &RemoteSettings) -> Vec<Voice> {
+    // The catalogue lives as long as the process.
+    let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+    let available = settings.providers.iter().filter(|p| p.is_available());
+    let mut voices: Vec<Voice> = available
+        .flat_map(|provider| provider.voices.iter().map(move |voice| (provider, voice)))
+        .map(|(provider, voice)| Voice {
+            id: id_of(&voice.key),
+            key: kept(&voice.key),
+            name: kept(&voice.name),
+            description: "A voice of a configured provider",
+            language: voice.language,
+            country: voice.country,
+            gender: voice.gender,
+            tags: &[],
+            engine: Engine::Provider {
+                provider: kept(&provider.name),
+                voice: kept(&voice.voice),
+            },
+            created_at: Generation::Configured as i64,
+        })
+        .collect();
+    voices.sort_by(|a, b| a.key.cmp(b.key));
+    voices
+}
+
+/// Every offline voice this version knows, newest first, ties by key: the stable order of `GET /voices`.
 pub fn all() -> &'static [Voice] {
     static VOICES: LazyLock<Vec<Voice>> = LazyLock::new(|| {
         let mut voices: Vec<Voice> = ENTRIES.iter().map(Entry::voice).collect();
@@ -72,12 +114,21 @@ pub fn offered() -> impl Iterator<Item = &'static Voice> {
             .filter(|program| on_path(program))
             .collect()
     });
-    all().iter().filter(|voice| {
+    let configured = CONFIGURED.get().map_or(&[][..], Vec::as_slice);
+    configured.iter().chain(all()).filter(|voice| {
         voice
             .engine
             .program()
             .is_none_or(|program| INSTALLED.contains(&program))
     })
+}
+
+/// The voice of this id or key, whether or not it can speak on this machine.
+pub fn known(id_or_key: &str) -> Option<&'static Voice> {
+    match Uuid::try_parse(id_or_key) {
+        Ok(id) => all().iter().find(|voice| voice.id == id),
+        Err(_) => all().iter().find(|voice| voice.key == id_or_key),
+    }
 }
 
 /// The offered voice of this id or key. The sentinel `default` is nobody's key.
@@ -134,6 +185,8 @@ enum Generation {
     Espeak = 1_767_657_600_000_000,
     /// 2026-01-07, flite: recorded units, the more natural ones.
     Flite = 1_767_744_000_000_000,
+    /// 2026-01-08, voices of providers: listed first.
+    Configured = 1_767_830_400_000_000,
 }
 
 impl Entry {

@@ -1,17 +1,31 @@
 //! Routes of voices (document 2, Voices).
 
+use axum::body::Body as Bytes;
+use axum::extract::State;
 use axum::{Json, response::IntoResponse};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE,
+};
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    catalogue::{find, offered},
+    catalogue::{Voice, find, offered},
     countries::COUNTRIES,
+    preview,
     rules::TAGS,
-    wire::{Country, VoiceRecord, VoicesQuery},
+    wire::{Country, PreviewQuery, VoiceRecord, VoicesQuery},
 };
-use crate::http::{
-    Access, ApiError, Endpoint, Id, List, Page, Query, Scope, extract::PathId, page::VoicesPage,
-    validate::FieldError,
+use crate::{
+    app::App,
+    http::{
+        Access, ApiError, Body, Class, Endpoint, Id, List, Page, Query, Scope,
+        extract::PathId,
+        page::VoicesPage,
+        range::{self, Selected},
+        validate::FieldError,
+    },
+    tts::{self, rules as speech, wire::Preview},
 };
 
 /// The routes, in the order of the document.
@@ -27,10 +41,30 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/voices/tag-vocabulary", READ, tag_vocabulary).summary("Tags by category"),
         Endpoint::get("/voices/{voice_id}", READ, get)
             .summary("One voice, by id or legacy voice_key"),
+        Endpoint::post(
+            "/voices/preview",
+            Access::Scopes(&[Scope::TtsUse]),
+            speak_preview,
+        )
+        .summary("Hear a voice: a whole WAV of a short text")
+        .body::<Preview>()
+        .class(Class::Tts)
+        .returns(StatusCode::OK),
+        Endpoint::get(
+            "/voices/{voice_id}/preview.wav",
+            Access::SignedUrl,
+            play_preview,
+        )
+        .summary("A voice's sample sentence; the URL itself is the credential")
+        .query::<PreviewQuery>(),
     ]
 }
 
-async fn list(Query(query): Query<VoicesQuery>, page: Page<VoicesPage>) -> impl IntoResponse {
+async fn list(
+    State(app): State<App>,
+    Query(query): Query<VoicesQuery>,
+    page: Page<VoicesPage>,
+) -> impl IntoResponse {
     let filter = query.into_filter();
     let found: Vec<_> = offered().filter(|voice| filter.admits(voice)).collect();
     let total = found.len() as u64;
@@ -38,7 +72,7 @@ async fn list(Query(query): Query<VoicesQuery>, page: Page<VoicesPage>) -> impl 
         .into_iter()
         .skip(page.offset as usize)
         .take(page.limit as usize)
-        .map(VoiceRecord::from)
+        .map(|voice| record(&app, voice))
         .collect();
     Json(List::new(items, total, page))
 }
@@ -72,8 +106,82 @@ impl PathId for VoiceRef {
     }
 }
 
-async fn get(Id(VoiceRef(voice)): Id<VoiceRef>) -> Result<impl IntoResponse, ApiError> {
+async fn get(
+    State(app): State<App>,
+    Id(VoiceRef(voice)): Id<VoiceRef>,
+) -> Result<impl IntoResponse, ApiError> {
     find(&voice)
-        .map(|voice| Json(VoiceRecord::from(voice)))
+        .map(|voice| Json(record(&app, voice)))
         .ok_or(ApiError::NotFound)
+}
+
+async fn speak_preview(
+    State(app): State<App>,
+    Body(body): Body<Preview>,
+) -> Result<impl IntoResponse, ApiError> {
+    let Preview { voice_id, text } = body;
+    let voice = find(&voice_id).ok_or(ApiError::NotFound)?;
+    let text = text.as_deref();
+    let text = text.unwrap_or_else(|| speech::sample_sentence(voice.language));
+    let characters = speech::check(text).map_err(|why| tts::refused(why, speech::MAX_PREVIEW))?;
+    let wav = tts::whole(&app, voice, text).await?;
+    Response::builder()
+        .header(CONTENT_TYPE, "audio/wav")
+        .header("x-sample-rate", speech::RATE)
+        .header("x-voice-id", voice.id.to_string())
+        .header("x-character-count", characters)
+        .header(CACHE_CONTROL, "no-store")
+        .body(Bytes::from(wav))
+        .map_err(ApiError::internal)
+}
+
+async fn play_preview(
+    State(app): State<App>,
+    Id(VoiceRef(voice)): Id<VoiceRef>,
+    Query(query): Query<PreviewQuery>,
+    headers: HeaderMap,
+) -> Result<Response<Bytes>, ApiError> {
+    let voice = find(&voice).ok_or(ApiError::Unauthorized)?;
+    let token = query.token.as_deref().unwrap_or_default();
+    let expires_at = preview::open(&app.master_key, voice, token).ok_or(ApiError::Unauthorized)?;
+    if expires_at <= app.clock.now() {
+        return Err(ApiError::Gone {
+            code: "url_expired",
+            message: "This URL has expired: ask for a fresh one".to_owned(),
+        });
+    }
+    let wav = tts::previews(&app, voice).await?;
+    let length = wav.len() as u64;
+    let wanted = headers.get(RANGE).and_then(|value| value.to_str().ok());
+    let answer = Response::builder()
+        .header(ACCEPT_RANGES, "bytes")
+        .header(CONTENT_TYPE, "audio/wav")
+        .header(CACHE_CONTROL, "private, max-age=3600")
+        .header("x-content-type-options", "nosniff");
+    let (answer, part) = match range::select(wanted, length) {
+        Selected::Whole => (answer, wav),
+        Selected::Unsatisfiable => return Err(ApiError::RangeNotSatisfiable { size: length }),
+        Selected::Part { first, last } => (
+            answer
+                .status(StatusCode::PARTIAL_CONTENT)
+                .header(CONTENT_RANGE, format!("bytes {first}-{last}/{length}")),
+            wav.slice(first as usize..=last as usize),
+        ),
+    };
+    answer
+        .header(CONTENT_LENGTH, part.len())
+        .body(Bytes::from(part))
+        .map_err(ApiError::internal)
+}
+
+fn record(app: &App, voice: &Voice) -> VoiceRecord {
+    let token = preview::sign(&app.master_key, voice, app.clock.now());
+    let base = &app.config.server.public_url;
+    VoiceRecord::of(
+        voice,
+        format!(
+            "{base}/api/v1/voices/{}/preview.wav?token={token}",
+            voice.id
+        ),
+    )
 }

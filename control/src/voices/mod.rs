@@ -6,8 +6,13 @@
 
 pub mod catalogue;
 pub mod countries;
+pub mod dialects;
 pub mod http;
+pub mod preview;
 pub mod rules;
 pub mod wire;
 
 pub use catalogue::{Engine, Voice, find};
+
+#[cfg(test)]
+mod http_tests;

@@ -64,13 +64,6 @@ impl Filter {
     }
 }
 
-impl Voice {
-    /// No offline voice has dialect styles; a provider's may.
-    pub const fn supports_dialect_style(&self) -> bool {
-        false
-    }
-}
-
 fn given(filter: &Option<String>) -> Option<&str> {
     filter
         .as_deref()
@@ -171,14 +164,20 @@ mod tests {
                 supports_dialect_style: Some(true),
                 ..Filter::default()
             },
-            |_| false,
+            |voice| {
+                let general = ["en-gb-female", "en-gb-male", "en-us-female", "en-us-male"];
+                voice
+                    .key
+                    .strip_prefix("espeak-")
+                    .is_some_and(|key| general.contains(&key))
+            },
         );
         check(
             Filter {
                 supports_dialect_style: Some(false),
                 ..Filter::default()
             },
-            |_| true,
+            |voice| !voice.supports_dialect_style(),
         );
     }
 

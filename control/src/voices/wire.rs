@@ -32,8 +32,9 @@ pub struct VoiceRecord {
     pub updated_at: Timestamp,
 }
 
-impl From<&Voice> for VoiceRecord {
-    fn from(voice: &Voice) -> Self {
+impl VoiceRecord {
+    /// The record; `preview_url` is where the voice can be heard.
+    pub fn of(voice: &Voice, preview_url: String) -> Self {
         let Voice {
             id,
             key,
@@ -56,10 +57,10 @@ impl From<&Voice> for VoiceRecord {
             gender,
             tags,
             supports_dialect_style: voice.supports_dialect_style(),
-            dialect_styles: &[],
+            dialect_styles: voice.dialect_styles(),
             is_private: false,
             status: "active",
-            preview_url: None,
+            preview_url: Some(preview_url),
             created_at: Timestamp(created_at),
             updated_at: Timestamp(created_at),
         }
@@ -129,3 +130,21 @@ impl Wire for VoicesQuery {
 }
 
 const TEXT: Kind = Kind::Str { min: 0, max: 255 };
+
+/// The query of `GET /voices/{id}/preview.wav`.
+#[derive(Debug, Deserialize)]
+pub struct PreviewQuery {
+    pub token: Option<String>,
+}
+
+impl Wire for PreviewQuery {
+    const SCHEMA: &'static Schema = &Schema {
+        name: "PreviewQuery",
+        fields: &[Field::opt(
+            "token",
+            Kind::Str { min: 0, max: 500 },
+            "What signs the URL.",
+        )],
+        unknown: Unknown::Ignore,
+    };
+}

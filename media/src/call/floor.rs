@@ -9,6 +9,7 @@ use super::record::{EndReason, Owner, Role, Source, Turn};
 use super::reply::{Filler, Kind, Reply, Spoken, Unheard};
 use crate::audio::resample::Resampler;
 use crate::config::Language;
+use crate::dialog::clean::Cleaner;
 use crate::dialog::ends_call;
 use crate::frame::FRAME;
 use crate::leg::ws::{Interruption, ServerEvent};
@@ -93,6 +94,11 @@ impl Call {
         let mut reply = self.new_reply(Kind::Answer, marks);
         reply.committed = committed;
         reply.asked = asked;
+        reply.cleaner = self
+            .config
+            .agent
+            .content_guardrail_enabled
+            .then(Cleaner::default);
         let request = self.dialog.request(&self.config.agent, &reply.asked, &[]);
         self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
         self.reply = Some(reply);
@@ -203,7 +209,7 @@ impl Call {
                     reply.marks.first_word = Some(now);
                     reply.marks.step("llm_ttft", Owner::Llm, now);
                 }
-                reply.text.push(&text);
+                reply.say(&text);
             }
             LlmEvent::ToolCall(call) if reply.committed => self.run_tool(call),
             LlmEvent::ToolCall(call) => reply.held.push(call),
@@ -219,8 +225,7 @@ impl Call {
         self.note(&format!("model: {message}"));
         let Some(reply) = &mut self.reply else { return };
         if !reply.text.text().is_empty() {
-            reply.text.finish();
-            reply.text_complete = true;
+            reply.text_over();
         } else if !reply.retried {
             reply.retried = true;
             let request = self

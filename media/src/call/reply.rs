@@ -3,6 +3,7 @@
 use super::latency::Marks;
 use super::record::{EndReason, Latency, ToolRecord};
 use crate::audio::resample::Resampler;
+use crate::dialog::clean::Cleaner;
 use crate::dialog::sentences::{Segment, Sentences};
 use crate::speech::{Message, ReplyId, ToolCall};
 use crate::time::{Samples, Time};
@@ -34,6 +35,8 @@ pub(super) struct Reply {
     /// The caller's words that it answers.
     pub(super) asked: String,
     pub(super) text: Sentences,
+    /// Takes out of the model's words what the content guardrail forbids.
+    pub(super) cleaner: Option<Cleaner>,
     /// No more text will come.
     pub(super) text_complete: bool,
     /// The model's step (a text, or tool calls) is over.
@@ -134,6 +137,7 @@ impl Reply {
             committed: true,
             asked: String::new(),
             text: Sentences::default(),
+            cleaner: None,
             text_complete: false,
             step_done: false,
             held: Vec::new(),
@@ -157,6 +161,24 @@ impl Reply {
             marks,
             voice_since: None,
         }
+    }
+
+    /// More of the model's words.
+    pub(super) fn say(&mut self, text: &str) {
+        match &mut self.cleaner {
+            Some(cleaner) => self.text.push(&cleaner.push(text)),
+            None => self.text.push(text),
+        }
+    }
+
+    /// No more text will come.
+    pub(super) fn text_over(&mut self) {
+        if let Some(cleaner) = &mut self.cleaner {
+            let held = cleaner.finish();
+            self.text.push(&held);
+        }
+        self.text.finish();
+        self.text_complete = true;
     }
 
     /// The segment that the voice is speaking.

@@ -8,13 +8,11 @@ use super::output::{CallEvent, LlmCommand, ToolStage};
 use super::record::{EndReason, Owner, ToolRecord, ToolStatus};
 use super::reply::{Reply, RunningTool};
 use crate::config::ToolKind;
+use crate::dialog::END_CALL;
 use crate::leg::ws::ServerEvent;
 use crate::speech::{Message, ToolCall};
 use crate::time::{Samples, Time};
 use crate::turn::Cue;
-
-/// The reserved tool by which the model hangs up.
-const END_CALL: &str = "end_call";
 
 /// Tools that one reply may call: a model that loops is stopped.
 const MAX_TOOLS: usize = 16;
@@ -185,8 +183,7 @@ impl Call {
             self.cue(Cue::ToolsDone);
             return;
         }
-        reply.text.finish();
-        reply.text_complete = true;
+        reply.text_over();
         if reply.end_after.is_some() && reply.text.text().is_empty() && reply.committed {
             // The model hangs up without a word.
             self.cancel_reply();

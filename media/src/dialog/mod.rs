@@ -1,9 +1,14 @@
 //! What the model is told: the prompt, and the dialogue as it was really heard.
 
+pub mod clean;
+pub mod instructions;
 pub mod sentences;
 
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, EndCallBehavior, ToolKind, ToolSpec};
 use crate::speech::{Message, ModelRequest};
+
+/// The reserved tool by which the model hangs up.
+pub const END_CALL: &str = "end_call";
 
 /// The dialogue so far. What the agent said is kept as far as it was heard: an interrupted reply
 /// stands here cut, and a reply that was never heard does not stand here.
@@ -15,9 +20,14 @@ pub struct Dialog {
 impl Dialog {
     pub fn new(agent: &AgentConfig) -> Self {
         Self {
-            messages: vec![Message::System {
-                content: agent.system_prompt.clone(),
-            }],
+            messages: vec![
+                Message::System {
+                    content: agent.system_prompt.clone(),
+                },
+                Message::Instructions {
+                    content: instructions::instructions(agent),
+                },
+            ],
         }
     }
 
@@ -55,15 +65,17 @@ impl Dialog {
     /// `steps`: what this reply has done so far (tools).
     pub fn request(&self, agent: &AgentConfig, pending: &str, steps: &[Message]) -> ModelRequest {
         let mut messages = self.truncated(agent);
+        let history = messages.len();
         if !pending.is_empty() {
             messages.push(Message::User {
                 content: pending.to_owned(),
             });
         }
         messages.extend_from_slice(steps);
+        fit(&mut messages, history, agent);
         ModelRequest {
             messages,
-            tools: agent.tools.clone(),
+            tools: tools(agent),
             temperature: agent.temperature,
             max_tokens: agent.max_tokens,
             frequency_penalty: agent.frequency_penalty,
@@ -80,29 +92,100 @@ impl Dialog {
         let mut drop = turns.saturating_sub(most as usize);
         let mut kept = Vec::with_capacity(self.messages.len());
         for message in &self.messages {
-            if drop > 0 && !matches!(message, Message::System { .. }) {
+            if drop > 0 && !is_fixed(message) {
                 drop -= usize::from(is_turn(message));
                 continue;
             }
             kept.push(message.clone());
         }
-        // The answer of a tool whose call was dropped means nothing.
-        while let Some(at) = kept
-            .iter()
-            .position(|m| !matches!(m, Message::System { .. }))
-            && matches!(kept[at], Message::Tool { .. })
-        {
-            kept.remove(at);
-        }
+        drop_orphans(&mut kept);
         kept
     }
+}
+
+/// Leaves the oldest of the first `history` messages out until the rest, with the answer, fits into
+/// the model's context. The prompt, the instructions, all background and what is asked now always stay.
+fn fit(messages: &mut Vec<Message>, history: usize, agent: &AgentConfig) {
+    let most = (agent.max_context_tokens as usize).saturating_sub(agent.max_tokens as usize);
+    let mut total: usize = messages.iter().map(tokens).sum();
+    let mut place = 0;
+    for _ in 0..history {
+        if total <= most {
+            break;
+        }
+        match messages.get(place) {
+            Some(message) if is_fixed(message) => place += 1,
+            Some(message) => {
+                total -= tokens(message);
+                messages.remove(place);
+            }
+            None => break,
+        }
+    }
+    drop_orphans(messages);
+}
+
+/// The answer of a tool whose call was dropped means nothing.
+fn drop_orphans(messages: &mut Vec<Message>) {
+    while let Some(at) = messages.iter().position(|message| !is_fixed(message))
+        && matches!(messages[at], Message::Tool { .. })
+    {
+        messages.remove(at);
+    }
+}
+
+/// About how many tokens a message takes: English and French have some four characters a token, and
+/// what stands around a message takes a few more.
+fn tokens(message: &Message) -> usize {
+    let characters = match message {
+        Message::System { content }
+        | Message::Instructions { content }
+        | Message::User { content }
+        | Message::Tool { content, .. } => content.chars().count(),
+        Message::Assistant {
+            content,
+            tool_calls,
+        } => {
+            let calls = tool_calls
+                .iter()
+                .map(|call| call.name.len() + call.arguments.chars().count());
+            content.chars().count() + calls.sum::<usize>()
+        }
+    };
+    characters.div_ceil(4) + 4
+}
+
+/// The agent's tools, and the one to hang up with where the model may.
+fn tools(agent: &AgentConfig) -> Vec<ToolSpec> {
+    let mut tools = agent.tools.clone();
+    let offered = agent.end_call_enabled && agent.end_call_behavior == EndCallBehavior::AutoDetect;
+    if offered && tools.iter().all(|tool| tool.name != END_CALL) {
+        tools.push(ToolSpec {
+            name: END_CALL.to_owned(),
+            description: "Hang up: the conversation is over, or the caller wants it to be."
+                .to_owned(),
+            kind: ToolKind::System,
+            parameters: r#"{"type":"object","properties":{}}"#.to_owned(),
+            timeout_ms: 10_000,
+            filler_message: None,
+        });
+    }
+    tools
+}
+
+/// What no shortening of the history touches.
+const fn is_fixed(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::System { .. } | Message::Instructions { .. }
+    )
 }
 
 fn is_turn(message: &Message) -> bool {
     match message {
         Message::User { .. } => true,
         Message::Assistant { content, .. } => !content.is_empty(),
-        Message::System { .. } | Message::Tool { .. } => false,
+        Message::System { .. } | Message::Instructions { .. } | Message::Tool { .. } => false,
     }
 }
 
@@ -156,17 +239,72 @@ mod tests {
         }
         dialog.add_context("C");
         let request = dialog.request(&agent, "now", &[]);
-        let texts: Vec<&str> = request
-            .messages
-            .iter()
-            .map(|m| match m {
+        let told = instructions::instructions(&agent);
+        assert_eq!(texts(&request), ["P", &told, "u2", "a2", "C", "now"]);
+    }
+
+    fn texts(request: &ModelRequest) -> Vec<&str> {
+        fn text(message: &Message) -> &str {
+            match message {
                 Message::System { content }
+                | Message::Instructions { content }
                 | Message::User { content }
-                | Message::Assistant { content, .. } => content,
-                Message::Tool { content, .. } => content,
-            })
-            .map(String::as_str)
-            .collect();
-        assert_eq!(texts, ["P", "u2", "a2", "C", "now"]);
+                | Message::Assistant { content, .. }
+                | Message::Tool { content, .. } => content,
+            }
+        }
+        request.messages.iter().map(text).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_the_context_is_left_out_oldest_first() {
+        let agent = AgentConfig {
+            system_prompt: "P".into(),
+            max_context_tokens: 1024,
+            max_tokens: 24,
+            ..AgentConfig::default()
+        };
+        let mut dialog = Dialog::new(&agent);
+        // 400 characters are 104 tokens.
+        for n in 0..20 {
+            dialog.caller_said(&format!("{n:0400}"));
+        }
+        dialog.steps(vec![Message::Tool {
+            tool_call_id: "c".into(),
+            content: "sunny".into(),
+            is_error: false,
+        }]);
+        dialog.add_context("C");
+        let request = dialog.request(&agent, "now", &[]);
+        let told = texts(&request);
+        let total: usize = request.messages.iter().map(tokens).sum();
+        assert!((896..=1000).contains(&total), "{total} tokens");
+        assert_eq!(told.first(), Some(&"P"));
+        assert_eq!(told.last(), Some(&"now"));
+        assert!(told.contains(&"C") && told.contains(&"sunny"));
+        assert!(told.contains(&format!("{:0400}", 19).as_str()));
+        assert!(!told.contains(&format!("{:0400}", 0).as_str()));
+
+        // The prompt and what is asked now stay, however long they are.
+        let long = "x".repeat(8000);
+        let request = dialog.request(&agent, &long, &[]);
+        let instructions = instructions::instructions(&agent);
+        assert_eq!(texts(&request), ["P", &instructions, "C", &long]);
+    }
+
+    #[test]
+    fn the_model_may_hang_up_where_the_agent_lets_it() {
+        let offered = |end_call_enabled, end_call_behavior| {
+            let agent = AgentConfig {
+                end_call_enabled,
+                end_call_behavior,
+                ..AgentConfig::default()
+            };
+            let request = Dialog::new(&agent).request(&agent, "bye", &[]);
+            request.tools.iter().any(|tool| tool.name == END_CALL)
+        };
+        assert!(offered(true, EndCallBehavior::AutoDetect));
+        assert!(!offered(true, EndCallBehavior::PhrasesOnly));
+        assert!(!offered(false, EndCallBehavior::AutoDetect));
     }
 }

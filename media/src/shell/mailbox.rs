@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use super::counters::{Tallies, count};
 use super::live::Placed;
 use crate::call::input::{EndRequest, ToolOutcome};
-use crate::speech::{SpeechEvent, SpeechSink};
+use crate::speech::{NotTaken, SpeechEvent, SpeechSink};
 
 /// Names a call for as long as the engine lives; never used twice, so a late word cannot reach
 /// another call.
@@ -176,25 +176,33 @@ impl SpeechSink for Sink {
                 // No condition to wait on: the media thread must not pay for a full queue.
                 thread::sleep(Duration::from_millis(1));
             }
-            if self.gate.is_closed() {
-                return false;
-            }
-            if !self.gate.enter() {
-                continue;
-            }
-            match self.mailbox.speech.try_send((self.key, event)) {
-                Ok(()) => {
-                    self.mailbox.wake();
-                    return true;
-                }
-                Err(TrySendError::Full((_, back))) => {
-                    self.gate.taken();
-                    event = back;
-                }
-                Err(TrySendError::Disconnected(_)) => return false,
+            match self.offer(event) {
+                Ok(()) => return true,
+                Err(NotTaken::Gone) => return false,
+                Err(NotTaken::Full(back)) => event = *back,
             }
         }
         count(&self.mailbox.tallies.dropped_events, 1);
         false
+    }
+
+    fn offer(&self, event: SpeechEvent) -> Result<(), NotTaken> {
+        if self.gate.is_closed() {
+            return Err(NotTaken::Gone);
+        }
+        if !self.gate.enter() {
+            return Err(NotTaken::Full(Box::new(event)));
+        }
+        match self.mailbox.speech.try_send((self.key, event)) {
+            Ok(()) => {
+                self.mailbox.wake();
+                Ok(())
+            }
+            Err(TrySendError::Full((_, back))) => {
+                self.gate.taken();
+                Err(NotTaken::Full(Box::new(back)))
+            }
+            Err(TrySendError::Disconnected(_)) => Err(NotTaken::Gone),
+        }
     }
 }

@@ -27,6 +27,24 @@ pub trait SpeechSink: Send + Sync {
     /// Hands the event to the call. `false`: the call is gone, or its queue is full: stop working
     /// for it.
     fn send(&self, event: SpeechEvent) -> bool;
+
+    /// As [`send`](Self::send), but never waits: for tasks that share their thread with others.
+    fn offer(&self, event: SpeechEvent) -> Result<(), NotTaken> {
+        if self.send(event) {
+            Ok(())
+        } else {
+            Err(NotTaken::Gone)
+        }
+    }
+}
+
+/// Why a [`SpeechSink`] did not take an event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotTaken {
+    /// The call's queue is full; the event comes back, to be offered again a moment later.
+    Full(Box<SpeechEvent>),
+    /// The call is gone.
+    Gone,
 }
 
 /// All that providers can say.
@@ -110,7 +128,13 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
+    /// The agent's prompt, and background that came during the call.
     System {
+        content: String,
+    },
+    /// How to speak and what to keep away from: for models that follow instructions, who take it as
+    /// another system message. Models that answer with the prompt's own sentences leave it out.
+    Instructions {
         content: String,
     },
     User {

@@ -54,6 +54,9 @@ pub(super) fn config(config: &mut CallConfig) {
     mask(&mut agent.system_prompt);
     agent.first_message.iter_mut().for_each(mask);
     mask(&mut agent.soft_timeout_message);
+    for guardrail in &mut agent.custom_guardrails {
+        mask(&mut guardrail.prompt);
+    }
 }
 
 pub(super) fn speech(event: &mut SpeechEvent) {

@@ -26,12 +26,15 @@ const REQUEST: &[u8] = b"\x82\x86\x04\x08/healthz\x01\x01a";
 /// The same as a POST, which may have a body.
 const POST: &[u8] = b"\x83\x86\x04\x0e/api/v1/agents\x01\x01a";
 
+/// What a flood sends with the number of a stream.
+type Flood = fn(u32) -> Vec<u8>;
+
 #[tokio::test]
 async fn floods_of_http2_frames_end_their_connection() {
     let _alone = stage::alone().await;
     let server = stage::server().await;
     let count = if stage::soak() { 1_000_000 } else { 50_000 };
-    let floods: [(&str, bool, fn(u32) -> Vec<u8>); 5] = [
+    let floods: [(&str, bool, Flood); 5] = [
         ("streams opened and reset", true, |stream| {
             let reset = frame(RESET, 0, stream, &8u32.to_be_bytes());
             [frame(HEADERS, END_HEADERS | 1, stream, REQUEST), reset].concat()
@@ -68,7 +71,7 @@ async fn floods_of_http2_frames_end_their_connection() {
 
 /// Floods until `count` were sent, on a new connection whenever the server ended one: how many were
 /// sent, on how many connections, and how many of those the server ended.
-async fn send(server: &Server, count: usize, flood: fn(u32) -> Vec<u8>) -> (usize, usize, usize) {
+async fn send(server: &Server, count: usize, flood: Flood) -> (usize, usize, usize) {
     let host = server.url.strip_prefix("http://").expect("plain HTTP");
     let (mut sent, mut connections, mut ended) = (0, 0, 0);
     while sent < count {

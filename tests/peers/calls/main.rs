@@ -15,6 +15,8 @@ mod floods;
 mod framing;
 mod http2;
 mod idle;
+mod providers;
 mod recorded;
 mod stage;
+mod streams;
 mod ws_url;

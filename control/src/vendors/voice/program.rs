@@ -188,6 +188,7 @@ fn command(engine: Engine, scratch: &Path) -> io::Result<CommandLine> {
             Ok(("flite", arguments, Some(scratch.to_owned())))
         }
         Engine::Scripted { .. } => Err(io::Error::other("a scripted voice has no program")),
+        Engine::Provider { .. } => Err(io::Error::other("a provider's voice has no program")),
     }
 }
 

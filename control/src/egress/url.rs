@@ -1,5 +1,5 @@
-//! Addresses that a user gave: which of them this server may ever talk to. Here is the part that the
-//! text alone decides; what a name resolves to is judged again at each connection. Pure.
+//! What the text of a user's address must be. What a name resolves to is judged again at each
+//! connection. Pure.
 
 use std::{fmt, net::IpAddr};
 
@@ -38,7 +38,9 @@ impl Allow {
         Ok(allow)
     }
 
-    fn name(&self, host: &str) -> bool {
+    /// Whether the host is named by the setting.
+    pub fn name(&self, host: &str) -> bool {
+        let host = host.trim_end_matches('.');
         self.names
             .iter()
             .any(|name| name.eq_ignore_ascii_case(host))
@@ -50,6 +52,15 @@ impl Allow {
             .iter()
             .any(|(network, length)| in_range(address, *network, *length))
     }
+}
+
+/// Which ports an address may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// 443 only: webhooks.
+    Https,
+    /// Any: tools, integrations, links.
+    Any,
 }
 
 /// Why an address is refused as written.
@@ -81,6 +92,11 @@ impl fmt::Display for Refusal {
 /// A webhook's address: https, port 443, no user info, a public DNS name. An allowed host may also be
 /// an address, use http and another port.
 pub fn check_webhook_url(text: &str, allow: &Allow) -> Result<(), Refusal> {
+    check(text, Ports::Https, allow).map(drop)
+}
+
+/// A user's address, read, if it may be talked to as far as its text tells.
+pub fn check(text: &str, ports: Ports, allow: &Allow) -> Result<Url, Refusal> {
     let url = Url::parse(text).map_err(|_| Refusal::Syntax)?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err(Refusal::Scheme);
@@ -95,19 +111,19 @@ pub fn check_webhook_url(text: &str, allow: &Allow) -> Result<(), Refusal> {
         .parse::<IpAddr>()
         .ok();
     if literal.is_some_and(|address| allow.address(address)) || allow.name(host) {
-        return Ok(());
+        return Ok(url);
     }
     if url.scheme() != "https" {
         return Err(Refusal::Scheme);
     }
-    if url.port_or_known_default() != Some(443) {
+    if ports == Ports::Https && url.port_or_known_default() != Some(443) {
         return Err(Refusal::Port);
     }
     if literal.is_some() {
         return Err(Refusal::Literal);
     }
     if is_public_name(host) {
-        Ok(())
+        Ok(url)
     } else {
         Err(Refusal::PrivateName)
     }

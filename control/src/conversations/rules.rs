@@ -1,0 +1,225 @@
+//! What a search looks for, and what diagnostics read out of the turns. Pure.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The most words of one search: each is a look at all turns of the account.
+pub const MAX_TERMS: usize = 8;
+
+/// The words that are searched for, in small letters, each once; `None` when there are none or too
+/// many.
+pub fn terms(q: &str) -> Option<Vec<String>> {
+    let mut terms: Vec<String> = Vec::new();
+    for word in q.split_whitespace().map(str::to_lowercase) {
+        if !terms.contains(&word) {
+            terms.push(word);
+        }
+    }
+    (1..=MAX_TERMS).contains(&terms.len()).then_some(terms)
+}
+
+/// A turn as a search shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Said {
+    pub index: u64,
+    pub role: String,
+    pub text: String,
+    pub start_ms: Option<u64>,
+}
+
+/// A turn of the transcript, in short.
+pub fn shown(turn: &Value) -> Said {
+    Said {
+        index: turn["index"].as_u64().unwrap_or(0),
+        role: text(turn, "role"),
+        text: text(turn, "text"),
+        start_ms: turn["start_ms"].as_u64(),
+    }
+}
+
+/// Where the time of one answer went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    pub turn_id: String,
+    pub index: u64,
+    /// When the answer became audible, on the recording's clock.
+    pub start_ms: Option<u64>,
+    /// From the caller's last voiced sample to the first audible one of the answer.
+    pub response_ms: u64,
+    /// `{key, owner, start_ms, duration_ms}`: they touch, and sum to `response_ms`.
+    pub contributions: Vec<Value>,
+    /// `{name, status, started_ms, duration_ms}` of the tools that ran.
+    pub tools: Vec<Value>,
+}
+
+/// The agent's turns whose time was measured.
+pub fn waterfall(turns: &[Value]) -> Vec<Step> {
+    turns
+        .iter()
+        .filter_map(|turn| {
+            let response_ms = turn["latency"]["response_ms"].as_u64()?;
+            let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+            let tools = list(&turn["tool_calls"]);
+            Some(Step {
+                turn_id: text(turn, "turn_id"),
+                index: turn["index"].as_u64().unwrap_or(0),
+                start_ms: turn["start_ms"].as_u64(),
+                response_ms,
+                contributions: list(&turn["latency"]["contributions"]),
+                tools: tools
+                    .iter()
+                    .map(|tool| {
+                        serde_json::json!({
+                            "name": tool["name"],
+                            "status": tool["status"],
+                            "started_ms": tool["started_ms"],
+                            "duration_ms": tool["duration_ms"],
+                        })
+                    })
+                    .collect(),
+            })
+        })
+        .collect()
+}
+
+/// The mean round trip that the turns measured, ms; `None` where the channel measures none.
+pub fn round_trip(turns: &[Value]) -> Option<f64> {
+    let measured: Vec<u64> = turns
+        .iter()
+        .filter_map(|turn| turn["latency"]["network_rtt_ms"].as_u64())
+        .filter(|ms| *ms > 0)
+        .collect();
+    let sum: u64 = measured.iter().sum();
+    // A call has a few hundred turns of a few hundred milliseconds: exact.
+    (!measured.is_empty()).then(|| sum as f64 / measured.len() as f64)
+}
+
+/// Something that went wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fault {
+    /// `call` or `tool`.
+    pub source: &'static str,
+    pub message: String,
+    pub turn_id: Option<String>,
+    pub tool_call_id: Option<String>,
+}
+
+/// The call's own faults, then those of its tools.
+pub fn faults(errors: Vec<String>, turns: &[Value]) -> Vec<Fault> {
+    let of_call = errors.into_iter().map(|message| Fault {
+        source: "call",
+        message,
+        turn_id: None,
+        tool_call_id: None,
+    });
+    let of_tools = turns.iter().flat_map(|turn| {
+        let tools = turn["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
+        tools
+            .iter()
+            .filter(|tool| tool["status"] != "ok")
+            .map(|tool| Fault {
+                source: "tool",
+                message: match tool["error"].as_str() {
+                    Some(error) => error.to_owned(),
+                    None => format!("{}: {}", text(tool, "name"), text(tool, "status")),
+                },
+                turn_id: Some(text(turn, "turn_id")),
+                tool_call_id: Some(text(tool, "id")),
+            })
+    });
+    of_call.chain(of_tools).collect()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "a test stops at the first surprise")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_small_letters_each_once() {
+        let some = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect());
+        assert_eq!(terms(" Épée  REFUND refund "), some(&["épée", "refund"]));
+        assert_eq!(terms("100%_sure"), some(&["100%_sure"]));
+        assert_eq!(terms("  "), None);
+        assert_eq!(
+            terms("a b c d e f g h"),
+            some(&["a", "b", "c", "d", "e", "f", "g", "h"])
+        );
+        assert_eq!(terms("a b c d e f g h i"), None);
+    }
+
+    fn turns() -> Vec<Value> {
+        vec![
+            json!({"index": 0, "turn_id": "t0", "role": "user", "text": "Hi", "start_ms": 5, "latency": null}),
+            json!({
+                "index": 1, "turn_id": "t1", "role": "assistant", "text": "Hello", "start_ms": null,
+                "latency": {
+                    "response_ms": 500, "network_rtt_ms": 40,
+                    "contributions": [{"key": "endpoint", "owner": "setting", "start_ms": 0, "duration_ms": 500}]
+                },
+                "tool_calls": [
+                    {"id": "c1", "name": "weather", "status": "ok", "started_ms": 1, "duration_ms": 2, "error": null},
+                    {"id": "c2", "name": "book", "status": "timeout", "started_ms": 3, "duration_ms": 4, "error": null}
+                ]
+            }),
+        ]
+    }
+
+    #[test]
+    fn an_answer_shows_where_its_time_went() {
+        let steps = waterfall(&turns());
+        let [step] = steps.as_slice() else {
+            panic!("{steps:?}")
+        };
+        assert_eq!(
+            (step.turn_id.as_str(), step.response_ms, step.start_ms),
+            ("t1", 500, None)
+        );
+        assert_eq!(step.contributions[0]["duration_ms"], 500);
+        assert_eq!(step.tools[1]["status"], "timeout");
+        assert_eq!(round_trip(&turns()), Some(40.0));
+        assert_eq!(round_trip(&[]), None);
+    }
+
+    #[test]
+    fn what_went_wrong_is_named_with_its_place() {
+        let all = faults(vec!["model: away".into()], &turns());
+        assert_eq!(
+            all,
+            [
+                Fault {
+                    source: "call",
+                    message: "model: away".into(),
+                    turn_id: None,
+                    tool_call_id: None
+                },
+                Fault {
+                    source: "tool",
+                    message: "book: timeout".into(),
+                    turn_id: Some("t1".into()),
+                    tool_call_id: Some("c2".into())
+                }
+            ]
+        );
+    }
+
+    #[test]
+    fn a_found_turn_is_shown_in_short() {
+        assert_eq!(
+            shown(&turns()[0]),
+            Said {
+                index: 0,
+                role: "user".into(),
+                text: "Hi".into(),
+                start_ms: Some(5)
+            }
+        );
+    }
+}

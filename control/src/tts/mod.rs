@@ -1,0 +1,19 @@
+//! Speech synthesis by request: a text in, a WAV or a stream of samples out (document 2, Speech
+//! synthesis; the preview of a voice is made here too).
+//!
+//! A text is spoken a sentence at a time: the next one is asked for when the one before has gone to
+//! the client, so a stream holds no more than one sentence, and what all of them hold together is
+//! bounded by [`Desk`]. Whoever goes away takes the synthesis with them. Requests have voice threads
+//! of their own: a call never waits behind them.
+
+pub mod desk;
+pub mod http;
+pub mod rules;
+pub mod service;
+pub mod wire;
+
+pub use desk::Desk;
+pub use service::{find_voice, previews, refused, whole};
+
+#[cfg(test)]
+mod http_tests;

@@ -1,0 +1,406 @@
+//! A text spoken by a voice, sentence by sentence, at one rate.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use media::audio::resample::Resampler;
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use tokio::sync::mpsc;
+
+use super::desk::{Active, Desk, Room, held};
+use super::rules::{self, RATE, Unspeakable};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::http::validate::FieldError;
+use crate::vendors::SpeechUnavailable;
+use crate::voices::{self, Voice, catalogue};
+
+/// Pieces of one sentence that may wait to be sent: a voice that makes them as small as 20 ms fills
+/// it after 80 s, which is longer than any sentence. A voice that fills it is stopped.
+const PIECES: usize = 4096;
+
+/// How long a voice may take to its next piece: the requests that came before have to be spoken first.
+const STALL: Duration = Duration::from_secs(60);
+
+/// How long a request waits for room before it is told to come back. Most sentences take a tenth of a
+/// second to synthesise.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The only reply of a synthesis.
+const REPLY: ReplyId = ReplyId(1);
+
+/// The voice that is asked for: by id or legacy key, the sentinel `default` or nothing for the
+/// deployment's own, of the language that is asked for.
+pub fn find_voice(
+    app: &App,
+    voice: Option<&str>,
+    language: Option<&str>,
+) -> Result<&'static Voice, ApiError> {
+    let Some(named) = voice.filter(|voice| !["", "default"].contains(voice)) else {
+        return default_voice(app, language.unwrap_or("english")).ok_or_else(unlinked);
+    };
+    let voice = catalogue::known(named).ok_or(ApiError::NotFound)?;
+    if catalogue::find(named).is_none() {
+        return Err(unlinked());
+    }
+    match language {
+        Some(language) if language != voice.language => {
+            let message = format!("This voice speaks {}", voice.language);
+            Err(ApiError::field("language", "value_error", message))
+        }
+        _ => Ok(voice),
+    }
+}
+
+fn default_voice(app: &App, language: &str) -> Option<&'static Voice> {
+    [
+        voices::find(&app.config.speech.default_voice),
+        catalogue::default_voice(),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|voice| voice.language == language)
+    .or_else(|| catalogue::offered().find(|voice| voice.language == language))
+}
+
+/// The voice is in the catalogue, and nothing here can speak with it.
+fn unlinked() -> ApiError {
+    let message = "Voice not linked to an active TTS model";
+    ApiError::unprocessable("voice_unavailable", message)
+}
+
+/// The answer to a text that cannot be spoken; `most` characters are allowed.
+pub fn refused(why: Unspeakable, most: usize) -> ApiError {
+    match why {
+        Unspeakable::TooLong { characters } => ApiError::TooLong {
+            code: "text_too_long",
+            message: format!("The text has {characters} characters; at most {most} are spoken"),
+        },
+        Unspeakable::Empty => ApiError::Fields(vec![FieldError::body(
+            "text",
+            "string_too_short",
+            "String should hold something that can be spoken".to_owned(),
+        )]),
+        Unspeakable::WordTooLong { beginning } => ApiError::unprocessable(
+            "word_too_long",
+            format!(
+                "text: the word that begins with {beginning:?} is too long to speak: at most {} characters without a space",
+                rules::MAX_WORD
+            ),
+        ),
+    }
+}
+
+/// A voice in the middle of a text. Dropped: the synthesis is cancelled.
+pub struct Speaking {
+    voice: Box<dyn Synthesiser>,
+    events: mpsc::Receiver<(u32, TtsEvent)>,
+    meter: Arc<Meter>,
+    sentences: VecDeque<String>,
+    segment: u32,
+    /// A sentence is with the voice.
+    busy: bool,
+    resampler: Option<(u32, Resampler)>,
+    pcm: Vec<i16>,
+    desk: Arc<Desk>,
+    pace: Pace,
+    /// The longest silence of the voice.
+    stall: Duration,
+    /// Room for the sentence that is with the voice, or for all of the text.
+    room: Option<Room>,
+    _active: Active,
+}
+
+/// When room for sound is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Sentence by sentence; what goes out takes its room along.
+    Stream,
+    /// Once for all of it.
+    Whole,
+}
+
+/// Why no (more) sound comes, in words for the log.
+#[derive(Debug)]
+pub struct Broken(String);
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl Speaking {
+    /// Begins a text; the first sound comes with [`next`](Self::next). `room` is for its first
+    /// sentence, or for all of it.
+    pub fn begin(
+        text: &str,
+        desk: &Arc<Desk>,
+        pace: Pace,
+        room: Room,
+        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
+    ) -> Self {
+        let (pieces, events) = mpsc::channel(PIECES);
+        let meter = Arc::new(Meter::default());
+        let ear = Ear {
+            pieces,
+            meter: Arc::clone(&meter),
+        };
+        let mut speaking = Self {
+            voice: make(Arc::new(ear)),
+            events,
+            meter,
+            sentences: rules::sentences(text).into(),
+            segment: 0,
+            busy: false,
+            resampler: None,
+            pcm: Vec::new(),
+            desk: Arc::clone(desk),
+            pace,
+            stall: STALL,
+            room: Some(room),
+            _active: desk.begin(),
+        };
+        speaking.next_sentence();
+        speaking
+    }
+
+    /// The next piece of sound, little-endian PCM16 at [`RATE`]; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+        loop {
+            if !self.busy {
+                let Some(sentence) = self.sentences.front() else {
+                    return Ok(self.tail());
+                };
+                if self.pace == Pace::Stream {
+                    self.room = None;
+                    let bytes = rules::bytes_of(rules::estimate(sentence));
+                    self.room = Some(self.desk.room(bytes).await);
+                }
+                self.next_sentence();
+            }
+            let event = tokio::time::timeout(self.stall, self.events.recv())
+                .await
+                .map_err(|_| Broken(format!("no sound for {} s", self.stall.as_secs())))?;
+            match event {
+                Some((segment, _)) if segment != self.segment => {}
+                Some((_, TtsEvent::Audio { rate, samples })) => {
+                    if let Some(bytes) = self.converted(rate, &samples)? {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Some((_, TtsEvent::Done)) if self.meter.is_over() => {
+                    return Err(Broken("the voice does not end".to_owned()));
+                }
+                Some((_, TtsEvent::Done)) => {
+                    self.busy = false;
+                    self.segment += 1;
+                }
+                Some((_, TtsEvent::Failed { message })) => return Err(Broken(message)),
+                None => return Err(Broken("the voice is gone".to_owned())),
+            }
+        }
+    }
+
+    fn next_sentence(&mut self) {
+        if let Some(sentence) = self.sentences.pop_front() {
+            self.meter.reset(rules::longest(&sentence));
+            self.busy = true;
+            self.voice.speak(REPLY, self.segment, &sentence);
+        }
+    }
+
+    fn converted(&mut self, rate: u32, samples: &[i16]) -> Result<Option<Bytes>, Broken> {
+        if self
+            .resampler
+            .as_ref()
+            .is_none_or(|(from, _)| *from != rate)
+        {
+            let fresh = Resampler::new(rate, RATE).map_err(|error| Broken(error.to_string()))?;
+            self.resampler = Some((rate, fresh));
+        }
+        self.pcm.clear();
+        if let Some((_, resampler)) = &mut self.resampler {
+            resampler.process(samples, &mut self.pcm);
+        }
+        Ok(self.bytes())
+    }
+
+    /// What the resampler still holds at the very end.
+    fn tail(&mut self) -> Option<Bytes> {
+        let (_, mut resampler) = self.resampler.take()?;
+        self.pcm.clear();
+        resampler.finish(&mut self.pcm);
+        self.bytes()
+    }
+
+    fn bytes(&mut self) -> Option<Bytes> {
+        if self.pcm.is_empty() {
+            return None;
+        }
+        let bytes: Vec<u8> = self.pcm.iter().flat_map(|s| s.to_le_bytes()).collect();
+        let room = match self.pace {
+            Pace::Stream => self.room.as_mut().and_then(|room| room.part(bytes.len())),
+            Pace::Whole => None,
+        };
+        Some(held(bytes, room))
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        self.voice.cancel(REPLY);
+    }
+}
+
+/// How much one sentence sounded, against how much it may.
+#[derive(Debug, Default)]
+struct Meter {
+    left_us: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Meter {
+    fn reset(&self, longest: Duration) {
+        let us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        self.left_us.store(us, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// Takes the length of some sound; `false` when there was too much.
+    fn take(&self, rate: u32, samples: usize) -> bool {
+        let us = samples as u64 * 1_000_000 / u64::from(rate.max(1));
+        let enough = self
+            .left_us
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(us)
+            })
+            .is_ok();
+        if !enough {
+            self.over.store(true, Ordering::SeqCst);
+        }
+        enough
+    }
+}
+
+/// Hears one voice, on the voice's thread; never waits.
+struct Ear {
+    pieces: mpsc::Sender<(u32, TtsEvent)>,
+    meter: Arc<Meter>,
+}
+
+impl SpeechSink for Ear {
+    fn send(&self, event: SpeechEvent) -> bool {
+        let SpeechEvent::Tts { segment, event, .. } = event else {
+            return true;
+        };
+        if let TtsEvent::Audio { rate, samples } = &event
+            && !self.meter.take(*rate, samples.len())
+        {
+            return false;
+        }
+        match self.pieces.try_send((segment, event)) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.meter.over.store(true, Ordering::SeqCst);
+                false
+            }
+            // Whoever listened is gone.
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        }
+    }
+}
+
+/// Begins a text with a voice and waits for its first sound, so that what goes wrong is still an
+/// answer.
+pub async fn begin(
+    app: &App,
+    voice: &Voice,
+    text: &str,
+    pace: Pace,
+) -> Result<(Speaking, Bytes), ApiError> {
+    let make = app.speech.speaker(voice).map_err(unavailable)?;
+    start(&app.tts, PATIENCE, text, pace, make).await
+}
+
+async fn start(
+    desk: &Arc<Desk>,
+    patience: Duration,
+    text: &str,
+    pace: Pace,
+    make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
+) -> Result<(Speaking, Bytes), ApiError> {
+    let first = match pace {
+        Pace::Stream => rules::sentences(text).into_iter().next(),
+        Pace::Whole => None,
+    };
+    let bytes = rules::bytes_of(rules::estimate(first.as_deref().unwrap_or(text)));
+    let room = desk.first_room(bytes, patience).await;
+    let room = room.ok_or_else(|| ApiError::Unavailable {
+        code: "service_unavailable",
+        message: "The voices are busy: try again in a moment".to_owned(),
+        retry_after: 2,
+    })?;
+    let mut speaking = Speaking::begin(text, desk, pace, room, make);
+    match speaking.next().await {
+        Ok(Some(first)) => Ok((speaking, first)),
+        Ok(None) => Err(failed(&Broken("the voice made no sound".to_owned()))),
+        Err(broken) => Err(failed(&broken)),
+    }
+}
+
+/// The whole text as a WAV.
+pub async fn whole(app: &App, voice: &Voice, text: &str) -> Result<Bytes, ApiError> {
+    let (mut speaking, first) = begin(app, voice, text, Pace::Whole).await?;
+    let mut wav = vec![0; rules::WAV_HEADER];
+    wav.extend_from_slice(&first);
+    while let Some(piece) = speaking.next().await.map_err(|broken| failed(&broken))? {
+        wav.extend_from_slice(&piece);
+    }
+    let header = rules::wav_header(wav.len() - rules::WAV_HEADER);
+    wav[..rules::WAV_HEADER].copy_from_slice(&header);
+    Ok(held(wav, speaking.room.take()))
+}
+
+/// The WAV of a voice's sample sentence, made once.
+pub async fn previews(app: &App, voice: &Voice) -> Result<Bytes, ApiError> {
+    let place = app.tts.preview(voice.id);
+    let made = async {
+        let wav = whole(app, voice, rules::sample_sentence(voice.language)).await?;
+        // A copy: it stays, and must not keep the room of requests.
+        Ok(Bytes::copy_from_slice(&wav))
+    };
+    place.get_or_try_init(|| made).await.cloned()
+}
+
+fn unavailable(why: SpeechUnavailable) -> ApiError {
+    if why.may_pass {
+        ApiError::Unavailable {
+            code: "service_unavailable",
+            message: why.why,
+            retry_after: 5,
+        }
+    } else {
+        unlinked()
+    }
+}
+
+fn failed(broken: &Broken) -> ApiError {
+    tracing::warn!(%broken, "a synthesis failed");
+    ApiError::Upstream {
+        code: "provider_failed",
+        message: "The voice could not speak this text".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

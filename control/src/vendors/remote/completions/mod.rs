@@ -1,0 +1,350 @@
+//! A language model behind `/chat/completions`: one request a reply, on the runtime; the connection is
+//! dropped when the reply is cancelled.
+
+mod thoughts;
+mod wire;
+#[cfg(test)]
+mod wire_tests;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use media::speech::{
+    LanguageModel, LlmEvent, Message, ModelRequest, ReplyId, SpeechEvent, SpeechSink,
+};
+use reqwest::{Response, header};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::wire::Answer;
+use super::deliver::deliver;
+use super::http::{Endpoint, broken};
+use super::plan::{Fault, Next, Plan, Try};
+use super::sse::{Events, TooLong};
+use crate::vendors::queue::lock;
+use crate::vendors::usage::SpeechUsage;
+
+/// The longest pause within an answer that has begun. What was said until then is spoken.
+const STALL: Duration = Duration::from_secs(8);
+
+/// The longest answer, bytes of its body: a reply is a few sentences.
+const LONGEST: usize = 4 << 20;
+
+/// A provider's model, for any number of calls.
+pub(super) struct Model {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) provider: String,
+    pub(super) name: String,
+}
+
+/// The model of one call.
+pub(super) struct RemoteModel {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    running: Option<(ReplyId, AbortHandle)>,
+}
+
+/// What a call and its requests under way share.
+struct Shared {
+    model: Arc<Model>,
+    sink: Arc<dyn SpeechSink>,
+    usage: Arc<SpeechUsage>,
+    /// Takes over where nothing was said yet. Held for as long as a `start` takes, which is short.
+    fallback: Option<Mutex<Box<dyn LanguageModel>>>,
+    /// The request that all tries were made for last: its reply, and how many messages it had.
+    exhausted: Mutex<Option<(ReplyId, usize)>>,
+}
+
+impl RemoteModel {
+    pub(super) fn new(
+        model: Arc<Model>,
+        fallback: Option<Box<dyn LanguageModel>>,
+        usage: Arc<SpeechUsage>,
+        runtime: Handle,
+        sink: Arc<dyn SpeechSink>,
+    ) -> Self {
+        let endpoint = Arc::clone(&model.endpoint);
+        runtime.spawn(async move { endpoint.warm_up().await });
+        Self {
+            shared: Arc::new(Shared {
+                model,
+                sink,
+                usage,
+                fallback: fallback.map(Mutex::new),
+                exhausted: Mutex::new(None),
+            }),
+            runtime,
+            running: None,
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, task)) = self.running.take() {
+            task.abort();
+        }
+    }
+}
+
+impl LanguageModel for RemoteModel {
+    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
+        self.stop();
+        // The engine asks once more after a failure. All tries were made already. (The request after a
+        // tool's answer is of the same reply, but longer.)
+        let exhausted = lock(&self.shared.exhausted).take();
+        if exhausted == Some((reply, request.messages.len())) {
+            let message = "no answer came before, and all tries were made".to_owned();
+            let event = LlmEvent::Failed { message };
+            self.shared.sink.send(SpeechEvent::Llm { reply, event });
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let task = self
+            .runtime
+            .spawn(async move { shared.answer(reply, request).await });
+        self.running = Some((reply, task.abort_handle()));
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        if self.running.as_ref().is_some_and(|(of, _)| *of <= reply) {
+            self.stop();
+        }
+        if let Some(fallback) = &self.shared.fallback {
+            lock(fallback).cancel(reply);
+        }
+    }
+}
+
+impl Drop for RemoteModel {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How one try ended.
+enum Tried {
+    Done,
+    /// The call is gone.
+    Gone,
+    /// Nothing of it was said: another try is possible.
+    Failed(Fault),
+    /// The beginning was said.
+    Cut(Fault),
+}
+
+impl Shared {
+    async fn answer(&self, reply: ReplyId, request: ModelRequest) {
+        let began = Instant::now();
+        let mut plan = Plan::answer(self.fallback.is_some());
+        let mut next = plan.first();
+        loop {
+            sleep(next.pause).await;
+            let fault = match self.try_once(reply, &request, next).await {
+                Tried::Done => {
+                    self.send(reply, LlmEvent::Done).await;
+                    return;
+                }
+                Tried::Gone => return,
+                Tried::Cut(fault) => return self.fail(reply, &fault).await,
+                Tried::Failed(fault) => fault,
+            };
+            tracing::warn!(provider = %self.model.provider, model = %self.model.name, %fault,
+                "a model did not answer");
+            let after = plan.next(began.elapsed(), &fault);
+            if !matches!(after, Next::Again(_)) {
+                *lock(&self.exhausted) = Some((reply, request.messages.len()));
+            }
+            match after {
+                Next::Again(again) => next = again,
+                Next::HandOver => {
+                    if let Some(fallback) = &self.fallback {
+                        lock(fallback).start(reply, request);
+                    }
+                    return;
+                }
+                Next::GiveUp => return self.fail(reply, &fault).await,
+            }
+        }
+    }
+
+    async fn fail(&self, reply: ReplyId, fault: &Fault) {
+        let message = format!("{}: {fault}", self.model.provider);
+        self.send(reply, LlmEvent::Failed { message }).await;
+    }
+
+    async fn try_once(&self, reply: ReplyId, request: &ModelRequest, turn: Try) -> Tried {
+        let body = wire::body(&self.model.name, request);
+        let sent = self
+            .model
+            .endpoint
+            .post("chat/completions")
+            .header(header::ACCEPT, "text/event-stream")
+            .json(&body);
+        let began = Instant::now();
+        let response = match self.model.endpoint.send(sent, turn.within).await {
+            Ok(response) => response,
+            Err(fault) => return Tried::Failed(fault),
+        };
+        let mut listener = Listener {
+            shared: self,
+            reply,
+            answer: Answer::default(),
+            metered: Metered {
+                usage: &self.usage,
+                prompt: wire::characters(request),
+                said: 0,
+                counted: false,
+            },
+        };
+        let told = listener
+            .read(response, turn.within.saturating_sub(began.elapsed()))
+            .await;
+        let ended = match told {
+            Ok(true) => listener.finish(calls_before(request)).await,
+            other => other,
+        };
+        match ended {
+            Ok(true) => Tried::Done,
+            Ok(false) => Tried::Gone,
+            Err(fault) if listener.metered.said > 0 => Tried::Cut(fault),
+            Err(fault) => Tried::Failed(fault),
+        }
+    }
+
+    async fn send(&self, reply: ReplyId, event: LlmEvent) -> bool {
+        deliver(&*self.sink, SpeechEvent::Llm { reply, event }).await
+    }
+}
+
+/// One answer being read.
+struct Listener<'a> {
+    shared: &'a Shared,
+    reply: ReplyId,
+    answer: Answer,
+    metered: Metered<'a>,
+}
+
+impl Listener<'_> {
+    /// Reads the body to its end. `false`: the call is gone. The first piece of the answer has to come
+    /// within `first`.
+    async fn read(&mut self, response: Response, first: Duration) -> Result<bool, Fault> {
+        let whole = response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.starts_with("application/json"));
+        let mut bytes = response.bytes_stream();
+        let mut events = Events::default();
+        let mut document = Vec::new();
+        let mut size = 0;
+        let deadline = Instant::now() + first;
+        let mut alive = false;
+        while !self.answer.done {
+            let within = if alive {
+                STALL
+            } else {
+                deadline.saturating_duration_since(Instant::now())
+            };
+            let part = match timeout(within, bytes.next()).await {
+                Err(_) => return Err(Fault::Stalled(if alive { STALL } else { first })),
+                Ok(Some(Err(error))) => return Err(broken(error)),
+                Ok(Some(Ok(part))) => part,
+                Ok(None) => break,
+            };
+            size += part.len();
+            if size > LONGEST {
+                return Err(Fault::Wrong("the answer is too long".to_owned()));
+            }
+            if whole {
+                document.extend_from_slice(&part);
+                continue;
+            }
+            let mut found = Vec::new();
+            events
+                .push(&part, |data| found.push(data.to_owned()))
+                .map_err(|TooLong| Fault::Wrong("an event is too long".to_owned()))?;
+            if !self.take(found).await? {
+                return Ok(false);
+            }
+            alive = alive || self.answer.has_words();
+        }
+        if whole {
+            let text = self.answer.whole(&document)?;
+            return Ok(self.say(text).await);
+        }
+        let mut found = Vec::new();
+        events.finish(|data| found.push(data.to_owned()));
+        self.take(found).await
+    }
+
+    /// The events of one part of the body; their text goes to the call as one piece.
+    async fn take(&mut self, found: Vec<String>) -> Result<bool, Fault> {
+        let mut text = String::new();
+        let mut fault = None;
+        for data in &found {
+            match self.answer.event(data) {
+                Ok(piece) => text.push_str(&piece),
+                Err(wrong) => {
+                    fault = Some(wrong);
+                    break;
+                }
+            }
+        }
+        if !self.say(text).await {
+            return Ok(false);
+        }
+        fault.map_or(Ok(true), Err)
+    }
+
+    async fn say(&mut self, text: String) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        self.metered.said += text.len();
+        self.shared.send(self.reply, LlmEvent::Text(text)).await
+    }
+
+    async fn finish(&mut self, before: usize) -> Result<bool, Fault> {
+        if let Some(count) = self.answer.count {
+            self.metered.counted = true;
+            self.shared.usage.add_tokens(count.prompt, count.completion);
+        }
+        let (text, calls) = self.answer.finish(before)?;
+        if !self.say(text).await {
+            return Ok(false);
+        }
+        for call in calls {
+            self.metered.said += call.arguments.len();
+            if !self.shared.send(self.reply, LlmEvent::ToolCall(call)).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Counts an answer that ends without the server's own count: one that was cancelled, too.
+struct Metered<'a> {
+    usage: &'a SpeechUsage,
+    prompt: usize,
+    said: usize,
+    counted: bool,
+}
+
+impl Drop for Metered<'_> {
+    fn drop(&mut self) {
+        if !self.counted && self.said > 0 {
+            self.usage.estimate_tokens(self.prompt, self.said);
+        }
+    }
+}
+
+/// Tool calls that the conversation had so far.
+fn calls_before(request: &ModelRequest) -> usize {
+    let calls = request.messages.iter().map(|message| match message {
+        Message::Assistant { tool_calls, .. } => tool_calls.len(),
+        _ => 0,
+    });
+    calls.sum()
+}

@@ -1,0 +1,459 @@
+//! A voice behind a socket: one connection a call, opened when the call begins; each segment is a context
+//! on it. A segment that stalls, breaks off or is silent is asked for again on a new connection, and what
+//! was heard of it is not repeated.
+
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use media::config::Language;
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use reqwest::Url;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::Message;
+
+use self::wire::{Dialect, Said};
+use super::deliver::deliver;
+use super::heard::{Heard, Other};
+use super::plan::{Fault, Next, Plan};
+use super::settings::ProviderKind;
+use super::socket::{self, Backoff, Socket, address};
+use crate::secret::Secret;
+use crate::vendors::queue::lock;
+
+/// Orders that may wait for the task: a reply has one segment under way, and a filler may be beside it.
+/// What does not fit fails at once.
+const ORDERS: usize = 32;
+
+/// The longest pause within a segment that has begun.
+const STALL: Duration = Duration::from_millis(1_500);
+
+/// An unused connection is told that somebody is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// How long the farewell may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A provider's voice behind a socket, for any number of calls.
+pub(super) struct Speaker {
+    pub(super) base_url: Url,
+    pub(super) key: Option<Secret<String>>,
+    pub(super) provider: String,
+    pub(super) kind: ProviderKind,
+    pub(super) model: String,
+    pub(super) voice: String,
+    pub(super) sample_rate: u32,
+    pub(super) language: Language,
+}
+
+enum Order {
+    Speak(ReplyId, u32, String),
+    Cancel(ReplyId),
+}
+
+/// The voice of one call, held by the call.
+pub(super) struct SocketVoice {
+    orders: mpsc::Sender<Order>,
+    sink: Arc<dyn SpeechSink>,
+}
+
+impl SocketVoice {
+    pub(super) fn new(
+        speaker: Speaker,
+        fallback: Option<Other>,
+        runtime: &Handle,
+        sink: Arc<dyn SpeechSink>,
+    ) -> Self {
+        let (orders, line) = mpsc::channel(ORDERS);
+        let dialect = Dialect {
+            kind: speaker.kind,
+            model: speaker.model,
+            voice: speaker.voice,
+            sample_rate: speaker.sample_rate,
+            language: speaker.language,
+        };
+        let (path, query) = dialect.address();
+        let query: Vec<(&str, &str)> = query.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        let task = Task {
+            url: address(&speaker.base_url, &path, &query),
+            key: speaker.key,
+            provider: speaker.provider,
+            dialect,
+            sink: Arc::clone(&sink),
+            fallback: fallback.map(Mutex::new),
+            line,
+            jobs: HashMap::new(),
+            tries: 0,
+            backoff: Backoff::default(),
+        };
+        runtime.spawn(task.run());
+        Self { orders, sink }
+    }
+}
+
+impl Synthesiser for SocketVoice {
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        let order = Order::Speak(reply, segment, text.to_owned());
+        if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = self.orders.try_send(order) {
+            let message = "too many sentences wait for the voice".to_owned();
+            self.sink.send(SpeechEvent::Tts {
+                reply,
+                segment,
+                event: TtsEvent::Failed { message },
+            });
+        }
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        // When it does not fit, the voice speaks on and the call drops what it says.
+        let _ = self.orders.try_send(Order::Cancel(reply));
+    }
+}
+
+/// A segment under way.
+struct Job {
+    reply: ReplyId,
+    segment: u32,
+    text: String,
+    heard: Heard,
+    plan: Plan,
+    began: Instant,
+    /// It has been asked for on this connection.
+    asked: bool,
+    /// The next sign of it has to come until then.
+    deadline: Instant,
+    /// Half a sample, when a message ends within one.
+    odd: Option<u8>,
+}
+
+struct Task {
+    url: Url,
+    key: Option<Secret<String>>,
+    provider: String,
+    dialect: Dialect,
+    sink: Arc<dyn SpeechSink>,
+    fallback: Option<Mutex<Other>>,
+    line: mpsc::Receiver<Order>,
+    /// By the names of their contexts.
+    jobs: HashMap<String, Job>,
+    /// Makes contexts' names unique.
+    tries: u64,
+    backoff: Backoff,
+}
+
+/// Why a connection is not used any longer.
+enum Left {
+    Lost,
+    Over,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            let Some(mut socket) = self.open().await else {
+                return;
+            };
+            match self.talk(&mut socket).await {
+                Left::Over => {
+                    if let Some(farewell) = self.dialect.farewell() {
+                        socket::send(&mut socket, Message::text(farewell)).await;
+                    }
+                    // The server may close first, or not at all: nobody waits for it.
+                    let _ = timeout(FAREWELL, socket.close(None)).await;
+                    return;
+                }
+                Left::Lost => {
+                    let fault = Fault::Broken("the socket closed".to_owned());
+                    for context in self.asked_for() {
+                        self.fault(&context, &fault).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A new connection. `None`: the call is over.
+    async fn open(&mut self) -> Option<Socket> {
+        loop {
+            let at = Instant::now() + self.backoff.next();
+            let header = self
+                .key
+                .as_ref()
+                .map(|key| (self.dialect.header(), key.expose().clone()));
+            let url = self.url.clone();
+            let opening = async move {
+                sleep_until(at).await;
+                socket::connect(&url, header).await
+            };
+            tokio::pin!(opening);
+            let opened = loop {
+                let deadline = self.next_deadline();
+                tokio::select! {
+                    opened = &mut opening => break opened,
+                    order = self.line.recv() => { self.order(order?); }
+                    () = until(deadline) => self.expire().await,
+                }
+            };
+            match opened {
+                Ok(socket) => return Some(socket),
+                Err(fault) => {
+                    tracing::warn!(provider = %self.provider, %fault, "a voice is not reached");
+                    let contexts: Vec<String> = self.jobs.keys().cloned().collect();
+                    for context in contexts {
+                        self.fault(&context, &fault).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn talk(&mut self, socket: &mut Socket) -> Left {
+        let mut quiet_since = Instant::now();
+        loop {
+            for (context, text) in self.take_unasked() {
+                quiet_since = Instant::now();
+                for message in self.dialect.speak(&context, &text) {
+                    if !socket::send(socket, Message::text(message)).await {
+                        return Left::Lost;
+                    }
+                }
+            }
+            let deadline = self.next_deadline();
+            tokio::select! {
+                order = self.line.recv() => match order {
+                    Some(order) => {
+                        for context in self.order(order) {
+                            let message = self.dialect.cancel(&context);
+                            if !socket::send(socket, Message::text(message)).await {
+                                return Left::Lost;
+                            }
+                        }
+                    }
+                    None => return Left::Over,
+                },
+                message = socket.next() => match message {
+                    Some(Ok(Message::Text(text))) => {
+                        for said in wire::read(&text) {
+                            if !self.said(said).await {
+                                return Left::Lost;
+                            }
+                        }
+                    }
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Left::Lost,
+                    Some(Ok(_)) => {}
+                },
+                // A connection on which a segment stalls is not trusted with the next try.
+                () = until(deadline) => {
+                    self.expire().await;
+                    return Left::Lost;
+                }
+                () = sleep_until(quiet_since + KEEP_ALIVE) => {
+                    let message = Message::Ping(Vec::new().into());
+                    if !socket::send(socket, message).await {
+                        return Left::Lost;
+                    }
+                    quiet_since = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Takes an order. The contexts that are to be stopped.
+    fn order(&mut self, order: Order) -> Vec<String> {
+        match order {
+            Order::Speak(reply, segment, text) => {
+                let plan = Plan::sound(self.fallback.is_some());
+                let now = Instant::now();
+                let job = Job {
+                    reply,
+                    segment,
+                    heard: Heard::new(&text),
+                    text,
+                    deadline: now + plan.first().within,
+                    plan,
+                    began: now,
+                    asked: false,
+                    odd: None,
+                };
+                let context = self.context(&job);
+                self.jobs.insert(context, job);
+                Vec::new()
+            }
+            Order::Cancel(reply) => {
+                if let Some(fallback) = &self.fallback {
+                    lock(fallback).cancel(reply);
+                }
+                let stopped = self.jobs.iter().filter(|(_, job)| job.reply <= reply);
+                let (asked, waiting): (Vec<_>, Vec<_>) = stopped
+                    .map(|(context, job)| (context.clone(), job.asked))
+                    .partition(|(_, asked)| *asked);
+                for (context, _) in asked.iter().chain(&waiting) {
+                    self.jobs.remove(context);
+                }
+                asked.into_iter().map(|(context, _)| context).collect()
+            }
+        }
+    }
+
+    fn context(&mut self, job: &Job) -> String {
+        self.tries += 1;
+        format!("r{}s{}t{}", job.reply.0, job.segment, self.tries)
+    }
+
+    /// What has not been asked for on this connection, in order.
+    fn take_unasked(&mut self) -> Vec<(String, String)> {
+        let mut found: Vec<(ReplyId, u32, String, String)> = Vec::new();
+        for (context, job) in self.jobs.iter_mut().filter(|(_, job)| !job.asked) {
+            job.asked = true;
+            found.push((job.reply, job.segment, context.clone(), job.text.clone()));
+        }
+        found.sort();
+        found
+            .into_iter()
+            .map(|(_, _, context, text)| (context, text))
+            .collect()
+    }
+
+    fn asked_for(&self) -> Vec<String> {
+        let asked = self.jobs.iter().filter(|(_, job)| job.asked);
+        asked.map(|(context, _)| context.clone()).collect()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.jobs.values().map(|job| job.deadline).min()
+    }
+
+    async fn expire(&mut self) {
+        let now = Instant::now();
+        let due: Vec<String> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.deadline <= now)
+            .map(|(context, _)| context.clone())
+            .collect();
+        for context in due {
+            self.fault(&context, &Fault::Stalled(STALL)).await;
+        }
+    }
+
+    /// `false`: the connection is of no use any longer.
+    async fn said(&mut self, said: Said) -> bool {
+        match said {
+            Said::Audio(context, bytes) => {
+                self.backoff.reset();
+                let rate = self.dialect.sample_rate;
+                let Some(job) = self.jobs.get_mut(&context) else {
+                    return true;
+                };
+                job.deadline = Instant::now() + STALL;
+                let taken = job.heard.take(rate, samples(&mut job.odd, &bytes));
+                let (reply, segment) = (job.reply, job.segment);
+                match taken {
+                    Ok(Some(samples)) => {
+                        let event = TtsEvent::Audio { rate, samples };
+                        self.send(reply, segment, event).await;
+                    }
+                    Ok(None) => {}
+                    Err(fault) => self.fault(&context, &fault).await,
+                }
+                true
+            }
+            Said::Done(context) => {
+                let Some(job) = self.jobs.get(&context) else {
+                    return true;
+                };
+                let (reply, segment) = (job.reply, job.segment);
+                match job.heard.finish() {
+                    Ok(()) => {
+                        self.jobs.remove(&context);
+                        self.send(reply, segment, TtsEvent::Done).await;
+                    }
+                    Err(fault) => self.fault(&context, &fault).await,
+                }
+                true
+            }
+            Said::Failed(Some(context), why) => {
+                self.fault(&context, &Fault::Wrong(why)).await;
+                true
+            }
+            Said::Failed(None, why) => {
+                tracing::warn!(provider = %self.provider, %why, "a voice gave up");
+                false
+            }
+            Said::Other => true,
+        }
+    }
+
+    /// A segment's try failed: what is next.
+    async fn fault(&mut self, context: &str, fault: &Fault) {
+        let Some(mut job) = self.jobs.remove(context) else {
+            return;
+        };
+        tracing::warn!(provider = %self.provider, voice = %self.dialect.voice, %fault, "a voice did not speak");
+        // Sound that came before the fault took its time; only silence spends the budget.
+        let spent = if job.heard.any() {
+            Duration::ZERO
+        } else {
+            job.began.elapsed()
+        };
+        match job.plan.next(spent, fault) {
+            Next::Again(again) => {
+                job.heard.again();
+                job.asked = false;
+                job.odd = None;
+                job.deadline = Instant::now() + again.pause + again.within;
+                let context = self.context(&job);
+                self.jobs.insert(context, job);
+            }
+            Next::HandOver => {
+                if let Some(fallback) = &self.fallback {
+                    lock(fallback).take_over(job.reply, job.segment, &job.text, job.heard.micros());
+                }
+            }
+            Next::GiveUp => {
+                let message = format!("{}: {fault}", self.provider);
+                let event = TtsEvent::Failed { message };
+                self.send(job.reply, job.segment, event).await;
+            }
+        }
+    }
+
+    async fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) {
+        // A call that is gone closes its line, which is noticed there.
+        deliver(
+            &*self.sink,
+            SpeechEvent::Tts {
+                reply,
+                segment,
+                event,
+            },
+        )
+        .await;
+    }
+}
+
+/// The whole samples of a message; half of one waits for the next.
+fn samples(odd: &mut Option<u8>, bytes: &[u8]) -> Vec<i16> {
+    let whole: Vec<u8> = odd
+        .take()
+        .into_iter()
+        .chain(bytes.iter().copied())
+        .collect();
+    let (pairs, rest) = whole.as_chunks::<2>();
+    *odd = rest.first().copied();
+    pairs.iter().map(|pair| i16::from_le_bytes(*pair)).collect()
+}
+
+/// Sleeps until then; for ever when there is no deadline.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,382 @@
+//! What was said to a live recogniser and what of it came back. Pure: time is an argument, and what is
+//! to be done comes out as [`Act`]s.
+//!
+//! Positions are samples of all audio of the call, one utterance after the other: the recogniser hears
+//! nothing of the silence between. Audio that no final result covers is kept, so that a new connection
+//! gets it again and no word is lost. `Finalize` follows the last sample of each utterance.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use media::speech::{SttEvent, UtteranceId};
+use media::time::RATE;
+use tokio::time::Instant;
+
+/// The most audio that is kept for a new connection, samples: 10 s. A recogniser gives a final result
+/// every few seconds; what is older and has none is lost with its connection.
+const RING: usize = 10 * RATE as usize;
+
+/// How long the answer to `Finalize` is waited for when there are words: then they are the answer. Not
+/// every server answers when it had nothing left to say.
+const ANSWER: Duration = Duration::from_millis(1_000);
+
+/// The same when there are no words.
+const EMPTY_ANSWER: Duration = Duration::from_millis(2_000);
+
+/// How long an utterance waits for a connection after its end, and with somebody to take over.
+const NO_ANSWER: Duration = Duration::from_millis(4_500);
+const HAND_OVER: Duration = Duration::from_millis(1_500);
+
+/// Results may end a little beyond the audio that they were asked to finish.
+const SLACK: u64 = RATE as u64 / 20;
+
+/// The most utterances that are waited for. A turn has a few.
+const MOST: usize = 16;
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    Audio(Vec<i16>),
+    Finalize,
+    Say(SttEvent),
+    /// The other recogniser is to hear this utterance.
+    HandOver(UtteranceId, Vec<i16>),
+}
+
+/// A result of the recogniser.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Heard {
+    /// Where it lies in the connection's audio, seconds, if the server tells.
+    pub(super) span: Option<(f64, f64)>,
+    pub(super) is_final: bool,
+    pub(super) from_finalize: bool,
+    pub(super) text: String,
+    pub(super) confidence: Option<f32>,
+}
+
+/// A call's utterances at its live recogniser.
+pub(super) struct Session {
+    utterances: VecDeque<Utterance>,
+    ring: VecDeque<i16>,
+    /// The position of the ring's first sample.
+    ring_from: u64,
+    /// The position up to which this connection has been sent the audio.
+    sent: u64,
+    /// The position at which this connection began.
+    base: u64,
+    connected: bool,
+    /// The provider refuses: waiting is of no use.
+    refused: Option<String>,
+    fallback: bool,
+    acts: VecDeque<Act>,
+}
+
+struct Utterance {
+    id: UtteranceId,
+    from: u64,
+    /// The position after its last sample, once it is finished.
+    until: Option<u64>,
+    finished: Option<Instant>,
+    /// When `Finalize` was sent for it on this connection.
+    asked: Option<Instant>,
+    finals: String,
+    interim: String,
+    confidence: Option<f32>,
+    /// Nobody wants its words.
+    cancelled: bool,
+}
+
+impl Utterance {
+    fn text(&self) -> String {
+        joined(&self.finals, &self.interim)
+    }
+}
+
+impl Session {
+    pub(super) fn new(fallback: bool) -> Self {
+        Self {
+            utterances: VecDeque::new(),
+            ring: VecDeque::new(),
+            ring_from: 0,
+            sent: 0,
+            base: 0,
+            connected: false,
+            refused: None,
+            fallback,
+            acts: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, id: UtteranceId) {
+        while self.utterances.len() >= MOST {
+            self.utterances.pop_front();
+        }
+        self.utterances.push_back(Utterance {
+            id,
+            from: self.end(),
+            until: None,
+            finished: None,
+            asked: None,
+            finals: String::new(),
+            interim: String::new(),
+            confidence: None,
+            cancelled: false,
+        });
+    }
+
+    pub(super) fn audio(&mut self, now: Instant, id: UtteranceId, pcm: &[i16]) {
+        let open = self.utterances.back();
+        if !open.is_some_and(|u| u.id == id && u.until.is_none()) {
+            return;
+        }
+        self.ring.extend(pcm);
+        let over = self.ring.len().saturating_sub(RING);
+        self.drop_until(self.ring_from + over as u64);
+        self.pump(now);
+    }
+
+    pub(super) fn finish(&mut self, now: Instant, id: UtteranceId) {
+        let end = self.end();
+        let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id) else {
+            return;
+        };
+        utterance.until = Some(end);
+        utterance.finished = Some(now);
+        self.pump(now);
+        self.tick(now);
+    }
+
+    /// Nobody wants its words. The recogniser still has to let go of its audio, so that none of them
+    /// come up in the next utterance.
+    pub(super) fn cancel(&mut self, now: Instant, id: UtteranceId) {
+        let end = self.end();
+        if let Some(utterance) = self.utterances.iter_mut().find(|u| u.id == id) {
+            utterance.cancelled = true;
+            utterance.until.get_or_insert(end);
+            utterance.finished.get_or_insert(now);
+        }
+        self.pump(now);
+    }
+
+    /// A connection is there: it gets all that no final result covers.
+    pub(super) fn connected(&mut self, now: Instant) {
+        self.connected = true;
+        self.refused = None;
+        self.base = self.ring_from;
+        self.sent = self.ring_from;
+        for utterance in &mut self.utterances {
+            utterance.asked = None;
+            // What comes again is written again.
+            utterance.interim.clear();
+        }
+        self.pump(now);
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.connected = false;
+    }
+
+    /// The provider refuses connections for good (a wrong key).
+    pub(super) fn refused(&mut self, now: Instant, why: String) {
+        self.connected = false;
+        self.refused = Some(why);
+        self.tick(now);
+    }
+
+    pub(super) fn result(&mut self, now: Instant, heard: Heard) {
+        let end = heard.span.map(|(start, length)| {
+            self.base + ((start + length).max(0.0) * f64::from(RATE)).round() as u64
+        });
+        let middle = heard.span.map(|(start, length)| {
+            self.base + ((start + length / 2.0).max(0.0) * f64::from(RATE)).round() as u64
+        });
+        // An utterance whose `Finalize` was not answered is over when a later one's is.
+        if let (true, Some(end)) = (heard.from_finalize, end) {
+            while self.utterances.len() > 1
+                && self
+                    .utterances
+                    .front()
+                    .is_some_and(|u| u.until.is_some_and(|until| until + SLACK < end))
+            {
+                self.complete_first();
+            }
+        }
+        let place = match middle {
+            Some(at) => self
+                .utterances
+                .iter()
+                .rposition(|u| u.from <= at && u.until.is_none_or(|until| at < until + SLACK)),
+            // Without a place it is of the first that is waited for.
+            None => (!self.utterances.is_empty()).then_some(0),
+        };
+        if let Some(utterance) = place.and_then(|place| self.utterances.get_mut(place)) {
+            let before = utterance.text();
+            if heard.is_final {
+                utterance.finals = joined(&utterance.finals, &heard.text);
+                utterance.interim.clear();
+                utterance.confidence = lower(utterance.confidence, heard.confidence, &heard.text);
+            } else {
+                utterance.interim = heard.text.trim().to_owned();
+            }
+            let text = utterance.text();
+            if text != before && !utterance.cancelled && !heard.from_finalize {
+                let event = SttEvent::Interim {
+                    utterance: utterance.id,
+                    text,
+                };
+                self.acts.push_back(Act::Say(event));
+            }
+        }
+        if heard.is_final
+            && let Some(end) = end
+        {
+            self.drop_until(end.min(self.sent));
+        }
+        // A late answer to an utterance that is not waited for any longer completes nobody else's.
+        let completes = |first: &Utterance| {
+            let reached = end.is_none_or(|end| end + SLACK >= first.until.unwrap_or(u64::MAX));
+            first.asked.is_some() && (reached || place == Some(0))
+        };
+        if heard.from_finalize && self.utterances.front().is_some_and(completes) {
+            self.complete_first();
+        }
+        self.tick(now);
+    }
+
+    /// Time passed.
+    pub(super) fn tick(&mut self, now: Instant) {
+        while let Some(due) = self.first_due() {
+            if due > now {
+                return;
+            }
+            self.complete_first();
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.first_due()
+    }
+
+    pub(super) fn take(&mut self) -> Option<Act> {
+        self.acts.pop_front()
+    }
+
+    /// When the first utterance is not waited for any longer.
+    fn first_due(&self) -> Option<Instant> {
+        let first = self.utterances.front()?;
+        let finished = first.finished?;
+        if self.refused.is_some() {
+            return Some(finished);
+        }
+        if let Some(asked) = first.asked.filter(|_| self.connected) {
+            let patience = if first.text().is_empty() {
+                EMPTY_ANSWER
+            } else {
+                ANSWER
+            };
+            return Some(asked + patience);
+        }
+        Some(finished + if self.fallback { HAND_OVER } else { NO_ANSWER })
+    }
+
+    /// The first utterance has got what it will get.
+    fn complete_first(&mut self) {
+        let Some(first) = self.utterances.pop_front() else {
+            return;
+        };
+        let until = first.until.unwrap_or(first.from);
+        let text = first.text();
+        let answered = self.connected && first.asked.is_some();
+        let act = if first.cancelled {
+            None
+        } else if answered || !text.is_empty() {
+            Some(Act::Say(SttEvent::Final {
+                utterance: first.id,
+                text,
+                confidence: first.confidence,
+            }))
+        } else if self.fallback {
+            let from = first.from.max(self.ring_from) - self.ring_from;
+            let samples = self
+                .ring
+                .iter()
+                .skip(from as usize)
+                .take(until.saturating_sub(first.from.max(self.ring_from)) as usize);
+            Some(Act::HandOver(first.id, samples.copied().collect()))
+        } else {
+            let message = self
+                .refused
+                .clone()
+                .unwrap_or_else(|| "there is no connection".to_owned());
+            Some(Act::Say(SttEvent::Failed {
+                utterance: first.id,
+                message,
+            }))
+        };
+        self.acts.extend(act);
+        self.drop_until(until);
+        // While nobody speaks, nothing needs to be kept ready.
+        if self.ring.is_empty() && self.utterances.is_empty() {
+            self.ring.shrink_to(RATE as usize);
+        }
+    }
+
+    /// Sends what this connection has not had yet, with `Finalize` where an utterance ends.
+    fn pump(&mut self, now: Instant) {
+        if !self.connected {
+            return;
+        }
+        for place in 0..self.utterances.len() {
+            let Utterance { until, asked, .. } = self.utterances[place];
+            if asked.is_some() {
+                continue;
+            }
+            let Some(until) = until else { break };
+            self.send_until(until);
+            self.acts.push_back(Act::Finalize);
+            self.utterances[place].asked = Some(now);
+        }
+        self.send_until(self.end());
+    }
+
+    fn send_until(&mut self, until: u64) {
+        let from = self.sent.max(self.ring_from);
+        if until > from {
+            let (skip, count) = ((from - self.ring_from) as usize, (until - from) as usize);
+            let samples = self.ring.iter().skip(skip).take(count).copied().collect();
+            self.acts.push_back(Act::Audio(samples));
+            self.sent = until;
+        }
+    }
+
+    /// The position after the last sample.
+    fn end(&self) -> u64 {
+        self.ring_from + self.ring.len() as u64
+    }
+
+    fn drop_until(&mut self, position: u64) {
+        let count = position.saturating_sub(self.ring_from) as usize;
+        let count = count.min(self.ring.len());
+        self.ring.drain(..count);
+        self.ring_from += count as u64;
+        self.sent = self.sent.max(self.ring_from);
+    }
+}
+
+fn joined(first: &str, second: &str) -> String {
+    let (first, second) = (first.trim(), second.trim());
+    if first.is_empty() || second.is_empty() {
+        return format!("{first}{second}");
+    }
+    format!("{first} {second}")
+}
+
+/// The least sure of the parts that have words.
+fn lower(before: Option<f32>, new: Option<f32>, text: &str) -> Option<f32> {
+    match (before, new) {
+        _ if text.trim().is_empty() => before,
+        (Some(before), Some(new)) => Some(before.min(new)),
+        (before, new) => before.or(new),
+    }
+}

@@ -1,0 +1,323 @@
+//! A session against a recogniser that hears words in numbers: every 0.2 s of the value 7 is the word
+//! `w7`. Connections drop at any moment.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::time::Duration;
+
+use media::speech::{SttEvent, UtteranceId};
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::session::{Act, Heard, Session};
+
+/// Samples of a word.
+const WORD: usize = 3200;
+
+const FRAME: usize = 320;
+
+/// The server's side of one connection.
+#[derive(Default)]
+struct Recogniser {
+    /// Samples before `pending`.
+    done: usize,
+    pending: Vec<i16>,
+    /// Answers a `Finalize` even when nothing is left to say.
+    always_answers: bool,
+}
+
+impl Recogniser {
+    fn audio(&mut self, samples: &[i16]) -> Vec<Heard> {
+        self.pending.extend(samples);
+        let words = self.pending.len() / WORD;
+        if words == 0 {
+            return Vec::new();
+        }
+        vec![self.heard(words, words >= 5, false)]
+    }
+
+    fn finalize(&mut self) -> Vec<Heard> {
+        let words = self.pending.len().div_ceil(WORD);
+        if words == 0 && !self.always_answers {
+            return Vec::new();
+        }
+        vec![self.heard(words, true, true)]
+    }
+
+    fn heard(&mut self, words: usize, is_final: bool, from_finalize: bool) -> Heard {
+        let length = self.pending.len().min(words * WORD);
+        let text: Vec<String> = self.pending[..length]
+            .chunks(WORD)
+            .map(|word| format!("w{}", word[0]))
+            .collect();
+        let seconds = |samples: usize| samples as f64 / 16_000.0;
+        let span = Some((seconds(self.done), seconds(length)));
+        if is_final {
+            self.done += length;
+            self.pending.drain(..length);
+        }
+        Heard {
+            span,
+            is_final,
+            from_finalize,
+            text: text.join(" "),
+            confidence: Some(0.9),
+        }
+    }
+}
+
+/// A call: a session, its server, and what it was told.
+struct Call {
+    session: Session,
+    server: Option<Recogniser>,
+    now: Instant,
+    said: Vec<SttEvent>,
+    handed: Vec<(UtteranceId, usize)>,
+    always_answers: bool,
+}
+
+impl Call {
+    fn new(fallback: bool) -> Self {
+        Self {
+            session: Session::new(fallback),
+            server: None,
+            now: Instant::now(),
+            said: Vec::new(),
+            handed: Vec::new(),
+            always_answers: true,
+        }
+    }
+
+    fn connect(&mut self) {
+        self.server = Some(Recogniser {
+            always_answers: self.always_answers,
+            ..Recogniser::default()
+        });
+        self.session.connected(self.now);
+        self.work();
+    }
+
+    fn drop_connection(&mut self) {
+        self.server = None;
+        self.session.lost();
+    }
+
+    fn work(&mut self) {
+        while let Some(act) = self.session.take() {
+            let heard = match (act, &mut self.server) {
+                (Act::Audio(samples), Some(server)) => server.audio(&samples),
+                (Act::Finalize, Some(server)) => server.finalize(),
+                (Act::Audio(_) | Act::Finalize, None) => Vec::new(),
+                (Act::Say(event), _) => {
+                    self.said.push(event);
+                    continue;
+                }
+                (Act::HandOver(id, samples), _) => {
+                    self.handed.push((id, samples.len()));
+                    continue;
+                }
+            };
+            for heard in heard {
+                self.session.result(self.now, heard);
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+        self.session.tick(self.now);
+        self.work();
+    }
+
+    /// Says words, frame by frame; `each` is asked after every frame.
+    fn say(&mut self, id: u32, words: std::ops::Range<i16>, mut each: impl FnMut(&mut Self)) {
+        let id = UtteranceId(id);
+        self.session.begin(id);
+        let samples: Vec<i16> = words.flat_map(|word| vec![word; WORD]).collect();
+        for frame in samples.chunks(FRAME) {
+            self.session.audio(self.now, id, frame);
+            self.work();
+            self.pass(20);
+            each(self);
+        }
+        self.session.finish(self.now, id);
+        self.work();
+    }
+
+    fn final_of(&self, id: u32) -> Option<&str> {
+        self.said.iter().find_map(|event| match event {
+            SttEvent::Final {
+                utterance, text, ..
+            } if *utterance == UtteranceId(id) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn words(range: std::ops::Range<i16>) -> String {
+    range.map(|w| format!("w{w}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn words_come_while_they_are_said_and_the_last_at_once() {
+    let mut call = Call::new(false);
+    call.connect();
+    call.say(1, 1..13, |_| {});
+    assert_eq!(call.final_of(1), Some(words(1..13).as_str()));
+    let interims = call
+        .said
+        .iter()
+        .filter(|e| matches!(e, SttEvent::Interim { .. }))
+        .count();
+    assert_eq!(interims, 12, "one a word");
+    call.say(2, 20..22, |_| {});
+    assert_eq!(call.final_of(2), Some("w20 w21"));
+}
+
+#[test]
+fn a_finalize_that_is_not_answered_ends_with_what_was_heard() {
+    let mut call = Call::new(false);
+    call.always_answers = false;
+    call.connect();
+    // Five words are a final result of their own: nothing is left.
+    call.say(1, 1..6, |_| {});
+    assert_eq!(call.final_of(1), None);
+    call.pass(990);
+    assert_eq!(call.final_of(1), None);
+    call.pass(20);
+    assert_eq!(call.final_of(1), Some(words(1..6).as_str()));
+    // And one that the next answer overtakes is not given the next one's words.
+    call.say(2, 1..6, |_| {});
+    call.say(3, 7..9, |_| {});
+    assert_eq!(call.final_of(2), Some(words(1..6).as_str()));
+    assert_eq!(call.final_of(3), Some("w7 w8"));
+}
+
+#[test]
+fn a_late_answer_does_not_complete_the_next_utterance() {
+    let mut call = Call::new(false);
+    call.connect();
+    let server = call.server.take();
+    // The answer is on its way for longer than it is waited for.
+    call.say(1, 1..4, |_| {});
+    call.pass(2_100);
+    assert_eq!(call.final_of(1), Some(""));
+    call.session.begin(UtteranceId(2));
+    call.session.audio(call.now, UtteranceId(2), &[5; 2 * WORD]);
+    let late = Heard {
+        span: Some((0.0, 0.6)),
+        is_final: true,
+        from_finalize: true,
+        text: "w1 w2 w3".into(),
+        confidence: None,
+    };
+    call.session.finish(call.now, UtteranceId(2));
+    call.session.result(call.now, late);
+    call.server = server;
+    call.work();
+    assert!(call.final_of(2).is_none_or(|text| !text.contains("w1")));
+}
+
+#[test]
+fn a_cancelled_utterance_leaves_no_words_behind() {
+    let mut call = Call::new(false);
+    call.connect();
+    call.session.begin(UtteranceId(1));
+    call.session.audio(call.now, UtteranceId(1), &[5; 2 * WORD]);
+    call.session.cancel(call.now, UtteranceId(1));
+    call.work();
+    call.say(2, 7..9, |_| {});
+    assert_eq!(call.final_of(2), Some("w7 w8"));
+    assert_eq!(call.final_of(1), None);
+}
+
+#[test]
+fn what_is_said_before_the_connection_is_there_is_sent_when_it_is() {
+    let mut call = Call::new(false);
+    call.say(1, 1..4, |_| {});
+    call.pass(300);
+    call.connect();
+    assert_eq!(call.final_of(1), Some("w1 w2 w3"));
+}
+
+#[test]
+fn without_a_connection_an_utterance_fails_in_time_or_is_handed_over() {
+    let mut call = Call::new(false);
+    call.say(1, 1..4, |_| {});
+    call.pass(4_400);
+    assert!(call.said.is_empty());
+    call.pass(200);
+    assert!(matches!(call.said.as_slice(), [SttEvent::Failed { .. }]));
+
+    let mut call = Call::new(true);
+    call.say(1, 1..4, |_| {});
+    call.pass(1_600);
+    assert_eq!(call.handed, [(UtteranceId(1), 3 * WORD)]);
+    assert!(call.said.is_empty());
+    call.session.refused(call.now, "status 401".into());
+    call.say(2, 1..3, |_| {});
+    assert_eq!(call.handed[1], (UtteranceId(2), 2 * WORD), "at once");
+}
+
+#[test]
+fn what_was_heard_before_the_connection_dropped_is_not_thrown_away() {
+    let mut call = Call::new(false);
+    call.connect();
+    call.say(1, 1..4, |_| {});
+    assert_eq!(call.final_of(1), Some("w1 w2 w3"));
+    call.session.begin(UtteranceId(2));
+    call.session.audio(call.now, UtteranceId(2), &[5; 2 * WORD]);
+    call.work();
+    call.drop_connection();
+    call.session.finish(call.now, UtteranceId(2));
+    call.pass(5_000);
+    assert_eq!(call.final_of(2), Some("w5 w5"), "the interim words");
+}
+
+#[test]
+fn an_endless_utterance_is_held_in_bounds() {
+    let mut call = Call::new(false);
+    call.session.begin(UtteranceId(1));
+    for _ in 0..3000 {
+        call.session.audio(call.now, UtteranceId(1), &[1; FRAME]);
+    }
+    call.connect();
+    let sent: usize =
+        call.server.as_ref().unwrap().done + call.server.as_ref().unwrap().pending.len();
+    assert_eq!(sent, 160_000);
+}
+
+proptest! {
+    #[test]
+    fn no_word_is_lost_or_repeated_when_connections_drop(
+        lengths in prop::collection::vec(1_i16..30, 1..5),
+        drops in prop::collection::vec((0_usize..600, 0_u64..500), 0..8),
+    ) {
+        let mut call = Call::new(false);
+        call.connect();
+        let mut frames = 0;
+        let mut next = 1;
+        let mut reconnect = None;
+        for (place, length) in lengths.iter().enumerate() {
+            let id = place as u32 + 1;
+            call.say(id, next..next + length, |call| {
+                frames += 1;
+                if let Some((_, after)) = drops.iter().find(|(at, _)| *at == frames) {
+                    call.drop_connection();
+                    reconnect = Some(call.now + Duration::from_millis(*after));
+                }
+                if reconnect.is_some_and(|at| at <= call.now) {
+                    reconnect = None;
+                    call.connect();
+                }
+            });
+            if reconnect.take().is_some() {
+                call.pass(300);
+                call.connect();
+            }
+            let wanted = words(next..next + length);
+            prop_assert_eq!(call.final_of(id), Some(wanted.as_str()));
+            next += length;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The live recogniser's messages. Pure.
+
+use serde_json::Value;
+
+use super::session::Heard;
+
+/// What a message of the server says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    Result(Heard),
+    /// The server gives up: why.
+    Error(String),
+    /// Nothing of interest, or nothing known.
+    Other,
+}
+
+pub(super) const FINALIZE: &str = r#"{"type":"Finalize"}"#;
+pub(super) const KEEP_ALIVE: &str = r#"{"type":"KeepAlive"}"#;
+pub(super) const CLOSE_STREAM: &str = r#"{"type":"CloseStream"}"#;
+
+/// Reads one message. What is not JSON is nothing known.
+pub(super) fn read(text: &str) -> Said {
+    let Ok(message) = serde_json::from_str::<Value>(text) else {
+        return Said::Other;
+    };
+    match message["type"].as_str() {
+        Some("Results") => {}
+        Some("Error") => {
+            let words = ["description", "message", "err_msg", "variant"]
+                .into_iter()
+                .find_map(|name| message[name].as_str());
+            let words = words.unwrap_or("an error without words");
+            return Said::Error(words.chars().take(200).collect());
+        }
+        _ => return Said::Other,
+    }
+    let best = &message["channel"]["alternatives"][0];
+    let span = message["start"].as_f64().zip(message["duration"].as_f64());
+    Said::Result(Heard {
+        span: span.filter(|(start, length)| start.is_finite() && length.is_finite()),
+        is_final: message["is_final"].as_bool().unwrap_or(false),
+        from_finalize: message["from_finalize"].as_bool().unwrap_or(false),
+        text: best["transcript"].as_str().unwrap_or_default().to_owned(),
+        confidence: best["confidence"].as_f64().map(|value| value as f32),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read() {
+        let text = r#"{"type":"Results","channel_index":[0,1],"duration":1.5,"start":2.0,"is_final":true,
+            "speech_final":false,"from_finalize":true,
+            "channel":{"alternatives":[{"transcript":"two rooms","confidence":0.5,"words":[]}]}}"#;
+        let heard = Heard {
+            span: Some((2.0, 1.5)),
+            is_final: true,
+            from_finalize: true,
+            text: "two rooms".into(),
+            confidence: Some(0.5),
+        };
+        assert_eq!(read(text), Said::Result(heard));
+        let bare = Said::Result(Heard::default());
+        assert_eq!(
+            read(r#"{"type":"Results","channel":{"alternatives":[]}}"#),
+            bare
+        );
+        assert_eq!(
+            read(r#"{"type":"Error","description":"no such model"}"#),
+            Said::Error("no such model".into())
+        );
+        for other in ["", "[]", "{}", r#"{"type":"Metadata"}"#, "nonsense"] {
+            assert_eq!(read(other), Said::Other);
+        }
+    }
+}

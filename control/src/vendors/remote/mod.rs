@@ -1,0 +1,222 @@
+//! Providers outside this process: recognisers, language models and voices behind HTTP or a WebSocket,
+//! each by the protocol of the service that made it known, at an address that the operator gives.
+//!
+//! Everything runs on the control runtime. A media thread only hands over: a model's request and a
+//! segment's text as a task, the caller's audio through a bounded line ([`ears`]). What a try may take,
+//! and what follows a fault, is decided in [`plan`]; a provider that fails is a fault of that turn, and
+//! the call goes on.
+
+mod completions;
+mod contexts;
+mod deliver;
+mod ears;
+mod heard;
+mod http;
+mod live;
+mod plan;
+pub mod settings;
+mod socket;
+mod speech;
+mod sse;
+mod transcriptions;
+
+use std::io;
+use std::sync::Arc;
+
+use media::config::Language;
+use media::speech::{LanguageModel, Recogniser, SpeechSink, Synthesiser};
+use tokio::runtime::Handle;
+
+use self::completions::{Model, RemoteModel};
+use self::contexts::SocketVoice;
+use self::heard::Other;
+use self::http::Endpoint;
+use self::settings::{ProviderKind, ProviderSettings, RemoteSettings};
+use self::speech::{RemoteVoice, Speaker};
+use self::transcriptions::Transcriber;
+use super::usage::SpeechUsage;
+
+/// The configured providers of this process.
+pub(super) struct Remote {
+    runtime: Handle,
+    providers: Vec<Provider>,
+    pub(super) model_fallback: Option<String>,
+    pub(super) voice_fallback: Option<String>,
+}
+
+struct Provider {
+    settings: ProviderSettings,
+    endpoint: Arc<Endpoint>,
+}
+
+impl Remote {
+    /// `None`: no provider is configured. Called within the runtime that will do the work.
+    pub(super) fn start(settings: RemoteSettings) -> io::Result<Option<Self>> {
+        let RemoteSettings {
+            providers,
+            default_model: _,
+            model_fallback,
+            voice_fallback,
+        } = settings;
+        if providers.is_empty() {
+            return Ok(None);
+        }
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
+        let client = http::client().map_err(io::Error::other)?;
+        let available = providers.into_iter().filter(ProviderSettings::is_available);
+        let providers = available.map(|settings| Provider {
+            endpoint: Arc::new(Endpoint::new(client.clone(), &settings)),
+            settings,
+        });
+        Ok(Some(Self {
+            runtime,
+            providers: providers.collect(),
+            model_fallback,
+            voice_fallback,
+        }))
+    }
+
+    /// Whether a provider has a model of this public id.
+    pub(super) fn offers(&self, id: &str) -> bool {
+        let mut models = self.providers.iter().flat_map(|p| &p.settings.models);
+        models.any(|model| model.id == id)
+    }
+
+    /// Makes a call's model, by its public id; `None`: nobody offers it.
+    pub(super) fn model(&self, id: &str) -> Option<MakeModel> {
+        let (provider, model) = self.providers.iter().find_map(|provider| {
+            let model = provider
+                .settings
+                .models
+                .iter()
+                .find(|model| model.id == id)?;
+            Some((provider, model))
+        })?;
+        let model = Arc::new(Model {
+            endpoint: Arc::clone(&provider.endpoint),
+            provider: provider.settings.name.clone(),
+            name: model.model.clone(),
+        });
+        let runtime = self.runtime.clone();
+        Some(Box::new(move |fallback, usage, sink| {
+            Box::new(RemoteModel::new(model, fallback, usage, runtime, sink))
+        }))
+    }
+
+    /// Makes a call's voice; `None`: nobody offers it.
+    pub(super) fn voice(
+        &self,
+        provider: &str,
+        voice: &str,
+        language: Language,
+    ) -> Option<MakeVoice> {
+        let provider = self.provider(provider)?;
+        let settings = &provider.settings;
+        let offered = settings.voices.iter().find(|one| one.voice == voice)?;
+        let runtime = self.runtime.clone();
+        match settings.kind {
+            ProviderKind::OpenAi => {
+                let speaker = Arc::new(Speaker {
+                    endpoint: Arc::clone(&provider.endpoint),
+                    provider: settings.name.clone(),
+                    model: settings.tts_model.clone(),
+                    voice: offered.voice.clone(),
+                    format: settings.format,
+                    sample_rate: settings.sample_rate,
+                });
+                Some(Box::new(move |fallback, sink| {
+                    let other = fallback.map(|make| Other::new(Arc::clone(&sink), make));
+                    Box::new(RemoteVoice::new(speaker, other, runtime, sink))
+                }))
+            }
+            ProviderKind::ElevenLabs | ProviderKind::Cartesia => {
+                let speaker = contexts::Speaker {
+                    base_url: settings.base_url.clone(),
+                    key: settings.key.clone(),
+                    provider: settings.name.clone(),
+                    kind: settings.kind,
+                    model: settings.tts_model.clone(),
+                    voice: offered.voice.clone(),
+                    sample_rate: settings.sample_rate,
+                    language,
+                };
+                Some(Box::new(move |fallback, sink| {
+                    let other = fallback.map(|make| Other::new(Arc::clone(&sink), make));
+                    Box::new(SocketVoice::new(speaker, other, &runtime, sink))
+                }))
+            }
+            ProviderKind::Deepgram => None,
+        }
+    }
+
+    /// Makes a call's recogniser; `None`: this provider does not listen.
+    pub(super) fn ears(&self, provider: &str, language: Language) -> Option<MakeEars> {
+        let provider = self.provider(provider)?;
+        let settings = &provider.settings;
+        let model = settings.stt_model.clone()?;
+        let runtime = self.runtime.clone();
+        let language = match language {
+            Language::English => "en",
+            Language::French => "fr",
+        };
+        match settings.kind {
+            ProviderKind::OpenAi => {
+                let transcriber = Arc::new(Transcriber {
+                    endpoint: Arc::clone(&provider.endpoint),
+                    provider: settings.name.clone(),
+                    model,
+                    punctuates: settings.punctuates,
+                });
+                Some(Box::new(move |fallback, sink| {
+                    Box::new(transcriptions::ears(
+                        transcriber,
+                        language,
+                        fallback,
+                        &runtime,
+                        sink,
+                    ))
+                }))
+            }
+            ProviderKind::Deepgram => {
+                let listener = live::Listener {
+                    base_url: settings.base_url.clone(),
+                    key: settings.key.clone(),
+                    provider: settings.name.clone(),
+                    model,
+                    punctuates: settings.punctuates,
+                };
+                Some(Box::new(move |fallback, sink| {
+                    Box::new(live::ears(&listener, language, fallback, &runtime, sink))
+                }))
+            }
+            ProviderKind::ElevenLabs | ProviderKind::Cartesia => None,
+        }
+    }
+
+    fn provider(&self, name: &str) -> Option<&Provider> {
+        self.providers
+            .iter()
+            .find(|provider| provider.settings.name == name)
+    }
+}
+
+type Sink = Arc<dyn SpeechSink>;
+
+/// Makes a model, given the one that takes over, the call's counters and where its answers go.
+pub(super) type MakeModel = Box<
+    dyn FnOnce(Option<Box<dyn LanguageModel>>, Arc<SpeechUsage>, Sink) -> Box<dyn LanguageModel>
+        + Send,
+>;
+
+/// Makes a voice, given how the one that takes over is made, and where its sound goes.
+pub(super) type MakeVoice = Box<
+    dyn FnOnce(
+            Option<Box<dyn FnOnce(Sink) -> Box<dyn Synthesiser> + Send>>,
+            Sink,
+        ) -> Box<dyn Synthesiser>
+        + Send,
+>;
+
+/// Makes a recogniser, given the one that takes over and where its words go.
+pub(super) type MakeEars =
+    Box<dyn FnOnce(Option<Box<dyn Recogniser>>, Sink) -> Box<dyn Recogniser> + Send>;

@@ -1,0 +1,254 @@
+//! A voice behind `/audio/speech`: one request a segment, its sound handed on as it comes. A segment that
+//! stalls, breaks off or is silent is asked for again, and what was heard of it is not repeated.
+
+mod audio;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use media::audio::resample::Resampler;
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::time::RATE;
+use reqwest::header;
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::audio::Sound;
+use super::deliver::deliver;
+use super::heard::{Heard, Other};
+use super::http::{Endpoint, broken};
+use super::plan::{Fault, Next, Plan, Try};
+use super::settings::SoundFormat;
+use crate::vendors::queue::lock;
+
+/// The longest pause within a segment: what the caller has of it may be played by then.
+const STALL: Duration = Duration::from_millis(1_500);
+
+/// Segments under way at once: the reply's, and a filler's.
+const MOST: usize = 8;
+
+/// A provider's voice, for any number of calls.
+pub(super) struct Speaker {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) voice: String,
+    pub(super) format: SoundFormat,
+    pub(super) sample_rate: u32,
+}
+
+/// The voice of one call.
+pub(super) struct RemoteVoice {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    running: Vec<(ReplyId, AbortHandle)>,
+}
+
+struct Shared {
+    speaker: Arc<Speaker>,
+    sink: Arc<dyn SpeechSink>,
+    /// Speaks on where this one fails. Held for as long as a `speak` takes, which is short.
+    fallback: Option<Mutex<Other>>,
+}
+
+impl RemoteVoice {
+    pub(super) fn new(
+        speaker: Arc<Speaker>,
+        fallback: Option<Other>,
+        runtime: Handle,
+        sink: Arc<dyn SpeechSink>,
+    ) -> Self {
+        let endpoint = Arc::clone(&speaker.endpoint);
+        runtime.spawn(async move { endpoint.warm_up().await });
+        Self {
+            shared: Arc::new(Shared {
+                speaker,
+                sink,
+                fallback: fallback.map(Mutex::new),
+            }),
+            runtime,
+            running: Vec::with_capacity(MOST),
+        }
+    }
+
+    fn stop(&mut self, up_to: ReplyId) {
+        self.running.retain(|(reply, task)| {
+            let stays = *reply > up_to;
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+    }
+}
+
+impl Synthesiser for RemoteVoice {
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        self.running.retain(|(_, task)| !task.is_finished());
+        if self.running.len() >= MOST {
+            let message = "too many sentences wait for the voice".to_owned();
+            self.shared.sink.send(SpeechEvent::Tts {
+                reply,
+                segment,
+                event: TtsEvent::Failed { message },
+            });
+            return;
+        }
+        let (shared, text) = (Arc::clone(&self.shared), text.to_owned());
+        let task = self
+            .runtime
+            .spawn(async move { shared.speak(reply, segment, &text).await });
+        self.running.push((reply, task.abort_handle()));
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        self.stop(reply);
+        if let Some(fallback) = &self.shared.fallback {
+            lock(fallback).cancel(reply);
+        }
+    }
+}
+
+impl Drop for RemoteVoice {
+    fn drop(&mut self) {
+        self.stop(ReplyId(u32::MAX));
+    }
+}
+
+impl Shared {
+    async fn speak(&self, reply: ReplyId, segment: u32, text: &str) {
+        let began = Instant::now();
+        let mut plan = Plan::sound(self.fallback.is_some());
+        let mut next = plan.first();
+        let mut heard = Heard::new(text);
+        loop {
+            sleep(next.pause).await;
+            heard.again();
+            let mut turn = Speaking {
+                shared: self,
+                reply,
+                segment,
+                heard: &mut heard,
+            };
+            let fault = match turn.run(text, next).await {
+                Ok(true) => {
+                    turn.send(TtsEvent::Done).await;
+                    return;
+                }
+                Ok(false) => return,
+                Err(fault) => fault,
+            };
+            tracing::warn!(provider = %self.speaker.provider, voice = %self.speaker.voice, %fault,
+                "a voice did not speak");
+            // Sound that came before the fault took its time; only silence spends the budget.
+            let spent = if heard.any() {
+                Duration::ZERO
+            } else {
+                began.elapsed()
+            };
+            match plan.next(spent, &fault) {
+                Next::Again(again) => next = again,
+                Next::HandOver => {
+                    if let Some(fallback) = &self.fallback {
+                        lock(fallback).take_over(reply, segment, text, heard.micros());
+                    }
+                    return;
+                }
+                Next::GiveUp => {
+                    let message = format!("{}: {fault}", self.speaker.provider);
+                    self.send(reply, segment, TtsEvent::Failed { message })
+                        .await;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
+        let event = SpeechEvent::Tts {
+            reply,
+            segment,
+            event,
+        };
+        deliver(&*self.sink, event).await
+    }
+}
+
+/// One try at a segment.
+struct Speaking<'a> {
+    shared: &'a Shared,
+    reply: ReplyId,
+    segment: u32,
+    heard: &'a mut Heard,
+}
+
+impl Speaking<'_> {
+    /// `false`: the call is gone.
+    async fn run(&mut self, text: &str, turn: Try) -> Result<bool, Fault> {
+        let Speaker {
+            endpoint,
+            model,
+            voice,
+            format,
+            sample_rate,
+            ..
+        } = &*self.shared.speaker;
+        let format = match format {
+            SoundFormat::Pcm => "pcm",
+            SoundFormat::Wav => "wav",
+        };
+        let body = json!({
+            "model": model, "voice": voice, "input": text, "response_format": format,
+        });
+        let began = Instant::now();
+        let sent = endpoint.post("audio/speech").json(&body);
+        let response = endpoint.send(sent, turn.within).await?;
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
+        let mut sound = Sound::new(kind, *sample_rate)?;
+        let mut bytes = response.bytes_stream();
+        let mut came = false;
+        loop {
+            let within = if came {
+                STALL
+            } else {
+                turn.within.saturating_sub(began.elapsed())
+            };
+            let mut samples = Vec::new();
+            let over = match timeout(within, bytes.next()).await {
+                Err(_) => return Err(Fault::Stalled(if came { STALL } else { turn.within })),
+                Ok(Some(Err(error))) => return Err(broken(error)),
+                Ok(Some(Ok(part))) => {
+                    sound.push(&part, &mut samples)?;
+                    false
+                }
+                Ok(None) => {
+                    sound.finish(&mut samples)?;
+                    true
+                }
+            };
+            came |= !samples.is_empty();
+            if came && Resampler::new(sound.rate(), RATE).is_err() {
+                let rate = sound.rate();
+                return Err(Fault::Wrong(format!("the voice sent sound at {rate} Hz")));
+            }
+            let rate = sound.rate();
+            if let Some(samples) = self.heard.take(rate, samples)?
+                && !self.send(TtsEvent::Audio { rate, samples }).await
+            {
+                return Ok(false);
+            }
+            if over {
+                self.heard.finish()?;
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn send(&self, event: TtsEvent) -> bool {
+        self.shared.send(self.reply, self.segment, event).await
+    }
+}

@@ -1,0 +1,248 @@
+//! A recogniser behind `/audio/transcriptions`: a whole utterance as one WAV when its voice has stopped,
+//! and its text as the answer.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use media::frame::FRAME;
+use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
+use media::time::RATE;
+use reqwest::header;
+use reqwest::multipart::{Form, Part};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::deliver::deliver;
+use super::ears::{RemoteEars, Told};
+use super::http::{Endpoint, broken};
+use super::plan::{Fault, Next, Plan, Try};
+use crate::vendors::queue::lock;
+
+/// The longest utterance, samples: a minute of voice without a pause. What is said after it is not sent.
+const LONGEST: usize = 60 * RATE as usize;
+
+/// The longest answer, bytes: a minute of speech is a thousand characters.
+const LONGEST_ANSWER: usize = 256 << 10;
+
+/// A provider's recogniser, for any number of calls.
+pub(super) struct Transcriber {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) punctuates: bool,
+}
+
+/// What a call's utterances share.
+struct Shared {
+    transcriber: Arc<Transcriber>,
+    /// ISO 639-1.
+    language: &'static str,
+    sink: Arc<dyn SpeechSink>,
+    /// Listens where this one fails. Held while an utterance is pushed to it.
+    fallback: Option<Mutex<Box<dyn Recogniser>>>,
+}
+
+/// The recogniser of one call.
+pub(super) fn ears(
+    transcriber: Arc<Transcriber>,
+    language: &'static str,
+    fallback: Option<Box<dyn Recogniser>>,
+    runtime: &Handle,
+    sink: Arc<dyn SpeechSink>,
+) -> RemoteEars {
+    let (ears, line) = RemoteEars::new(Arc::clone(&sink), transcriber.punctuates);
+    let shared = Arc::new(Shared {
+        transcriber,
+        language,
+        sink,
+        fallback: fallback.map(Mutex::new),
+    });
+    runtime.spawn(listen(shared, line));
+    ears
+}
+
+/// Serves one call until it is over.
+async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
+    let mut open: Option<(UtteranceId, Vec<i16>)> = None;
+    // Dropped with this task, and all its requests with it.
+    let mut tasks = JoinSet::new();
+    let mut running: Vec<(UtteranceId, AbortHandle)> = Vec::new();
+    while let Some(told) = line.recv().await {
+        while tasks.try_join_next().is_some() {}
+        running.retain(|(_, task)| !task.is_finished());
+        match told {
+            Told::Begin(utterance) => open = Some((utterance, Vec::new())),
+            Told::Audio(utterance, piece) => {
+                if let Some((of, samples)) = &mut open
+                    && *of == utterance
+                    && samples.len() < LONGEST
+                {
+                    samples.extend_from_slice(piece.samples());
+                }
+            }
+            Told::Finish(utterance) => {
+                if let Some((_, samples)) = open.take_if(|(of, _)| *of == utterance) {
+                    let shared = Arc::clone(&shared);
+                    let task =
+                        tasks.spawn(async move { shared.transcribe(utterance, &samples).await });
+                    running.push((utterance, task));
+                }
+            }
+            Told::Cancel(utterance) => {
+                if open.as_ref().is_some_and(|(of, _)| *of == utterance) {
+                    open = None;
+                }
+                for (_, task) in running.iter().filter(|(of, _)| *of == utterance) {
+                    task.abort();
+                }
+                if let Some(fallback) = &shared.fallback {
+                    lock(fallback).cancel(utterance);
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn transcribe(&self, utterance: UtteranceId, samples: &[i16]) {
+        let began = Instant::now();
+        let mut plan = Plan::transcript(self.fallback.is_some());
+        let mut next = plan.first();
+        let event = loop {
+            sleep(next.pause).await;
+            let fault = match self.try_once(samples, next).await {
+                Ok(text) => {
+                    break SttEvent::Final {
+                        utterance,
+                        text,
+                        confidence: None,
+                    };
+                }
+                Err(fault) => fault,
+            };
+            let provider = &self.transcriber.provider;
+            tracing::warn!(%provider, %fault, "a recogniser did not answer");
+            match plan.next(began.elapsed(), &fault) {
+                Next::Again(again) => next = again,
+                Next::HandOver => {
+                    if let Some(fallback) = &self.fallback {
+                        let mut other = lock(fallback);
+                        other.begin(utterance);
+                        for part in samples.chunks(FRAME) {
+                            other.audio(utterance, part);
+                        }
+                        other.finish(utterance);
+                    }
+                    return;
+                }
+                Next::GiveUp => {
+                    break SttEvent::Failed {
+                        utterance,
+                        message: format!("{provider}: {fault}"),
+                    };
+                }
+            }
+        };
+        deliver(&*self.sink, SpeechEvent::Stt(event)).await;
+    }
+
+    async fn try_once(&self, samples: &[i16], turn: Try) -> Result<String, Fault> {
+        let Transcriber {
+            endpoint, model, ..
+        } = &*self.transcriber;
+        let file = Part::bytes(wav(samples))
+            .file_name("utterance.wav")
+            .mime_str("audio/wav")
+            .map_err(broken)?;
+        let form = Form::new()
+            .part("file", file)
+            .text("model", model.clone())
+            .text("language", self.language)
+            .text("response_format", "json");
+        let began = Instant::now();
+        let sent = endpoint.post("audio/transcriptions").multipart(form);
+        let mut response = endpoint.send(sent, turn.within).await?;
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let json = kind
+            .and_then(|kind| kind.to_str().ok())
+            .is_none_or(|kind| kind.starts_with("application/json"));
+        let mut body = Vec::new();
+        loop {
+            let left = turn.within.saturating_sub(began.elapsed());
+            match timeout(left.max(Duration::from_millis(1)), response.chunk()).await {
+                Err(_) => return Err(Fault::Stalled(turn.within)),
+                Ok(Err(error)) => return Err(broken(error)),
+                Ok(Ok(Some(part))) => body.extend_from_slice(&part),
+                Ok(Ok(None)) => break,
+            }
+            if body.len() > LONGEST_ANSWER {
+                return Err(Fault::Wrong("the transcript is too long".to_owned()));
+            }
+        }
+        transcript(json, &body)
+    }
+}
+
+/// The text in an answer's body.
+fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
+    let words = if json {
+        let answer: Value = serde_json::from_slice(body)
+            .map_err(|error| Fault::Wrong(format!("the transcript is not JSON: {error}")))?;
+        let text = answer["text"].as_str();
+        text.ok_or_else(|| Fault::Wrong("the transcript has no text".to_owned()))?
+            .to_owned()
+    } else {
+        String::from_utf8_lossy(body).into_owned()
+    };
+    Ok(words.trim().to_owned())
+}
+
+/// 16 kHz PCM16 mono as a WAV file.
+fn wav(samples: &[i16]) -> Vec<u8> {
+    let length = u32::try_from(2 * samples.len()).unwrap_or(u32::MAX - 44);
+    let mut file = Vec::with_capacity(44 + 2 * samples.len());
+    file.extend_from_slice(b"RIFF");
+    file.extend_from_slice(&(36 + length).to_le_bytes());
+    file.extend_from_slice(b"WAVEfmt ");
+    file.extend_from_slice(&16_u32.to_le_bytes());
+    file.extend_from_slice(&1_u16.to_le_bytes());
+    file.extend_from_slice(&1_u16.to_le_bytes());
+    file.extend_from_slice(&RATE.to_le_bytes());
+    file.extend_from_slice(&(2 * RATE).to_le_bytes());
+    file.extend_from_slice(&2_u16.to_le_bytes());
+    file.extend_from_slice(&16_u16.to_le_bytes());
+    file.extend_from_slice(b"data");
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    file
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_what_others_read() {
+        let samples = [1, -2, 300];
+        let reader = hound::WavReader::new(std::io::Cursor::new(wav(&samples))).unwrap();
+        let spec = reader.spec();
+        assert_eq!((spec.sample_rate, spec.channels), (16_000, 1));
+        let read: Vec<i16> = reader.into_samples().map(Result::unwrap).collect();
+        assert_eq!(read, samples);
+    }
+
+    #[test]
+    fn the_text_is_found_in_both_kinds_of_answer() {
+        assert_eq!(
+            transcript(true, br#"{"text":" Hello. ","usage":{}}"#).unwrap(),
+            "Hello."
+        );
+        assert_eq!(transcript(false, b"Hello.\n").unwrap(), "Hello.");
+        assert!(transcript(true, b"{}").is_err());
+        assert!(transcript(true, b"<html>").is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! Bodies of the webhook routes. The bodies of events are in `bodies.rs`.
+
+use serde::Serialize;
+
+use crate::time::Timestamp;
+
+/// The answer of `POST /usage/webhook-secret/rotate`.
+#[derive(Serialize)]
+pub struct Rotated {
+    /// `whsec_…`, shown here and never again.
+    pub secret: String,
+    pub rotated_at: Timestamp,
+}

@@ -276,3 +276,35 @@ fn a_strangers_connection_is_closed() {
     };
     assert!(closed, "{read:?}");
 }
+
+/// 30,000 INVITEs from a stranger at about 10,000 a second, with calls beside them: the stranger gets no
+/// byte, the calls come up and end.
+#[test]
+fn a_flood_of_strangers_gets_no_byte_and_hurts_no_call() {
+    let (callee, port) = start(Transport::Udp, None, None);
+    let (caller, caller_port) = start(Transport::Udp, None, None);
+    kit::trust_loopback(&callee, caller_port, Transport::Udp);
+    kit::trust_loopback(&caller, port, Transport::Udp);
+    // Loopback has more addresses than the one that is trusted.
+    let stranger = UdpSocket::bind((IpAddr::from([127, 0, 0, 2]), 0)).unwrap();
+    let text = kit::request("INVITE", stranger.local_addr().unwrap());
+    let to = SocketAddr::new(loopback(), port);
+    let flood = std::thread::spawn(move || {
+        for _ in 0..300 {
+            for _ in 0..100 {
+                stranger.send_to(text.as_bytes(), to).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stranger.set_nonblocking(true).unwrap();
+        stranger.recv(&mut [0; 64]).is_err()
+    });
+    while !flood.is_finished() {
+        call(&caller, &callee);
+        // Its callee's end is told before the next begins.
+        until(&callee, |event| {
+            matches!(event, Event::Ended { .. }).then_some(())
+        });
+    }
+    assert!(flood.join().unwrap(), "the stranger was answered");
+}

@@ -163,9 +163,9 @@ async fn a_small_load_run_measures() {
     let mut load = client(&server, "load");
     load.args([
         "--sessions",
-        "4",
+        "16",
         "--seconds",
-        "12",
+        "15",
         "--warm-up",
         "1",
         "--json",

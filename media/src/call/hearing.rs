@@ -288,6 +288,7 @@ impl Call {
 
     pub(super) fn open_turn(&mut self, onset: Option<Time>) {
         self.settle_caller_turn();
+        self.speculations = 0;
         let onset = match (onset, self.voice_began) {
             // The recogniser has been given this voice since it began: its words are the turn's.
             (Some(at), Some(began)) if began.at == at => {

@@ -8,6 +8,7 @@
 //! This file routes between the children and decides nothing itself: `turn` says whose turn it is,
 //! [`ear`] hears, [`floor`] speaks, [`tools`] runs tools, [`ending`] ends.
 
+mod answer;
 mod ear;
 mod ending;
 mod floor;
@@ -18,7 +19,9 @@ mod outbox;
 pub mod output;
 pub mod record;
 mod reply;
+mod settle;
 mod tools;
+mod voicing;
 
 use std::time::Duration;
 
@@ -85,6 +88,7 @@ pub struct Call {
     reply_ids: u32,
     filler: Option<Filler>,
     unheard: Option<Unheard>,
+    /// Speculative requests to the model for the caller's turn under way.
     speculations: u32,
 
     started: bool,

@@ -59,7 +59,12 @@ pub async fn end_in(
     also: Also,
     now: Timestamp,
 ) -> Result<bool, DbError> {
-    let turns = store::turns_in(tx, account, id).await?;
+    let mut turns = store::turns_in(tx, account, id).await?;
+    for turn in &mut turns {
+        if rules::forget_place(turn, ending.offsets) {
+            store::replace_turn(tx, account, id, incarnation, turn).await?;
+        }
+    }
     let summary = latency::summarise(&turns);
     if !store::finish(tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
         return Ok(false);

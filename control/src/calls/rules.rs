@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use media::call::record::{EndReason, EndedBy, Summary, Turn};
+use media::call::record::{EndReason, EndedBy, Offsets, Summary, Turn};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,6 +90,9 @@ pub struct Ending {
     pub errors: Vec<String>,
     /// To be metered; `None` when the engine never ran it.
     pub used: Option<CallUse>,
+    /// Which of the turns written so far keep their place in the recording.
+    #[serde(default)]
+    pub offsets: Offsets,
 }
 
 impl Ending {
@@ -118,6 +121,7 @@ impl Ending {
                 heard_ms: summary.heard_ms,
                 tokens: 0,
             }),
+            offsets: summary.offsets,
         }
     }
 
@@ -161,6 +165,7 @@ impl Ending {
             turn_count: None,
             errors: Vec::new(),
             used: None,
+            offsets: Offsets::Known,
         }
     }
 
@@ -178,6 +183,7 @@ impl Ending {
                 duration_ms,
                 ..CallUse::default()
             }),
+            offsets: Offsets::Known,
         }
     }
 }
@@ -203,6 +209,21 @@ pub fn turn_json(turn: &Turn) -> Value {
         }
     }
     value
+}
+
+/// Takes the place in the recording from those turns that have lost it. Whether `turn` was one.
+pub fn forget_place(turn: &mut Value, offsets: Offsets) -> bool {
+    let forgotten = match offsets {
+        Offsets::Known => false,
+        Offsets::AgentOnly => turn["role"] == "user",
+        Offsets::Unknown => true,
+    };
+    let forgotten = forgotten && !turn["start_ms"].is_null();
+    if forgotten {
+        turn["start_ms"] = Value::Null;
+        turn["end_ms"] = Value::Null;
+    }
+    forgotten
 }
 
 /// The transcript as text: one line a turn, `Agent: … / Caller: … / Human agent: …`.
@@ -290,6 +311,52 @@ mod tests {
     }
 
     #[test]
+    fn turns_lose_their_places_as_the_engine_says() {
+        let told = || {
+            let turn = |role: &str, ms| json!({"role": role, "start_ms": ms, "end_ms": ms});
+            [
+                turn("user", json!(7)),
+                turn("assistant", json!(9)),
+                turn("user", Value::Null),
+            ]
+        };
+        for (offsets, changed, places) in [
+            (
+                Offsets::Known,
+                [false, false, false],
+                [json!(7), json!(9), Value::Null],
+            ),
+            (
+                Offsets::AgentOnly,
+                [true, false, false],
+                [Value::Null, json!(9), Value::Null],
+            ),
+            (
+                Offsets::Unknown,
+                [true, true, false],
+                [Value::Null, Value::Null, Value::Null],
+            ),
+        ] {
+            let mut turns = told();
+            assert_eq!(
+                turns.each_mut().map(|t| forget_place(t, offsets)),
+                changed,
+                "{offsets:?}"
+            );
+            assert_eq!(
+                turns.each_ref().map(|t| t["start_ms"].clone()),
+                places,
+                "{offsets:?}"
+            );
+            assert_eq!(
+                turns.each_ref().map(|t| t["end_ms"].clone()),
+                places,
+                "{offsets:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_transcript_reads_as_lines() {
         let agent = json!({"role": "assistant", "text": "Good day."});
         let human = json!({"role": "human_agent", "text": "Hi."});
@@ -319,6 +386,7 @@ mod tests {
                 duration_ms: 5,
                 turn_count: 0,
                 recording_gap_ms: 0,
+                offsets: Offsets::AgentOnly,
                 characters: 12,
                 heard_ms: 3,
                 errors: Vec::new(),
@@ -327,6 +395,7 @@ mod tests {
             assert_eq!(ending.status.name(), status, "{reason:?}");
             assert_eq!(ending.conversation.name(), status, "{reason:?}");
             assert_eq!(ending.reason, reason.name());
+            assert_eq!(ending.offsets, Offsets::AgentOnly);
             let used = ending
                 .used
                 .map(|used| (used.duration_ms, used.characters, used.heard_ms));

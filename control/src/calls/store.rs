@@ -328,6 +328,28 @@ pub async fn finish(
     Ok(rows == 1)
 }
 
+/// Writes a turn of a call that this incarnation still hosts anew; its words are the same.
+pub async fn replace_turn(
+    tx: &mut Tx,
+    account: AccountId,
+    call: CallId,
+    incarnation: i64,
+    turn: &Value,
+) -> Result<(), DbError> {
+    tx.query(
+        "update turns set body = $1 where account_id = $2 and call_id = $3 and idx = $4
+            and exists (select 1 from calls where id = $3 and coalesce(owner_incarnation, 0) = $5 and ended_at is null)",
+    )
+    .bind(turn.to_string())
+    .bind(account)
+    .bind(call)
+    .bind(turn["index"].as_i64())
+    .bind(incarnation)
+    .execute()
+    .await?;
+    Ok(())
+}
+
 /// Writes what a call cost.
 pub async fn set_cost(
     tx: &mut Tx,

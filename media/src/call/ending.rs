@@ -3,7 +3,7 @@
 use super::Call;
 use super::input::EndRequest;
 use super::output::CallEvent;
-use super::record::{EndReason, EndedBy, Summary};
+use super::record::{EndReason, EndedBy, Offsets, Summary};
 use crate::leg::ws::ServerEvent;
 use crate::time::Samples;
 use crate::turn::Cue;
@@ -62,6 +62,11 @@ impl Call {
             duration_ms: length.ms(),
             turn_count: self.turn_index,
             recording_gap_ms: 0,
+            offsets: if self.timeline.is_whole() {
+                Offsets::Known
+            } else {
+                Offsets::AgentOnly
+            },
             characters,
             heard_ms: heard.ms(),
             errors: std::mem::take(&mut self.errors),

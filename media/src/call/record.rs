@@ -130,12 +130,28 @@ pub struct Summary {
     pub turn_count: u32,
     /// Sound that was lost on the way to the recording (a full ring), ms.
     pub recording_gap_ms: u64,
+    /// Which of the turns' places still hold at the end, those told earlier included.
+    #[serde(default)]
+    pub offsets: Offsets,
     /// Characters given to the voice, those of cancelled replies too.
     pub characters: u64,
     /// Caller audio given to the recogniser, ms.
     pub heard_ms: u64,
     /// Errors worth showing in diagnostics, oldest first, at most 32.
     pub errors: Vec<String>,
+}
+
+/// Which turns have a known place in the recording (document 2, `start_ms`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offsets {
+    /// All whose onset was measured.
+    #[default]
+    Known,
+    /// Only the agent's: some of the caller's audio is missing at a place that nothing tells.
+    AgentOnly,
+    /// None: the caller's media was connected anew during the call.
+    Unknown,
 }
 
 /// Why a call ended; the words of the API.

@@ -16,7 +16,7 @@ use super::socket::{Received, Socket};
 use crate::call::Call;
 use crate::call::input::{EndRequest, Gone, Input};
 use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand};
-use crate::call::record::{EndReason, EndedBy, Summary};
+use crate::call::record::{EndReason, EndedBy, Offsets, Summary};
 use crate::config::CallConfig;
 use crate::speech::Providers;
 use crate::tape::TapeWriter;
@@ -340,6 +340,7 @@ impl Live {
                 duration_ms: now.since(self.started).as_millis() as u64,
                 turn_count: self.turns,
                 recording_gap_ms: self.recorder.gap_ms(),
+                offsets: Offsets::default(),
                 // What is broken is not asked.
                 characters: 0,
                 heard_ms: 0,

@@ -118,6 +118,45 @@ async fn turns_stand_in_the_recording_where_the_transcript_says() {
     }
 }
 
+/// More sound at once than a caller can have spoken is dropped; from then on nobody knows where in the
+/// recording the caller's words stand, those of earlier turns included.
+#[tokio::test]
+async fn callers_places_are_taken_back_when_their_audio_is_lost_later() {
+    let _machine = stage::together().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = stage::agent(&client, json!({"barge_in_min_speech_secs": 0.3})).await;
+    let mut caller = Caller::call(&client, &native(&agent)).await;
+    caller.listen(2400).await;
+    caller.speak(&stage::voice(600)).await;
+    wait_for_audio(&mut caller).await;
+    caller.listen(1500).await;
+    for _ in 0..20 {
+        caller.send_audio(&[0; 4000]).await;
+    }
+    caller.listen(200).await;
+    caller.send(&json!({"type": "end"})).await;
+    assert_eq!(caller.close_code(Duration::from_secs(5)).await, Some(1000));
+    let told = &caller.of_kind("user_transcript");
+    assert!(
+        told.iter().any(|t| t["start_ms"].is_u64()),
+        "the place was known when it was told: {told:?}"
+    );
+    stage::over(&client, &caller.session_id, Duration::from_secs(10)).await;
+    let path = format!("/conversations/{}/transcript", caller.session_id);
+    let transcript = client.get(&path).await.expect(200).body;
+    let places: Vec<(&str, bool)> = transcript["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| (t["role"].as_str().unwrap(), t["start_ms"].is_u64()))
+        .collect();
+    assert_eq!(
+        places,
+        [("assistant", true), ("user", false), ("assistant", true)]
+    );
+}
+
 fn check_turn(turn: &Value, sound: &[Vec<i16>; 2]) {
     let track = &sound[usize::from(turn["role"] == "assistant")];
     let text = turn["text"].as_str().unwrap();

@@ -68,7 +68,7 @@ impl Writer {
             &self.pending[..]
         };
         self.journaled = true;
-        if let Err(error) = self.journal.add(self.owner, kept).await {
+        if let Err(error) = Box::pin(self.journal.add(self.owner, kept)).await {
             // It is still in memory, and written when the database is back.
             tracing::error!(%error, call = %self.owner.call, "the journal could not be written");
         }
@@ -85,7 +85,8 @@ impl Writer {
 
     /// Tries to write what is kept; whether nothing is left.
     pub async fn catch_up(&mut self) -> bool {
-        match write(&self.app, self.owner, &mut self.pending).await {
+        // Boxed: the transaction's state is large, and a call's task lives long and seldom writes.
+        match Box::pin(write(&self.app, self.owner, &mut self.pending)).await {
             Ok(()) if self.journaled => {
                 self.journaled = false;
                 if let Err(error) = self.journal.remove(self.owner.call).await {

@@ -82,6 +82,12 @@ impl Playout {
         }
     }
 
+    /// Makes room for `samples` more, and no more than that: a voice may send a whole sentence at once,
+    /// and room that doubles would cost a call as much again.
+    pub fn expect(&mut self, samples: usize) {
+        self.waiting.reserve_exact(samples);
+    }
+
     /// Queues audio and tells the index of its first sample.
     pub fn push(&mut self, samples: &[i16]) -> u64 {
         let index = self.queued;

@@ -7,6 +7,10 @@ use crate::vad::Vad;
 /// Frames kept before the voice is noticed: 300 ms.
 const PRE_ROLL: usize = 15;
 
+/// Frames that there is room for: the oldest are moved out of the way once in so many more frames, not
+/// with each.
+const ROOM: usize = PRE_ROLL + 5;
+
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;
 
@@ -24,7 +28,9 @@ pub(super) struct Ear {
     fill: usize,
     /// Position of the pending frame's first sample.
     at: u64,
+    /// The last 300 ms begin at `from`; what stands before is over.
     kept: Vec<i16>,
+    from: usize,
     /// Position after the last sample kept.
     kept_end: u64,
     voiced: bool,
@@ -49,7 +55,8 @@ impl Ear {
             pending: [0; FRAME],
             fill: 0,
             at: 0,
-            kept: Vec::with_capacity(PRE_ROLL * FRAME),
+            kept: Vec::with_capacity(ROOM * FRAME),
+            from: 0,
             kept_end: 0,
             voiced: false,
         }
@@ -79,14 +86,15 @@ impl Ear {
 
     /// The sound of the last 300 ms.
     pub(super) fn pre_roll(&self) -> &[i16] {
-        &self.kept
+        &self.kept[self.from..]
     }
 
     /// Where in the last 300 ms the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
     pub(super) fn onset(&self) -> u64 {
-        let blocks: Vec<i64> = self.kept.chunks_exact(BLOCK).map(level).collect();
-        let threshold = threshold(self.kept.chunks_exact(BLOCK));
+        let kept = self.pre_roll();
+        let blocks: Vec<i64> = kept.chunks_exact(BLOCK).map(level).collect();
+        let threshold = threshold(kept.chunks_exact(BLOCK));
         let mut onset = blocks.len();
         let mut quiet = 0;
         for (at, &level) in blocks.iter().enumerate().rev() {
@@ -101,17 +109,18 @@ impl Ear {
                 }
             }
         }
-        let back = (self.kept.len() - (onset * BLOCK).min(self.kept.len())) as u64;
+        let back = (kept.len() - (onset * BLOCK).min(kept.len())) as u64;
         self.kept_end.saturating_sub(back)
     }
 
     /// The quiet at the end of the frames before the newest one: a detector judges whole frames, and
     /// the voice ends where it ends.
     fn quiet(&self) -> u64 {
-        let Some(end) = self.kept.len().checked_sub(FRAME) else {
+        let kept = self.pre_roll();
+        let Some(end) = kept.len().checked_sub(FRAME) else {
             return 0;
         };
-        let before = &self.kept[..end];
+        let before = &kept[..end];
         let threshold = threshold(before.chunks_exact(BLOCK));
         let blocks = before.rchunks_exact(BLOCK).take(MAX_TAIL);
         let quiet = blocks.take_while(|block| level(block) <= threshold).count();
@@ -124,11 +133,16 @@ impl Ear {
         let at = self.at;
         if self.kept_end != at {
             self.kept.clear();
+            self.from = 0;
         }
-        if self.kept.len() + FRAME > PRE_ROLL * FRAME {
-            self.kept.drain(..FRAME);
+        if self.kept.len() == ROOM * FRAME {
+            self.kept.drain(..self.from);
+            self.from = 0;
         }
         self.kept.extend_from_slice(&samples);
+        if self.kept.len() - self.from > PRE_ROLL * FRAME {
+            self.from += FRAME;
+        }
         self.kept_end = at + FRAME as u64;
         // The detector holds on over short stops; whoever counts silence wants the sound itself.
         let voiced = self.vad.frame(&samples) && self.vad.trailing() == 0;

@@ -50,7 +50,8 @@ impl Outbox {
         Self {
             queue: VecDeque::with_capacity(24),
             text: String::with_capacity(4 * 1024),
-            audio: Vec::with_capacity(4 * 1024),
+            // The pre-roll of a voice, and a frame of each side.
+            audio: Vec::with_capacity(6 * 1024),
             closed: false,
             characters: 0,
             heard: 0,

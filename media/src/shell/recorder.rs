@@ -7,6 +7,7 @@ use rtrb::Producer;
 use super::counters::{Tallies, count};
 use super::mailbox::CallKey;
 use crate::call::output::Side;
+use crate::frame::FRAME;
 use crate::record::wav::MAX_SAMPLES;
 use crate::tape::TapeWriter;
 use crate::time::{RATE, Samples};
@@ -172,6 +173,7 @@ impl Recorder {
         let block = &mut self.sides[side as usize];
         if block.bytes.is_empty() {
             block.at = at;
+            block.bytes.reserve_exact(BLOCK + 2 * FRAME);
         }
         let bytes = samples.iter().flat_map(|sample| sample.to_le_bytes());
         block.bytes.extend(bytes);

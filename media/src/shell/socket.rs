@@ -96,7 +96,7 @@ impl Socket {
         stream.set_nodelay(true)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, send_buffer(audio))?;
         let config = WebSocketConfig::default()
-            .read_buffer_size(4 << 10)
+            .read_buffer_size(2 << 10)
             // Nothing is written before the flush at the end of a pass.
             .write_buffer_size(MAX_PENDING - 1)
             .max_write_buffer_size(MAX_PENDING)

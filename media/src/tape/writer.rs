@@ -8,6 +8,9 @@ use crate::config::CallConfig;
 use crate::speech::{SpeechEvent, TtsEvent};
 use crate::time::Time;
 
+/// Room that a tape keeps between two pieces, bytes: the piece that the shell waits for, and an input.
+const KEPT: usize = 6 << 10;
+
 /// The tape of one live call.
 ///
 /// For each input: [`input`](Self::input) before it is handled (so the input that broke a call is on
@@ -52,6 +55,8 @@ impl TapeWriter {
         match serde_json::to_vec(&header) {
             Ok(json) => {
                 writer.pending = json;
+                let more = KEPT.saturating_sub(writer.pending.len());
+                writer.pending.reserve_exact(more);
                 writer.pending.push(b'\n');
                 writer.total = writer.pending.len() as u64;
             }
@@ -120,6 +125,10 @@ impl TapeWriter {
     /// Takes the first `length` bytes of [`pending`](Self::pending) away: they are on their way.
     pub fn take(&mut self, length: usize) {
         self.pending.drain(..length.min(self.pending.len()));
+        if self.pending.is_empty() {
+            // A voice may have sent a whole sentence at once.
+            self.pending.shrink_to(KEPT);
+        }
     }
 
     fn finish(&mut self) {

@@ -62,8 +62,8 @@ impl Gate {
     /// Measures a frame, and lets the floor learn from it.
     pub(super) fn frame(&mut self, frame: &[i16; FRAME]) -> Measure {
         let power = power(frame);
-        self.recent.rotate_left(1);
-        self.recent[SMOOTH - 1] = power;
+        let [_, before, last] = self.recent;
+        self.recent = [before, last, power];
         let smooth = self.recent.iter().sum::<Power>() / SMOOTH as Power;
         self.part_least = self.part_least.min(smooth);
         self.part_frames += 1;

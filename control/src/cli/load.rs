@@ -121,6 +121,7 @@ fn measure(
     agent: &str,
     stimulus: &stimulus::Stimulus,
 ) -> Result<Report, String> {
+    rehearse(runtime, client, agent, stimulus)?;
     let rss_before_kib = args
         .pid
         .and_then(process::read)
@@ -166,6 +167,35 @@ fn measure(
         rss_before_kib,
     };
     Ok(Report::new(&setting, &outcome))
+}
+
+/// Two short calls before anything is measured: what a server makes or maps once, with its first call
+/// (connections to its store, pages of its program), is no cost of a session.
+fn rehearse(
+    runtime: &Runtime,
+    client: &Client,
+    agent: &str,
+    stimulus: &stimulus::Stimulus,
+) -> Result<(), String> {
+    let mut calls = Vec::new();
+    for index in 0..2 {
+        let session = runtime
+            .block_on(connect(client, agent))
+            .map_err(|error| format!("rehearsal: {error}"))?;
+        let socket =
+            generator::dial(&session.ws_url).map_err(|error| format!("rehearsal: {error}"))?;
+        let at = index * stimulus.frames.len() / 2;
+        calls.push((Line::new(&session.id, at, index as u32), socket));
+    }
+    let plan = Plan {
+        warm_up: Duration::from_secs(4),
+        measured: Duration::from_secs(2),
+        pid: None,
+    };
+    let outcome = generator::run(calls, stimulus, &plan, |_| {});
+    outcome
+        .map(drop)
+        .map_err(|error| format!("rehearsal: {error}"))
 }
 
 /// One session; waits as long as the server asks for, a few times.

@@ -39,7 +39,7 @@ pub(super) struct Setting {
     pub speech_share: f64,
     /// Silence that the server's settings make it wait for before it answers, ms.
     pub hangover_ms: Option<f64>,
-    /// Resident memory before the first session, KiB.
+    /// Resident memory before the first session, after the rehearsal, KiB.
     pub rss_before_kib: Option<u64>,
 }
 
@@ -72,6 +72,11 @@ impl Report {
             ("speech_share", "", Some(setting.speech_share)),
             ("cpu", "ms/s", cpu),
             ("memory", "KiB", memory),
+            (
+                "base",
+                "MiB",
+                setting.rss_before_kib.map(|kib| kib as f64 / 1024.0),
+            ),
             (
                 "rss",
                 "MiB",

@@ -10,6 +10,9 @@ needed() {
     # The offline recogniser is linked, so its headers are needed to build.
     echo "libpocketsphinx-dev test -d /usr/include/pocketsphinx"
     echo "pocketsphinx-en-us  test -d /usr/share/pocketsphinx/model/en-us"
+    # The codec of calls over WebRTC is linked too; without pkg-config its crate would build a copy.
+    echo "libopus-dev         test -e /usr/include/opus/opus.h"
+    echo "pkg-config          command -v pkg-config"
     # Cepstra for the telephone-band transform.
     echo "sphinxbase-utils    command -v sphinx_fe"
     echo "espeak-ng           command -v espeak-ng"

@@ -13,7 +13,7 @@ use media::call::input::EndRequest;
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
 };
-use media::shell::{CallNews, Engine, EngineConfig, NewCall};
+use media::shell::{CallNews, Carrier, Engine, EngineConfig, NewCall};
 use media::speech::{
     LanguageModel, ModelRequest, Providers, Recogniser, ReplyId, SpeechEvent, SpeechSink,
     Synthesiser, TtsEvent, UtteranceId,
@@ -94,6 +94,7 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
         spool_dir,
         min_free: 0,
         lead_ms: 60,
+        webrtc: None,
         priority: 0,
     })
     .unwrap();
@@ -111,8 +112,10 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
     let call = engine
         .place(NewCall {
             config: config(),
-            socket: listener.accept().unwrap().0,
-            leftover: Vec::new(),
+            carrier: Carrier::Socket {
+                stream: listener.accept().unwrap().0,
+                leftover: Vec::new(),
+            },
             providers: Box::new(move |sink| Providers {
                 stt: Box::new(listening),
                 llm: Box::new(Silent),

@@ -378,6 +378,7 @@ pub mod testing {
                 spool_dir: dir.path().join("spool"),
                 min_free: 0,
                 lead_ms: 400,
+                webrtc: None,
                 priority: 0,
             };
             let engine = Arc::new(Engine::start(engine).expect("an engine"));

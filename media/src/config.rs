@@ -31,15 +31,17 @@ pub enum Direction {
     Outbound,
 }
 
-/// What a WebSocket speaks.
+/// What the caller speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     Native,
     Telco,
+    /// No WebSocket but WebRTC; the native protocol's events run over its data channel `events`.
+    WebRtc,
 }
 
-/// The audio of a WebSocket, both ways.
+/// The audio on the wire, both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AudioFormat {
     /// 16-bit little-endian PCM, 16 kHz.
@@ -48,6 +50,9 @@ pub enum AudioFormat {
     /// G.711 μ-law, 8 kHz.
     #[serde(rename = "ulaw_8000")]
     Ulaw8000,
+    /// Opus in RTP, whose clock always counts 48 kHz (RFC 7587 section 4.1).
+    #[serde(rename = "opus_48000")]
+    Opus48000,
 }
 
 impl AudioFormat {
@@ -55,6 +60,7 @@ impl AudioFormat {
         match self {
             Self::Pcm16000 => "pcm_16000",
             Self::Ulaw8000 => "ulaw_8000",
+            Self::Opus48000 => "opus_48000",
         }
     }
 
@@ -63,6 +69,7 @@ impl AudioFormat {
         match self {
             Self::Pcm16000 => 16_000,
             Self::Ulaw8000 => 8_000,
+            Self::Opus48000 => 48_000,
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod dialog;
 pub mod error;
 pub mod frame;
 pub mod leg;
+pub mod peer;
 pub mod record;
 pub mod shell;
 pub mod speech;

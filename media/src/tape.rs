@@ -49,6 +49,9 @@ pub const VERSION: u32 = 1;
 /// the usual longest call, so that a call without end cannot fill the disk.
 pub const MAX_BYTES: u64 = 256 << 20;
 
+/// Bytes of a packet's record before its payload.
+const PACKET_HEAD: usize = 11;
+
 /// The first line of a tape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -82,6 +85,15 @@ enum Kind {
     /// An [`EndRequest`](crate::call::input::EndRequest) as JSON.
     End = 8,
     Timeout = 9,
+    /// An RTP packet: payload type with the marker as the highest bit, sequence number (2 bytes),
+    /// timestamp (4), SSRC (4), all little endian, then its payload.
+    Packet = 10,
+    /// A [`PeerState`](crate::peer::PeerState) as JSON.
+    Peer = 11,
+    /// One byte: 0 resumed, 1 on hold.
+    Hold = 12,
+    /// A [`Report`](crate::call::input::Report) as JSON.
+    Report = 13,
     Check = 0x40,
     Stop = 0x41,
     Done = 0x42,
@@ -99,6 +111,10 @@ impl Kind {
             Self::Tool,
             Self::End,
             Self::Timeout,
+            Self::Packet,
+            Self::Peer,
+            Self::Hold,
+            Self::Report,
             Self::Check,
             Self::Stop,
             Self::Done,

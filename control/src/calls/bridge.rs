@@ -95,8 +95,10 @@ pub async fn place(
     let (on_event, news) = lifecycle::line(pulse.clone());
     let handle = match app.engine.place(shell::NewCall {
         config,
-        socket,
-        leftover,
+        carrier: shell::Carrier::Socket {
+            stream: socket,
+            leftover,
+        },
         providers,
         on_event,
     }) {

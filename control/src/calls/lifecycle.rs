@@ -51,6 +51,8 @@ pub fn line(
             CallNews::Event(CallEvent::Tool { id, stage }) => return pulse.set_tool(id, *stage),
             CallNews::Event(CallEvent::Turn(_)) => pulse.count_turn(),
             CallNews::CancelTool { .. } => return,
+            // Calls over WebRTC have no route yet.
+            CallNews::Event(CallEvent::Peer(_)) | CallNews::Network(_) => return,
             CallNews::Event(CallEvent::Ended(_))
             | CallNews::Recorded(_)
             | CallNews::Taped(_)
@@ -137,7 +139,10 @@ pub async fn follow(
                     is_error: true,
                 });
             }
-            CallNews::Event(_) | CallNews::Recorded(_) | CallNews::CancelTool { .. } => {}
+            CallNews::Event(_)
+            | CallNews::Recorded(_)
+            | CallNews::Network(_)
+            | CallNews::CancelTool { .. } => {}
         }
     }
     if !ended {

@@ -389,6 +389,7 @@ mod tests {
                 offsets: Offsets::AgentOnly,
                 characters: 12,
                 heard_ms: 3,
+                media: None,
                 errors: Vec::new(),
             };
             let ending = Ending::of(&summary);

@@ -167,6 +167,7 @@ fn assemble(
         spool_dir: calls::spool_dir(&config),
         min_free: u64::from(config.recordings.min_free_mib) << 20,
         lead_ms: config.engine.lead_ms,
+        webrtc: None,
         priority: config.engine.priority,
     })?);
     models::catalogue::configure(&config.speech.remote);

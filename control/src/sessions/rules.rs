@@ -77,7 +77,9 @@ pub fn ws_url(public_url: &str, protocol: Protocol, session: SessionId, token: &
         ),
     };
     match protocol {
-        Protocol::Native => format!("{base}/ws/v1/conversation/{session}?token={token}"),
+        Protocol::Native | Protocol::WebRtc => {
+            format!("{base}/ws/v1/conversation/{session}?token={token}")
+        }
         Protocol::Telco => format!("{base}/ws/v1/conversation/{session}/{token}"),
     }
 }
@@ -87,6 +89,7 @@ pub const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Native => "native",
         Protocol::Telco => "telco",
+        Protocol::WebRtc => "webrtc",
     }
 }
 

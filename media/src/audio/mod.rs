@@ -4,7 +4,9 @@
 //! same order as the portable code, so a tape replays to the same samples anywhere.
 
 pub mod g711;
+pub mod jitter;
 pub mod level;
+pub mod opus;
 pub mod playout;
 pub mod resample;
 mod simd;

@@ -69,6 +69,7 @@ impl Call {
             },
             characters,
             heard_ms: heard.ms(),
+            media: self.media_totals(),
             errors: std::mem::take(&mut self.errors),
         };
         self.out.event(CallEvent::Ended(Box::new(summary)));

@@ -5,6 +5,7 @@ use super::voicing::VOICE_DEADLINE;
 use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::time::{Samples, Time};
+use crate::leg::Leg;
 use crate::turn::Cue;
 
 /// A telephony mark every so many samples of agent audio (200 ms).
@@ -107,14 +108,23 @@ impl Call {
                 (_, None) => ("", None),
             };
             let offset_ms = Samples(index.saturating_sub(first.unwrap_or(index))).ms();
-            out.message(|out| {
-                leg.audio(out, &header, &frame, turn_id, offset_ms);
-                true
-            });
-            self.playout.sent_as(header.event_id);
+            match leg {
+                Leg::Socket(leg) => {
+                    out.message(|out| {
+                        leg.audio(out, &header, &frame, turn_id, offset_ms);
+                        true
+                    });
+                    self.playout.sent_as(header.event_id);
+                }
+                Leg::WebRtc(leg) => {
+                    let at = self.playout.position_of(index).unwrap_or(position);
+                    out.packet(|out| leg.audio(out, &frame, at));
+                }
+            }
             let sent = self.playout.sent();
-            if sent / MARK_EVERY != index / MARK_EVERY || self.playout.waiting() == 0 {
-                let leg = &mut self.leg;
+            if (sent / MARK_EVERY != index / MARK_EVERY || self.playout.waiting() == 0)
+                && let Leg::Socket(leg) = &mut self.leg
+            {
                 self.out.message(|out| leg.mark(out, sent));
             }
             self.first_sound(sent);

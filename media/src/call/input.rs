@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::leg::RtpPacket;
+use crate::peer::PeerState;
 use crate::speech::SpeechEvent;
 
 /// One thing that happened. The shell hands it to [`Call::handle`](super::Call::handle) with the
@@ -14,6 +16,15 @@ pub enum Input<'a> {
     Text(&'a str),
     /// A binary message from the caller's socket (no protocol here has any).
     Binary(&'a [u8]),
+    /// An RTP packet of the caller.
+    Packet(RtpPacket<'a>),
+    /// The caller's WebRTC connection is in this state now. [`New`](PeerState::New) begins the wait for
+    /// it; [`Connected`](PeerState::Connected) the first time begins the call.
+    Peer(PeerState),
+    /// The caller put us on hold, or took us off it.
+    Hold(bool),
+    /// The caller's receiver report.
+    Report(Report),
     /// The caller's socket is gone.
     Gone(Gone),
     /// A provider answered.
@@ -25,6 +36,15 @@ pub enum Input<'a> {
     End(EndRequest),
     /// A deadline that `poll` named has come (or not: an early timeout changes nothing).
     Timeout,
+}
+
+/// What the caller reports of our packets (RFC 3550 section 6.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The round trip, ms; `None` when it cannot be told yet.
+    pub round_trip_ms: Option<u32>,
+    /// Lost since the report before, in 256ths.
+    pub lost: u8,
 }
 
 /// How a socket went away.

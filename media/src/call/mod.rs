@@ -17,6 +17,7 @@ pub mod input;
 mod latency;
 mod outbox;
 pub mod output;
+mod packets;
 pub mod record;
 mod reply;
 mod settle;
@@ -37,8 +38,9 @@ use crate::audio::playout::Playout;
 use crate::config::{CallConfig, Protocol};
 use crate::dialog::Dialog;
 use crate::frame::FRAME;
+use crate::leg::Leg;
 use crate::leg::LegEvent;
-use crate::leg::ws::{ServerEvent, ServerHeader, WsLeg};
+use crate::leg::ws::{ServerEvent, ServerHeader};
 use crate::record::timeline::Timeline;
 use crate::speech::{SpeechEvent, SttEvent};
 use crate::time::{RATE, Time};
@@ -57,7 +59,9 @@ const START_DEADLINE: Duration = Duration::from_secs(10);
 /// A call.
 pub struct Call {
     config: CallConfig,
-    leg: WsLeg,
+    leg: Leg,
+    /// Why the call cannot go on, before it has begun.
+    broken: Option<&'static str>,
     turn: TurnTaker,
     ear: Ear,
     timeline: Timeline,
@@ -93,6 +97,9 @@ pub struct Call {
 
     started: bool,
     start_deadline: Option<Time>,
+    /// The caller's WebRTC connection has to be there by then.
+    peer_deadline: Option<Time>,
+    on_hold: bool,
     next_ping: Option<Time>,
     pings: u32,
     ping_sent: Time,
@@ -117,6 +124,7 @@ enum Found {
         to: usize,
     },
     Lost(u64),
+    Reconnected,
     Digit(char),
     Context(String),
     Typed(String),
@@ -149,12 +157,22 @@ impl Call {
 
     /// A call whose voice detector is given, for simulations.
     pub fn with_vad(config: CallConfig, now: Time, punctuates: bool, vad: Vad) -> Self {
+        let (leg, broken) = match Leg::new(&config) {
+            Ok(leg) => (leg, None),
+            Err(why) => (Leg::mute(), Some(why)),
+        };
+        // Packets are played as they come: nothing is gained by sending them sooner.
+        let lead_ms = match config.protocol {
+            Protocol::Native | Protocol::Telco => config.lead_ms.min(400),
+            Protocol::WebRtc => 0,
+        };
         Self {
-            leg: WsLeg::new(config.protocol, config.audio_format),
+            leg,
+            broken,
             turn: TurnTaker::new(&config.agent, config.direction),
             ear: Ear::new(vad),
             timeline: Timeline::default(),
-            playout: Playout::new(u64::from(config.lead_ms.min(400)) * u64::from(RATE) / 1000),
+            playout: Playout::new(u64::from(lead_ms) * u64::from(RATE) / 1000),
             dialog: Dialog::new(&config.agent),
             out: Outbox::new(),
             origin: None,
@@ -180,6 +198,8 @@ impl Call {
             speculations: 0,
             started: false,
             start_deadline: None,
+            peer_deadline: None,
+            on_hold: false,
             next_ping: None,
             pings: 0,
             ping_sent: now,
@@ -203,14 +223,24 @@ impl Call {
         self.now = self.now.max(now);
         let now = self.now;
         self.out.recycle();
+        if let Some(why) = self.broken.take() {
+            self.note(why);
+            return self.cue(Cue::End(EndReason::EngineError));
+        }
         if let Input::Timeout = input {
             self.cue(Cue::Tick);
             self.timers(now);
         }
         match input {
             Input::Connected => self.connected(now),
-            Input::Text(text) => self.message(|leg, sink| leg.receive(text, sink)),
-            Input::Binary(bytes) => self.message(|leg, sink| leg.receive_binary(bytes, sink)),
+            Input::Text(text) => self.message(|leg, sink| leg.messages().receive(text, sink)),
+            Input::Binary(bytes) => {
+                self.message(|leg, sink| leg.messages().receive_binary(bytes, sink));
+            }
+            Input::Packet(packet) => self.packet(now, &packet),
+            Input::Peer(state) => self.peer(now, state),
+            Input::Hold(hold) => self.hold(hold),
+            Input::Report(report) => self.reported(report),
             Input::Gone(gone) => self.gone(gone),
             Input::Speech(event) => self.speech(event),
             Input::Tool(outcome) => self.tool_answered(outcome),
@@ -251,6 +281,8 @@ impl Call {
         sooner(self.turn.next_deadline());
         sooner(self.start_deadline);
         sooner(self.next_ping);
+        sooner(self.peer_deadline);
+        sooner(Some(self.leg.deadline()));
         sooner(self.floor_deadline());
         sooner(self.tool_deadline());
         soonest
@@ -265,6 +297,7 @@ impl Call {
         if self.next_ping.is_some_and(|at| at <= now) && !self.ended {
             self.ping(now);
         }
+        self.packet_timers(now);
         self.tool_timeouts(now);
         self.pump();
     }
@@ -285,11 +318,17 @@ impl Call {
             }
             // The vendor's `start` names the stream that all messages to it need.
             Protocol::Telco => self.start_deadline = Some(now + START_DEADLINE),
+            // Whether the client is there is told by its connection, not by pings.
+            Protocol::WebRtc => {
+                self.started = true;
+                self.session_started();
+                self.cue(Cue::Start);
+            }
         }
     }
 
     /// Reads one message and does what it says, in order.
-    fn message(&mut self, read: impl FnOnce(&mut WsLeg, &mut dyn FnMut(LegEvent<'_>))) {
+    fn message(&mut self, read: impl FnOnce(&mut Leg, &mut dyn FnMut(LegEvent<'_>))) {
         let mut found = std::mem::take(&mut self.found);
         self.incoming.clear();
         let incoming = &mut self.incoming;
@@ -308,6 +347,7 @@ impl Call {
         match found {
             Found::Audio { from, to } => self.hear(from, to),
             Found::Lost(samples) => self.lost(samples),
+            Found::Reconnected => self.timeline.reconnected(),
             Found::Digit(digit) => self.key(digit),
             Found::Context(text) => self.dialog.add_context(&text),
             Found::Typed(text) => self.typed(text),
@@ -513,11 +553,12 @@ impl Call {
             return;
         }
         let state = match self.turn.state() {
+            State::Ended(_) => return,
+            _ if self.on_hold => AgentState::OnHold,
             State::Opening | State::Listening | State::Caller(_) => AgentState::Listening,
             State::Thinking { tool: true } => AgentState::Tool,
             State::Thinking { tool: false } => AgentState::Thinking,
             State::Agent | State::Closing(_) => AgentState::Speaking,
-            State::Ended(_) => return,
         };
         if self.agent_state != Some(state) {
             self.agent_state = Some(state);
@@ -538,6 +579,7 @@ impl Found {
                 }
             }
             LegEvent::Lost { samples } => Self::Lost(samples),
+            LegEvent::Reconnected => Self::Reconnected,
             LegEvent::Digit(digit) => Self::Digit(digit),
             LegEvent::ContextualUpdate(text) => Self::Context(text.to_owned()),
             LegEvent::UserMessage(text) => Self::Typed(text.to_owned()),

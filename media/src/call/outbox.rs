@@ -14,6 +14,8 @@ pub(super) struct Outbox {
     queue: VecDeque<Item>,
     text: String,
     audio: Vec<i16>,
+    /// Payloads of packets.
+    bytes: Vec<u8>,
     /// The socket takes no more messages.
     closed: bool,
     characters: u64,
@@ -24,6 +26,11 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 enum Item {
     Text(Range<usize>),
+    Packet {
+        timestamp: u32,
+        marker: bool,
+        bytes: Range<usize>,
+    },
     Close {
         code: u16,
         reason: &'static str,
@@ -52,6 +59,7 @@ impl Outbox {
             text: String::with_capacity(4 * 1024),
             // The pre-roll of a voice, and a frame of each side.
             audio: Vec::with_capacity(6 * 1024),
+            bytes: Vec::new(),
             closed: false,
             characters: 0,
             heard: 0,
@@ -63,6 +71,7 @@ impl Outbox {
         if self.queue.is_empty() {
             self.text.clear();
             self.audio.clear();
+            self.bytes.clear();
         }
     }
 
@@ -73,6 +82,23 @@ impl Outbox {
             self.queue.push_back(Item::Text(start..self.text.len()));
         } else {
             self.text.truncate(start);
+        }
+    }
+
+    /// Lets `write` append one packet's payload and tell its timestamp and marker; `None` from it:
+    /// nothing is sent.
+    pub(super) fn packet(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<(u32, bool)>) {
+        let start = self.bytes.len();
+        match write(&mut self.bytes) {
+            Some((timestamp, marker)) if !self.closed => {
+                let bytes = start..self.bytes.len();
+                self.queue.push_back(Item::Packet {
+                    timestamp,
+                    marker,
+                    bytes,
+                });
+            }
+            _ => self.bytes.truncate(start),
         }
     }
 
@@ -150,6 +176,15 @@ impl Outbox {
         };
         match item {
             Item::Text(range) => Output::Text(&self.text[range]),
+            Item::Packet {
+                timestamp,
+                marker,
+                bytes,
+            } => Output::Packet {
+                timestamp,
+                marker,
+                payload: &self.bytes[bytes],
+            },
             Item::Close { code, reason } => Output::Close { code, reason },
             Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
             Item::SttAudio(utterance, range) => {

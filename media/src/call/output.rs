@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::record::{Summary, Turn};
+use crate::peer::PeerState;
 use crate::speech::{ModelRequest, ReplyId, ToolCall, UtteranceId};
 use crate::time::Time;
 
@@ -11,6 +12,14 @@ use crate::time::Time;
 pub enum Output<'a> {
     /// Send this text message to the caller's socket.
     Text(&'a str),
+    /// Send this payload to the caller as one RTP packet.
+    Packet {
+        /// In units of the codec's clock.
+        timestamp: u32,
+        /// The first of a talkspurt.
+        marker: bool,
+        payload: &'a [u8],
+    },
     /// Close the caller's socket with this code (RFC 6455 section 7.4). Nothing is sent after it.
     Close {
         code: u16,
@@ -80,6 +89,8 @@ pub enum CallEvent {
     Started,
     /// What the agent is doing, for `/status`.
     Agent(AgentState),
+    /// Where the WebRTC connection of the call stands.
+    Peer(PeerState),
     /// A tool call's life, for `/tool-result`.
     Tool { id: String, stage: ToolStage },
     /// A turn is finished and will not change.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::peer::MediaTotals;
+
 /// One turn of the transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
@@ -137,6 +139,9 @@ pub struct Summary {
     pub characters: u64,
     /// Caller audio given to the recogniser, ms.
     pub heard_ms: u64,
+    /// What the caller's packets came to; `None` where audio does not come in packets.
+    #[serde(default)]
+    pub media: Option<MediaTotals>,
     /// Errors worth showing in diagnostics, oldest first, at most 32.
     pub errors: Vec<String>,
 }

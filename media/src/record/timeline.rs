@@ -58,6 +58,11 @@ impl Timeline {
         self.next = (self.next + samples).min(now + MOST_AHEAD);
     }
 
+    /// The media was connected anew: the places of what came before and after are unrelated.
+    pub fn reconnected(&mut self) {
+        self.unplaced = true;
+    }
+
     /// Whether caller positions can be trusted: no audio is missing at an unknown place.
     pub fn is_whole(&self) -> bool {
         !self.unplaced

@@ -24,6 +24,7 @@ use super::mailbox::{CallKey, Command, Inbox, Mailbox};
 use super::recorder::Ring;
 use super::wheel::Wheel;
 use crate::call::input::Input;
+use crate::peer::PeerError;
 use crate::time::Time;
 
 const WAKE: Token = Token(0);
@@ -180,6 +181,7 @@ impl Driver {
             }
             Command::End(key, request) => self.deliver(*now, key, Input::End(request)),
             Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
+            Command::Peer(_, _, answer) => answer(Err(PeerError::NoPeer)),
             Command::EndAll(request) => {
                 for (place, live) in &mut self.calls {
                     live.deliver(*now, Input::End(request), &mut self.tools);

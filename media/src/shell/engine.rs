@@ -23,6 +23,7 @@ use crate::call::input::{EndRequest, ToolOutcome};
 use crate::call::output::CallEvent;
 use crate::config::CallConfig;
 use crate::error::Refused;
+use crate::peer::{PeerAnswer, PeerRequest, Quality, WebRtcConfig};
 use crate::speech::{Providers, ReplyId, SpeechSink, ToolCall};
 
 /// How the engine is set up.
@@ -38,6 +39,8 @@ pub struct EngineConfig {
     pub min_free: u64,
     /// The most that any call's agent audio is sent ahead of its playing time, ms.
     pub lead_ms: u32,
+    /// Where calls over WebRTC meet the network; `None`: this node takes none.
+    pub webrtc: Option<WebRtcConfig>,
     /// How far media threads stand above all other work of the machine, in steps of niceness (0 to
     /// 20; `setpriority(2)`). A process that may not ask for it runs them like any other.
     pub priority: u8,
@@ -57,15 +60,24 @@ fn stand_above(steps: u8) {
 /// A call to be run.
 pub struct NewCall {
     pub config: CallConfig,
-    /// The upgraded connection, after the 101 answer was written.
-    pub socket: std::net::TcpStream,
-    /// What was read of it after the request.
-    pub leftover: Vec<u8>,
+    pub carrier: Carrier,
     /// Makes the call's providers. Run by [`Engine::place`] on the caller's thread, so it may need
     /// that thread's runtime.
     pub providers: Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Send>,
     /// Told all that happens. Called on media and disk threads: it must not block.
     pub on_event: OnEvent,
+}
+
+/// How the caller reaches the call.
+pub enum Carrier {
+    Socket {
+        /// The upgraded connection, after the 101 answer was written.
+        stream: std::net::TcpStream,
+        /// What was read of it after the request.
+        leftover: Vec<u8>,
+    },
+    /// Over WebRTC: the connection is made by what [`CallHandle::peer`] is told.
+    Peer,
 }
 
 /// Where a call's news go.
@@ -78,6 +90,8 @@ pub enum CallNews {
     Event(CallEvent),
     /// Run this tool and answer with [`CallHandle::tool`].
     Tool { reply: ReplyId, call: ToolCall },
+    /// How the network was: about every two seconds while the caller is connected over WebRTC.
+    Network(Quality),
     /// Nobody waits for this tool's answer any more.
     CancelTool { id: String },
     /// After `Ended`, from the disk thread: the recording is durable (and complete, unless it is
@@ -165,8 +179,11 @@ impl Engine {
             .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
         let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
-        let socket = Socket::new(call.socket, call.leftover, call.config.audio_format)
-            .map_err(|_| Refused::Socket)?;
+        let Carrier::Socket { stream, leftover } = call.carrier else {
+            return Err(Refused::Socket);
+        };
+        let socket =
+            Socket::new(stream, leftover, call.config.audio_format).map_err(|_| Refused::Socket)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let gate = Arc::new(Gate::default());
         let sink = Arc::new(Sink {
@@ -284,6 +301,15 @@ impl CallHandle {
     /// with its commands.
     pub fn end(&self, request: EndRequest) -> bool {
         !self.gate.is_closed() && self.mailbox.command(Command::End(self.key, request))
+    }
+
+    /// Asks something of the call's WebRTC side; `answer` is told what came of it. `false` as with
+    /// [`end`](Self::end): then `answer` is dropped.
+    pub fn peer(&self, request: PeerRequest, answer: PeerAnswer) -> bool {
+        !self.gate.is_closed()
+            && self
+                .mailbox
+                .command(Command::Peer(self.key, request, answer))
     }
 
     /// Hands a tool's answer to the call. `false` as with [`end`](Self::end).

@@ -257,6 +257,8 @@ impl Live {
             self.recorder.tape.output(&output);
             match output {
                 Output::Text(text) => self.socket.send(text, &mut tools.scratch),
+                // A socket has no packets.
+                Output::Packet { .. } => {}
                 Output::Close { code, reason } => self.socket.close(now, code, reason),
                 Output::Stt(SttCommand::Begin(id)) => providers.stt.begin(id),
                 Output::Stt(SttCommand::Audio(id, pcm)) => providers.stt.audio(id, pcm),
@@ -287,7 +289,10 @@ impl Live {
                             summary.recording_gap_ms = self.recorder.gap_ms();
                             self.ended = true;
                         }
-                        CallEvent::Started | CallEvent::Agent(_) | CallEvent::Tool { .. } => {}
+                        CallEvent::Started
+                        | CallEvent::Agent(_)
+                        | CallEvent::Peer(_)
+                        | CallEvent::Tool { .. } => {}
                     }
                     tell(&self.on_event, CallNews::Event(event));
                 }
@@ -344,6 +349,7 @@ impl Live {
                 // What is broken is not asked.
                 characters: 0,
                 heard_ms: 0,
+                media: None,
                 errors: vec![error.to_owned()],
             };
             tell(

@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use super::counters::{Tallies, count};
 use super::live::Placed;
 use crate::call::input::{EndRequest, ToolOutcome};
+use crate::peer::{PeerAnswer, PeerRequest};
 use crate::speech::{NotTaken, SpeechEvent, SpeechSink};
 
 /// Names a call for as long as the engine lives; never used twice, so a late word cannot reach
@@ -21,6 +22,7 @@ pub(super) enum Command {
     Place(Box<Placed>),
     End(CallKey, EndRequest),
     Tool(CallKey, ToolOutcome),
+    Peer(CallKey, PeerRequest, PeerAnswer),
     /// Every call ends.
     EndAll(EndRequest),
     /// The thread ends, as soon as its calls have closed their sockets.

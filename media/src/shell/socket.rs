@@ -31,7 +31,7 @@ const MAX_BLOCKED: Duration = Duration::from_secs(2);
 /// minutes of it.
 const fn send_buffer(audio: AudioFormat) -> usize {
     match audio {
-        AudioFormat::Pcm16000 => 64 << 10,
+        AudioFormat::Pcm16000 | AudioFormat::Opus48000 => 64 << 10,
         AudioFormat::Ulaw8000 => 16 << 10,
     }
 }

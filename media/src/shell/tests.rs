@@ -117,6 +117,7 @@ impl Bed {
             spool_dir,
             min_free: 0,
             lead_ms: 400,
+            webrtc: None,
             priority: 0,
         })
         .unwrap();
@@ -146,8 +147,10 @@ impl Bed {
         let (sender, news) = unbounded();
         let handle = self.engine.place(NewCall {
             config,
-            socket,
-            leftover: Vec::new(),
+            carrier: Carrier::Socket {
+                stream: socket,
+                leftover: Vec::new(),
+            },
             providers: Box::new(move |sink| {
                 let quick = || Quick {
                     sink: sink.clone(),
@@ -493,8 +496,10 @@ fn what_was_read_with_the_upgrade_is_not_lost() {
     bed.engine
         .place(NewCall {
             config: config("leftover"),
-            socket,
-            leftover,
+            carrier: Carrier::Socket {
+                stream: socket,
+                leftover,
+            },
             providers: Box::new(|sink| {
                 let quick = || Quick {
                     sink: sink.clone(),
@@ -526,6 +531,7 @@ fn the_node_cap_holds_and_shutdown_ends_all_calls() {
         spool_dir,
         min_free: 0,
         lead_ms: 400,
+        webrtc: None,
         priority: 0,
     })
     .unwrap();
@@ -673,8 +679,10 @@ fn a_full_queue_makes_a_provider_wait_and_an_ended_call_stops_it() {
         .engine
         .place(NewCall {
             config: config("endless"),
-            socket,
-            leftover: Vec::new(),
+            carrier: Carrier::Socket {
+                stream: socket,
+                leftover: Vec::new(),
+            },
             providers: Box::new(move |sink| {
                 let quick = || Quick {
                     sink: sink.clone(),

@@ -28,6 +28,14 @@ impl Digest {
                 self.mix(1);
                 self.bytes(text.as_bytes());
             }
+            // Its bytes are the codec's, which may differ from one machine to the next; the sound in
+            // them is in the recording.
+            Output::Packet {
+                timestamp, marker, ..
+            } => {
+                self.mix(7);
+                self.mix(u64::from(*timestamp) << 1 | u64::from(*marker));
+            }
             Output::Stt(SttCommand::Audio(utterance, samples)) => {
                 self.mix(2);
                 self.mix(utterance.0.into());
@@ -85,6 +93,11 @@ impl Digest {
 pub(super) fn line(output: &Output<'_>) -> String {
     match output {
         Output::Text(text) => text_line(text),
+        Output::Packet {
+            timestamp, marker, ..
+        } => {
+            format!("packet {timestamp}{}", if *marker { " first" } else { "" })
+        }
         Output::Close { code, reason } => format!("close {code} {reason}"),
         Output::Stt(SttCommand::Begin(id)) => format!("stt begin {}", id.0),
         Output::Stt(SttCommand::Audio(id, samples)) => {

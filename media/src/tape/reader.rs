@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{FORMAT, Header, Kind, VERSION};
+use super::{FORMAT, Header, Kind, PACKET_HEAD, VERSION};
 use crate::call::input::{Gone, Input};
 use crate::error::TapeError;
+use crate::leg::RtpPacket;
 use crate::speech::{ReplyId, SpeechEvent, TtsEvent};
 use crate::time::Time;
 
@@ -140,6 +141,24 @@ impl<'a> Reader<'a> {
                     event,
                 })
             }
+            Kind::Packet => {
+                let payload = self.payload()?;
+                let (head, payload) = payload
+                    .split_first_chunk::<PACKET_HEAD>()
+                    .ok_or("a packet is shorter than its head")?;
+                let [kind, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *head;
+                Input::Packet(RtpPacket {
+                    payload_type: kind & 0x7f,
+                    marker: kind & 0x80 != 0,
+                    sequence: u16::from_le_bytes([s0, s1]),
+                    timestamp: u32::from_le_bytes([t0, t1, t2, t3]),
+                    ssrc: u32::from_le_bytes([c0, c1, c2, c3]),
+                    payload,
+                })
+            }
+            Kind::Peer => Input::Peer(self.json()?),
+            Kind::Hold => Input::Hold(self.take(1)?[0] != 0),
+            Kind::Report => Input::Report(self.json()?),
             Kind::Tool => Input::Tool(self.json()?),
             Kind::End => Input::End(self.json()?),
             Kind::Check | Kind::Stop | Kind::Done => return Err("not an input".to_owned()),

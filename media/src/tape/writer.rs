@@ -1,7 +1,7 @@
 //! Writing a tape: records are appended to a buffer that the shell carries to the disk.
 
 use super::digest::Digest;
-use super::{FORMAT, Header, Kind, MAX_BYTES, VERSION, redact};
+use super::{FORMAT, Header, Kind, MAX_BYTES, PACKET_HEAD, VERSION, redact};
 use crate::call::input::{Gone, Input};
 use crate::call::output::Output;
 use crate::config::CallConfig;
@@ -160,6 +160,29 @@ impl TapeWriter {
                     self.pending[from..].fill(0);
                 }
             }
+            Input::Packet(packet) => {
+                self.start(Kind::Packet, delta);
+                varint(
+                    &mut self.pending,
+                    (PACKET_HEAD + packet.payload.len()) as u64,
+                );
+                let kind = packet.payload_type & 0x7f | u8::from(packet.marker) << 7;
+                self.pending.push(kind);
+                self.pending.extend(packet.sequence.to_le_bytes());
+                self.pending.extend(packet.timestamp.to_le_bytes());
+                self.pending.extend(packet.ssrc.to_le_bytes());
+                let from = self.pending.len();
+                self.pending.extend_from_slice(packet.payload);
+                if self.redacted {
+                    self.pending[from..].fill(0);
+                }
+            }
+            Input::Peer(state) => self.json(Kind::Peer, delta, state),
+            Input::Hold(hold) => {
+                self.start(Kind::Hold, delta);
+                self.pending.push(u8::from(*hold));
+            }
+            Input::Report(report) => self.json(Kind::Report, delta, report),
             Input::Gone(gone) => {
                 self.start(Kind::Gone, delta);
                 self.pending.push(u8::from(*gone == Gone::Stalled));

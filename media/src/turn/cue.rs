@@ -32,6 +32,10 @@ pub enum Cue {
     ToolBegan,
     /// All tools of the reply have answered; the model goes on.
     ToolsDone,
+    /// The caller put us on hold: nobody listens, and nobody is waited for.
+    Hold,
+    /// The caller is back.
+    Unhold,
     /// End the call after a closing line.
     Goodbye(EndReason),
     /// End the call now.

@@ -254,6 +254,9 @@ impl TurnTaker {
         match (self.state, cue) {
             (State::Ended(_), _) | (_, Cue::Tick) => {}
             (_, Cue::End(reason)) => self.finish(reason),
+            (State::Closing(_), Cue::Hold | Cue::Unhold) => {}
+            (_, Cue::Hold) => self.hold(now),
+            (_, Cue::Unhold) => self.listen(now),
             (_, Cue::Frame { at, voiced }) => self.frame(now, at, voiced),
             (_, Cue::VoiceEnded { at }) => {
                 if self.voice.on && at < self.voice.last {
@@ -668,6 +671,21 @@ impl TurnTaker {
         if let Some(soft) = self.settings.soft_timeout {
             self.timers.arm(Timer::SoftTimeout, now + soft);
         }
+    }
+
+    /// Whatever was said or asked is over; no timer runs until the caller is back.
+    fn hold(&mut self, now: Time) {
+        let act = match self.state {
+            State::Agent => Some(Act::Interrupt),
+            State::Thinking { .. } => Some(Act::CancelReply),
+            State::Caller(_) => Some(Act::DropTurn),
+            _ => None,
+        };
+        self.drop_speculation();
+        self.leave(now);
+        self.state = State::Listening;
+        self.silence_since = None;
+        self.acts.extend(act);
     }
 
     fn listen(&mut self, now: Time) {

@@ -105,7 +105,8 @@ impl Wire {
         match self {
             Self::Native { format } => {
                 let bytes = match format {
-                    AudioFormat::Pcm16000 => samples
+                    // No socket carries Opus.
+                    AudioFormat::Pcm16000 | AudioFormat::Opus48000 => samples
                         .iter()
                         .flat_map(|sample| sample.to_le_bytes())
                         .collect(),
@@ -192,7 +193,7 @@ fn read_native(message: &Value, format: AudioFormat) -> Said {
                 return Said::Other;
             };
             let samples = match format {
-                AudioFormat::Pcm16000 => bytes
+                AudioFormat::Pcm16000 | AudioFormat::Opus48000 => bytes
                     .as_chunks::<2>()
                     .0
                     .iter()

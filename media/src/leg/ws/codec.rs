@@ -29,7 +29,8 @@ struct Ulaw {
 impl Codec {
     pub(super) fn new(format: AudioFormat) -> Self {
         let ulaw = match format {
-            AudioFormat::Pcm16000 => None,
+            // Opus comes in RTP, never in a message.
+            AudioFormat::Pcm16000 | AudioFormat::Opus48000 => None,
             AudioFormat::Ulaw8000 => Some(Ulaw {
                 up: resampler(format.sample_rate(), RATE),
                 down: resampler(RATE, format.sample_rate()),

@@ -33,17 +33,29 @@ const A_DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// One client of the native protocol.
 pub struct Native {
     codec: Codec,
+    /// Audio comes in messages, and not in RTP beside them.
+    audio: bool,
 }
 
 impl Native {
     pub(super) fn new(format: AudioFormat) -> Self {
         Self {
             codec: Codec::new(format),
+            audio: true,
+        }
+    }
+
+    /// The protocol on a WebRTC data channel.
+    pub(super) fn without_audio() -> Self {
+        Self {
+            codec: Codec::new(AudioFormat::Opus48000),
+            audio: false,
         }
     }
 
     pub(super) fn receive(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
-        if let Some(payload) = audio_payload(text)
+        if self.audio
+            && let Some(payload) = audio_payload(text)
             && self.codec.decode(payload).is_ok()
         {
             self.hand_over(sink);
@@ -56,6 +68,9 @@ impl Native {
     pub(super) fn receive_any(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {
         let fields = Fields::parse(text)?;
         match fields.text("type")? {
+            "audio" if !self.audio => {
+                return Err(Refusal::invalid("audio comes over RTP in this session"));
+            }
             "audio" => {
                 let payload = fields.text("audio")?.as_bytes();
                 self.codec.decode(payload).map_err(Refusal::invalid)?;
@@ -318,5 +333,6 @@ const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Native => "native",
         Protocol::Telco => "telco",
+        Protocol::WebRtc => "webrtc",
     }
 }

@@ -1,0 +1,294 @@
+//! Opus (RFC 6716) at the engine's rate, mono, by the system's libopus. Everything that names the
+//! library is in this file.
+//!
+//! RTP counts Opus at 48 kHz whatever was encoded (RFC 7587 section 4.1); [`CLOCK`] is that clock.
+
+use audiopus::coder::{Decoder as Library, Encoder as LibraryEncoder};
+use audiopus::packet::Packet;
+use audiopus::{Application, Bitrate, Channels, MutSignals, SampleRate, Signal};
+
+use crate::frame::FRAME;
+use crate::time::RATE;
+
+/// Units of RTP timestamps a second, Hz.
+pub const CLOCK: u32 = 48_000;
+
+/// Units of the clock in one sample of the engine.
+pub const UNITS: u32 = CLOCK / RATE;
+
+/// The longest packet: 120 ms (RFC 6716 section 2.1.4), samples.
+pub const LONGEST: usize = RATE as usize * 120 / 1000;
+
+/// The largest packet of one frame (RFC 6716 section 3.4), bytes. What we encode stays far below it.
+const LARGEST: usize = 1275;
+
+/// Bits a second for the agent's voice: wideband speech is transparent from about 24 kbit/s on, the rest is
+/// room for the copies of in-band FEC.
+const BITRATE: i32 = 28_000;
+
+/// The loss the encoder makes provision for before a report tells it, per cent: enough for it to send copies at all.
+const EXPECTED_LOSS: u8 = 10;
+
+/// The library could not be used as asked. It cannot be set up (its memory), or the packet is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpusError;
+
+/// What one packet holds, as far as its head tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Units of [`CLOCK`]: 120 (2.5 ms) to 5760 (120 ms).
+    pub duration: u32,
+    /// It holds a copy of the packet before it (in-band FEC).
+    pub copy: bool,
+}
+
+impl Head {
+    /// Reads the head (RFC 6716 section 3). `None`: no Opus packet begins like this.
+    pub fn of(packet: &[u8]) -> Option<Self> {
+        let (&toc, rest) = packet.split_first()?;
+        let config = toc >> 3;
+        // Section 3.1, table 2, in units of the clock.
+        let frame = match config {
+            0..=11 => [480, 960, 1920, 2880][usize::from(config & 3)],
+            12..=15 => [480, 960][usize::from(config & 1)],
+            _ => [120, 240, 480, 960][usize::from(config & 3)],
+        };
+        let (frames, first) = match toc & 3 {
+            0 => (1, rest.first()),
+            1 => (2, rest.first()),
+            // The length of the first frame stands before it, in one byte or two (section 3.2.1).
+            2 if *rest.first()? < 252 => (2, rest.get(1)),
+            2 => (2, rest.get(2)),
+            _ => (u32::from(rest.first()? & 63), None),
+        };
+        let duration = frame * frames;
+        if duration == 0 || duration > CLOCK * 120 / 1000 {
+            return None;
+        }
+        // Sections 4.2.3 and 4.2.4: after a bit of voice activity for each 20 ms comes the bit that says
+        // whether copies follow, for the middle channel first. Only SILK has copies.
+        let silk = config < 16;
+        let parts = (frame / 960).max(1);
+        let copy = silk
+            && first.is_some_and(|&byte| {
+                let stereo = toc & 4 != 0;
+                let middle = byte >> (7 - parts) & 1;
+                let side = if stereo {
+                    byte >> (6 - 2 * parts) & 1
+                } else {
+                    0
+                };
+                middle | side == 1
+            });
+        Some(Self { duration, copy })
+    }
+}
+
+/// One stream from the network.
+#[derive(Debug)]
+pub struct Decoder {
+    library: Library,
+}
+
+impl Decoder {
+    pub fn new() -> Result<Self, OpusError> {
+        let library = Library::new(SampleRate::Hz16000, Channels::Mono).map_err(|_| OpusError)?;
+        Ok(Self { library })
+    }
+
+    /// Decodes a packet into the front of `out` (room for [`LONGEST`]); the number of samples.
+    pub fn decode(&mut self, packet: &[u8], out: &mut [i16]) -> Result<usize, OpusError> {
+        self.run(Some(packet), out, false)
+    }
+
+    /// Decodes the copy that `following` holds of the packet before it, `out` being as long as that
+    /// packet was.
+    pub fn recover(&mut self, following: &[u8], out: &mut [i16]) -> Result<usize, OpusError> {
+        self.run(Some(following), out, true)
+    }
+
+    /// Makes up sound for a lost packet, `out` being as long as it was (a multiple of 2.5 ms).
+    pub fn conceal(&mut self, out: &mut [i16]) -> Result<usize, OpusError> {
+        self.run(None, out, false)
+    }
+
+    fn run(
+        &mut self,
+        packet: Option<&[u8]>,
+        out: &mut [i16],
+        copy: bool,
+    ) -> Result<usize, OpusError> {
+        let packet = packet
+            .map(Packet::try_from)
+            .transpose()
+            .map_err(|_| OpusError)?;
+        let signals = MutSignals::try_from(out).map_err(|_| OpusError)?;
+        self.library
+            .decode(packet, signals, copy)
+            .map_err(|_| OpusError)
+    }
+}
+
+/// The agent's voice to the network.
+#[derive(Debug)]
+pub struct Encoder {
+    library: LibraryEncoder,
+    /// The loss it makes provision for, per cent.
+    loss: u8,
+}
+
+impl Encoder {
+    /// `complexity`: 0 to 10; 5 costs half of 10 and is as good for speech at this rate.
+    pub fn new(complexity: u8) -> Result<Self, OpusError> {
+        let make = || -> audiopus::Result<LibraryEncoder> {
+            let mut library =
+                LibraryEncoder::new(SampleRate::Hz16000, Channels::Mono, Application::Voip)?;
+            library.set_complexity(complexity.min(10))?;
+            library.set_bitrate(Bitrate::BitsPerSecond(BITRATE))?;
+            library.set_signal(Signal::Voice)?;
+            library.set_inband_fec(true)?;
+            library.set_packet_loss_perc(EXPECTED_LOSS)?;
+            library.set_dtx(true)?;
+            Ok(library)
+        };
+        Ok(Self {
+            library: make().map_err(|_| OpusError)?,
+            loss: EXPECTED_LOSS,
+        })
+    }
+
+    /// The listener's reports say that so many per cent are lost.
+    pub fn expect_loss(&mut self, per_cent: u8) {
+        let loss = per_cent.clamp(EXPECTED_LOSS, 30);
+        if loss != self.loss && self.library.set_packet_loss_perc(loss).is_ok() {
+            self.loss = loss;
+        }
+    }
+
+    /// Appends 20 ms as a packet. `false`: there is nothing worth sending (discontinuous transmission), and
+    /// nothing was appended.
+    pub fn encode(&mut self, frame: &[i16; FRAME], out: &mut Vec<u8>) -> Result<bool, OpusError> {
+        let start = out.len();
+        out.resize(start + LARGEST, 0);
+        let length = self.library.encode(frame, &mut out[start..]);
+        // A packet of its head alone need not be sent (opus_encode's documentation).
+        let kept = length.as_ref().copied().unwrap_or(0);
+        out.truncate(start + if kept > 2 { kept } else { 0 });
+        length.map(|length| length > 2).map_err(|_| OpusError)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+    use crate::audio::level::rms_dbfs;
+
+    /// A voice-like sound: harmonics of 150 Hz that swell and fade.
+    fn voice(n: usize) -> i16 {
+        let t = n as f64 / f64::from(RATE);
+        let sum: f64 = (1..12)
+            .map(|h| (std::f64::consts::TAU * 150.0 * f64::from(h) * t).sin() / f64::from(h))
+            .sum();
+        (sum * 5000.0 * (1.0 + (std::f64::consts::TAU * 3.0 * t).sin())) as i16
+    }
+
+    fn frames(count: usize) -> Vec<[i16; FRAME]> {
+        (0..count)
+            .map(|f| std::array::from_fn(|i| voice(f * FRAME + i)))
+            .collect()
+    }
+
+    fn packets(count: usize) -> Vec<Vec<u8>> {
+        let mut encoder = Encoder::new(5).unwrap();
+        let encode = |frame: &[i16; FRAME]| {
+            let mut packet = Vec::new();
+            assert!(
+                encoder.encode(frame, &mut packet).unwrap(),
+                "a voice is sent"
+            );
+            packet
+        };
+        frames(count).iter().map(encode).collect()
+    }
+
+    fn energy(samples: &[i16]) -> f64 {
+        samples.iter().map(|&s| f64::from(s).powi(2)).sum()
+    }
+
+    #[test]
+    fn a_voice_comes_back() {
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = [0; LONGEST];
+        let mut heard = Vec::new();
+        for packet in packets(50) {
+            assert_eq!(Head::of(&packet).unwrap().duration, 960);
+            let n = decoder.decode(&packet, &mut out).unwrap();
+            assert_eq!(n, FRAME);
+            heard.extend_from_slice(&out[..n]);
+        }
+        let said = frames(50).concat();
+        let ratio = energy(&heard[8000..]) / energy(&said[8000..]);
+        assert!((0.7..1.3).contains(&ratio), "{ratio}");
+        assert!(rms_dbfs(&heard[8000..]) > -20.0);
+    }
+
+    #[test]
+    fn the_following_packet_holds_a_copy() {
+        let packets = packets(50);
+        assert!(packets[20..].iter().all(|p| Head::of(p).unwrap().copy));
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = [0; LONGEST];
+        for packet in &packets[..30] {
+            decoder.decode(packet, &mut out).unwrap();
+        }
+        let mut copy = [0; FRAME];
+        assert_eq!(decoder.recover(&packets[31], &mut copy).unwrap(), FRAME);
+        let lost = frames(31)[30];
+        let ratio = energy(&copy) / energy(&lost);
+        assert!(
+            (0.4..2.0).contains(&ratio),
+            "the copy is as loud as the lost: {ratio}"
+        );
+    }
+
+    #[test]
+    fn silence_is_not_sent() {
+        let mut encoder = Encoder::new(5).unwrap();
+        let mut out = Vec::new();
+        let sent = (0..100)
+            .filter(|_| encoder.encode(&[0; FRAME], &mut out).unwrap())
+            .count();
+        assert!(sent < 30, "{sent} of 100 packets of silence were sent");
+    }
+
+    #[test]
+    fn a_loss_is_made_up_and_fades() {
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = [0; LONGEST];
+        for packet in packets(30) {
+            decoder.decode(&packet, &mut out).unwrap();
+        }
+        let mut first = [0; FRAME];
+        let mut last = [0; FRAME];
+        assert_eq!(decoder.conceal(&mut first).unwrap(), FRAME);
+        for _ in 0..20 {
+            decoder.conceal(&mut last).unwrap();
+        }
+        assert!(energy(&first) > 0.0 && energy(&last) < energy(&first) / 4.0);
+    }
+
+    #[test]
+    fn heads_of_all_shapes_agree_with_the_library() {
+        let decoder = Library::new(SampleRate::Hz48000, Channels::Mono).unwrap();
+        for toc in 0..=255_u8 {
+            let packet = [toc, 3, 0, 0];
+            let library = decoder.nb_samples(Packet::try_from(&packet[..]).unwrap());
+            let ours = Head::of(&packet).map(|head| head.duration as usize);
+            assert_eq!(ours, library.ok().filter(|n| *n > 0), "{toc:#010b}");
+        }
+        assert_eq!(Head::of(&[]), None);
+        let mut ours = Decoder::new().unwrap();
+        assert!(ours.decode(&[], &mut [0; LONGEST]).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! A caller whose audio comes in packets: their connection, holding, and what they report.
+
+use std::time::Duration;
+
+use super::Call;
+use super::input::Report;
+use super::output::CallEvent;
+use super::record::EndReason;
+use crate::leg::{Leg, RtpPacket};
+use crate::peer::{MediaTotals, PeerState};
+use crate::time::Time;
+use crate::turn::Cue;
+
+/// How long a caller may take to connect, or be away, before the call is over.
+const AWAY: Duration = Duration::from_secs(30);
+
+impl Call {
+    /// What came of the caller's packets so far, and their jitter; `None` where audio does not come in
+    /// packets.
+    pub fn network(&self) -> Option<(MediaTotals, Duration)> {
+        match &self.leg {
+            Leg::WebRtc(leg) => Some((leg.totals(), leg.jitter())),
+            Leg::Socket(_) => None,
+        }
+    }
+
+    pub(super) fn media_totals(&self) -> Option<MediaTotals> {
+        self.network().map(|(totals, _)| totals)
+    }
+
+    pub(super) fn packet(&mut self, now: Time, packet: &RtpPacket<'_>) {
+        // Music to a caller's other line is not said to the agent.
+        if self.origin.is_some() && !self.on_hold {
+            self.message(|leg, sink| leg.packet(now, packet, sink));
+        }
+    }
+
+    /// The caller's connection is in this state now.
+    pub(super) fn peer(&mut self, now: Time, state: PeerState) {
+        self.peer_deadline = match state {
+            PeerState::Connected => None,
+            // Who was away before is away since then.
+            _ => self.peer_deadline.or(Some(now + AWAY)),
+        };
+        self.out.event(CallEvent::Peer(state));
+        if state == PeerState::Connected {
+            self.connected(now);
+        }
+    }
+
+    pub(super) fn hold(&mut self, hold: bool) {
+        if self.on_hold != hold && self.started {
+            self.on_hold = hold;
+            self.cue(if hold { Cue::Hold } else { Cue::Unhold });
+        }
+    }
+
+    pub(super) fn reported(&mut self, report: Report) {
+        if let Some(round_trip) = report.round_trip_ms {
+            self.round_trip_ms = round_trip.into();
+        }
+        if let Leg::WebRtc(leg) = &mut self.leg {
+            leg.expect_loss((u32::from(report.lost) * 100 / 256) as u8);
+        }
+    }
+
+    pub(super) fn packet_timers(&mut self, now: Time) {
+        if self.leg.deadline() <= now {
+            self.message(|leg, sink| leg.timeout(now, sink));
+        }
+        if self.peer_deadline.is_some_and(|at| at <= now) && !self.ended {
+            self.peer_deadline = None;
+            let began = self.origin.is_some();
+            self.note(if began {
+                "the caller's connection was lost and did not come back within 30 s"
+            } else {
+                "no connection was made within 30 s"
+            });
+            self.cue(Cue::End(EndReason::MediaTimeout));
+        }
+    }
+}

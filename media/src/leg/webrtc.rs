@@ -1,0 +1,273 @@
+//! A WebRTC leg behind its encryption: RTP packets with Opus and keypad events to caller audio and digits,
+//! agent audio to packets, and the native protocol's events on the data channel.
+//!
+//! What is lost on the way is filled here: from the copy in the following packet (in-band FEC), made up
+//! by the decoder, and, when too much is missing in a row, left as a gap of known length. Timestamps tell
+//! the place of everything, so the recording stays aligned.
+
+use super::ws::WsLeg;
+use super::{LegEvent, RtpPacket};
+use crate::audio::jitter::{Arrival, JitterBuffer, Next};
+use crate::audio::opus::{CLOCK, Decoder, Encoder, Head, LONGEST, OpusError, UNITS};
+use crate::config::{AudioFormat, Protocol};
+use crate::frame::FRAME;
+use crate::peer::MediaTotals;
+use crate::time::{Samples, Time};
+
+/// The payload type of Opus inside the engine, whatever was negotiated for the wire.
+pub const OPUS: u8 = 111;
+
+/// The payload type of keypad events (RFC 4733) inside the engine.
+pub const DIGITS: u8 = 126;
+
+/// Sound made up in a row, at most, samples (120 ms): a decoder's guess has faded by then.
+const MOST_CONCEALED: u64 = 1_920;
+
+/// The keys of RFC 4733 section 3.2, by their event.
+const KEYS: &[u8; 16] = b"0123456789*#ABCD";
+
+/// One caller over WebRTC.
+pub struct WebRtcLeg {
+    /// The events, as text on the data channel.
+    pub(super) events: WsLeg,
+    jitter: JitterBuffer,
+    decoder: Decoder,
+    encoder: Encoder,
+    ssrc: Option<u32>,
+    /// The timestamp of the key heard last: its packets are repeated.
+    key: Option<u32>,
+    pcm: Box<[i16; LONGEST]>,
+    /// Units of the clock that did not make a whole sample.
+    residue: u64,
+    /// Samples concealed in a row.
+    run: u64,
+    filled: Filled,
+    /// The timestamp after the last packet sent.
+    sent_to: Option<u64>,
+}
+
+/// Samples that were lost, by what stands in their place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filled {
+    recovered: u64,
+    concealed: u64,
+    gap: u64,
+}
+
+impl WebRtcLeg {
+    /// `complexity` of the encoder: 0 to 10.
+    pub fn new(complexity: u8) -> Result<Self, OpusError> {
+        Ok(Self {
+            events: WsLeg::new(Protocol::WebRtc, AudioFormat::Opus48000),
+            jitter: JitterBuffer::new(CLOCK),
+            decoder: Decoder::new()?,
+            encoder: Encoder::new(complexity)?,
+            ssrc: None,
+            key: None,
+            pcm: Box::new([0; LONGEST]),
+            residue: 0,
+            run: 0,
+            filled: Filled::default(),
+            sent_to: None,
+        })
+    }
+
+    /// Takes a packet, and tells what can be heard because of it.
+    pub fn packet(
+        &mut self,
+        now: Time,
+        packet: &RtpPacket<'_>,
+        sink: &mut dyn FnMut(LegEvent<'_>),
+    ) {
+        if self.ssrc != Some(packet.ssrc) {
+            if self.ssrc.replace(packet.ssrc).is_some() {
+                self.jitter.reset();
+                sink(LegEvent::Reconnected);
+            }
+            self.run = 0;
+            self.residue = 0;
+        }
+        let duration = match packet.payload_type {
+            OPUS => match Head::of(packet.payload) {
+                Some(head) => head.duration,
+                None => return,
+            },
+            DIGITS => {
+                self.digit(packet, sink);
+                0
+            }
+            _ => return,
+        };
+        self.jitter.insert(
+            now,
+            &Arrival {
+                sequence: packet.sequence,
+                timestamp: packet.timestamp,
+                duration,
+                payload: packet.payload,
+            },
+        );
+        self.hand_out(now, sink);
+    }
+
+    /// When [`timeout`](Self::timeout) has something to do.
+    pub fn deadline(&self) -> Time {
+        self.jitter.deadline()
+    }
+
+    /// Gives up what is missing by now.
+    pub fn timeout(&mut self, now: Time, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        if now >= self.jitter.deadline() {
+            self.hand_out(now, sink);
+        }
+    }
+
+    /// What the caller's packets came to.
+    pub fn totals(&self) -> MediaTotals {
+        let counts = self.jitter.counts();
+        let Filled {
+            recovered,
+            concealed,
+            gap,
+        } = self.filled;
+        MediaTotals {
+            packets: counts.packets,
+            lost: counts.lost,
+            late: counts.late,
+            duplicates: counts.duplicates,
+            recovered_ms: Samples(recovered).ms(),
+            concealed_ms: Samples(concealed).ms(),
+            gap_ms: Samples(gap).ms(),
+        }
+    }
+
+    /// Of the caller's packets.
+    pub fn jitter(&self) -> std::time::Duration {
+        self.jitter.jitter()
+    }
+
+    /// The caller's reports say that so many per cent of our packets are lost.
+    pub fn expect_loss(&mut self, per_cent: u8) {
+        self.encoder.expect_loss(per_cent);
+    }
+
+    /// Encodes a frame that is played from `position` of the sample clock on into the end of `out`.
+    /// Returns the timestamp, and whether it begins a talkspurt (the RTP marker); `None`: nothing is to
+    /// be sent for it.
+    pub fn audio(
+        &mut self,
+        out: &mut Vec<u8>,
+        frame: &[i16; FRAME],
+        position: u64,
+    ) -> Option<(u32, bool)> {
+        let units = FRAME as u64 * u64::from(UNITS);
+        let natural = position * u64::from(UNITS);
+        // Frames follow one another however late the call is served; after a silence the clock says
+        // where they are.
+        let follows = self
+            .sent_to
+            .filter(|next| natural.abs_diff(*next) < 2 * units);
+        let timestamp = follows.unwrap_or(natural);
+        self.sent_to = Some(timestamp + units);
+        let start = out.len();
+        match self.encoder.encode(frame, out) {
+            Ok(true) => Some((timestamp as u32, follows.is_none())),
+            Ok(false) => {
+                // The marker belongs to the first packet that is sent.
+                if follows.is_none() {
+                    self.sent_to = None;
+                }
+                None
+            }
+            Err(OpusError) => {
+                out.truncate(start);
+                None
+            }
+        }
+    }
+
+    /// Nothing is to follow what was sent.
+    pub fn cut(&mut self) {
+        self.sent_to = None;
+    }
+
+    fn hand_out(&mut self, now: Time, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        while let Some(next) = self.jitter.next(now) {
+            match next {
+                Next::Packet { payload, duration } => {
+                    self.run = 0;
+                    match self.decoder.decode(payload, &mut self.pcm[..]) {
+                        Ok(samples) => sink(LegEvent::Audio(&self.pcm[..samples])),
+                        // A packet that came and cannot be decoded leaves its time.
+                        Err(OpusError) => {
+                            let samples = u64::from(duration / UNITS);
+                            self.filled.gap += samples;
+                            sink(LegEvent::Lost { samples });
+                        }
+                    }
+                }
+                Next::Missing {
+                    duration,
+                    following,
+                } => {
+                    let samples = (duration / UNITS) as usize;
+                    let room = &mut self.pcm[..samples.min(LONGEST)];
+                    let copy = following.filter(|next| Head::of(next).is_some_and(|h| h.copy));
+                    let made = match copy {
+                        Some(following) => {
+                            self.filled.recovered += samples as u64;
+                            self.decoder.recover(following, room)
+                        }
+                        None if self.run < MOST_CONCEALED => {
+                            self.run += samples as u64;
+                            self.filled.concealed += samples as u64;
+                            self.decoder.conceal(room)
+                        }
+                        None => Err(OpusError),
+                    };
+                    match made {
+                        Ok(samples) => sink(LegEvent::Audio(&self.pcm[..samples])),
+                        Err(OpusError) => {
+                            let samples = samples as u64;
+                            self.filled.gap += samples;
+                            sink(LegEvent::Lost { samples });
+                        }
+                    }
+                }
+                Next::Pause { duration } => {
+                    let units = duration + self.residue;
+                    self.residue = units % u64::from(UNITS);
+                    let samples = units / u64::from(UNITS);
+                    if samples > 0 {
+                        sink(LegEvent::Lost { samples });
+                    }
+                }
+                Next::Restart => {
+                    self.residue = 0;
+                    sink(LegEvent::Reconnected);
+                }
+            }
+        }
+    }
+
+    /// A keypad event (RFC 4733 section 2.3): told at its first packet.
+    fn digit(&mut self, packet: &RtpPacket<'_>, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        let Some(&event) = packet.payload.first() else {
+            return;
+        };
+        let newer = self
+            .key
+            .is_none_or(|last| (packet.timestamp.wrapping_sub(last) as i32) > 0);
+        if newer
+            && packet.payload.len() >= 4
+            && let Some(&key) = KEYS.get(usize::from(event))
+        {
+            self.key = Some(packet.timestamp);
+            sink(LegEvent::Digit(char::from(key)));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests;

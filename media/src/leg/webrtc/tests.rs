@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use super::*;
+use crate::audio::level::rms_dbfs;
+
+const START: Time = Time::from_millis(10_000);
+
+fn tone(frame: usize) -> [i16; FRAME] {
+    std::array::from_fn(|i| {
+        let t = (frame * FRAME + i) as f64 / 16_000.0;
+        ((std::f64::consts::TAU * 440.0 * t).sin() * 8000.0) as i16
+    })
+}
+
+/// What a leg told, summed up.
+#[derive(Debug, Default)]
+struct Told {
+    audio: Vec<i16>,
+    lost: u64,
+    digits: String,
+    reconnected: u32,
+}
+
+impl Told {
+    fn take(&mut self, event: LegEvent<'_>) {
+        match event {
+            LegEvent::Audio(samples) => self.audio.extend_from_slice(samples),
+            LegEvent::Lost { samples } => self.lost += samples,
+            LegEvent::Digit(digit) => self.digits.push(digit),
+            LegEvent::Reconnected => self.reconnected += 1,
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
+fn voice(frames: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut leg = WebRtcLeg::new(5).unwrap();
+    (0..frames)
+        .filter_map(|frame| {
+            let mut payload = Vec::new();
+            let (timestamp, _) = leg.audio(&mut payload, &tone(frame), (frame * FRAME) as u64)?;
+            Some((timestamp, payload))
+        })
+        .collect()
+}
+
+fn give(leg: &mut WebRtcLeg, told: &mut Told, at_ms: u64, packet: &RtpPacket<'_>) {
+    let now = START + Duration::from_millis(at_ms);
+    leg.timeout(now, &mut |event| told.take(event));
+    leg.packet(now, packet, &mut |event| told.take(event));
+}
+
+fn opus(sequence: usize, timestamp: u32, ssrc: u32, payload: &[u8]) -> RtpPacket<'_> {
+    RtpPacket {
+        payload_type: OPUS,
+        marker: false,
+        sequence: sequence as u16,
+        timestamp,
+        ssrc,
+        payload,
+    }
+}
+
+#[test]
+fn a_tone_is_heard_and_its_losses_are_filled() {
+    let packets = voice(200);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        // One of ten, and once five in a row.
+        if n > 0 && n % 10 == 5 || (100..105).contains(&n) {
+            continue;
+        }
+        give(
+            &mut leg,
+            &mut told,
+            n as u64 * 20,
+            &opus(n, *timestamp, 1, payload),
+        );
+    }
+    assert_eq!((told.audio.len(), told.lost), (200 * FRAME, 0));
+    assert!(rms_dbfs(&told.audio[FRAME * 10..]) > -18.0);
+    let totals = leg.totals();
+    assert_eq!((totals.packets, totals.lost), (175, 25));
+    assert_eq!(totals.recovered_ms + totals.concealed_ms, 25 * 20);
+    assert!(totals.concealed_ms <= 5 * 20, "{totals:?}");
+}
+
+#[test]
+fn a_long_loss_keeps_its_place() {
+    let packets = voice(100);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        if !(20..50).contains(&n) {
+            give(
+                &mut leg,
+                &mut told,
+                n as u64 * 20,
+                &opus(n, *timestamp, 1, payload),
+            );
+        }
+    }
+    assert_eq!(told.audio.len() as u64 + told.lost, 100 * FRAME as u64);
+    let totals = leg.totals();
+    assert!(
+        totals.concealed_ms <= 140 && totals.gap_ms >= 400,
+        "{totals:?}"
+    );
+}
+
+#[test]
+fn each_key_is_told_once() {
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    let mut sequence = 0;
+    for (key, timestamp) in [(5, 1000), (5, 9000), (11, 20_000)] {
+        for end in [0, 0, 0x80, 0x80, 0x80] {
+            let payload = [key, end | 10, 3, 32];
+            let packet = RtpPacket {
+                payload_type: DIGITS,
+                ..opus(sequence, timestamp, 1, &payload)
+            };
+            give(&mut leg, &mut told, u64::from(timestamp / 48), &packet);
+            sequence += 1;
+        }
+    }
+    assert_eq!(told.digits, "55#");
+    assert_eq!(leg.totals().lost, 0);
+}
+
+#[test]
+fn another_source_is_another_stream() {
+    let packets = voice(60);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        let (ssrc, sequence, timestamp) = if n < 30 {
+            (1, n, *timestamp)
+        } else {
+            (2, n + 40_000, timestamp.wrapping_add(77_777_777))
+        };
+        give(
+            &mut leg,
+            &mut told,
+            n as u64 * 20,
+            &opus(sequence, timestamp, ssrc, payload),
+        );
+    }
+    assert_eq!((told.audio.len(), told.lost), (60 * FRAME, 0));
+    assert_eq!(told.reconnected, 1);
+}
+
+#[test]
+fn frames_late_by_a_little_follow_one_another_and_silence_begins_a_talkspurt() {
+    let mut leg = WebRtcLeg::new(5).unwrap();
+    let mut out = Vec::new();
+    let mut send = |frame: usize, position: u64| {
+        out.clear();
+        leg.audio(&mut out, &tone(frame), position)
+    };
+    assert_eq!(send(0, 16_000), Some((48_000, true)));
+    assert_eq!(send(1, 16_000 + 325), Some((48_960, false)));
+    assert_eq!(send(2, 16_000 + 640), Some((49_920, false)));
+    assert_eq!(send(3, 32_000), Some((96_000, true)));
+}
+
+#[test]
+fn junk_is_not_heard() {
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for n in 0..2000_usize {
+        let junk: Vec<u8> = (0..n % 90).map(|i| (i * 31 + n * 17) as u8).collect();
+        let packet = RtpPacket {
+            payload_type: [OPUS, DIGITS, 0][n % 3],
+            ..opus(n, (n * 960) as u32, 1, &junk)
+        };
+        give(&mut leg, &mut told, n as u64 * 20, &packet);
+    }
+    assert!(told.audio.len() as u64 + told.lost <= 2_010 * FRAME as u64 * 6);
+}

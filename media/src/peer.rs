@@ -1,0 +1,144 @@
+//! What the control plane says to the WebRTC side of a call, and what it hears of it.
+//!
+//! A call over WebRTC is placed with [`Carrier::Peer`](crate::shell::Carrier::Peer): it has no
+//! connection yet. Then it is spoken to with [`CallHandle::peer`](crate::shell::CallHandle::peer), one
+//! [`PeerRequest`] at a time; each has one answer, given on the media thread. The conversation begins
+//! (and the greeting is spoken) when the peer is connected; who has not connected 30 s after the call was
+//! placed, or is away for 30 s, is gone: the call ends with `media_timeout`.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing asked of the WebRTC side of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerRequest {
+    /// The client's offer (RFC 3264): the first, a renegotiation (hold and resume by its directions), or
+    /// an ICE restart (told by its new `ice-ufrag`). Answered with [`PeerReply::Description`], an answer.
+    Offer {
+        sdp: String,
+        /// Drop the connection there is and make a new one (`restart_pc`). The media clocks of the two
+        /// are unrelated, so no turn of the call has a `start_ms` any more.
+        fresh: bool,
+    },
+    /// Make an offer for the client to answer: audio both ways and the data channel `events`. Answered
+    /// with [`PeerReply::Description`], an offer. Only for a call that has no connection yet.
+    MakeOffer,
+    /// The client's answer to the offer of [`MakeOffer`](Self::MakeOffer). Answered with
+    /// [`PeerReply::Done`].
+    Answer { sdp: String },
+    /// Candidates that came after the description (RFC 8840), in their order. Answered with
+    /// [`PeerReply::Accepted`]. All or none are taken.
+    Candidates(Vec<Candidate>),
+}
+
+/// One ICE candidate of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// As `a=candidate` has it, with or without the prefix `candidate:`. Empty: there are no more.
+    pub candidate: String,
+    pub sdp_mid: Option<String>,
+    pub sdp_mline_index: Option<u16>,
+}
+
+/// The answer to a [`PeerRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerReply {
+    /// The SDP of our answer or offer, all our candidates in it.
+    Description(String),
+    Done,
+    /// So many candidates were taken; those that name no address (`.local`) and those of other
+    /// transports count too, though nothing is sent to them.
+    Accepted(usize),
+}
+
+/// Why a request was not done. The connection is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerError {
+    /// The description cannot be used; says why. A changed fingerprint without `fresh` is one.
+    InvalidSdp(String),
+    /// This candidate (counted from 0) cannot be read; says why.
+    InvalidCandidate(usize, String),
+    /// There is no connection that the request could mean: no offer came yet, or the call is over.
+    NoPeer,
+    /// Our own fault.
+    Failed(String),
+}
+
+/// Takes the answer to a [`PeerRequest`]. Called at most once, on a media thread: it must not block.
+/// Dropped without a call when the call ends first.
+pub type PeerAnswer = Box<dyn FnOnce(Result<PeerReply, PeerError>) + Send>;
+
+/// Where the connection of a call stands, in the words of `RTCPeerConnection.connectionState`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerState {
+    New,
+    Connecting,
+    Connected,
+    /// Nothing comes from the client; it may come back.
+    Disconnected,
+    /// No connection could be made, or the client is not whom its fingerprint says.
+    Failed,
+    Closed,
+}
+
+impl PeerState {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Disconnected => "disconnected",
+            Self::Failed => "failed",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// How the network was in the last two seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// Round trip, ms: from the client's receiver reports (RFC 3550 section 6.4.1). `None` before the first.
+    pub rtt_ms: Option<f64>,
+    /// Packets from the client that never came, per cent of those it sent.
+    pub loss_pct: f64,
+    /// Of the client's packets, ms (RFC 3550 section 6.4.1).
+    pub jitter_ms: f64,
+    /// Packets from us that the client says it did not get, per cent. `None` before its first report.
+    pub remote_loss_pct: Option<f64>,
+    /// What a listener would give the call, 1 to 4.5: the E-model (ITU-T G.107) of loss, jitter and round
+    /// trip. An estimate; `None` before the first packet.
+    pub mos: Option<f64>,
+}
+
+/// What the caller's packets came to, all since the call's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MediaTotals {
+    /// Packets taken.
+    pub packets: u64,
+    /// Packets that never came, or came too late.
+    pub lost: u64,
+    /// Packets that came after their place had been filled.
+    pub late: u64,
+    pub duplicates: u64,
+    /// Lost audio that the next packet held a copy of (in-band FEC), ms.
+    pub recovered_ms: u64,
+    /// Lost audio that was made up, ms.
+    pub concealed_ms: u64,
+    /// Lost audio that is silence in the recording: gaps too long to be made up, ms.
+    pub gap_ms: u64,
+}
+
+/// Where WebRTC calls meet the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebRtcConfig {
+    /// Where the media threads listen, one UDP port each: this port for the first, the next for the
+    /// second and so on. Port 0: ports that the system chooses.
+    pub listen: SocketAddr,
+    /// The addresses that clients are told. A port of 0 is the port listened on; another is that of the
+    /// first thread, and the others count up from it. Empty: the address listened on, or, when that is
+    /// unspecified, the one that this machine speaks from.
+    pub public_addresses: Vec<SocketAddr>,
+}

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -25,6 +25,13 @@ impl Clock {
         Self {
             origin: monotonic().saturating_sub(Duration::from_secs(1)),
         }
+    }
+
+    /// Time zero on the clock of the standard library, which is the same clock.
+    pub(super) fn origin(&self) -> Instant {
+        let now = Instant::now();
+        let since = monotonic().saturating_sub(self.origin);
+        now.checked_sub(since).unwrap_or(now)
     }
 
     pub(super) fn now(&self) -> Time {

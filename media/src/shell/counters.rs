@@ -20,6 +20,8 @@ pub struct Counters {
     /// Callers that were closed for how they sent: too many messages (1008), too large ones (1009),
     /// invalid text (1007) or broken frames (1002).
     pub violations: u64,
+    /// Datagrams at the media ports that were for no call, or from strangers, and were dropped.
+    pub strangers: u64,
     /// Answers of providers that were dropped: the call's queue stayed full for a second.
     pub dropped_events: u64,
     /// Sound that did not fit into the ring to the disk, ms.
@@ -56,6 +58,7 @@ tallies!(
     panics,
     stalled,
     violations,
+    strangers,
     dropped_events,
     record_gap_ms,
     stopped_tapes,

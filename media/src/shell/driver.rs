@@ -19,8 +19,10 @@ use super::clock::{Alarm, Clock};
 use super::counters::{Tallies, count};
 use super::disk::Disk;
 use super::lateness::Histogram;
-use super::live::{Live, Placed, Tools};
+use super::line::Line;
+use super::live::{Live, Placed, Tools, WebRtc};
 use super::mailbox::{CallKey, Command, Inbox, Mailbox};
+use super::peer::Datagram;
 use super::recorder::Ring;
 use super::wheel::Wheel;
 use crate::call::input::Input;
@@ -29,8 +31,10 @@ use crate::time::Time;
 
 const WAKE: Token = Token(0);
 const ALARM: Token = Token(1);
+/// The UDP port of the calls over WebRTC.
+const PORT: Token = Token(2);
 /// Calls have the tokens from here on.
-const FIRST_CALL: usize = 2;
+const FIRST_CALL: usize = 3;
 
 /// Events taken from the poll at once. What is more comes in the next pass.
 const EVENTS: usize = 1024;
@@ -51,6 +55,10 @@ pub(super) struct Driver {
     work: Vec<usize>,
     tools: Tools,
     histogram: Arc<Histogram>,
+    /// The port has datagrams that were not read.
+    port_ready: bool,
+    /// Those read in this pass.
+    datagrams: Vec<Datagram>,
     stopping: bool,
 }
 
@@ -61,8 +69,12 @@ impl Driver {
         ring: Producer<u8>,
         disk: &Disk,
         tallies: &Arc<Tallies>,
+        mut webrtc: Option<WebRtc>,
     ) -> io::Result<(Self, Arc<Mailbox>, Arc<Histogram>)> {
         let poll = Poll::new()?;
+        if let Some(webrtc) = &mut webrtc {
+            webrtc.net.register(poll.registry(), PORT)?;
+        }
         let alarm = Alarm::new(clock, poll.registry(), ALARM)?;
         let (mailbox, inbox) =
             Mailbox::new(Waker::new(poll.registry(), WAKE)?, calls, tallies.clone());
@@ -72,6 +84,7 @@ impl Driver {
             openings: disk.openings.clone(),
             scratch: BytesMut::with_capacity(4 << 10),
             tallies: tallies.clone(),
+            webrtc,
         };
         let driver = Self {
             clock,
@@ -85,6 +98,8 @@ impl Driver {
             work: Vec::new(),
             tools,
             histogram: histogram.clone(),
+            port_ready: false,
+            datagrams: Vec::new(),
             stopping: false,
         };
         Ok((driver, mailbox, histogram))
@@ -105,6 +120,7 @@ impl Driver {
             let mut now = self.clock.now();
             self.take_events(&events);
             more = self.take_mail(&mut now);
+            more |= self.take_datagrams(now);
             let due = self.take_due(now);
             more |= self.serve(now);
             if let Some(due) = due {
@@ -136,17 +152,36 @@ impl Driver {
             match event.token() {
                 WAKE => {}
                 ALARM => self.alarm.rang(),
+                PORT => self.port_ready = true,
                 Token(call) => {
                     let place = call - FIRST_CALL;
                     if let Some(live) = self.calls.get_mut(place) {
                         let end = event.is_read_closed() || event.is_error();
-                        live.socket
+                        live.line
                             .ready(event.is_readable(), event.is_writable(), end);
                         mark(&mut self.work, live, place);
                     }
                 }
             }
         }
+    }
+
+    /// Reads the port and hands each datagram to its call. `true`: there is more.
+    fn take_datagrams(&mut self, now: Time) -> bool {
+        let Some(webrtc) = self.tools.webrtc.as_mut().filter(|_| self.port_ready) else {
+            return false;
+        };
+        let mut datagrams = std::mem::take(&mut self.datagrams);
+        self.port_ready = webrtc.net.receive(|datagram| datagrams.push(datagram));
+        for datagram in datagrams.drain(..) {
+            if let Some(&place) = self.places.get(&datagram.key) {
+                let live = &mut self.calls[place];
+                live.datagram(now, datagram, &mut self.tools);
+                mark(&mut self.work, live, place);
+            }
+        }
+        self.datagrams = datagrams;
+        self.port_ready
     }
 
     /// `true`: there is more than one pass should take.
@@ -181,7 +216,15 @@ impl Driver {
             }
             Command::End(key, request) => self.deliver(*now, key, Input::End(request)),
             Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
-            Command::Peer(_, _, answer) => answer(Err(PeerError::NoPeer)),
+            Command::Peer(key, request, answer) => {
+                if let Some(&place) = self.places.get(&key) {
+                    let live = &mut self.calls[place];
+                    live.ask(*now, request, answer, &mut self.tools);
+                    mark(&mut self.work, live, place);
+                } else {
+                    answer(Err(PeerError::NoPeer));
+                }
+            }
             Command::EndAll(request) => {
                 for (place, live) in &mut self.calls {
                     live.deliver(*now, Input::End(request), &mut self.tools);
@@ -203,7 +246,7 @@ impl Driver {
         let entry = self.calls.vacant_entry();
         let place = entry.key();
         if let Err(error) = live
-            .socket
+            .line
             .register(self.poll.registry(), Token(place + FIRST_CALL))
         {
             tracing::error!(%error, "a call's socket cannot be polled");
@@ -248,7 +291,7 @@ impl Driver {
                 continue;
             }
             self.wheel.arm(place, live.wake());
-            if live.socket.wants_more() {
+            if live.line.wants_more() {
                 mark(&mut self.work, live, place);
             }
         }
@@ -261,7 +304,14 @@ impl Driver {
     fn remove(&mut self, place: usize) {
         self.wheel.arm(place, Time::NEVER);
         let mut live = self.calls.remove(place);
-        live.socket.deregister(self.poll.registry());
+        match &mut live.line {
+            Line::Socket(socket) => socket.deregister(self.poll.registry()),
+            Line::Peer(peer) => {
+                if let Some(webrtc) = &mut self.tools.webrtc {
+                    peer.forget(&mut webrtc.net);
+                }
+            }
+        }
         self.places.remove(&live.key);
     }
 }

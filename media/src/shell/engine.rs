@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,8 +16,10 @@ use super::disk::{self, Disk};
 use super::driver::Driver;
 use super::finish::RecordedFile;
 use super::lateness::{Histogram, Lateness};
-use super::live::{Placed, Seat};
+use super::line::Line;
+use super::live::{Placed, Seat, WebRtc};
 use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
+use super::peer::{Identity, Net, Peer};
 use super::recorder::RING;
 use super::socket::Socket;
 use crate::call::input::{EndRequest, ToolOutcome};
@@ -44,6 +47,19 @@ pub struct EngineConfig {
     /// How far media threads stand above all other work of the machine, in steps of niceness (0 to
     /// 20; `setpriority(2)`). A process that may not ask for it runs them like any other.
     pub priority: u8,
+}
+
+impl WebRtcConfig {
+    /// The port of the media thread of this number.
+    fn bind(&self, thread: usize, clock: Clock, tallies: Arc<Tallies>) -> io::Result<Net> {
+        let offset = u16::try_from(thread).unwrap_or(u16::MAX);
+        let shifted = |address: &SocketAddr| match address.port() {
+            0 => *address,
+            port => SocketAddr::new(address.ip(), port.saturating_add(offset)),
+        };
+        let public: Vec<_> = self.public_addresses.iter().map(shifted).collect();
+        Net::bind(shifted(&self.listen), &public, clock, tallies)
+    }
 }
 
 /// Raises this thread's priority: frames are due every 20 ms, whatever else the machine does.
@@ -146,11 +162,20 @@ impl Engine {
             running: Mutex::new(None),
             config,
         };
+        let identity = engine.config.webrtc.as_ref().map(|_| Identity::new());
+        let identity = identity.transpose().map_err(io::Error::other)?;
         let mut media = Vec::new();
         for (index, producer) in producers.into_iter().enumerate() {
             let (calls, priority) = (engine.config.node_calls, engine.config.priority);
+            let webrtc = match (&engine.config.webrtc, &identity) {
+                (Some(webrtc), Some(identity)) => Some(WebRtc {
+                    net: webrtc.bind(index, clock, engine.tallies.clone())?,
+                    identity: identity.clone(),
+                }),
+                _ => None,
+            };
             let (driver, mailbox, histogram) =
-                Driver::new(clock, calls, producer, &disk, &engine.tallies)?;
+                Driver::new(clock, calls, producer, &disk, &engine.tallies, webrtc)?;
             media.push(
                 thread::Builder::new()
                     .name(format!("media-{index}"))
@@ -179,12 +204,16 @@ impl Engine {
             .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
         let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
-        let Carrier::Socket { stream, leftover } = call.carrier else {
-            return Err(Refused::Socket);
-        };
-        let socket =
-            Socket::new(stream, leftover, call.config.audio_format).map_err(|_| Refused::Socket)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
+        let line = match call.carrier {
+            Carrier::Socket { stream, leftover } => {
+                let socket = Socket::new(stream, leftover, call.config.audio_format)
+                    .map_err(|_| Refused::Socket)?;
+                Line::Socket(socket)
+            }
+            Carrier::Peer if self.config.webrtc.is_none() => return Err(Refused::Socket),
+            Carrier::Peer => Line::Peer(Box::new(Peer::new(key))),
+        };
         let gate = Arc::new(Gate::default());
         let sink = Arc::new(Sink {
             key,
@@ -196,7 +225,7 @@ impl Engine {
         let placed = Placed {
             key,
             config,
-            socket,
+            line,
             providers: (call.providers)(sink),
             on_event: call.on_event,
             gate: gate.clone(),

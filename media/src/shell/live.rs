@@ -10,14 +10,18 @@ use crossbeam_channel::Sender;
 use super::counters::{Tallies, count};
 use super::disk::Opening;
 use super::engine::{CallNews, OnEvent, tell};
+use super::line::Line;
 use super::mailbox::{CallKey, Gate, Mailbox};
+use super::peer::{Datagram, Heard, Identity, Net};
 use super::recorder::{Recorder, Ring};
-use super::socket::{Received, Socket};
+use super::socket::Received;
 use crate::call::Call;
 use crate::call::input::{EndRequest, Gone, Input};
 use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand};
 use crate::call::record::{EndReason, EndedBy, Offsets, Summary};
 use crate::config::CallConfig;
+use crate::leg::RtpPacket;
+use crate::peer::{PeerAnswer, PeerError, PeerRequest, PeerState};
 use crate::speech::Providers;
 use crate::tape::TapeWriter;
 use crate::time::Time;
@@ -30,7 +34,7 @@ const MAX_OUTPUTS: usize = 100_000;
 pub(super) struct Placed {
     pub(super) key: CallKey,
     pub(super) config: CallConfig,
-    pub(super) socket: Socket,
+    pub(super) line: Line,
     pub(super) providers: Providers,
     pub(super) on_event: OnEvent,
     pub(super) gate: Arc<Gate>,
@@ -72,6 +76,14 @@ pub(super) struct Tools {
     /// For messages on their way into a send buffer.
     pub(super) scratch: BytesMut,
     pub(super) tallies: Arc<Tallies>,
+    /// `None`: this node takes no calls over WebRTC.
+    pub(super) webrtc: Option<WebRtc>,
+}
+
+/// What calls over WebRTC share.
+pub(super) struct WebRtc {
+    pub(super) net: Net,
+    pub(super) identity: Identity,
 }
 
 /// One call, from its first input until its socket is closed.
@@ -79,7 +91,7 @@ pub(super) struct Live {
     pub(super) key: CallKey,
     /// `None` when the call is over and only its socket is still closing.
     machine: Option<Machine>,
-    pub(super) socket: Socket,
+    pub(super) line: Line,
     recorder: Recorder,
     on_event: OnEvent,
     gate: Arc<Gate>,
@@ -111,7 +123,7 @@ impl Live {
         let Placed {
             key,
             config,
-            socket,
+            line,
             providers,
             on_event,
             gate,
@@ -131,7 +143,7 @@ impl Live {
         let mut live = Self {
             key,
             machine: None,
-            socket,
+            line,
             recorder: Recorder::new(key, tape, recording && opened),
             on_event,
             gate,
@@ -152,7 +164,11 @@ impl Live {
                 gone: false,
                 _seat: seat,
             });
-            live.handle(now, Input::Connected, tools);
+            let begins = match live.line {
+                Line::Socket(_) => Input::Connected,
+                Line::Peer(_) => Input::Peer(PeerState::New),
+            };
+            live.handle(now, begins, tools);
         });
         live
     }
@@ -170,25 +186,19 @@ impl Live {
     /// This call's part of a pass: what came in, what is due, and one write.
     pub(super) fn serve(&mut self, now: Time, tools: &mut Tools) {
         self.guarded(now, tools, |live, tools| {
-            live.socket.new_pass();
+            if let Line::Socket(socket) = &mut live.line {
+                socket.new_pass();
+            }
             live.read(now, tools);
             if now >= live.deadline {
                 live.handle(now, Input::Timeout, tools);
             }
-            live.socket.expire(now);
-            live.socket.flush(now);
-            if live.socket.take_stalled() {
-                count(&tools.tallies.stalled, 1);
-                live.gone(now, Gone::Stalled, tools);
-                live.socket.close(now, 1011, "reader too slow");
-            } else if live.socket.is_over() {
-                live.gone(now, Gone::Closed, tools);
-            }
+            live.flush(now, tools);
         });
         if self.end_owed && self.recorder.end(&mut tools.ring) {
             self.end_owed = false;
         }
-        let (received, sent) = self.socket.take_traffic();
+        let (received, sent) = self.line.take_traffic();
         count(&tools.tallies.bytes_in, received);
         count(&tools.tallies.bytes_out, sent);
     }
@@ -209,22 +219,121 @@ impl Live {
         } else {
             Time::NEVER
         };
-        self.deadline.min(self.socket.deadline()).min(retry)
+        self.deadline.min(self.line.deadline()).min(retry)
     }
 
     /// Nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
-        self.machine.is_none() && self.socket.is_over() && !self.end_owed
+        self.machine.is_none() && self.line.is_over() && !self.end_owed
+    }
+
+    /// Sends what waits, and looks at what became of the line.
+    fn flush(&mut self, now: Time, tools: &mut Tools) {
+        match &mut self.line {
+            Line::Socket(socket) => {
+                socket.expire(now);
+                socket.flush(now);
+                if socket.take_stalled() {
+                    count(&tools.tallies.stalled, 1);
+                    self.gone(now, Gone::Stalled, tools);
+                    self.line.close(now, 1011, "reader too slow");
+                } else if socket.is_over() {
+                    self.gone(now, Gone::Closed, tools);
+                }
+            }
+            Line::Peer(peer) => {
+                if let Some(webrtc) = &mut tools.webrtc {
+                    peer.serve(now, &mut webrtc.net);
+                }
+                self.hear(now, tools);
+                self.tell_quality(now);
+            }
+        }
+    }
+
+    /// Hands a datagram to the call's connection, and what it held to the call.
+    pub(super) fn datagram(&mut self, now: Time, datagram: Datagram, tools: &mut Tools) {
+        self.guarded(now, tools, |live, tools| {
+            if let (Line::Peer(peer), Some(webrtc)) = (&mut live.line, &mut tools.webrtc) {
+                let Datagram { from, bytes, .. } = datagram;
+                peer.datagram(now, from, bytes, &webrtc.identity, &mut webrtc.net);
+                live.hear(now, tools);
+            }
+        });
+    }
+
+    /// Asks something of the call's connection.
+    pub(super) fn ask(
+        &mut self,
+        now: Time,
+        request: PeerRequest,
+        answer: PeerAnswer,
+        tools: &mut Tools,
+    ) {
+        self.guarded(now, tools, |live, tools| {
+            let reply = match (&mut live.line, &mut tools.webrtc) {
+                (Line::Peer(peer), Some(webrtc)) => {
+                    peer.request(now, request, &webrtc.identity, &mut webrtc.net)
+                }
+                _ => Err(PeerError::NoPeer),
+            };
+            answer(reply);
+            live.hear(now, tools);
+        });
+    }
+
+    /// Gives the call what its connection has for it.
+    fn hear(&mut self, now: Time, tools: &mut Tools) {
+        while let Line::Peer(peer) = &mut self.line
+            && let Some(heard) = peer.heard()
+        {
+            match heard {
+                Heard::Packet {
+                    payload_type,
+                    marker,
+                    sequence,
+                    timestamp,
+                    ssrc,
+                    payload,
+                } => {
+                    let packet = RtpPacket {
+                        payload_type,
+                        marker,
+                        sequence,
+                        timestamp,
+                        ssrc,
+                        payload: &payload,
+                    };
+                    self.handle(now, Input::Packet(packet), tools);
+                }
+                Heard::Text(bytes) => match std::str::from_utf8(&bytes) {
+                    Ok(text) => self.handle(now, Input::Text(text), tools),
+                    Err(_) => self.handle(now, Input::Binary(&bytes), tools),
+                },
+                Heard::State(state) => self.handle(now, Input::Peer(state), tools),
+                Heard::Hold(hold) => self.handle(now, Input::Hold(hold), tools),
+                Heard::Report(report) => self.handle(now, Input::Report(report), tools),
+            }
+        }
+    }
+
+    fn tell_quality(&mut self, now: Time) {
+        if let Line::Peer(peer) = &mut self.line
+            && let Some(machine) = &self.machine
+            && let Some(quality) = peer.quality(now, machine.call.network())
+        {
+            tell(&self.on_event, CallNews::Network(quality));
+        }
     }
 
     fn read(&mut self, now: Time, tools: &mut Tools) {
-        loop {
-            match self.socket.receive(now) {
+        while let Line::Socket(socket) = &mut self.line {
+            match socket.receive(now) {
                 Received::Text(text) => self.handle(now, Input::Text(&text), tools),
                 Received::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
                 Received::Nothing => return,
                 Received::Gone => {
-                    if self.socket.take_violation() {
+                    if socket.take_violation() {
                         count(&tools.tallies.violations, 1);
                     }
                     return self.gone(now, Gone::Closed, tools);
@@ -256,10 +365,21 @@ impl Live {
             let output = call.poll(now);
             self.recorder.tape.output(&output);
             match output {
-                Output::Text(text) => self.socket.send(text, &mut tools.scratch),
-                // A socket has no packets.
-                Output::Packet { .. } => {}
-                Output::Close { code, reason } => self.socket.close(now, code, reason),
+                Output::Text(text) => match (&mut self.line, &tools.webrtc) {
+                    (Line::Socket(socket), _) => socket.send(text, &mut tools.scratch),
+                    (Line::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
+                    (Line::Peer(_), None) => {}
+                },
+                Output::Packet {
+                    timestamp,
+                    marker,
+                    payload,
+                } => {
+                    if let (Line::Peer(peer), Some(webrtc)) = (&mut self.line, &tools.webrtc) {
+                        peer.packet(now, timestamp, marker, payload, &webrtc.net);
+                    }
+                }
+                Output::Close { code, reason } => self.line.close(now, code, reason),
                 Output::Stt(SttCommand::Begin(id)) => providers.stt.begin(id),
                 Output::Stt(SttCommand::Audio(id, pcm)) => providers.stt.audio(id, pcm),
                 Output::Stt(SttCommand::Finish(id)) => providers.stt.finish(id),
@@ -310,7 +430,7 @@ impl Live {
     fn finish(&mut self, now: Time, tools: &mut Tools) {
         self.gate.close();
         self.deadline = Time::NEVER;
-        self.socket.close(now, 1000, "");
+        self.line.close(now, 1000, "");
         let machine = self.machine.take();
         // A provider that panics as it goes has nothing left to break.
         if catch_unwind(AssertUnwindSafe(|| drop(machine))).is_err() {
@@ -336,7 +456,7 @@ impl Live {
 
     fn fault(&mut self, now: Time, tools: &mut Tools, error: &str) {
         tracing::error!(call = self.key, error, "a call is cut off");
-        self.socket.close(now, 1011, "internal error");
+        self.line.close(now, 1011, "internal error");
         if !self.ended {
             self.ended = true;
             let summary = Summary {

@@ -1,7 +1,7 @@
 //! The only folder with sockets, a clock, threads and files.
 //!
 //! [`Engine`] is the face. Below it: `driver` is one media thread, `live` one call on it, `socket`
-//! the call's WebSocket, `recorder` its way to the disk, `mailbox` its way in; `disk` writes what
+//! the call's WebSocket, `peer` its WebRTC connection (with the thread's UDP port), `recorder` its way to the disk, `mailbox` its way in; `disk` writes what
 //! the recorders hand over and `finish` makes the files of it.
 
 #![expect(
@@ -17,8 +17,10 @@ mod driver;
 mod engine;
 mod finish;
 mod lateness;
+mod line;
 mod live;
 mod mailbox;
+mod peer;
 mod recorder;
 mod socket;
 mod wheel;

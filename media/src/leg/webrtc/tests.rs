@@ -174,3 +174,126 @@ fn junk_is_not_heard() {
     }
     assert!(told.audio.len() as u64 + told.lost <= 2_010 * FRAME as u64 * 6);
 }
+
+/// What a network did to a minute of a voice.
+struct Trial {
+    name: &'static str,
+    totals: MediaTotals,
+    /// Per cent of the samples.
+    concealed: f64,
+    recovered: f64,
+    /// Per cent of the packets.
+    late: f64,
+    /// Longest wait behind a hole at the end of the bad time, and ten seconds after it, ms.
+    delay: (u128, u128),
+}
+
+/// A seeded generator (PCG), 0 to 1.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (((self.0 >> 18) ^ self.0) >> 27) as u32;
+        f64::from(mixed.rotate_right((self.0 >> 59) as u32)) / 4_294_967_296.0
+    }
+}
+
+/// The bad time lasts 60 s; then the network is good for 10 s. `loss`: chance that a run of `burst` lost
+/// packets begins at a packet; `jitter`: ms, evenly spread, so that packets overtake one another.
+fn trial(name: &'static str, seed: u64, loss: f64, burst: u32, jitter: f64) -> Trial {
+    let mut dice = Dice(seed);
+    let packets = voice(3_500);
+    let mut arrivals = Vec::new();
+    let mut run = 0;
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        let bad = n < 3_000;
+        if bad && run == 0 && dice.roll() < loss / f64::from(burst) {
+            run = burst;
+        }
+        let late = if bad { dice.roll() * jitter } else { 0.0 };
+        if run > 0 {
+            run -= 1;
+        } else {
+            arrivals.push((
+                n as u64 * 20_000 + (late * 1000.0) as u64,
+                n,
+                *timestamp,
+                payload,
+            ));
+        }
+    }
+    arrivals.sort();
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    let mut bad_delay = 0;
+    for (at, n, timestamp, payload) in arrivals {
+        let now = START + Duration::from_micros(at);
+        while leg.deadline() < now {
+            let due = leg.deadline();
+            leg.timeout(due, &mut |event| told.take(event));
+        }
+        leg.packet(now, &opus(n, timestamp, 1, payload), &mut |event| {
+            told.take(event)
+        });
+        if n < 3_000 {
+            bad_delay = leg.jitter.delay().as_millis();
+        }
+    }
+    let totals = leg.totals();
+    let ms = 3_000.0 * 20.0;
+    Trial {
+        name,
+        totals,
+        concealed: (totals.concealed_ms + totals.gap_ms) as f64 * 100.0 / ms,
+        recovered: totals.recovered_ms as f64 * 100.0 / ms,
+        late: totals.late as f64 * 100.0 / 3_000.0,
+        delay: (bad_delay, leg.jitter.delay().as_millis()),
+    }
+}
+
+/// Prints a table: `cargo test --release -p sidetone-media --lib bad_networks -- --nocapture`; another
+/// seed by SIDETONE_SEED at compile time.
+#[test]
+fn bad_networks_are_borne() {
+    let seed = option_env!("SIDETONE_SEED")
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    let trials = [
+        trial("loss 5 %", seed, 0.05, 1, 0.0),
+        trial("loss 10 %", seed, 0.10, 1, 0.0),
+        trial("loss 20 %", seed, 0.20, 1, 0.0),
+        trial("loss 10 % in bursts of 5", seed, 0.10, 5, 0.0),
+        trial("jitter 100 ms, reordered", seed, 0.0, 1, 100.0),
+        trial("loss 10 %, jitter 100 ms", seed, 0.10, 1, 100.0),
+    ];
+    println!("seed {seed}; per cent of samples or packets; ms");
+    println!(
+        "{:<26} {:>6} {:>9} {:>9} {:>6} {:>7} {:>7}",
+        "network", "lost", "recovered", "concealed", "late", "delay", "after"
+    );
+    for t in &trials {
+        let lost = t.totals.lost as f64 * 100.0 / 3_000.0;
+        println!(
+            "{:<26} {lost:>6.2} {:>9.2} {:>9.2} {:>6.2} {:>7} {:>7}",
+            t.name, t.recovered, t.concealed, t.late, t.delay.0, t.delay.1
+        );
+    }
+    for (trial, most) in trials.iter().zip([1.0, 4.0, 10.0, 10.0, 1.0, 4.0]) {
+        assert!(
+            trial.concealed <= most,
+            "{}: {} % concealed",
+            trial.name,
+            trial.concealed
+        );
+        assert!(trial.late < 1.0, "{}: {} % late", trial.name, trial.late);
+        assert!(
+            trial.delay.0 <= 180 && trial.delay.1 < 80,
+            "{}: {:?}",
+            trial.name,
+            trial.delay
+        );
+    }
+}

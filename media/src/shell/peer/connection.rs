@@ -1,0 +1,784 @@
+//! One connection of the core, from its description to its end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rtc::crypto::{RTCCryptoProvider, SignatureScheme};
+use rtc::data_channel::RTCDataChannelId;
+use rtc::media_stream::MediaStreamTrack;
+use rtc::peer_connection::certificate::{CertificateParams, RTCCertificate};
+use rtc::peer_connection::configuration::RTCConfigurationBuilder;
+use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_reports;
+use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MediaEngine};
+use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
+use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
+use rtc::peer_connection::message::RTCMessage;
+use rtc::peer_connection::sdp::RTCSessionDescription;
+use rtc::peer_connection::state::RTCPeerConnectionState;
+use rtc::peer_connection::transport::{
+    CandidateConfig, CandidateHostConfig, RTCIceCandidate, RTCIceCandidateInit,
+};
+use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
+use rtc::rtp_transceiver::rtp_sender::{
+    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
+    RtpCodecKind,
+};
+use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Direction};
+use rtc::sansio::Protocol;
+use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
+
+use super::super::mailbox::CallKey;
+use super::net::Net;
+use super::reports::{Measured, Reports};
+use super::stun::{Class, Message, Transaction, is_stun};
+use super::{Heard, sdp};
+use crate::call::input::Report;
+use crate::leg::webrtc::{DIGITS, OPUS};
+use crate::peer::{Candidate, PeerError, PeerState};
+use crate::time::Time;
+
+/// From the first way to the caller to the end of the key exchange. A caller with another certificate
+/// than the fingerprint's never gets there.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// A caller of whom nothing has come for so long may be elsewhere.
+const SILENT: Duration = Duration::from_millis(500);
+
+/// Addresses of one caller that may be valid at a time: a few networks and relays.
+const MOST_TUPLES: usize = 16;
+
+/// Checks of ours whose answer may show that a caller has moved.
+const MOST_CHECKS: usize = 64;
+
+/// The name of the data channel.
+const CHANNEL: &str = "events";
+
+/// What all connections of the engine share: the certificate, and the source of randomness.
+#[derive(Clone)]
+pub(in super::super) struct Identity {
+    provider: Arc<dyn RTCCryptoProvider>,
+    certificate: RTCCertificate,
+}
+
+impl Identity {
+    /// Draws a key.
+    pub(in super::super) fn new() -> Result<Self, String> {
+        let provider = rtc::crypto::default_provider().map_err(|error| error.to_string())?;
+        let params = CertificateParams::new(vec!["sidetone".to_owned()])
+            .map_err(|error| error.to_string())?;
+        let certificate =
+            RTCCertificate::generate(provider.crypto(), SignatureScheme::EcdsaP256Sha256, params)
+                .map_err(|error| error.to_string())?;
+        Ok(Self {
+            provider,
+            certificate,
+        })
+    }
+
+    fn random<const N: usize>(&self) -> Result<[u8; N], PeerError> {
+        let mut bytes = [0; N];
+        self.provider
+            .random()
+            .fill(&mut bytes)
+            .map_err(|error| PeerError::Failed(error.to_string()))?;
+        Ok(bytes)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+pub(super) struct Connection {
+    key: CallKey,
+    core: RTCPeerConnection,
+    sender: RTCRtpSenderId,
+    ssrc: u32,
+    sequence: u16,
+    /// The payload types of the wire: Opus as we send it, and keypad events.
+    opus: Option<u8>,
+    digits: Vec<u8>,
+    channel: Option<RTCDataChannelId>,
+    /// Our name and password for STUN, and the caller's password.
+    name: String,
+    password: String,
+    remote_password: String,
+    /// The caller's fingerprints.
+    fingerprints: Vec<String>,
+    tuples: Vec<SocketAddr>,
+    /// Our checks that are not answered, and where they went.
+    checks: VecDeque<(Transaction, SocketAddr)>,
+    /// Where packets of media go, as the core thinks.
+    selected: Option<SocketAddr>,
+    /// When something came from there last.
+    heard_at: Time,
+    /// Where the caller seems to be now, while it is not proven.
+    moving: Option<SocketAddr>,
+    /// The caller has moved: what the core calls the first address is the second.
+    moved: Option<(SocketAddr, SocketAddr)>,
+    state: RTCPeerConnectionState,
+    /// The first packet of the key exchange was sent or taken then.
+    handshake: Option<Time>,
+    was_connected: bool,
+    hold: bool,
+    measured: Arc<Measured>,
+    reports: u32,
+    /// When the core wants to be woken.
+    due: Time,
+}
+
+impl Connection {
+    pub(super) fn new(
+        key: CallKey,
+        now: Time,
+        identity: &Identity,
+        net: &Net,
+    ) -> Result<Self, PeerError> {
+        let ssrc = u32::from_le_bytes(identity.random()?);
+        let sequence = u16::from_le_bytes(identity.random()?);
+        let measured = Arc::new(Measured::default());
+        let build = || -> Result<_, rtc::shared::error::Error> {
+            let mut media = MediaEngine::default();
+            for codec in codecs() {
+                media.register_codec(codec, RtpCodecKind::Audio)?;
+            }
+            let registry = configure_rtcp_reports(rtc::interceptor::Registry::new())
+                // Nearer to the wire than both reporters, so that it sees what they send and get.
+                .with(9_500.into(), Reports::new(ssrc, measured.clone()));
+            let settings = SettingEngineBuilder::new()
+                .with_crypto_provider(identity.provider.clone())
+                .with_multicast_dns_mode(rtc::ice::mdns::MulticastDnsMode::Disabled)
+                .build();
+            let configuration = RTCConfigurationBuilder::new()
+                .with_certificates(vec![identity.certificate.clone()])
+                .build();
+            let mut core = RTCPeerConnectionBuilder::new()
+                .with_configuration(configuration)
+                .with_media_engine(media)
+                .with_setting_engine(settings)
+                .with_interceptor_registry(registry)
+                .build(net.instant(now))?;
+            let track = MediaStreamTrack::new(
+                "sidetone".to_owned(),
+                "agent".to_owned(),
+                "agent".to_owned(),
+                RtpCodecKind::Audio,
+                vec![RTCRtpEncodingParameters {
+                    rtp_coding_parameters: RTCRtpCodingParameters {
+                        ssrc: Some(ssrc),
+                        ..Default::default()
+                    },
+                    codec: opus(),
+                    ..Default::default()
+                }],
+            );
+            let sender = core.add_track(track)?;
+            Ok((core, sender))
+        };
+        let (core, sender) = build().map_err(|error| PeerError::Failed(error.to_string()))?;
+        Ok(Self {
+            key,
+            core,
+            sender,
+            ssrc,
+            sequence,
+            opus: None,
+            digits: Vec::new(),
+            channel: None,
+            name: String::new(),
+            password: String::new(),
+            remote_password: String::new(),
+            fingerprints: Vec::new(),
+            tuples: Vec::new(),
+            checks: VecDeque::new(),
+            selected: None,
+            heard_at: now,
+            moving: None,
+            moved: None,
+            state: RTCPeerConnectionState::New,
+            handshake: None,
+            was_connected: false,
+            hold: false,
+            measured,
+            reports: 0,
+            due: now,
+        })
+    }
+
+    /// Takes an offer; the answer, and whether the caller puts us on hold.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        offer: &str,
+        net: &mut Net,
+    ) -> Result<(String, bool), PeerError> {
+        let direction = self.check(offer)?;
+        let at = net.instant(now);
+        let description =
+            RTCSessionDescription::offer(offer.to_owned()).map_err(|e| invalid(&e))?;
+        if let Err(error) = self.core.set_remote_description(at, description) {
+            // An offer that was half taken is taken back.
+            if let Ok(back) = RTCSessionDescription::rollback(None) {
+                let _ = self.core.set_remote_description(at, back);
+            }
+            return Err(invalid(&error));
+        }
+        self.remember(offer);
+        self.direct(sdp::mirrored(direction));
+        self.advertise(net)?;
+        let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
+        self.core
+            .set_local_description(at, answer)
+            .map_err(|e| invalid(&e))?;
+        let answer = self.described(net)?;
+        if sdp::payload_types(&answer, "opus").is_empty() {
+            return Err(PeerError::InvalidSdp(
+                "sdp: no audio codec in common; opus is needed".to_owned(),
+            ));
+        }
+        self.codecs_of(&answer);
+        self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
+        Ok((answer, self.hold))
+    }
+
+    /// Makes an offer.
+    pub(super) fn offer(&mut self, now: Time, net: &mut Net) -> Result<String, PeerError> {
+        let at = net.instant(now);
+        self.advertise(net)?;
+        self.core
+            .create_data_channel(CHANNEL, None)
+            .map_err(|e| failed(&e))?;
+        let offer = self.core.create_offer(None).map_err(|e| failed(&e))?;
+        self.core
+            .set_local_description(at, offer)
+            .map_err(|e| failed(&e))?;
+        self.described(net)
+    }
+
+    /// Takes the answer to our offer.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        answer: &str,
+        net: &mut Net,
+    ) -> Result<(), PeerError> {
+        self.check(answer)?;
+        let description =
+            RTCSessionDescription::answer(answer.to_owned()).map_err(|e| invalid(&e))?;
+        self.core
+            .set_remote_description(net.instant(now), description)
+            .map_err(|e| invalid(&e))?;
+        self.remember(answer);
+        self.codecs_of(answer);
+        Ok(())
+    }
+
+    pub(super) fn add_candidates(&mut self, candidates: &[Candidate]) -> Result<(), PeerError> {
+        if self.remote_password.is_empty() {
+            return Err(PeerError::NoPeer);
+        }
+        let mut usable = Vec::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            let line = candidate.candidate.trim();
+            let line = line.strip_prefix("a=").unwrap_or(line);
+            if line.is_empty() {
+                continue;
+            }
+            match reachable(line) {
+                Some(true) => usable.push((index, line.to_owned())),
+                Some(false) => {}
+                None => {
+                    let why = "not a candidate as RFC 8839 section 5.1 has it".to_owned();
+                    return Err(PeerError::InvalidCandidate(index, why));
+                }
+            }
+        }
+        for (index, line) in usable {
+            let init = RTCIceCandidateInit {
+                candidate: line,
+                ..Default::default()
+            };
+            self.core
+                .add_remote_candidate(init)
+                .map_err(|error| PeerError::InvalidCandidate(index, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// A datagram that `net` thinks is for us.
+    pub(super) fn datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: BytesMut,
+        identity: &Identity,
+        net: &mut Net,
+    ) {
+        let mut proven = None;
+        if is_stun(&bytes) {
+            let Some(message) = Message::read(&bytes) else {
+                return;
+            };
+            let crypto = identity.provider.crypto();
+            match message.class {
+                Class::Request => {
+                    if !message.is_from_one_who_knows(&self.password, crypto) {
+                        return;
+                    }
+                    // A browser nominates the way it goes now; others just go on asking from there.
+                    let silent = now - self.heard_at >= SILENT;
+                    if (message.nominates || silent) && self.selected.is_some() {
+                        self.seen_at(from);
+                    }
+                }
+                Class::Success => {
+                    if !message.is_from_one_who_knows(&self.remote_password, crypto) {
+                        return;
+                    }
+                    let transaction = message.transaction;
+                    if let Some(at) = self.checks.iter().position(|(t, _)| *t == transaction) {
+                        proven = self
+                            .checks
+                            .remove(at)
+                            .map(|(_, to)| to)
+                            .filter(|to| *to == from);
+                    }
+                }
+                Class::Other => {}
+            }
+        }
+        let peer_addr = self.known_as(from);
+        if self.selected == Some(peer_addr) {
+            self.heard_at = now;
+        }
+        let message = TaggedBytesMut {
+            now: net.instant(now),
+            transport: TransportContext {
+                local_addr: net.local(peer_addr),
+                peer_addr,
+                ecn: None,
+                transport_protocol: TransportProtocol::UDP,
+            },
+            message: bytes,
+        };
+        // What it cannot use it drops; errors of strangers' making are no news.
+        let _ = self.core.handle_read(message);
+        if let Some(tuple) = proven {
+            self.validate(tuple, net);
+            if self.moving == Some(tuple)
+                && let Some(selected) = self.selected
+            {
+                self.moving = None;
+                self.moved = (tuple != selected).then_some((selected, tuple));
+            }
+        }
+    }
+
+    pub(super) fn packet(
+        &mut self,
+        now: Time,
+        timestamp: u32,
+        marker: bool,
+        payload: &[u8],
+        net: &Net,
+    ) {
+        let Some(payload_type) = self.opus.filter(|_| self.is_connected() && !self.hold) else {
+            return;
+        };
+        let mut packet = rtc::rtp::Packet::default();
+        packet.header.version = 2;
+        packet.header.marker = marker;
+        packet.header.payload_type = payload_type;
+        packet.header.sequence_number = self.sequence;
+        packet.header.timestamp = timestamp;
+        packet.header.ssrc = self.ssrc;
+        packet.payload = Bytes::copy_from_slice(payload);
+        self.sequence = self.sequence.wrapping_add(1);
+        if let Some(mut sender) = self.core.rtp_sender(self.sender) {
+            // It refuses while a description is being changed: that frame is lost as on any network.
+            let _ = sender.write_rtp(net.instant(now), packet);
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    pub(super) fn text(&mut self, now: Time, text: &str, net: &Net) {
+        let Some(id) = self.channel else { return };
+        if let Some(mut channel) = self.core.data_channel(id) {
+            // It fails when the caller has just closed the channel.
+            let _ = channel.send_text(net.instant(now), text);
+        }
+    }
+
+    pub(super) fn timeout(&mut self, now: Time, net: &Net) {
+        let at = net.instant(now);
+        if self.core.poll_timeout().is_some_and(|due| due <= at) {
+            // It tells of what it could not do in its log; nothing of it is for the caller.
+            let _ = self.core.handle_timeout(at);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        match self.handshake {
+            Some(since) if !self.was_connected => self.due.min(since + HANDSHAKE),
+            _ => self.due,
+        }
+    }
+
+    /// Hands over what the core has.
+    pub(super) fn pump(&mut self, now: Time, net: &mut Net, heard: &mut VecDeque<Heard>) {
+        loop {
+            let mut moved = false;
+            while let Some(message) = self.core.poll_read() {
+                moved = true;
+                self.read(message.message, heard);
+            }
+            while let Some(event) = self.core.poll_event() {
+                moved = true;
+                self.event(event);
+            }
+            while let Some(out) = self.core.poll_write() {
+                moved = true;
+                self.write(now, &out, net);
+            }
+            if !moved {
+                break;
+            }
+        }
+        let count = self.measured.count.load(Ordering::Relaxed);
+        if count != self.reports {
+            self.reports = count;
+            let round_trip = self.measured.round_trip.load(Ordering::Relaxed);
+            heard.push_back(Heard::Report(Report {
+                round_trip_ms: (round_trip > 0).then_some(round_trip.div_ceil(1000)),
+                lost: self.measured.lost.load(Ordering::Relaxed) as u8,
+            }));
+        }
+        self.due = self
+            .core
+            .poll_timeout()
+            .map_or(Time::NEVER, |at| net.time(at));
+    }
+
+    /// Where the connection stands.
+    pub(super) fn state(&mut self, now: Time) -> PeerState {
+        use RTCPeerConnectionState as Core;
+        if self.state == Core::Connected {
+            self.was_connected = true;
+        }
+        let overdue = self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
+        match self.state {
+            Core::Connected => PeerState::Connected,
+            Core::Failed => PeerState::Failed,
+            Core::Closed => PeerState::Closed,
+            _ if overdue && !self.was_connected => PeerState::Failed,
+            Core::Disconnected => PeerState::Disconnected,
+            Core::Connecting => PeerState::Connecting,
+            _ => PeerState::New,
+        }
+    }
+
+    /// Round trip, ms, and our packets' loss, per cent.
+    pub(super) fn measured(&self) -> (Option<f64>, Option<f64>) {
+        if self.measured.count.load(Ordering::Relaxed) == 0 {
+            return (None, None);
+        }
+        let round_trip = self.measured.round_trip.load(Ordering::Relaxed);
+        let lost = self.measured.lost.load(Ordering::Relaxed);
+        (
+            (round_trip > 0).then_some(f64::from(round_trip) / 1000.0),
+            Some(f64::from(lost) * 100.0 / 256.0),
+        )
+    }
+
+    /// Says goodbye.
+    pub(super) fn close(&mut self, now: Time, net: &mut Net) {
+        // It has nobody to tell of what fails here.
+        let _ = self.core.close();
+        while let Some(out) = self.core.poll_write() {
+            self.write(now, &out, net);
+        }
+        self.due = Time::NEVER;
+    }
+
+    /// Nothing that comes is for us any more.
+    pub(super) fn forget(&mut self, net: &mut Net) {
+        net.unname(&self.name);
+        for tuple in self.tuples.drain(..) {
+            net.invalidate(tuple, self.key);
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.state == RTCPeerConnectionState::Connected
+    }
+
+    /// Looks at a description before the core does.
+    fn check(&self, sdp: &str) -> Result<Direction, PeerError> {
+        let wrong = |why: &str| Err(PeerError::InvalidSdp(format!("sdp: {why}")));
+        if sdp.len() > sdp::LONGEST {
+            return wrong("longer than 64 KiB");
+        }
+        let Some(direction) = sdp::audio_direction(sdp) else {
+            return wrong("no audio");
+        };
+        if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
+            return wrong("no ice-ufrag or ice-pwd");
+        }
+        let fingerprints = sdp::fingerprints(sdp);
+        if fingerprints.is_empty() {
+            return wrong("no fingerprint");
+        }
+        // The key exchange was with the first certificate; another is another peer.
+        if !self.fingerprints.is_empty() && self.fingerprints != fingerprints {
+            return wrong("the fingerprint has changed: ask for a new connection (restart_pc)");
+        }
+        Ok(direction)
+    }
+
+    fn remember(&mut self, remote: &str) {
+        self.fingerprints = sdp::fingerprints(remote);
+        self.remote_password = sdp::attribute(remote, "ice-pwd")
+            .unwrap_or_default()
+            .to_owned();
+    }
+
+    /// Sets the directions: the first audio as given, all other media not at all.
+    fn direct(&mut self, audio: Direction) {
+        let all: Vec<_> = self.core.get_transceivers().collect();
+        for id in all {
+            if let Some(mut transceiver) = self.core.rtp_transceiver(id) {
+                let ours = transceiver.sender() == Some(self.sender);
+                transceiver.set_direction(if ours { audio } else { Direction::Inactive });
+            }
+        }
+    }
+
+    fn advertise(&mut self, net: &Net) -> Result<(), PeerError> {
+        for public in &net.public {
+            let candidate = CandidateHostConfig {
+                base_config: CandidateConfig {
+                    network: "udp".to_owned(),
+                    address: public.ip().to_string(),
+                    port: public.port(),
+                    component: 1,
+                    ..Default::default()
+                },
+                ..Default::default()
+            };
+            let candidate = candidate.new_candidate_host().map_err(|e| failed(&e))?;
+            let line = RTCIceCandidate::from(&candidate)
+                .to_json()
+                .map_err(|e| failed(&e))?;
+            self.core
+                .add_local_candidate(line)
+                .map_err(|e| failed(&e))?;
+        }
+        Ok(())
+    }
+
+    /// Our description as it is now; the names in it are ours from here on.
+    fn described(&mut self, net: &mut Net) -> Result<String, PeerError> {
+        let description = self.core.local_description();
+        let sdp = description
+            .ok_or(PeerError::Failed("no description".to_owned()))?
+            .sdp;
+        let of = |name| sdp::attribute(&sdp, name).unwrap_or_default().to_owned();
+        let (name, password) = (of("ice-ufrag"), of("ice-pwd"));
+        if name != self.name {
+            net.unname(&self.name);
+            net.name(&name, self.key);
+            self.name = name;
+        }
+        self.password = password;
+        Ok(sdp)
+    }
+
+    fn codecs_of(&mut self, negotiated: &str) {
+        self.opus = sdp::payload_types(negotiated, "opus").first().copied();
+        self.digits = sdp::payload_types(negotiated, "telephone-event");
+    }
+
+    fn validate(&mut self, tuple: SocketAddr, net: &mut Net) {
+        if !self.tuples.contains(&tuple) {
+            if self.tuples.len() == MOST_TUPLES {
+                net.invalidate(self.tuples.remove(0), self.key);
+            }
+            self.tuples.push(tuple);
+        }
+        net.validate(tuple, self.key);
+    }
+
+    /// The caller is at `from` now; the core keeps to the way it has.
+    fn seen_at(&mut self, from: SocketAddr) {
+        if self.known_as(from) != from {
+            return;
+        }
+        if self.selected == Some(from) {
+            // Back where they were.
+            self.moving = None;
+            self.moved = None;
+        } else {
+            self.moving = Some(from);
+        }
+    }
+
+    /// The address by which the core knows the sender.
+    fn known_as(&self, from: SocketAddr) -> SocketAddr {
+        match self.moved {
+            Some((old, new)) if new == from => old,
+            _ => from,
+        }
+    }
+
+    fn read(&mut self, message: RTCMessage, heard: &mut VecDeque<Heard>) {
+        match message {
+            RTCMessage::RtpPacket(_, packet) => {
+                let header = packet.header;
+                let payload_type = if self.opus == Some(header.payload_type) {
+                    OPUS
+                } else if self.digits.contains(&header.payload_type) {
+                    DIGITS
+                } else {
+                    return;
+                };
+                heard.push_back(Heard::Packet {
+                    payload_type,
+                    marker: header.marker,
+                    sequence: header.sequence_number,
+                    timestamp: header.timestamp,
+                    ssrc: header.ssrc,
+                    payload: packet.payload,
+                });
+            }
+            RTCMessage::DataChannelMessage(id, message)
+                if message.is_string && self.channel == Some(id) =>
+            {
+                heard.push_back(Heard::Text(message.data));
+            }
+            // Binary messages, other channels, and what later versions of the core may have.
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: RTCPeerConnectionEvent) {
+        match event {
+            RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => self.state = state,
+            RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(id)) => {
+                let named = self
+                    .core
+                    .data_channel(id)
+                    .is_some_and(|channel| channel.label() == CHANNEL);
+                if named {
+                    self.channel = Some(id);
+                }
+            }
+            RTCPeerConnectionEvent::OnDataChannel(
+                RTCDataChannelEvent::OnClose(id) | RTCDataChannelEvent::OnClosing(id),
+            ) if self.channel == Some(id) => self.channel = None,
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, now: Time, out: &TaggedBytesMut, net: &mut Net) {
+        let bytes = &out.message[..];
+        let mut to = out.transport.peer_addr;
+        if is_stun(bytes) {
+            if let Some(message) = Message::read(bytes) {
+                match message.class {
+                    Class::Request => {
+                        net.checking(message.transaction, self.key);
+                        if self.checks.len() == MOST_CHECKS {
+                            self.checks.pop_front();
+                        }
+                        self.checks.push_back((message.transaction, to));
+                    }
+                    // Only a request with the right tag came as far as to be answered.
+                    Class::Success => self.validate(to, net),
+                    Class::Other => {}
+                }
+            }
+        } else {
+            self.selected = Some(to);
+            self.handshake.get_or_insert(now);
+        }
+        if let Some((old, new)) = self.moved
+            && old == to
+        {
+            to = new;
+        }
+        net.send(bytes, to);
+    }
+}
+
+fn opus() -> RTCRtpCodec {
+    RTCRtpCodec {
+        mime_type: MIME_TYPE_OPUS.to_owned(),
+        clock_rate: 48_000,
+        channels: 2,
+        // What the caller's encoder is asked for: copies for losses, nothing in silence, and a voice's
+        // bandwidth (RFC 7587 section 6.1).
+        sdp_fmtp_line: "minptime=10;useinbandfec=1;usedtx=1;maxplaybackrate=16000".to_owned(),
+        rtcp_feedback: Vec::new(),
+    }
+}
+
+fn codecs() -> [RTCRtpCodecParameters; 3] {
+    let events = |clock_rate, payload_type| RTCRtpCodecParameters {
+        rtp_codec: RTCRtpCodec {
+            mime_type: "audio/telephone-event".to_owned(),
+            clock_rate,
+            channels: 0,
+            sdp_fmtp_line: String::new(),
+            rtcp_feedback: Vec::new(),
+        },
+        payload_type,
+    };
+    [
+        RTCRtpCodecParameters {
+            rtp_codec: opus(),
+            payload_type: OPUS,
+        },
+        events(48_000, 110),
+        events(8_000, DIGITS),
+    ]
+}
+
+/// Whether packets can be sent to a candidate: by UDP, to an address. `None`: it is no candidate.
+fn reachable(line: &str) -> Option<bool> {
+    let line = line.strip_prefix("candidate:").unwrap_or(line);
+    let mut fields = line.split_ascii_whitespace();
+    let (_foundation, component, transport, priority, address, port, typ) = (
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+    );
+    component.parse::<u16>().ok()?;
+    priority.parse::<u32>().ok()?;
+    port.parse::<u16>().ok()?;
+    if typ != "typ" || fields.next().is_none() {
+        return None;
+    }
+    Some(transport.eq_ignore_ascii_case("udp") && address.parse::<std::net::IpAddr>().is_ok())
+}
+
+fn invalid(error: &rtc::shared::error::Error) -> PeerError {
+    PeerError::InvalidSdp(format!("sdp: {error}"))
+}
+
+fn failed(error: &rtc::shared::error::Error) -> PeerError {
+    PeerError::Failed(error.to_string())
+}

@@ -1,0 +1,115 @@
+//! The few facts that are read from descriptions (RFC 8866) beside what the core reads of them.
+
+use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
+
+/// The longest description that is looked at, bytes: a browser's with every codec has some 10 KiB.
+pub(super) const LONGEST: usize = 64 << 10;
+
+/// The value of the first line `a=<name>:<value>`, and of the session or any medium.
+pub(super) fn attribute<'a>(sdp: &'a str, name: &str) -> Option<&'a str> {
+    sdp.lines().find_map(|line| {
+        let value = line.trim_end().strip_prefix("a=")?.strip_prefix(name)?;
+        value.strip_prefix(':')
+    })
+}
+
+/// All fingerprints of the description, in one spelling.
+pub(super) fn fingerprints(sdp: &str) -> Vec<String> {
+    let mut all: Vec<String> = sdp
+        .lines()
+        .filter_map(|line| line.trim_end().strip_prefix("a=fingerprint:"))
+        .map(str::to_ascii_lowercase)
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Which way the first audio flows, as its sender sees it. `None`: no audio is offered.
+pub(super) fn audio_direction(sdp: &str) -> Option<Direction> {
+    let mut session = Direction::Sendrecv;
+    let mut audio = None;
+    let mut media = false;
+    for line in sdp.lines().map(str::trim_end) {
+        if line.starts_with("m=") {
+            if audio.is_some() {
+                break;
+            }
+            media = true;
+            // A port of 0 refuses the medium.
+            if line.starts_with("m=audio ") && !line.starts_with("m=audio 0 ") {
+                audio = Some(session);
+            }
+            continue;
+        }
+        let direction = match line {
+            "a=sendrecv" => Direction::Sendrecv,
+            "a=sendonly" => Direction::Sendonly,
+            "a=recvonly" => Direction::Recvonly,
+            "a=inactive" => Direction::Inactive,
+            _ => continue,
+        };
+        if !media {
+            session = direction;
+        } else if let Some(audio) = &mut audio {
+            *audio = direction;
+        }
+    }
+    audio
+}
+
+/// What we do for an offer of this: both ways where we are let.
+pub(super) fn mirrored(offered: Direction) -> Direction {
+    match offered {
+        Direction::Sendonly => Direction::Recvonly,
+        Direction::Recvonly => Direction::Sendonly,
+        Direction::Inactive => Direction::Inactive,
+        _ => Direction::Sendrecv,
+    }
+}
+
+/// The payload types of a codec in a description, in its order, by its name.
+pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
+    sdp.lines()
+        .filter_map(|line| line.trim_end().strip_prefix("a=rtpmap:"))
+        .filter_map(|map| {
+            let (number, rest) = map.split_once(' ')?;
+            let name = rest.split('/').next()?;
+            name.eq_ignore_ascii_case(codec)
+                .then(|| number.parse().ok())
+                .flatten()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFER: &str = "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111 0 126\r\n\
+        a=ice-ufrag:abcd\r\na=fingerprint:SHA-256 AA:BB\r\na=sendonly\r\na=rtpmap:111 opus/48000/2\r\n\
+        a=rtpmap:126 telephone-event/8000\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n\
+        a=fingerprint:sha-256 aa:bb\r\n";
+
+    #[test]
+    fn the_facts_of_an_offer() {
+        assert_eq!(attribute(OFFER, "ice-ufrag"), Some("abcd"));
+        assert_eq!(attribute(OFFER, "ice-pwd"), None);
+        assert_eq!(fingerprints(OFFER), ["sha-256 aa:bb"]);
+        assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
+        assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);
+        assert_eq!(payload_types(OFFER, "opus"), [111]);
+        assert_eq!(payload_types(OFFER, "telephone-event"), [126]);
+    }
+
+    #[test]
+    fn a_direction_of_the_session_holds_for_media_without_their_own() {
+        let held = "v=0\r\na=inactive\r\nm=audio 9 X 0\r\nm=video 9 X 1\r\na=sendrecv\r\n";
+        assert_eq!(audio_direction(held), Some(Direction::Inactive));
+        assert_eq!(audio_direction("v=0\r\nm=audio 0 X 0\r\n"), None);
+        assert_eq!(
+            audio_direction("v=0\r\nm=video 9 X 0\r\na=sendrecv\r\n"),
+            None
+        );
+    }
+}

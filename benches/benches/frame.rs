@@ -1,4 +1,5 @@
-//! A whole frame of 20 ms in and out through one telephony call, with recording: see
+//! A whole frame of 20 ms in and out through one call, over telephony or WebRTC, with
+//! recording: see
 //! [`benches_kit::session`].
 
 use std::time::{Duration, Instant};
@@ -19,6 +20,15 @@ fn frame(c: &mut Criterion) {
                 b.iter_custom(|frames| ticks(frames, || Session::new(scene, vad)));
             });
         }
+    }
+    for (scene, what) in [
+        (Scene::Quiet, "quiet"),
+        (Scene::Agent, "agent"),
+        (Scene::Caller, "caller"),
+    ] {
+        group.bench_function(format!("webrtc_{what}"), |b| {
+            b.iter_custom(|frames| ticks(frames, || Session::over_webrtc(scene, VadKind::Energy)));
+        });
     }
 }
 

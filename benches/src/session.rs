@@ -1,10 +1,11 @@
-//! One telephony call on virtual time, driven as the shell drives it: a message of 20 ms in, and every
-//! output taken. Providers are scripted; nothing sleeps, and an hour takes what it costs.
+//! One call, over telephony or WebRTC, on virtual time, driven as the shell drives it: a message or
+//! packet of 20 ms in, and every output taken. Providers are scripted; nothing sleeps, and an hour takes what it costs.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use media::audio::g711::ulaw_encode;
+use media::audio::opus::Encoder;
 use media::audio::tones::noise;
 use media::call::Call;
 use media::call::input::Input;
@@ -12,6 +13,9 @@ use media::call::output::{Output, SttCommand};
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
 };
+use media::leg::RtpPacket;
+use media::leg::webrtc::OPUS;
+use media::peer::PeerState;
 use media::speech::script::Script;
 use media::time::Time;
 
@@ -47,18 +51,28 @@ const SPOKEN: usize = 100;
 pub struct Session {
     call: Call,
     script: Script,
-    messages: Rc<[String]>,
-    next: usize,
+    carrier: Carrier,
+    /// Messages or packets given so far.
+    given: usize,
+    sequence: u16,
     now: Time,
     deadline: Time,
     /// What came out so far.
     pub sent: Sent,
 }
 
+/// What the caller sends, again and again.
+#[derive(Clone)]
+enum Carrier {
+    Messages(Rc<[String]>),
+    /// Payloads; an empty one is not sent.
+    Packets(Rc<[Vec<u8>]>),
+}
+
 /// What a call sent and handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Messages to the socket, and their bytes.
+    /// Messages to the socket or packets, and their bytes.
     pub messages: u64,
     pub bytes: u64,
     /// Samples to the recogniser and to the recording.
@@ -69,8 +83,44 @@ pub struct Sent {
 }
 
 impl Session {
-    /// A call that is warm: its scene goes on for [`LIFE`] ticks.
+    /// A telephony call that is warm: its scene goes on for [`LIFE`] ticks.
     pub fn new(scene: Scene, vad: VadKind) -> Self {
+        let messages = Carrier::Messages(messages(scene));
+        let mut session = Self::begin(scene, vad, Protocol::Telco, AudioFormat::Ulaw8000, messages);
+        session.give(Input::Connected);
+        session.give(Input::Text(r#"{"event":"start","streamSid":"MZ0123456789abcdef","start":{"streamSid":"MZ0123456789abcdef","customParameters":{}}}"#));
+        session.warmed()
+    }
+
+    /// The same over WebRTC, behind its encryption: Opus packets both ways.
+    pub fn over_webrtc(scene: Scene, vad: VadKind) -> Self {
+        let packets = Carrier::Packets(packets(scene));
+        let mut session = Self::begin(
+            scene,
+            vad,
+            Protocol::WebRtc,
+            AudioFormat::Opus48000,
+            packets,
+        );
+        session.give(Input::Peer(PeerState::New));
+        session.give(Input::Peer(PeerState::Connected));
+        session.warmed()
+    }
+
+    fn warmed(mut self) -> Self {
+        for _ in 0..WARM_UP {
+            self.tick();
+        }
+        self
+    }
+
+    fn begin(
+        scene: Scene,
+        vad: VadKind,
+        protocol: Protocol,
+        audio_format: AudioFormat,
+        carrier: Carrier,
+    ) -> Self {
         let agent = AgentConfig {
             first_message: (scene == Scene::Agent).then(|| greeting(LIFE + 2 * WARM_UP)),
             idle_check_in_after_secs: 3_600.0,
@@ -81,8 +131,8 @@ impl Session {
             session_id: "5e551011-0000-4000-8000-000000000001".to_owned(),
             agent_id: "a9e10000-0000-4000-8000-000000000001".to_owned(),
             direction: Direction::Inbound,
-            protocol: Protocol::Telco,
-            audio_format: AudioFormat::Ulaw8000,
+            protocol,
+            audio_format,
             agent,
             recording: true,
             events: OptionalEvents::default(),
@@ -90,21 +140,16 @@ impl Session {
             lead_ms: 100,
         };
         let now = Time::from_millis(1_000);
-        let mut session = Self {
+        Self {
             call: Call::new(config, now, true),
             script: Script::default(),
-            messages: messages(scene),
-            next: 0,
+            carrier,
+            given: 0,
+            sequence: 0,
             now,
             deadline: Time::NEVER,
             sent: Sent::default(),
-        };
-        session.give(Input::Connected);
-        session.give(Input::Text(r#"{"event":"start","streamSid":"MZ0123456789abcdef","start":{"streamSid":"MZ0123456789abcdef","customParameters":{}}}"#));
-        for _ in 0..WARM_UP {
-            session.tick();
         }
-        session
     }
 
     /// The next 20 ms: answers and deadlines up to then, in order, and one message.
@@ -112,9 +157,26 @@ impl Session {
         let until = self.now + Duration::from_millis(20);
         self.run_to(until);
         self.now = until;
-        let messages = Rc::clone(&self.messages);
-        self.give(Input::Text(&messages[self.next]));
-        self.next = (self.next + 1) % messages.len();
+        match self.carrier.clone() {
+            Carrier::Messages(messages) => {
+                self.give(Input::Text(&messages[self.given % messages.len()]));
+            }
+            Carrier::Packets(packets) => {
+                let payload = &packets[self.given % packets.len()];
+                if !payload.is_empty() {
+                    self.give(Input::Packet(RtpPacket {
+                        payload_type: OPUS,
+                        marker: false,
+                        sequence: self.sequence,
+                        timestamp: (self.given as u32).wrapping_mul(960),
+                        ssrc: 1,
+                        payload,
+                    }));
+                    self.sequence = self.sequence.wrapping_add(1);
+                }
+            }
+        }
+        self.given += 1;
     }
 
     /// As [`tick`](Self::tick); says how often the call allocated, or `None` if a provider was asked
@@ -153,6 +215,10 @@ impl Session {
                     self.sent.messages += 1;
                     self.sent.bytes += text.len() as u64;
                 }
+                Output::Packet { payload, .. } => {
+                    self.sent.messages += 1;
+                    self.sent.bytes += payload.len() as u64;
+                }
                 Output::Stt(SttCommand::Audio(_, samples)) => {
                     self.sent.heard += samples.len() as u64;
                 }
@@ -177,23 +243,46 @@ fn greeting(ticks: u32) -> String {
     "The weather is fine. ".repeat(ticks as usize / (3 * 21) + 1)
 }
 
-/// Media messages of a vendor, as the common telephony protocol has them.
-fn messages(scene: Scene) -> Rc<[String]> {
+/// The caller's sound, frame by frame, `length` samples each.
+fn frames(scene: Scene, length: usize) -> impl Iterator<Item = (usize, Vec<i16>)> {
     let count = if scene == Scene::Conversation {
         TURN
     } else {
         LOOP
     };
-    (0..count)
-        .map(|at| {
-            // Short stops within: a voice has them.
-            let voiced = at % LOOP >= 4;
-            let loud = match scene {
-                Scene::Caller => voiced,
-                Scene::Conversation => voiced && at >= TURN - SPOKEN,
-                Scene::Quiet | Scene::Agent => false,
-            };
-            let samples = noise(at as u64, if loud { -20.0 } else { -50.0 }, 160);
+    (0..count).map(move |at| {
+        // Short stops within: a voice has them.
+        let voiced = at % LOOP >= 4;
+        let loud = match scene {
+            Scene::Caller => voiced,
+            Scene::Conversation => voiced && at >= TURN - SPOKEN,
+            Scene::Quiet | Scene::Agent => false,
+        };
+        let level = if loud { -20.0 } else { -50.0 };
+        (at, noise(at as u64, level, length))
+    })
+}
+
+/// The payloads of a caller over WebRTC.
+fn packets(scene: Scene) -> Rc<[Vec<u8>]> {
+    let Ok(mut encoder) = Encoder::new(5) else {
+        return Rc::new([Vec::new()]);
+    };
+    frames(scene, 320)
+        .map(|(_, samples)| {
+            let mut payload = Vec::new();
+            let frame = std::array::from_fn(|i| samples[i]);
+            // Nothing was appended when it fails or when nothing is to be sent.
+            let _ = encoder.encode(&frame, &mut payload);
+            payload
+        })
+        .collect()
+}
+
+/// Media messages of a vendor, as the common telephony protocol has them.
+fn messages(scene: Scene) -> Rc<[String]> {
+    frames(scene, 160)
+        .map(|(at, samples)| {
             let mut bytes = [0; 160];
             ulaw_encode(&samples, &mut bytes);
             let payload = base64_simd::STANDARD.encode_to_string(bytes);

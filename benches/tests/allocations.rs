@@ -59,6 +59,30 @@ fn a_verdict_allocates_nothing() {
     }
 }
 
+/// The same over WebRTC, behind its encryption: packets to samples through the jitter buffer and the
+/// decoder, and the agent's sound through the encoder.
+#[test]
+fn a_frame_through_a_call_over_webrtc_allocates_nothing() {
+    for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
+        let mut session = Session::over_webrtc(scene, VadKind::Energy);
+        let sent = session.sent.messages;
+        let counts: Vec<Option<u64>> = (0..LIFE - 500).map(|_| session.counted_tick()).collect();
+        let steady = counts.iter().flatten().count();
+        assert!(
+            steady * 10 >= counts.len() * 9,
+            "{scene:?}: {steady} steady ticks"
+        );
+        let total: u64 = counts.iter().flatten().sum();
+        assert_eq!(total, 0, "{scene:?}");
+        let packets = session.sent.messages - sent;
+        assert_eq!(
+            packets > 1_000,
+            scene == Scene::Agent,
+            "{scene:?}: {packets} packets"
+        );
+    }
+}
+
 /// A whole frame in and out through the call: message to samples, voice detection, turn, recording,
 /// and the agent's sound to messages.
 #[test]

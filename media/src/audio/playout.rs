@@ -132,6 +132,20 @@ impl Playout {
         })
     }
 
+    /// The beginning of what would be sent next, fading to silence within 10 ms; `None`: nothing waits.
+    /// For a stop that shall not click.
+    pub fn fade(&self) -> Option<[i16; FRAME]> {
+        const FADE: usize = FRAME / 2;
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let mut samples = [0; FRAME];
+        for (at, (to, from)) in samples.iter_mut().zip(&self.waiting).take(FADE).enumerate() {
+            *to = (i32::from(*from) * (FADE - at) as i32 / FADE as i32) as i16;
+        }
+        Some(samples)
+    }
+
     /// The next frame, if it is due at position `now` (up to which [`settle`](Self::settle) was
     /// called). The last part of a frame is filled with silence.
     pub fn send(&mut self, now: u64, tail: bool) -> Option<[i16; FRAME]> {

@@ -62,7 +62,9 @@ impl Call {
             duration_ms: length.ms(),
             turn_count: self.turn_index,
             recording_gap_ms: 0,
-            offsets: if self.timeline.is_whole() {
+            offsets: if self.timeline.is_reconnected() {
+                Offsets::Unknown
+            } else if self.timeline.is_whole() {
                 Offsets::Known
             } else {
                 Offsets::AgentOnly

@@ -1,12 +1,17 @@
 //! Who speaks, which reply is current, what is on its way to the caller.
 
+use std::time::Duration;
+
 use super::Call;
 use super::voicing::VOICE_DEADLINE;
 use crate::frame::FRAME;
+use crate::leg::Leg;
 use crate::leg::ws::ServerEvent;
 use crate::time::{Samples, Time};
-use crate::leg::Leg;
-use crate::turn::Cue;
+use crate::turn::{Cue, State};
+
+/// A voice over the agent is heeded so soon, before it is known whether it interrupts.
+const DUCK_AFTER: Duration = Duration::from_millis(200);
 
 /// A telephony mark every so many samples of agent audio (200 ms).
 const MARK_EVERY: u64 = 3_200;
@@ -93,6 +98,7 @@ impl Call {
             return;
         }
         let tail = self.tail();
+        let ducked = self.is_ducked();
         while let Some(frame) = self.playout.send(position, tail) {
             let index = self.playout.sent() - FRAME as u64;
             let header = self.header();
@@ -118,7 +124,7 @@ impl Call {
                 }
                 Leg::WebRtc(leg) => {
                     let at = self.playout.position_of(index).unwrap_or(position);
-                    out.packet(|out| leg.audio(out, &frame, at));
+                    out.packet(|out| leg.audio(out, &frame, at, ducked));
                 }
             }
             let sent = self.playout.sent();
@@ -129,6 +135,14 @@ impl Call {
             }
             self.first_sound(sent);
         }
+    }
+
+    /// Whether the agent speaks softly, as long as it is not decided whether the caller interrupts it.
+    fn is_ducked(&self) -> bool {
+        self.turn.voice_on()
+            && self.turn.state() == State::Agent
+            && self.config.agent.interruption_enabled
+            && self.now - self.turn.voice_onset() >= DUCK_AFTER
     }
 
     /// The reply's first audible sample went out.
@@ -148,6 +162,9 @@ impl Call {
             .map_or(self.now, |at| self.time_of(at));
         let Some(reply) = &mut self.reply else { return };
         reply.latency = reply.marks.latency(heard, trimmed);
+        if let (Leg::WebRtc(_), Some(latency)) = (&self.leg, &mut reply.latency) {
+            latency.network_rtt_ms = self.round_trip_ms;
+        }
         let latency = reply.latency.clone();
         self.settle_caller_turn();
         self.cue(Cue::ReplyHeard);

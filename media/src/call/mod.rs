@@ -347,7 +347,7 @@ impl Call {
         match found {
             Found::Audio { from, to } => self.hear(from, to),
             Found::Lost(samples) => self.lost(samples),
-            Found::Reconnected => self.timeline.reconnected(),
+            Found::Reconnected => self.timeline.reconnect(),
             Found::Digit(digit) => self.key(digit),
             Found::Context(text) => self.dialog.add_context(&text),
             Found::Typed(text) => self.typed(text),

@@ -74,6 +74,7 @@ impl Call {
         if let Some(filler) = self.filler.as_ref().filter(|filler| !filler.done) {
             self.out.tts(TtsCommand::Cancel(filler.id));
         }
+        self.fade();
         let up_to_event_id = self.playout.newest_message().unwrap_or(self.event_id);
         let played = self.clear_playout(position, reply.as_mut());
         let (turn_id, spoken_ms, heard) = match (&reply, &self.filler) {

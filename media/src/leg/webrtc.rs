@@ -23,6 +23,10 @@ pub const DIGITS: u8 = 126;
 /// Sound made up in a row, at most, samples (120 ms): a decoder's guess has faded by then.
 const MOST_CONCEALED: u64 = 1_920;
 
+/// The agent's loudness as it is, and under a caller's voice (−12 dB), in 256ths.
+const WHOLE: i32 = 256;
+const DUCKED: i32 = 64;
+
 /// The keys of RFC 4733 section 3.2, by their event.
 const KEYS: &[u8; 16] = b"0123456789*#ABCD";
 
@@ -44,6 +48,8 @@ pub struct WebRtcLeg {
     filled: Filled,
     /// The timestamp after the last packet sent.
     sent_to: Option<u64>,
+    /// The agent speaks under the caller's voice: its loudness, 256 being all of it.
+    gain: i32,
 }
 
 /// Samples that were lost, by what stands in their place.
@@ -69,6 +75,7 @@ impl WebRtcLeg {
             run: 0,
             filled: Filled::default(),
             sent_to: None,
+            gain: WHOLE,
         })
     }
 
@@ -151,15 +158,19 @@ impl WebRtcLeg {
         self.encoder.expect_loss(per_cent);
     }
 
-    /// Encodes a frame that is played from `position` of the sample clock on into the end of `out`.
-    /// Returns the timestamp, and whether it begins a talkspurt (the RTP marker); `None`: nothing is to
+    /// Encodes a frame that is played from `position` of the sample clock on into the end of `out`,
+    /// 12 dB softer when `ducked`. Returns the timestamp, and whether it begins a talkspurt (the RTP marker); `None`: nothing is to
     /// be sent for it.
     pub fn audio(
         &mut self,
         out: &mut Vec<u8>,
         frame: &[i16; FRAME],
         position: u64,
+        ducked: bool,
     ) -> Option<(u32, bool)> {
+        let gain = if ducked { DUCKED } else { WHOLE };
+        let softer = (gain != WHOLE || self.gain != WHOLE).then(|| self.change(frame, gain));
+        let frame = softer.as_ref().unwrap_or(frame);
         let units = FRAME as u64 * u64::from(UNITS);
         let natural = position * u64::from(UNITS);
         // Frames follow one another however late the call is served; after a silence the clock says
@@ -189,6 +200,16 @@ impl WebRtcLeg {
     /// Nothing is to follow what was sent.
     pub fn cut(&mut self) {
         self.sent_to = None;
+    }
+
+    /// The frame at another loudness, reached within its first half.
+    fn change(&mut self, frame: &[i16; FRAME], gain: i32) -> [i16; FRAME] {
+        const SLOPE: i32 = FRAME as i32 / 2;
+        let from = std::mem::replace(&mut self.gain, gain);
+        std::array::from_fn(|at| {
+            let at_gain = from + (gain - from) * (at as i32).min(SLOPE) / SLOPE;
+            (i32::from(frame[at]) * at_gain / WHOLE) as i16
+        })
     }
 
     fn hand_out(&mut self, now: Time, sink: &mut dyn FnMut(LegEvent<'_>)) {

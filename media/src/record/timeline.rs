@@ -19,6 +19,8 @@ pub struct Timeline {
     began: bool,
     /// Audio was lost at a place that nothing tells.
     unplaced: bool,
+    /// The media was connected anew.
+    reconnected: bool,
 }
 
 /// The place of a piece of audio.
@@ -59,8 +61,14 @@ impl Timeline {
     }
 
     /// The media was connected anew: the places of what came before and after are unrelated.
-    pub fn reconnected(&mut self) {
+    pub fn reconnect(&mut self) {
         self.unplaced = true;
+        self.reconnected = true;
+    }
+
+    /// Whether the media was connected anew during the call.
+    pub fn is_reconnected(&self) -> bool {
+        self.reconnected
     }
 
     /// Whether caller positions can be trusted: no audio is missing at an unknown place.

@@ -238,11 +238,6 @@ impl Connection {
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
         let answer = self.described(net)?;
-        if sdp::payload_types(&answer, "opus").is_empty() {
-            return Err(PeerError::InvalidSdp(
-                "sdp: no audio codec in common; opus is needed".to_owned(),
-            ));
-        }
         self.codecs_of(&answer);
         self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
         Ok((answer, self.hold))
@@ -533,6 +528,9 @@ impl Connection {
         };
         if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
             return wrong("no ice-ufrag or ice-pwd");
+        }
+        if sdp::payload_types(sdp, "opus").is_empty() {
+            return wrong("no audio codec in common: opus is needed");
         }
         let fingerprints = sdp::fingerprints(sdp);
         if fingerprints.is_empty() {

@@ -51,8 +51,14 @@ while read -r package check; do
     bash -c "$check" >/dev/null 2>&1 || missing+=("$package")
 done < <(needed)
 
-# A server of the S3 protocol for the tests, in a folder of its own.
+# A server of the S3 protocol and a WebRTC client for the tests, each in a folder of its own.
 from_pypi() {
+    local peer="${CARGO_TARGET_DIR:-target}/peers/aiortc"
+    if [ "$purpose" = test ] && [ ! -x "$peer/bin/python" ]; then
+        echo "Installing: aiortc (from PyPI, into $peer)"
+        python3 -m venv "$peer"
+        "$peer/bin/pip" install --quiet aiortc==1.16.0
+    fi
     local own="${CARGO_TARGET_DIR:-target}/peers/moto"
     if [ "$purpose" = test ] && ! command -v moto_server >/dev/null && [ ! -x "$own/bin/moto_server" ]; then
         echo "Installing: moto (from PyPI, into $own)"

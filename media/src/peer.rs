@@ -6,9 +6,9 @@
 //! (and the greeting is spoken) when the peer is connected; who has not connected 30 s after the call was
 //! placed, or is away for 30 s, is gone: the call ends with `media_timeout`.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
+
+pub use crate::shell::WebRtcConfig;
 
 /// One thing asked of the WebRTC side of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,18 +148,6 @@ pub struct MediaTotals {
     pub concealed_ms: u64,
     /// Lost audio that is silence in the recording: gaps too long to be made up, ms.
     pub gap_ms: u64,
-}
-
-/// Where WebRTC calls meet the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebRtcConfig {
-    /// Where the media threads listen, one UDP port each: this port for the first, the next for the
-    /// second and so on. Port 0: ports that the system chooses.
-    pub listen: SocketAddr,
-    /// The addresses that clients are told. A port of 0 is the port listened on; another is that of the
-    /// first thread, and the others count up from it. Empty: the address listened on, or, when that is
-    /// unspecified, the one that this machine speaks from.
-    pub public_addresses: Vec<SocketAddr>,
 }
 
 #[cfg(test)]

@@ -18,6 +18,10 @@ use crate::time::Time;
 /// Packets that may wait: 1.3 s of 20 ms. What is further ahead than this comes after an outage.
 const SLOTS: usize = 64;
 
+/// Room that every slot has from its first packet on, bytes: speech never needs more, so that no later
+/// packet makes a slot grow.
+const ROOM: usize = 320;
+
 /// A missing packet is waited for at least this long after its time, though the network has shown no
 /// jitter: two neighbours may always change places.
 const LEAST_DELAY: Duration = Duration::from_millis(20);
@@ -406,6 +410,7 @@ impl Slot {
         self.duration = packet.duration;
         self.at = at;
         self.payload.clear();
+        self.payload.reserve(ROOM);
         self.payload.extend_from_slice(packet.payload);
     }
 }

@@ -61,8 +61,7 @@ impl Call {
     }
 
     pub(super) fn hold(&mut self, hold: bool) {
-        if self.on_hold != hold && self.started {
-            self.on_hold = hold;
+        if std::mem::replace(&mut self.on_hold, hold) != hold && self.started {
             self.cue(if hold { Cue::Hold } else { Cue::Unhold });
         }
     }

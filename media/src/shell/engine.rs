@@ -26,7 +26,7 @@ use crate::call::input::{EndRequest, ToolOutcome};
 use crate::call::output::CallEvent;
 use crate::config::CallConfig;
 use crate::error::Refused;
-use crate::peer::{PeerAnswer, PeerRequest, Quality, WebRtcConfig};
+use crate::peer::{PeerAnswer, PeerRequest, Quality};
 use crate::speech::{Providers, ReplyId, SpeechSink, ToolCall};
 
 /// How the engine is set up.
@@ -47,6 +47,18 @@ pub struct EngineConfig {
     /// How far media threads stand above all other work of the machine, in steps of niceness (0 to
     /// 20; `setpriority(2)`). A process that may not ask for it runs them like any other.
     pub priority: u8,
+}
+
+/// Where WebRTC calls meet the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebRtcConfig {
+    /// Where the media threads listen, one UDP port each: this port for the first, the next for the
+    /// second and so on. Port 0: ports that the system chooses.
+    pub listen: SocketAddr,
+    /// The addresses that clients are told. A port of 0 is the port listened on; another is that of the
+    /// first thread, and the others count up from it. Empty: the address listened on, or, when that is
+    /// unspecified, the one that this machine speaks from.
+    pub public_addresses: Vec<SocketAddr>,
 }
 
 impl WebRtcConfig {

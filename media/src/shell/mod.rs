@@ -26,7 +26,9 @@ mod socket;
 mod wheel;
 
 pub use self::counters::Counters;
-pub use self::engine::{CallHandle, CallNews, Carrier, Engine, EngineConfig, NewCall};
+pub use self::engine::{
+    CallHandle, CallNews, Carrier, Engine, EngineConfig, NewCall, WebRtcConfig,
+};
 pub use self::finish::{RecordedFile, forget, salvage};
 pub use self::lateness::Lateness;
 pub use crate::error::Refused;

@@ -40,7 +40,7 @@ const FRAME_HEAD: u64 = 4;
 /// What is read of one call in one pass, bytes: no caller starves the thread's others.
 const READ_BUDGET: usize = 64 << 10;
 /// Messages a second, and how many may come at once (1 ms chunks after a hiccup). Over it: 1008.
-const MESSAGES: Bucket = Bucket::new(200, 400);
+pub(super) const MESSAGES: Bucket = Bucket::new(200, 400);
 /// Bytes a second, and at once: twenty times the heaviest audio. Stops what makes no message, such as
 /// endless empty fragments. Over it: 1008.
 const BYTES: Bucket = Bucket::new(1 << 20, 2 << 20);
@@ -432,7 +432,7 @@ fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     /// Tokens a second.
     rate: u64,
     /// In millionths of a token, as is `level`.
@@ -452,7 +452,7 @@ impl Bucket {
     }
 
     /// `false`: over the limit.
-    fn take(&mut self, now: Time, tokens: u64) -> bool {
+    pub(super) fn take(&mut self, now: Time, tokens: u64) -> bool {
         let gained = (now - self.filled).as_micros() as u64;
         self.level = self
             .level

@@ -1,3 +1,5 @@
+//! Any stream over any network: what comes out is in order and covers its time.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The leg between its own encoder and decoder, and over networks that lose and delay.
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -33,6 +33,7 @@ use rtc::sansio::Protocol;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use super::super::mailbox::CallKey;
+use super::super::socket::{Bucket, MESSAGES};
 use super::net::Net;
 use super::reports::{Measured, Reports};
 use super::stun::{Class, Message, Transaction, is_stun};
@@ -106,6 +107,7 @@ pub(super) struct Connection {
     opus: Option<u8>,
     digits: Vec<u8>,
     channel: Option<RTCDataChannelId>,
+    messages: Bucket,
     /// Our name and password for STUN, and the caller's password.
     name: String,
     password: String,
@@ -192,6 +194,7 @@ impl Connection {
             opus: None,
             digits: Vec::new(),
             channel: None,
+            messages: MESSAGES,
             name: String::new(),
             password: String::new(),
             remote_password: String::new(),
@@ -435,7 +438,7 @@ impl Connection {
             let mut moved = false;
             while let Some(message) = self.core.poll_read() {
                 moved = true;
-                self.read(message.message, heard);
+                self.read(now, message.message, heard);
             }
             while let Some(event) = self.core.poll_event() {
                 moved = true;
@@ -596,6 +599,9 @@ impl Connection {
             net.unname(&self.name);
             net.name(&name, self.key);
             self.name = name;
+            // After a restart the core sees for itself where the caller is.
+            self.moving = None;
+            self.moved = None;
         }
         self.password = password;
         Ok(sdp)
@@ -638,7 +644,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, message: RTCMessage, heard: &mut VecDeque<Heard>) {
+    fn read(&mut self, now: Time, message: RTCMessage, heard: &mut VecDeque<Heard>) {
         match message {
             RTCMessage::RtpPacket(_, packet) => {
                 let header = packet.header;
@@ -661,7 +667,10 @@ impl Connection {
             RTCMessage::DataChannelMessage(id, message)
                 if message.is_string && self.channel == Some(id) =>
             {
-                heard.push_back(Heard::Text(message.data));
+                // As many as on a socket; what is more is not heard.
+                if self.messages.take(now, 1) {
+                    heard.push_back(Heard::Text(message.data));
+                }
             }
             // Binary messages, other channels, and what later versions of the core may have.
             _ => {}

@@ -60,7 +60,7 @@ pub(in super::super) struct Datagram {
 }
 
 impl Net {
-    /// Listens on `listen`; `public` as in [`WebRtcConfig`](crate::peer::WebRtcConfig), for this thread.
+    /// Listens on `listen`; `public` as in [`WebRtcConfig`](crate::shell::WebRtcConfig), for this thread.
     pub(in super::super) fn bind(
         listen: SocketAddr,
         public: &[SocketAddr],
@@ -106,6 +106,7 @@ impl Net {
     /// Reads what came and hands over what may concern a call. `true`: there is more.
     pub(in super::super) fn receive(&mut self, mut take: impl FnMut(Datagram)) -> bool {
         for _ in 0..BATCH {
+            self.room.clear();
             if self.room.capacity() < LONGEST {
                 self.room.reserve(PIECE);
             }

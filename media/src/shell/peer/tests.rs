@@ -34,10 +34,10 @@ use crate::call::output::{AgentState, CallEvent};
 use crate::call::record::{EndReason, Summary};
 use crate::config::{AudioFormat, CallConfig, Protocol};
 use crate::frame::FRAME;
-use crate::peer::WebRtcConfig;
 use crate::shell::tests::{config, quick};
 use crate::shell::{
     CallHandle, CallNews, Carrier, Engine, EngineConfig, NewCall, RecordedFile, Refused,
+    WebRtcConfig,
 };
 use crate::tape;
 

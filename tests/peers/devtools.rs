@@ -153,6 +153,17 @@ impl Browser {
         }
     }
 
+    /// Types into what has the focus.
+    pub(crate) async fn insert(&mut self, text: &str) {
+        self.call("Input.insertText", json!({"text": text})).await;
+    }
+
+    /// Lets scripts of the test into pages that are opened from now on, which their policy forbids.
+    pub(crate) async fn without_policy(&mut self) {
+        self.call("Page.setBypassCSP", json!({"enabled": true}))
+            .await;
+    }
+
     /// Presses a key as a keyboard does.
     pub(crate) async fn press(&mut self, key: &str, code: u32, text: &str) {
         for kind in ["keyDown", "keyUp"] {

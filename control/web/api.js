@@ -46,7 +46,7 @@ export class Api {
 
 function explain(response, answer) {
   if (response.status === 401) return 'This key is not accepted.';
-  if (response.status === 403 && typeof answer.detail === 'string') return `This key may not do that: ${answer.detail}`;
+  if (response.status === 403 && typeof answer.detail === 'string') return `${answer.detail}.`;
   const wait = response.headers.get('Retry-After');
   return [answer.error ?? `The server answered ${response.status}.`, wait && `Try again in ${wait} s.`].filter(Boolean).join(' ');
 }

@@ -117,7 +117,7 @@ class View {
       return;
     }
     if (this.recording) return;
-    fill(this.sound, h('div.ghost', { style: { 'min-height': '13.5rem' } }));
+    fill(this.sound, h('div.ghost.recording-room'));
     try {
       const link = await this.ask(`/conversations/${call.id}/audio`);
       this.recording = new Recording(link, call.duration_seconds, call.transcript ?? []);

@@ -16,7 +16,7 @@ export function page({ api }) {
   const calls = h('div');
   const live = new Live();
 
-  load(agents, async () => talkTo(await api.get('/agents?limit=6', { signal: leaving.signal })), { shape: ghosts(1, '8.5rem') });
+  load(agents, async () => talkTo(await api.get('/agents?limit=6', { signal: leaving.signal })), { shape: h('ul.faces', { 'aria-hidden': 'true' }, [1, 2].map(() => h('li', h('div.ghost.face')))) });
   load(calls, async () => {
     const { items } = await api.get('/calls?limit=6', { signal: leaving.signal });
     return items.length > 0 ? callRows(items) : empty('Talk to an agent, and the call is kept here: its sound, its words, and where the time went.', { heading: 'No calls yet' });

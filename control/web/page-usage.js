@@ -25,7 +25,7 @@ export function page({ api }) {
     const today = new Date(new Date().toISOString().slice(0, 10)).getTime();
     const from = new Date(today - (Number(period.value) - 1) * DAY);
     const usage = (group) => ask(`/usage${query({ from: from.toISOString(), group_by: group })}`);
-    load(totals, async () => tiles(await usage('resource')), { shape: ghosts(1, '6.6rem') });
+    load(totals, async () => tiles(await usage('resource')), { shape: tiles({ totals: {} }) });
     load(days, async () => chart((await usage('day')).items.filter((item) => item.resource_type === what.value), from, Number(period.value), what.value), { shape: ghosts(1, '13rem') });
     load(agents, async () => byAgent((await usage('agent')).items.filter((item) => item.resource_type === what.value), await names(ask)), { shape: h('div.pad', ghosts(2, '2.6rem')) });
   };
@@ -47,7 +47,7 @@ export function page({ api }) {
 }
 
 function tiles({ totals }) {
-  const shown = Object.keys(NAMES).filter((name) => totals[name] > 0 || ['call_minutes', 'tts_characters', 'llm_tokens'].includes(name));
+  const shown = Object.keys(NAMES).filter((name) => totals[name] > 0 || ['call_minutes', 'tts_characters', 'transcription_seconds', 'llm_tokens'].includes(name));
   return h('div.tiles', shown.map((name) => h('dl.card.tile.short', h('dt', NAMES[name]), h('dd.big.num', count(totals[name])))),
     h('dl.card.tile.short', h('dt', 'Cost'), h('dd.big.num', money(totals.cost_cents))));
 }

@@ -22,10 +22,12 @@ export function empty(text, { heading = null, action = null } = {}) {
 
 /** A failure with what can be done about it. */
 export function failure(error, again) {
+  // What a key may not see is no fault.
+  if (error.status === 403) return h('div.notice', h('p', error.message));
   return h('div.notice.bad', { role: 'alert' },
     h('div', h('p', error.message),
       error.requestId && h('p.small', 'Request ', h('code.break', error.requestId)),
-      again && error.status !== 403 && h('button.link', { type: 'button', onclick: again }, 'Try again')));
+      again && h('button.link', { type: 'button', onclick: again }, 'Try again')));
 }
 
 /** Grey shapes of about the height of what comes, so that nothing jumps when it has come. */

@@ -334,11 +334,12 @@ async fn every_page_looks_right(page: &mut Browser, server: &Server) {
     }
 }
 
-/// Tab goes through everything and comes back to where it began, and one sees where it is.
+/// Tab goes through everything and comes back to where it began, and one sees where it is. A date has several
+/// stops within.
 async fn walk(page: &mut Browser, name: &str) {
     page.eval("document.activeElement.blur(); window.walked = new Set()")
         .await;
-    let step = "(() => { const now = document.activeElement; const known = walked.has(now); walked.add(now);
+    let step = "(() => { const now = document.activeElement; const known = walked.has(now) && now !== window.last; walked.add(now); window.last = now;
         const style = getComputedStyle(now); const seen = now === document.body || (style.outlineStyle !== 'none' && Number.parseFloat(style.outlineWidth) >= 2);
         return [known, seen, now.outerHTML.slice(0, 120)]; })()";
     let all = page.eval("document.querySelectorAll('a, button, input, select, textarea, summary, [tabindex]').length").await;

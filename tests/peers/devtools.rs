@@ -43,6 +43,8 @@ impl Browser {
             ])
             .args([
                 "--disable-dev-shm-usage",
+                // Candidates for WebRTC on this machine alone.
+                "--allow-loopback-in-peer-connection",
                 "--hide-scrollbars",
                 "--remote-debugging-port=0",
             ])

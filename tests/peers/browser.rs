@@ -380,7 +380,7 @@ fn rules_of_access() -> String {
 }
 
 /// A voice that says this after so much silence, and then nothing for a minute.
-fn speak(file: &Path, text: &str, silence: f64) {
+pub(crate) fn speak(file: &Path, text: &str, silence: f64) {
     let spoken = file.with_extension("spoken.wav");
     let made = Command::new("flite")
         .args(["-voice", "slt", "-t", text, "-o"])

@@ -67,7 +67,17 @@ from_pypi() {
     fi
 }
 
-[ ${#missing[@]} -gt 0 ] || { from_pypi; exit 0; }
+# The rules by which the console's pages are checked, a script that a wheel carries along.
+axe() {
+    local own="${CARGO_TARGET_DIR:-target}/peers/axe"
+    if [ "$purpose" = test ] && [ -z "$(find "$own" -name axe.min.js 2>/dev/null)" ]; then
+        echo "Installing: axe-core (from PyPI, into $own)"
+        python3 -m venv "$own"
+        "$own/bin/pip" install --quiet --no-deps 'axe-playwright-python==0.1.8'
+    fi
+}
+
+[ ${#missing[@]} -gt 0 ] || { from_pypi; axe; exit 0; }
 
 if ! command -v apt-get >/dev/null; then
     echo "Missing, by their Debian names: ${missing[*]}" >&2
@@ -88,3 +98,4 @@ echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 from_pypi
+axe

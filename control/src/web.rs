@@ -1,4 +1,5 @@
-//! The console at `/`: static ES modules out of the binary, no build step and nothing from elsewhere.
+//! The console at `/` and the client library `sidetone.js`: static ES modules out of the binary, no build
+//! step and nothing from elsewhere.
 //!
 //! Each file has an `ETag` made of its content and `Cache-Control: no-cache`, so a browser asks each
 //! time and a new release is seen at once. The content security policy allows this origin only.
@@ -27,12 +28,16 @@ struct File {
     path: &'static str,
     content_type: &'static str,
     bytes: &'static [u8],
+    /// Whether pages of other origins may load it: the client library, not the console.
+    shared: bool,
 }
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const FONT: &str = "font/woff2";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 macro_rules! file {
     ($path:literal, $name:literal, $content_type:expr) => {
@@ -40,26 +45,62 @@ macro_rules! file {
             path: $path,
             content_type: $content_type,
             bytes: include_bytes!(concat!("../web/", $name)),
+            shared: false,
         }
     };
 }
 
-static FILES: [File; 9] = [
+macro_rules! library {
+    ($path:literal, $name:literal, $content_type:expr) => {
+        File {
+            shared: true,
+            ..file!($path, $name, $content_type)
+        }
+    };
+}
+
+static FILES: [File; 35] = [
     file!("/", "index.html", HTML),
-    file!("/web/app.css", "app.css", CSS),
+    file!("/web/base.css", "base.css", CSS),
+    file!("/web/pages.css", "pages.css", CSS),
+    file!("/web/theme.js", "theme.js", SCRIPT),
     file!("/web/app.js", "app.js", SCRIPT),
     file!("/web/api.js", "api.js", SCRIPT),
-    file!("/web/call.js", "call.js", SCRIPT),
-    file!("/web/audio.js", "audio.js", SCRIPT),
+    file!("/web/dom.js", "dom.js", SCRIPT),
+    file!("/web/format.js", "format.js", SCRIPT),
+    file!("/web/form.js", "form.js", SCRIPT),
+    file!("/web/parts.js", "parts.js", SCRIPT),
+    file!("/web/agent-controls.js", "agent-controls.js", SCRIPT),
+    file!("/web/agent-fields.js", "agent-fields.js", SCRIPT),
+    file!("/web/call-rows.js", "call-rows.js", SCRIPT),
+    file!("/web/page-agent.js", "page-agent.js", SCRIPT),
+    file!("/web/page-agents.js", "page-agents.js", SCRIPT),
+    file!("/web/page-call.js", "page-call.js", SCRIPT),
+    file!("/web/page-calls.js", "page-calls.js", SCRIPT),
+    file!("/web/page-keys.js", "page-keys.js", SCRIPT),
+    file!("/web/page-overview.js", "page-overview.js", SCRIPT),
+    file!("/web/page-talk.js", "page-talk.js", SCRIPT),
+    file!("/web/page-usage.js", "page-usage.js", SCRIPT),
+    file!("/web/recording.js", "recording.js", SCRIPT),
     file!("/web/transcript.js", "transcript.js", SCRIPT),
-    file!("/web/worklet.js", "worklet.js", SCRIPT),
+    file!("/web/waterfall.js", "waterfall.js", SCRIPT),
+    file!("/web/wave-file.js", "wave-file.js", SCRIPT),
     file!("/web/icon.svg", "icon.svg", SVG),
+    file!("/web/inter.woff2", "inter.woff2", FONT),
+    file!("/web/inter.LICENSE.txt", "inter.LICENSE.txt", TEXT),
+    library!("/web/sidetone.js", "sidetone.js", SCRIPT),
+    library!("/web/sidetone-error.js", "sidetone-error.js", SCRIPT),
+    library!("/web/sidetone-rtc.js", "sidetone-rtc.js", SCRIPT),
+    library!("/web/sidetone-socket.js", "sidetone-socket.js", SCRIPT),
+    library!("/web/sidetone-sound.js", "sidetone-sound.js", SCRIPT),
+    library!("/web/worklet.js", "worklet.js", SCRIPT),
+    library!("/web/sidetone.d.ts", "sidetone.d.ts", TEXT),
 ];
 
-/// Scripts, styles and connections of this origin only; the latency bars set widths from script,
+/// Scripts, styles and connections of this origin only; widths and places are set from script,
 /// which the policy's `style-src` does not concern.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-    connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    font-src 'self'; connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One tag a file, of its SHA-256's first 16 bytes.
 static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
@@ -95,6 +136,16 @@ fn serve(index: usize, asked: &HeaderMap) -> Response {
         "permissions-policy",
         HeaderValue::from_static("microphone=(self), camera=(), geolocation=()"),
     );
+    if file.shared {
+        headers.insert(
+            header::ACCESS_CONTROL_ALLOW_ORIGIN,
+            HeaderValue::from_static("*"),
+        );
+        headers.insert(
+            "cross-origin-resource-policy",
+            HeaderValue::from_static("cross-origin"),
+        );
+    }
     if unchanged(asked, tag) {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
@@ -191,7 +242,10 @@ mod tests {
     #[tokio::test]
     async fn every_named_file_exists_and_none_is_foreign() {
         for file in &FILES {
-            let text = std::str::from_utf8(file.bytes).unwrap();
+            let Ok(text) = std::str::from_utf8(file.bytes) else {
+                assert_eq!(file.content_type, FONT);
+                continue;
+            };
             for name in text
                 .split(['"', '\''])
                 .filter(|word| word.starts_with("/web/") || word.starts_with("./"))
@@ -203,12 +257,54 @@ mod tests {
                     file.path
                 );
             }
-            let foreign = text.replace("http://www.w3.org/2000/svg", "");
+            // Names of namespaces, licences and what a form shows are no addresses that a browser opens.
+            let opened = [
+                "src=\"http",
+                "href=\"http",
+                "url(\"http",
+                "from 'http",
+                "import('http",
+            ];
+            for foreign in opened {
+                assert!(!text.contains(foreign), "{}: {foreign}", file.path);
+            }
+        }
+    }
+
+    /// Pages of other origins may load the client library and what it needs, and nothing else.
+    #[tokio::test]
+    async fn only_the_library_is_for_other_origins() {
+        for file in &FILES {
+            let (_, headers, _) = fetch(file.path, None).await;
+            let open = headers
+                .get(header::ACCESS_CONTROL_ALLOW_ORIGIN)
+                .is_some_and(|origin| origin == "*");
+            let library = file.path.starts_with("/web/sidetone") || file.path == "/web/worklet.js";
+            assert_eq!(open, library, "{}", file.path);
+        }
+    }
+
+    /// The form of the console knows every setting of an agent, and none that there is not.
+    #[test]
+    fn the_form_has_every_setting_of_an_agent() {
+        let form = include_str!("../web/agent-fields.js");
+        for setting in crate::agents::fields::SETTINGS {
+            let name = setting.field.name;
             assert!(
-                !foreign.contains("http://") && !foreign.contains("https://"),
-                "{}",
-                file.path
+                form.contains(&format!("'{name}'")),
+                "{name} is not in the form"
             );
+        }
+        let words = form.split('\'').filter(|word| word.contains('_'));
+        let known = |name: &str| {
+            let mut values = String::new();
+            for setting in crate::agents::fields::SETTINGS {
+                values += &format!("{} {:?} ", setting.field.name, setting.field.kind);
+            }
+            values.contains(name)
+        };
+        for word in words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_')) {
+            assert!(known(word), "{word} is no setting");
         }
     }
 }

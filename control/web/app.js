@@ -1,153 +1,193 @@
-// The page: key, agent, one call at a time. Speech is in call.js, the list of turns in transcript.js.
+// The shell of the console: signing in, the way between pages, the theme. Each page is a module of its own
+// that gives `{ node, leave?, close? }`: `leave` may keep the reader, `close` ends what still runs.
 
 import { Api } from './api.js';
-import { Call } from './call.js';
-import { Transcript } from './transcript.js';
+import { fill, h, icon } from './dom.js';
+import { confirm, failure } from './parts.js';
 
-const $ = (id) => document.getElementById(id);
-const transcript = new Transcript($('log'), $('empty'));
+const PAGES = [
+  { pattern: /^$/, load: () => import('./page-overview.js'), name: 'Overview', tab: '' },
+  { pattern: /^agents$/, load: () => import('./page-agents.js'), name: 'Agents', tab: 'agents' },
+  { pattern: /^agents\/([\w-]+)$/, load: () => import('./page-agent.js'), name: 'Agent', tab: 'agents' },
+  { pattern: /^talk\/([\w-]+)$/, load: () => import('./page-talk.js'), name: 'Talk', tab: 'agents' },
+  { pattern: /^calls$/, load: () => import('./page-calls.js'), name: 'Calls', tab: 'calls' },
+  { pattern: /^calls\/([\w-]+)$/, load: () => import('./page-call.js'), name: 'Call', tab: 'calls' },
+  { pattern: /^usage$/, load: () => import('./page-usage.js'), name: 'Usage', tab: 'usage' },
+  { pattern: /^keys$/, load: () => import('./page-keys.js'), name: 'Keys', tab: 'keys' },
+];
+const TABS = [['', 'Overview', 'home'], ['agents', 'Agents', 'agents'], ['calls', 'Calls', 'calls'], ['usage', 'Usage', 'usage'], ['keys', 'Keys', 'keys']];
 const STORED = 'sidetone.key';
+const THEMES = ['system', 'light', 'dark'];
 
+const app = document.getElementById('app');
 let api = null;
-let call = null;
-let began = 0;
-let answers = [];
+let main = null;
+let page = null;
+let shown = null;
+let round = 0;
 
-$('setup').addEventListener('submit', (event) => {
-  event.preventDefault();
-  useKey($('key').value.trim());
+addEventListener('hashchange', () => (takeKey() ? begin() : route()));
+addEventListener('beforeunload', (event) => {
+  if (page?.unsaved?.()) event.preventDefault();
 });
-$('forget').addEventListener('click', () => {
-  sessionStorage.removeItem(STORED);
-  location.reload();
-});
-$('call').addEventListener('click', () => (call ? call.hangUp() : startCall()));
-$('type').addEventListener('submit', (event) => {
-  event.preventDefault();
-  const text = $('text').value.trim();
-  if (!text || !call) return;
-  call.type(text);
-  $('text').value = '';
-});
-setInterval(() => {
-  if (call && began) $('clock').textContent = clock(Date.now() - began);
-}, 500);
-
-// A link may carry the key behind `#key=`, a part of the address that never leaves the browser; it may
-// also be opened in a tab that shows the page already.
-window.addEventListener('hashchange', takeKey);
 takeKey();
+begin();
 
+// A link may carry the key behind `#key=`, a part of the address that never leaves the browser.
 function takeKey() {
   const given = new URLSearchParams(location.hash.slice(1)).get('key');
-  if (given) history.replaceState(null, '', location.pathname);
-  const known = given ?? sessionStorage.getItem(STORED);
-  if (known && !call) useKey(known);
+  if (!given) return false;
+  sessionStorage.setItem(STORED, given);
+  history.replaceState(null, '', `${location.pathname}#/`);
+  return true;
 }
 
-async function useKey(key) {
-  problem(null);
-  const candidate = new Api(key);
-  let agents;
+async function begin() {
+  const key = sessionStorage.getItem(STORED);
+  if (!key) return signIn();
+  const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
+  fill(app, h('div.boot', { role: 'status' }, h('img', { src: '/web/icon.svg', alt: '', width: 44, height: 44 }), h('span.unseen', 'Loading')));
   try {
-    agents = await candidate.agents();
+    await candidate.get('/agents?limit=1');
   } catch (error) {
-    sessionStorage.removeItem(STORED);
-    problem(error.message);
-    return;
+    // A key without `agents:read` is a key all the same.
+    if (error.status !== 403) {
+      if (error.status === 401) sessionStorage.removeItem(STORED);
+      return signIn(error, key);
+    }
   }
   api = candidate;
-  sessionStorage.setItem(STORED, key);
-  $('key').value = key;
-  $('forget').hidden = false;
-  const choices = agents.map(({ id, name }) => new Option(name, id));
-  $('agent').replaceChildren(...(choices.length ? choices : [new Option('There is no agent yet', '')]));
-  $('agent').disabled = choices.length === 0;
-  $('call').disabled = choices.length === 0;
+  frame();
+  return route();
 }
 
-async function startCall() {
-  problem(null);
-  transcript.clear();
-  answers = [];
-  facts();
-  lock(true);
-  state('connecting', 'Connecting…');
-  call = new Call(api, $('agent').value, view);
+function signIn(error = null, key = '') {
+  api = null;
+  document.title = 'Sign in · sidetone';
+  const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false', placeholder: 'st_live_…', required: true, 'aria-invalid': error ? 'true' : null, 'aria-describedby': 'key-hint problem', value: error?.status === 401 ? '' : key });
+  const submit = (event) => {
+    event.preventDefault();
+    if (!input.value.trim()) return input.focus();
+    sessionStorage.setItem(STORED, input.value.trim());
+    return begin();
+  };
+  fill(app,
+    h('main.door',
+      h('form.card', { onsubmit: submit, novalidate: true },
+        h('p.brand', h('img', { src: '/web/icon.svg', alt: '', width: 40, height: 40 }), 'sidetone'),
+        h('h1', 'Sign in'),
+        h('div.field', h('label', { for: 'key' }, 'API key'), input,
+          h('p.wrong', { id: 'problem', role: 'alert', hidden: !error }, error?.message ?? ''),
+          h('p.hint', { id: 'key-hint' }, 'The server printed it at its first start; ', h('code', 'sidetone keys create'), ' makes another. It stays in this tab.')),
+        h('button.button.main', { type: 'submit' }, 'Sign in')),
+      h('p.soft.small', h('a', { href: '/docs' }, 'API documents'))));
+  input.focus();
+}
+
+function signOut(message) {
+  page?.close?.();
+  page = null;
+  sessionStorage.removeItem(STORED);
+  shown = null;
+  history.replaceState(null, '', `${location.pathname}#/`);
+  signIn(message ? { message, status: 401 } : null);
+}
+
+function frame() {
+  const link = ([tab, name, sign]) => h('a', { href: `#/${tab}`, data: { tab } }, icon(sign), h('span', name));
+  main = h('main', { id: 'main' });
+  fill(app,
+    h('button.skip', { type: 'button', onclick: () => main.querySelector('h1')?.focus() }, 'Skip to the page'),
+    h('div.frame',
+      h('header.side',
+        h('a.brand', { href: '#/' }, h('img', { src: '/web/icon.svg', alt: '', width: 30, height: 30 }), 'sidetone'),
+        h('nav.tabs', { 'aria-label': 'Console' }, TABS.map(link)),
+        h('div.foot', themeButton(),
+          h('a.button.plain', { href: '/docs', 'aria-label': 'API documents', title: 'API documents' }, icon('doc'), h('span', 'API')),
+          h('button.button.plain', { type: 'button', id: 'sign-out', 'aria-label': 'Sign out', title: 'Sign out', onclick: () => leaving(() => signOut()) }, icon('out'), h('span', 'Sign out')))),
+      main));
+}
+
+function themeButton() {
+  const button = h('button.button.plain', { type: 'button', id: 'theme' });
+  const show = () => {
+    const theme = document.documentElement.dataset.theme ?? 'system';
+    button.setAttribute('aria-label', `Theme: ${theme}`);
+    button.title = `Theme: ${theme}`;
+    fill(button, icon(theme), h('span', `Theme: ${theme}`));
+  };
+  button.addEventListener('click', () => {
+    const now = document.documentElement.dataset.theme ?? 'system';
+    const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+    if (next === 'system') {
+      delete document.documentElement.dataset.theme;
+      localStorage.removeItem('sidetone.theme');
+    } else {
+      document.documentElement.dataset.theme = next;
+      localStorage.setItem('sidetone.theme', next);
+    }
+    show();
+  });
+  show();
+  return button;
+}
+
+// What is unsaved or still on the line is asked about before it goes.
+function leaving(go) {
+  const reason = page?.unsaved?.();
+  if (!reason) return go();
+  return confirm(reason.title, reason.text, reason.leave, async () => go());
+}
+
+function route() {
+  if (!api) return;
+  const target = location.hash;
+  if (target === shown) return;
+  const reason = page?.unsaved?.();
+  if (reason) {
+    history.replaceState(null, '', shown);
+    confirm(reason.title, reason.text, reason.leave, async () => {
+      page.unsaved = null;
+      location.hash = target;
+    });
+    return;
+  }
+  show(target);
+}
+
+async function show(target) {
+  const first = shown === null;
+  shown = target;
+  round += 1;
+  const own = round;
+  page?.close?.();
+  page = null;
+  const [path, search = ''] = target.replace(/^#\/?/, '').split('?');
+  const found = PAGES.find(({ pattern }) => pattern.test(path));
+  for (const link of app.querySelectorAll('.tabs a')) {
+    if (link.dataset.tab === found?.tab) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  const name = (text) => {
+    if (own === round) document.title = `${text} · sidetone`;
+  };
+  if (!found) {
+    name('Not found');
+    fill(main, h('h1', { tabindex: -1 }, 'There is no such page'), h('p', h('a', { href: '#/' }, 'To the overview')));
+    return;
+  }
+  name(found.name);
   try {
-    await call.start();
-    began = Date.now();
-    state('live', 'On the line');
-    $('text').disabled = false;
-    $('type').querySelector('button').disabled = false;
+    const module = await found.load();
+    if (own !== round) return;
+    const [id] = found.pattern.exec(path).slice(1);
+    const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; } });
+    page = made;
+    fill(main, made.node);
+    scrollTo(0, 0);
+    // Whoever uses a keyboard or a screen reader goes on at the head of the new page.
+    if (!first) main.querySelector('h1')?.focus({ preventScroll: true });
   } catch (error) {
-    problem(error.message);
-    call?.finish(error.message);
+    fill(main, failure(error, () => location.reload()));
   }
-}
-
-const view = {
-  said(who, id, text, isFinal) {
-    transcript.said(who, id, text, isFinal);
-    facts();
-  },
-  interrupted: (id, spoken, ms) => transcript.interrupted(id, spoken, ms),
-  answered(id, latency) {
-    transcript.answered(id, latency);
-    if (Number.isFinite(latency.response_ms)) answers.push(latency.response_ms);
-    facts();
-  },
-  note: (text) => transcript.note(text),
-  level(who, rms) {
-    // 0 at −50 dBFS, 1 at 0 dBFS: a meter that moves with speech.
-    meter(who, rms > 0 ? Math.max(0, 1 + (20 * Math.log10(rms)) / 50) : 0);
-  },
-  over(reason, trouble) {
-    if (trouble) problem(trouble);
-    if (began) transcript.note(reason ? `The call ended: ${reason.replaceAll('_', ' ')}.` : 'The call ended.');
-    state(trouble ? 'failed' : 'idle', trouble ? 'Ended' : 'Ready');
-    call = null;
-    began = 0;
-    meter('you', 0);
-    meter('them', 0);
-    lock(false);
-  },
-};
-
-function lock(on) {
-  document.body.dataset.call = on ? 'on' : 'off';
-  $('call').dataset.on = String(on);
-  $('call-label').textContent = on ? 'Hang up' : 'Start the call';
-  $('agent').disabled = on;
-  $('key').disabled = on;
-  if (!on) {
-    $('text').disabled = true;
-    $('type').querySelector('button').disabled = true;
-  }
-}
-
-function meter(who, level) {
-  $(who).style.setProperty('--level', level.toFixed(2));
-  $(who).setAttribute('aria-valuenow', level.toFixed(1));
-}
-
-function facts() {
-  $('turns').textContent = String(transcript.count);
-  const sorted = [...answers].sort((a, b) => a - b);
-  $('median').textContent = sorted.length ? `${sorted[Math.floor((sorted.length - 1) / 2)]} ms` : '–';
-}
-
-function state(name, words) {
-  $('state').dataset.state = name;
-  $('state').textContent = words;
-}
-
-function problem(text) {
-  $('problem').hidden = !text;
-  $('problem').textContent = text ?? '';
-}
-
-function clock(ms) {
-  const whole = Math.floor(ms / 1000);
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
 }

@@ -1,109 +1,84 @@
-// The list of turns: a bubble each, in the order in which they began.
+// The list of turns: a bubble each, in the order in which they began. Used live and for calls of the past.
 
-const OWNERS = {
-  engine: 'engine', setting: 'waiting for the end of the turn', stt: 'recogniser', llm: 'model',
-  tool: 'tool', tts: 'voice', transport: 'network',
-};
+import { fill, h } from './dom.js';
+import { ms } from './format.js';
+import { bar, partList } from './waterfall.js';
+
+const NAMES = { user: 'Caller', assistant: 'Agent', human_agent: 'Person' };
 
 export class Transcript {
-  constructor(list, empty) {
-    this.list = list;
-    this.empty = empty;
-    this.clear();
+  /** `you`: what the caller is called here. */
+  constructor({ you = 'You' } = {}) {
+    this.you = you;
+    this.list = h('ol');
+    this.node = h('div.log', { role: 'log', 'aria-live': 'polite', 'aria-label': 'Transcript', tabindex: 0 }, this.list);
+    this.turns = new Map();
   }
 
-  clear() {
-    this.turns = new Map();
-    this.list.replaceChildren(this.empty);
-    this.empty.hidden = false;
+  clear(...shown) {
+    this.turns.clear();
+    fill(this.list, shown);
   }
 
   get count() {
     return this.turns.size;
   }
 
-  /// Shows what was said in a turn so far; a later text replaces an earlier one.
-  said(who, id, text, isFinal) {
-    const turn = this.turn(who, id);
-    turn.text.textContent = text;
+  /** What was said in a turn so far; a later text replaces an earlier one. */
+  said(role, id, text, isFinal) {
+    const turn = this.turn(role, id);
     turn.full = text;
+    turn.text.textContent = text;
     turn.item.classList.toggle('open', !isFinal);
     this.scroll();
   }
 
-  /// The agent was cut short: what was not spoken is struck through.
+  /** The agent was cut short: what was not spoken is struck through. */
   interrupted(id, spoken, spokenMs) {
     const turn = this.turns.get(id);
     if (!turn) return;
-    const said = spoken ?? '';
-    const full = turn.full ?? '';
-    const rest = full.startsWith(said) ? full.slice(said.length) : '';
-    const unsaid = document.createElement('span');
-    unsaid.className = 'unsaid';
-    unsaid.textContent = rest;
-    turn.text.replaceChildren(said, unsaid);
+    cut(turn.text, turn.full ?? '', spoken ?? '');
     turn.item.classList.remove('open');
-    if (spokenMs !== undefined && spokenMs !== null) turn.aside(`interrupted after ${seconds(spokenMs)}`);
+    turn.item.classList.add('cut');
+    turn.note(Number.isFinite(spokenMs) ? `interrupted after ${(spokenMs / 1000).toFixed(1)} s` : 'interrupted');
     this.scroll();
   }
 
-  /// The time that an answer took, and what it was made of.
+  /** The time that an answer took, and what it was made of. */
   answered(id, latency) {
-    const turn = this.turn('agent', id);
-    turn.ms.textContent = `${latency.response_ms} ms`;
-    const parts = (latency.contributions ?? []).filter((part) => part.duration_ms > 0);
-    if (parts.length === 0 || turn.item.querySelector('.bar')) return;
-    const bar = element('div', 'bar');
-    bar.setAttribute('aria-hidden', 'true');
-    const details = element('details', 'parts');
-    details.append(element('summary', '', 'Where the time went'), element('ul'));
-    for (const part of parts) {
-      const piece = element('i');
-      piece.dataset.owner = part.owner;
-      piece.style.flexGrow = String(part.duration_ms);
-      bar.append(piece);
-      const line = element('li', '', `${part.key.replaceAll('_', ' ')}: ${part.duration_ms} ms (${OWNERS[part.owner] ?? part.owner})`);
-      line.dataset.owner = part.owner;
-      details.lastChild.append(line);
-    }
-    turn.item.append(bar, details);
+    const turn = this.turn('assistant', id);
+    if (turn.answered) return;
+    turn.answered = true;
+    turn.note(ms(latency.response_ms), 'num');
+    turn.item.append(h('details.took', h('summary', { 'aria-label': 'Where the time went' }, bar(latency.contributions)), partList(latency.contributions)));
     this.scroll();
   }
 
   note(text) {
-    this.empty.hidden = true;
-    this.list.append(element('li', 'note', text));
+    this.list.append(h('li.note', text));
     this.scroll();
   }
 
-  turn(who, id) {
+  turn(role, id) {
     const known = this.turns.get(id);
     if (known) return known;
-    this.empty.hidden = true;
-    const item = element('li', `turn ${who}`);
-    const head = element('p', 'who', who === 'user' ? 'You' : 'Agent');
-    const ms = element('span', 'ms');
-    head.append(ms);
-    const text = element('p', 'text');
-    item.append(head, text);
+    this.list.querySelector('.empty')?.closest('li')?.remove();
+    const headline = h('p.who', h('span', role === 'user' ? this.you : NAMES[role]));
+    const text = h('p.text');
+    const item = h('li.turn', { class: `turn ${role}` }, headline, text);
     this.list.append(item);
-    const turn = { item, text, ms, aside: (words) => head.append(element('span', '', words)) };
+    const turn = { item, text, note: (words, kind = 'aside') => headline.append(h('span', { class: kind }, words)) };
     this.turns.set(id, turn);
     return turn;
   }
 
   scroll() {
-    this.list.scrollTop = this.list.scrollHeight;
+    this.node.scrollTop = this.node.scrollHeight;
   }
 }
 
-function seconds(ms) {
-  return `${(ms / 1000).toFixed(1)} s`;
-}
-
-function element(name, className = '', text = '') {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
+/** A turn's text with what was never heard struck through. */
+export function cut(place, full, spoken) {
+  const rest = full.startsWith(spoken) ? full.slice(spoken.length) : '';
+  fill(place, spoken, rest && h('s', rest));
 }

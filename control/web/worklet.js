@@ -102,13 +102,11 @@ class Player extends AudioWorkletProcessor {
 
   process(_inputs, outputs) {
     const out = outputs[0][0];
-    let energy = 0;
     for (let i = 0; i < out.length; i += 1) {
       const piece = this.pieces[0];
       if (!piece) break;
       const value = piece.samples[this.offset] ?? 0;
       out[i] = value;
-      energy += value * value;
       this.offset += 1;
       if (this.offset >= piece.samples.length) {
         this.report(piece, piece.samples.length);
@@ -123,10 +121,6 @@ class Player extends AudioWorkletProcessor {
       if (piece && piece.id !== null) this.report(piece, this.offset);
       this.sinceReport = 0;
     }
-    this.level = Math.max(energy / out.length, (this.level ?? 0) * 0.9);
-    this.blocks = (this.blocks ?? 0) + 1;
-    // About every 64 ms: often enough for a meter.
-    if (this.blocks % 8 === 0) this.port.postMessage({ level: Math.sqrt(this.level) });
     return true;
   }
 }

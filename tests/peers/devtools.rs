@@ -43,6 +43,8 @@ impl Browser {
             ])
             .args([
                 "--disable-dev-shm-usage",
+                // Candidates for WebRTC on this machine alone.
+                "--allow-loopback-in-peer-connection",
                 "--hide-scrollbars",
                 "--remote-debugging-port=0",
             ])
@@ -151,6 +153,17 @@ impl Browser {
             }
             sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Types into what has the focus.
+    pub(crate) async fn insert(&mut self, text: &str) {
+        self.call("Input.insertText", json!({"text": text})).await;
+    }
+
+    /// Lets scripts of the test into pages that are opened from now on, which their policy forbids.
+    pub(crate) async fn without_policy(&mut self) {
+        self.call("Page.setBypassCSP", json!({"enabled": true}))
+            .await;
     }
 
     /// Presses a key as a keyboard does.

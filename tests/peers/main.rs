@@ -9,6 +9,7 @@
 mod browser;
 mod command_line;
 mod devtools;
+mod library;
 mod questions;
 
 use kit::server::Server;

@@ -1,0 +1,57 @@
+// Labelled controls, and the server's complaints beside them.
+
+import { fill, h } from './dom.js';
+
+/** A control with its label above, a hint below, and room for what is wrong. `control` must have an id. */
+export function field({ name, label, hint = null, control, wide = false, required = false }) {
+  const wrong = h('p.wrong', { id: `${control.id}-wrong`, hidden: true });
+  const notes = [hint && `${control.id}-hint`, wrong.id].filter(Boolean).join(' ');
+  control.setAttribute('aria-describedby', notes);
+  const clear = () => {
+    wrong.hidden = true;
+    control.removeAttribute('aria-invalid');
+  };
+  control.addEventListener('input', clear);
+  return h('div.field', { class: wide ? 'field wide' : 'field', data: { field: name } },
+    h('label', { for: control.id }, label, required && h('span.required', ' (required)')),
+    control,
+    wrong,
+    hint && h('p.hint', { id: `${control.id}-hint` }, hint));
+}
+
+/** An on-or-off setting, with the same room. */
+export function toggle({ name, label, hint = null, control }) {
+  const wrong = h('p.wrong', { id: `${control.id}-wrong`, hidden: true });
+  control.setAttribute('aria-describedby', wrong.id);
+  control.setAttribute('role', 'switch');
+  return h('div.field', { data: { field: name } },
+    h('label.switch', control, h('span.text', label, hint && h('small', hint))), wrong);
+}
+
+/** Shows each wrong field (`{loc, msg}` of a 422) beside its control and goes to the first one. What has no
+ * control here is given back as sentences. */
+export function placeErrors(root, errors) {
+  for (const wrong of root.querySelectorAll('.wrong')) wrong.hidden = true;
+  for (const control of root.querySelectorAll('[aria-invalid]')) control.removeAttribute('aria-invalid');
+  const strays = [];
+  const told = new Map();
+  for (const { loc = [], msg } of errors) {
+    const [, name, ...inside] = loc;
+    const place = root.querySelector(`[data-field="${CSS.escape(String(name))}"]`);
+    const where = inside.map((part) => (Number.isInteger(part) ? `entry ${part + 1}` : part)).join(', ');
+    const text = where ? `${where}: ${msg}` : msg;
+    if (!place) strays.push(`${name ?? 'request'}: ${text}`);
+    else told.set(place, [...(told.get(place) ?? []), text]);
+  }
+  for (const [place, texts] of told) {
+    const wrong = place.querySelector('.wrong');
+    wrong.hidden = false;
+    fill(wrong, h('span', texts.join('. ')));
+    place.querySelector('input, select, textarea')?.setAttribute('aria-invalid', 'true');
+  }
+  const first = [...root.querySelectorAll('[aria-invalid="true"]')][0];
+  first?.closest('details')?.setAttribute('open', '');
+  first?.focus({ preventScroll: true });
+  first?.scrollIntoView({ block: 'center', behavior: 'smooth' });
+  return strays;
+}

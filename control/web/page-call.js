@@ -1,0 +1,196 @@
+// One call: its sound, its words, where the time of each answer went, and how the line was.
+
+import { channel, party } from './call-rows.js';
+import { fill, h, icon } from './dom.js';
+import { DASH, length, money, ms, percent, title, when, words } from './format.js';
+import { badge, empty, facts, failure, ghosts, head, load, toast } from './parts.js';
+import { Recording } from './recording.js';
+import { cut } from './transcript.js';
+import { waterfall } from './waterfall.js';
+
+// A call that still runs, or whose recording or webhook is not through yet, is looked at again.
+const AGAIN_MS = 2000;
+const RUNNING = ['queued', 'ringing', 'in_progress'];
+
+export function page({ api, id, name }) {
+  const leaving = new AbortController();
+  const place = h('div.stack.gap');
+  let view = null;
+  load(place, async () => {
+    const ask = (path) => api.get(path, { signal: leaving.signal });
+    const call = await ask(`/calls/${id}`);
+    name(`Call with ${call.agent_name}`);
+    view = new View(call, api, ask);
+    return view.nodes();
+  }, { shape: [h('div.ghost', { style: { height: '3.4rem', width: '18rem' } }), ghosts(1, '15rem'), ghosts(2, '18rem')] });
+  return {
+    node: place,
+    close() {
+      leaving.abort();
+      view?.close();
+    },
+  };
+}
+
+class View {
+  constructor(call, api, ask) {
+    Object.assign(this, { call, api, ask, recording: null, rows: [] });
+  }
+
+  nodes() {
+    const { call } = this;
+    this.sound = h('div.pad');
+    this.talk = h('div');
+    this.times = h('div.pad');
+    this.state = h('span.row.tight');
+    this.events = h('div.pad');
+    this.net = h('div.pad');
+    this.top = h('div.pad');
+    this.fillFacts();
+    this.fillTurns();
+    this.fillSound();
+    this.fillDiagnostics();
+    this.again();
+    const hangUp = h('button.button.danger', { type: 'button', hidden: !RUNNING.includes(call.status), onclick: () => this.hangUp() }, 'Hang up');
+    this.hangUpButton = hangUp;
+    const section = (heading, body, id) => h('section.card', { 'aria-labelledby': id }, h('header', h('h2', { id }, heading)), body);
+    return [
+      head(`${call.agent_name}, ${when(call.started_at ?? call.created_at)}`, { back: { href: '#/calls', text: 'Calls' }, lead: this.state, actions: [hangUp, h('a.button', { href: `#/talk/${call.agent_id}` }, 'Talk to this agent')] }),
+      section('Recording', this.sound, 'title-sound'),
+      h('div.halves',
+        section('What was said', this.talk, 'title-said'),
+        h('div.stack.gap',
+          section('Where the time went', this.times, 'title-times'),
+          section('The line', this.net, 'title-line'),
+          section('Report', this.events, 'title-report'),
+          section('The call', this.top, 'title-call'))),
+    ];
+  }
+
+  fillFacts() {
+    const { call } = this;
+    fill(this.state, badge(call.status), call.end_reason && h('span.soft', title(call.end_reason)), h('span.soft.num', length(call.duration_seconds)));
+    fill(this.top, facts([
+      ['With', party(call)], ['Channel', channel(call.channel)], ['Direction', title(call.direction)],
+      ['Started', when(call.started_at)], ['Ended', when(call.ended_at)], ['Ended by', title(call.ended_by)],
+      ['Turns', call.turn_count], ['Cost', money(call.cost_cents)],
+      ['Id', h('code.break', call.id)],
+    ]));
+    fill(this.events, facts([
+      ['call.ended', call.webhook_delivery_status ? badge(call.webhook_delivery_status) : h('span.soft', 'no webhook is set')],
+      call.webhook_attempts > 0 && ['Attempts', call.webhook_attempts],
+      call.webhook_delivered_at && ['Delivered', when(call.webhook_delivered_at)],
+    ]));
+  }
+
+  fillTurns() {
+    const turns = this.call.transcript ?? [];
+    if (turns.length === 0) {
+      fill(this.talk, empty(RUNNING.includes(this.call.status) ? 'What is said appears when a turn is over.' : 'Nobody said anything that was kept.'));
+      return;
+    }
+    this.rows = turns.map((turn) => this.row(turn));
+    fill(this.talk, h('ol.turns', this.rows.map(({ item }) => item)));
+  }
+
+  row(turn) {
+    const text = h('p.text', turn.text);
+    if (turn.interrupted && turn.estimated_text_spoken) cut(text, turn.text, turn.estimated_text_spoken);
+    const who = { user: 'Caller', assistant: 'Agent', human_agent: 'Person' }[turn.role] ?? title(turn.role);
+    const play = turn.start_ms === null
+      ? h('span.at.soft.num', DASH)
+      : h('button.at.num', { type: 'button', 'aria-label': `Play from ${length(turn.start_ms / 1000)}`, onclick: () => this.recording?.playFrom(turn.start_ms) }, icon('play'), length(turn.start_ms / 1000));
+    const tools = (turn.tool_calls ?? []).map((tool) => h('p.small.soft', `Tool ${tool.name}: ${words(tool.status)}, ${ms(tool.duration_ms)}`));
+    const item = h('li', { class: turn.role }, play,
+      h('div', h('p.who', h('span', who),
+        turn.source !== 'speech' && turn.source && h('span', turn.source),
+        Number.isFinite(turn.latency?.response_ms) && h('span.num', ms(turn.latency.response_ms)),
+        turn.interrupted && h('span.cut', Number.isFinite(turn.interrupted_after_ms) ? `interrupted after ${(turn.interrupted_after_ms / 1000).toFixed(1)} s` : 'interrupted')),
+      text, turn.text_raw && h('p.small.soft', `Heard: ${turn.text_raw}`), tools));
+    return { item, from: turn.start_ms, to: turn.end_ms };
+  }
+
+  async fillSound() {
+    const { call } = this;
+    if (!call.has_recording) {
+      fill(this.sound, h('p.soft', { class: 'soft quiet-box' }, RUNNING.includes(call.status) ? 'The recording is made while the call runs.' : 'This call has no recording.'));
+      return;
+    }
+    if (this.recording) return;
+    fill(this.sound, h('div.ghost.recording-room'));
+    try {
+      const link = await this.ask(`/conversations/${call.id}/audio`);
+      this.recording = new Recording(link, call.duration_seconds, call.transcript ?? []);
+      this.recording.onTime = (at) => this.follow(at);
+      fill(this.sound, this.recording.node);
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      fill(this.sound, error.status === 404 ? h('p', { class: 'soft quiet-box' }, 'The recording is being finished.') : failure(error, () => this.fillSound()));
+    }
+  }
+
+  // The turn that is heard is marked.
+  follow(at) {
+    const playing = this.recording && (!this.recording.sound.paused || at > 0);
+    for (const { item, from, to } of this.rows) item.classList.toggle('now', Boolean(playing) && from !== null && at >= from && at < (to ?? from + 1000));
+  }
+
+  async fillDiagnostics() {
+    try {
+      const told = await this.ask(`/conversations/${this.call.id}/diagnostics`);
+      const median = told.latency_summary?.response_ms;
+      fill(this.times, told.waterfall.length === 0
+        ? h('p.soft', 'No answer was measured.')
+        : [median && h('p.soft.small', `Median ${ms(median.p50)}, slowest ${ms(median.max)}, over ${median.count} ${median.count === 1 ? 'answer' : 'answers'}.`), waterfall(told.waterfall, (at) => this.recording?.playFrom(at))]);
+      const { network } = told;
+      fill(this.net, facts([
+        ['Round trip', network.rtt_ms === null ? DASH : ms(network.rtt_ms)], ['Lost', percent(network.loss_pct ?? NaN)],
+        ['Jitter', network.jitter_ms === null ? DASH : ms(network.jitter_ms)], ['MOS, estimated', network.mos === null ? DASH : network.mos.toFixed(1)],
+      ]), told.errors.length > 0 && h('ul.faults', told.errors.map((fault) => h('li.notice.bad', h('div', `${title(fault.source)}: ${fault.message}`)))));
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      fill(this.times, failure(error, () => this.fillDiagnostics()));
+    }
+  }
+
+  again() {
+    const { call } = this;
+    const waits = RUNNING.includes(call.status) || !this.settled || ['pending', 'delivering'].includes(call.webhook_delivery_status);
+    if (!waits) return;
+    this.timer = setTimeout(async () => {
+      try {
+        const before = this.call;
+        this.call = await this.ask(`/calls/${call.id}`);
+        // Once more after the end: the recording becomes ready a moment later.
+        this.settled = !RUNNING.includes(this.call.status) && (this.call.has_recording || this.tries++ > 3);
+        this.fillFacts();
+        this.hangUpButton.hidden = !RUNNING.includes(this.call.status);
+        if (this.call.transcript.length !== (before.transcript ?? []).length) {
+          this.fillTurns();
+          this.fillDiagnostics();
+        }
+        if (this.call.has_recording || before.status !== this.call.status) this.fillSound();
+      } catch (error) {
+        if (error.name === 'AbortError') return;
+      }
+      this.again();
+    }, AGAIN_MS);
+  }
+
+  tries = 0;
+  settled = false;
+
+  async hangUp() {
+    try {
+      await this.api.post(`/calls/${this.call.id}/end`, {});
+      toast('Hung up');
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.recording?.close();
+  }
+}

@@ -1,0 +1,102 @@
+// A call over the native WebSocket protocol (docs/websocket.md).
+
+import { SidetoneError } from './sidetone-error.js';
+import { fromBase64, openSpeaker, toBase64 } from './sidetone-sound.js';
+
+// More than this waiting in the socket means that the line is too slow: newer sound is worth more
+// than old, so frames are left out (half a second of sound as base64).
+const MOST_WAITING = 24_000;
+// The server closes the line after `end`; if it does not, the page does.
+const CLOSE_MS = 1500;
+
+export class SocketLine {
+  constructor(url, told) {
+    const address = new URL(url);
+    if (told.events.length > 0) address.searchParams.set('events', told.events.join(','));
+    this.url = address.href;
+    this.told = told;
+    this.gain = 1;
+  }
+
+  /** Resolves once the session is live. */
+  async open() {
+    this.speaker = await openSpeaker((id, ms) => this.send({ type: 'playback', event_id: id, played_ms: ms }));
+    this.speaker.volume = this.gain;
+    await new Promise((resolve, reject) => {
+      this.socket = new WebSocket(this.url);
+      this.socket.onmessage = ({ data }) => {
+        const event = JSON.parse(data);
+        if (event.type === 'session_started') resolve();
+        this.handle(event);
+      };
+      this.socket.onclose = ({ code, reason }) => {
+        const problem = code === 1000 ? null : closed(code, reason);
+        reject(problem ?? closed(code, 'it ended before it began'));
+        this.told.onClose(problem);
+      };
+    });
+    await this.told.microphone.frames((pcm) => {
+      if (this.socket.bufferedAmount < MOST_WAITING) this.send({ type: 'audio', audio: toBase64(pcm) });
+    });
+  }
+
+  handle(event) {
+    switch (event.type) {
+      case 'audio':
+        this.speaker.push(event.event_id, fromBase64(event.audio));
+        return;
+      case 'ping':
+        this.send({ type: 'pong', event_id: event.event_id });
+        return;
+      case 'interruption':
+        this.speaker.dropTo(event.up_to_event_id);
+        break;
+      default:
+        break;
+    }
+    this.told.onEvent(event);
+  }
+
+  send(message) {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  level() {
+    return this.isClosed ? 0 : (this.speaker?.level() ?? 0);
+  }
+
+  set volume(volume) {
+    this.gain = volume;
+    if (this.speaker) this.speaker.volume = volume;
+  }
+
+  // A socket measures nothing of the network.
+  async stats() {
+    return null;
+  }
+
+  async resume() {
+    await this.speaker?.resume();
+  }
+
+  async end() {
+    this.send({ type: 'end' });
+    setTimeout(() => this.socket?.close(1000), CLOSE_MS);
+  }
+
+  /** The page goes away: the server takes the closed socket for a hang-up. */
+  leave() {
+    this.socket?.close(1000);
+  }
+
+  close() {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.speaker?.close();
+    this.socket?.close();
+  }
+}
+
+function closed(code, reason) {
+  return new SidetoneError(`The line was closed (${code}${reason ? `: ${reason}` : ''})`, { code: `close_${code}` });
+}

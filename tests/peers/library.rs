@@ -1,0 +1,69 @@
+//! `sidetone.js` over WebRTC in a real browser, against a peer in the same page: offer, candidates, events,
+//! tools, mute, levels, and a new path for the same call.
+
+use kit::server::Server;
+use serde_json::json;
+
+use super::browser::speak;
+use super::devtools::Browser;
+
+#[tokio::test]
+async fn a_call_from_a_page_over_webrtc() {
+    let server = Server::scripted().await;
+    let microphone = server.data.join("microphone.wav");
+    speak(
+        &microphone,
+        "one two three four five six seven eight nine ten, and on it goes",
+        0.0,
+    );
+    let mut page = Browser::open(&microphone).await;
+    page.goto(&format!("{}/", server.url)).await;
+    let script = include_str!("library.js");
+    let told = page.eval(&format!("({script})()")).await;
+
+    // The token of the connect answer is used from then on; optional events are asked for with the offer.
+    let offer = "POST offer?events=tool_call,vad";
+    assert_eq!(
+        told["asked"],
+        json!(["POST connect", offer, offer, "POST end"])
+    );
+    assert_eq!(
+        told["credentials"],
+        json!(["none", "Bearer for-this-session"])
+    );
+    assert!(told["candidates"].as_u64() > Some(0), "{told}");
+    assert_eq!(
+        told["events"],
+        json!([
+            "connecting",
+            "live",
+            "vad true",
+            "ended",
+            "ended caller_hangup null"
+        ])
+    );
+    let mut got: Vec<String> = told["got"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    got.sort();
+    let mut expected = [
+        json!({"type": "pong", "event_id": 7}),
+        json!({"type": "tool_result", "tool_call_id": "t", "result": 3, "is_error": false}),
+        json!({"type": "tool_result", "tool_call_id": "x", "result": "no", "is_error": true}),
+        json!({"type": "dtmf", "digits": "1#"}),
+        json!({"type": "user_message", "text": "hello"}),
+        json!({"type": "contextual_update", "text": "at the till"}),
+    ]
+    .map(|message| message.to_string());
+    expected.sort();
+    assert_eq!(got, expected);
+    assert_eq!(
+        (&told["restarted"], &told["measured"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(told["state"], "ended");
+    assert_eq!(page.troubles, Vec::<String>::new());
+}

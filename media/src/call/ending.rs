@@ -67,6 +67,8 @@ impl Call {
             } else {
                 Offsets::AgentOnly
             },
+            interruptions: self.interruptions,
+            underruns: self.underruns,
             characters,
             heard_ms: heard.ms(),
             errors: std::mem::take(&mut self.errors),

@@ -14,7 +14,7 @@ use super::counters::{Counters, Tallies, count};
 use super::disk::{self, Disk};
 use super::driver::Driver;
 use super::finish::RecordedFile;
-use super::lateness::{Histogram, Lateness};
+use super::lateness::{Histogram, Lateness, LatenessTotals};
 use super::live::{Placed, Seat};
 use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
 use super::recorder::RING;
@@ -184,6 +184,7 @@ impl Engine {
             on_event: call.on_event,
             gate: gate.clone(),
             seat,
+            span: tracing::Span::current(),
         };
         if !mailbox.command(Command::Place(Box::new(placed))) {
             return Err(Refused::Full);
@@ -202,6 +203,11 @@ impl Engine {
             self.histograms.iter().map(|histogram| &**histogram),
             self.clock.now(),
         )
+    }
+
+    /// The same since the start.
+    pub fn lateness_totals(&self) -> LatenessTotals {
+        Histogram::totals(self.histograms.iter().map(|histogram| &**histogram))
     }
 
     pub fn counters(&self) -> Counters {

@@ -26,7 +26,7 @@ mod wheel;
 pub use self::counters::Counters;
 pub use self::engine::{CallHandle, CallNews, Engine, EngineConfig, NewCall};
 pub use self::finish::{RecordedFile, forget, salvage};
-pub use self::lateness::Lateness;
+pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
 pub use crate::error::Refused;
 
 #[cfg(test)]

@@ -144,9 +144,7 @@ async fn a_call_is_one_trace_with_its_turns_and_where_their_time_went() {
         .iter()
         .filter_map(|got| got.text("sidetone.stage"))
         .collect();
-    for stage in ["setting", "tts"] {
-        assert!(stages.contains(stage), "{stages:?}");
-    }
+    assert!(stages.contains("setting"), "{stages:?}");
 
     // Nothing of what was said, and the key only where it belongs.
     let bytes = collector.bytes();
@@ -259,7 +257,8 @@ async fn a_collector_that_is_away_costs_no_call_and_is_counted() {
     let id = talk(&session).await;
     let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
     assert_eq!(call["status"], "completed");
-    let until = tokio::time::Instant::now() + PATIENCE;
+    // A batch is tried again for ten seconds.
+    let until = tokio::time::Instant::now() + 4 * PATIENCE;
     loop {
         let text = client.get("//metrics").await.expect(200).bytes;
         let text = String::from_utf8(text).unwrap();

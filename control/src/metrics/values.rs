@@ -118,9 +118,12 @@ fn known<const N: usize>(family: &'static Family) -> Vec<Labels<N>> {
         };
         known = known
             .iter()
-            .flat_map(|before| {
-                let with = |value: &&'static str| [before.as_slice(), &[*value]].concat();
-                values.iter().map(with)
+            .flat_map(|before: &Vec<&'static str>| {
+                values.iter().map(move |value| {
+                    let mut labels = before.clone();
+                    labels.push(*value);
+                    labels
+                })
             })
             .collect();
     }

@@ -339,7 +339,7 @@ async fn a_node_drains_behind_the_proxy_and_nobody_is_lost_or_turned_away() {
         .expect(200);
     assert_eq!(status.text("status"), "live");
     assert_eq!(
-        a.ended(Duration::ZERO).await,
+        a.ended(Duration::from_millis(100)).await,
         None,
         "it waits for its calls"
     );

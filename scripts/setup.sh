@@ -33,6 +33,11 @@ needed() {
         # Several nodes share one Redis; the tests start their own.
         echo "redis-server        command -v redis-server"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
+        # /metrics is read by Prometheus' own client library; deploy/ by those who would run it.
+        echo "python3-prometheus-client python3 -c 'import prometheus_client'"
+        echo "python3-yaml        python3 -c 'import yaml'"
+        echo "docker-compose      command -v docker-compose"
+        echo "nginx-light         command -v nginx || test -x /usr/sbin/nginx"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
         # A server of the S3 protocol comes from PyPI, see below.
@@ -52,12 +57,18 @@ while read -r package check; do
 done < <(needed)
 
 # A server of the S3 protocol and a WebRTC client for the tests, each in a folder of its own.
+# A server of the S3 protocol for the tests, and the schemas of Kubernetes, each in a folder of its own.
 from_pypi() {
     local peer="${CARGO_TARGET_DIR:-target}/peers/aiortc"
     if [ "$purpose" = test ] && [ ! -x "$peer/bin/python" ]; then
         echo "Installing: aiortc (from PyPI, into $peer)"
         python3 -m venv "$peer"
         "$peer/bin/pip" install --quiet aiortc==1.16.0
+    local schemas="${CARGO_TARGET_DIR:-target}/peers/kubernetes"
+    if [ "$purpose" = test ] && [ ! -x "$schemas/bin/kubernetes-validate" ]; then
+        echo "Installing: kubernetes-validate (from PyPI, into $schemas)"
+        python3 -m venv "$schemas"
+        "$schemas/bin/pip" install --quiet kubernetes-validate==1.37.0
     fi
     local own="${CARGO_TARGET_DIR:-target}/peers/moto"
     if [ "$purpose" = test ] && ! command -v moto_server >/dev/null && [ ! -x "$own/bin/moto_server" ]; then

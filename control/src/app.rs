@@ -21,6 +21,7 @@ use crate::metrics::{LeaseStep, Metrics};
 use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
+use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::tts::Desk;
 use crate::vendors::Speech;
@@ -62,6 +63,8 @@ pub struct Inner {
     /// Sound on its way to clients who asked for a text.
     pub tts: Arc<Desk>,
     pub metrics: Metrics,
+    /// Where traces of calls go.
+    pub telemetry: Telemetry,
     pub webhooks: Webhooks,
     /// One for each call that this node may host: what a lease store says wrongly stops here.
     seats: Arc<Semaphore>,
@@ -86,6 +89,7 @@ pub struct Parts {
     pub speech: Arc<Speech>,
     pub storage: Storage,
     pub egress: Egress,
+    pub telemetry: Telemetry,
 }
 
 /// One start of one node.
@@ -127,6 +131,7 @@ impl App {
             speech,
             storage,
             egress,
+            telemetry,
         } = parts;
         let limits = Limits::new(&config.limits, redis);
         let seats = (config.limits.node_calls as usize).min(Semaphore::MAX_PERMITS);
@@ -146,6 +151,7 @@ impl App {
             live: LiveCalls::default(),
             tts,
             metrics: Metrics::default(),
+            telemetry,
             webhooks: Webhooks::default(),
             seats: Arc::new(Semaphore::new(seats)),
             burying: tokio::sync::Mutex::default(),
@@ -193,6 +199,15 @@ impl Inner {
 
     /// Takes a lease for a new call, unless this node is ending or is behind with the calls it has.
     pub async fn admit(&self, request: Request) -> Result<Lease, ApiError> {
+        let admitted = self.admit_uncounted(request).await;
+        match &admitted {
+            Ok(_) => self.metrics.admitted(LeaseStep::Acquire),
+            Err(error) => self.metrics.refused_with(LeaseStep::Acquire, error),
+        }
+        admitted
+    }
+
+    async fn admit_uncounted(&self, request: Request) -> Result<Lease, ApiError> {
         if self.is_draining() || self.is_lost() {
             let message = "The server is ending: try again shortly".to_owned();
             return Err(ApiError::Unavailable {
@@ -228,6 +243,15 @@ impl Inner {
     /// Makes a session's pending lease this node's own, for a call that begins. The caller was promised
     /// it: a store that is cold or away for a moment is asked again.
     pub async fn adopt(&self, request: Request) -> Result<Lease, Refusal> {
+        let adopted = self.adopt_uncounted(request).await;
+        match &adopted {
+            Ok(_) => self.metrics.admitted(LeaseStep::Adopt),
+            Err(refusal) => self.metrics.refused(LeaseStep::Adopt, refusal),
+        }
+        adopted
+    }
+
+    async fn adopt_uncounted(&self, request: Request) -> Result<Lease, Refusal> {
         let seat = self.seat()?;
         let until = Instant::now() + ADOPT_PATIENCE;
         loop {
@@ -296,6 +320,7 @@ pub mod testing {
     use crate::ids::AccountId;
     use crate::secret::{MasterKey, Secret};
     use crate::storage::Storage;
+    use crate::telemetry::Telemetry;
     use crate::time::{Clock, Timestamp};
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
 
@@ -406,6 +431,7 @@ pub mod testing {
                 speech,
                 storage,
                 egress,
+                telemetry: Telemetry::default(),
             });
             let account = crate::accounts::ensure(&app.db, &app.clock, "default")
                 .await

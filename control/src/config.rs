@@ -24,6 +24,8 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 #[derive(Clone, Debug)]
 pub struct Config {
     pub server: Server,
+    pub log: Log,
+    pub telemetry: Telemetry,
     pub database: Database,
     /// `redis://…`; unset: leases are kept in this process.
     pub redis_url: Option<Secret<String>>,
@@ -57,6 +59,29 @@ pub struct Server {
     pub log: String,
     /// Unset: plain HTTP.
     pub tls: Option<Tls>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    pub format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Where traces of calls go.
+#[derive(Clone, Debug, Default)]
+pub struct Telemetry {
+    /// Of the collector, without a slash at its end and without `/v1/traces`. Empty: nowhere.
+    pub endpoint: String,
+    /// Sent with every request; values may be keys.
+    pub headers: Vec<(String, Secret<String>)>,
+    /// Of a hundred calls that nobody else traces, so many are.
+    pub sample_percent: u32,
 }
 
 /// Files in PEM.
@@ -221,6 +246,13 @@ impl Config {
                 log: settings.text("server.log"),
                 tls: tls(&mut settings),
             },
+            log: Log {
+                format: settings.word(
+                    "log.format",
+                    &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+                ),
+            },
+            telemetry: telemetry(&mut settings),
             database,
             redis_url,
             cluster,
@@ -458,6 +490,38 @@ fn tls(settings: &mut read::Settings) -> Option<Tls> {
     }
 }
 
+fn telemetry(settings: &mut read::Settings) -> Telemetry {
+    let endpoint = settings
+        .text("telemetry.endpoint")
+        .trim_end_matches('/')
+        .to_owned();
+    if !endpoint.is_empty() && !endpoint.starts_with("http://") && !endpoint.starts_with("https://")
+    {
+        settings.wrong("telemetry.endpoint", "must begin with http:// or https://");
+    }
+    let mut headers = Vec::new();
+    for header in settings.list("telemetry.headers") {
+        let pair = header.split_once('=').map(|(n, v)| (n.trim(), v.trim()));
+        let valid = pair.filter(|(name, value)| {
+            name.parse::<::http::HeaderName>().is_ok()
+                && value.parse::<::http::HeaderValue>().is_ok()
+        });
+        match valid {
+            Some((name, value)) => headers.push((name.to_owned(), Secret::new(value.to_owned()))),
+            // The value is not shown: it may be a key.
+            None => settings.wrong(
+                "telemetry.headers",
+                "must be name=value, with commas between",
+            ),
+        }
+    }
+    Telemetry {
+        endpoint,
+        headers,
+        sample_percent: settings.int("telemetry.sample_percent", 0, 100),
+    }
+}
+
 fn storage(settings: &mut read::Settings) -> Storage {
     let storage = Storage {
         url: settings.text("storage.url"),
@@ -636,6 +700,62 @@ mod tests {
         ] {
             let error = Config::load(None, &env(&[(name, value)])).unwrap_err();
             assert!(error.to_string().contains(key), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_collector_and_the_log_are_read_and_checked() {
+        let good = Config::load(
+            None,
+            &env(&[
+                ("SIDETONE_TELEMETRY__ENDPOINT", "http://collector:4318/"),
+                (
+                    "SIDETONE_TELEMETRY__HEADERS",
+                    "authorization=Bearer swordfish, x-team = a",
+                ),
+                ("SIDETONE_LOG__FORMAT", "json"),
+            ]),
+        )
+        .unwrap();
+        assert_eq!(good.telemetry.endpoint, "http://collector:4318");
+        let headers: Vec<(&str, &str)> = good
+            .telemetry
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose().as_str()))
+            .collect();
+        assert_eq!(
+            headers,
+            [("authorization", "Bearer swordfish"), ("x-team", "a")]
+        );
+        assert_eq!(good.log.format, LogFormat::Json);
+        assert!(!format!("{good:?}").contains("swordfish"));
+        for (name, value, key) in [
+            (
+                "SIDETONE_TELEMETRY__ENDPOINT",
+                "collector:4318",
+                "telemetry.endpoint",
+            ),
+            (
+                "SIDETONE_TELEMETRY__HEADERS",
+                "swordfish",
+                "telemetry.headers",
+            ),
+            (
+                "SIDETONE_TELEMETRY__HEADERS",
+                "a b=swordfish",
+                "telemetry.headers",
+            ),
+            (
+                "SIDETONE_TELEMETRY__SAMPLE_PERCENT",
+                "101",
+                "telemetry.sample_percent",
+            ),
+            ("SIDETONE_LOG__FORMAT", "xml", "log.format"),
+        ] {
+            let error = Config::load(None, &env(&[(name, value)])).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(key) && !text.contains("swordfish"), "{text}");
         }
     }
 

@@ -26,6 +26,7 @@ pub mod secret;
 pub mod sessions;
 pub mod storage;
 pub mod suppressions;
+pub mod telemetry;
 pub mod time;
 pub mod tts;
 pub mod usage;

@@ -7,7 +7,9 @@
     reason = "a test that meets the unexpected fails"
 )]
 
+pub mod bucket;
 pub mod client;
+pub mod collector;
 pub mod postgres;
 pub mod provider;
 pub mod receiver;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
 use media::shell::{self, Refused};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
@@ -38,6 +39,18 @@ pub enum NotPlaced {
 
 /// Hands a joined session's connection to the engine, and starts writing down what happens.
 pub async fn place(
+    app: &App,
+    session: &SessionRow,
+    events: OptionalEvents,
+    socket: TcpStream,
+    leftover: Vec<u8>,
+) -> Result<(), NotPlaced> {
+    let span = super::span(session.account, session.id);
+    let placing = place_in_span(app, session, events, socket, leftover);
+    placing.instrument(span).await
+}
+
+async fn place_in_span(
     app: &App,
     session: &SessionRow,
     events: OptionalEvents,
@@ -121,7 +134,9 @@ pub async fn place(
         ended: watch::Sender::new(false),
     });
     app.live.insert(session.id, live.clone());
-    tokio::spawn(lifecycle::follow(app.clone(), claim, live, lease, news));
+    tracing::info!(agent = %agent.id, channel = call.channel, "a call begins");
+    let following = lifecycle::follow(app.clone(), claim, live, lease, news);
+    tokio::spawn(following.in_current_span());
     Ok(())
 }
 

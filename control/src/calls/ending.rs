@@ -24,6 +24,23 @@ pub struct Also {
     pub recording: bool,
 }
 
+/// A call whose end was written, for the counters. It counts once its transaction is committed.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Written {
+    reason: String,
+    channel: String,
+    duration_ms: Option<u64>,
+}
+
+impl Written {
+    /// Counts it.
+    pub fn count(&self, app: &App) {
+        app.metrics
+            .call_ended(&self.reason, &self.channel, self.duration_ms);
+    }
+}
+
 /// Ends a call that `incarnation` hosts (0: nobody joined yet). `false`: it had ended already, or
 /// has another host, and nothing was written.
 pub async fn end(
@@ -36,15 +53,17 @@ pub async fn end(
 ) -> Result<bool, DbError> {
     let mut tx = app.db.begin_write().await?;
     let now = app.clock.now();
-    let ended = end_in(app, &mut tx, account, id, incarnation, ending, also, now).await?;
-    if ended {
-        tx.commit().await?;
-        app.webhooks.wake();
-    }
-    Ok(ended)
+    let written = end_in(app, &mut tx, account, id, incarnation, ending, also, now).await?;
+    let Some(written) = written else {
+        return Ok(false);
+    };
+    tx.commit().await?;
+    written.count(app);
+    app.webhooks.wake();
+    Ok(true)
 }
 
-/// The same inside a transaction, of a call that ended at `now`.
+/// The same inside a transaction, of a call that ended at `now`. `None`: nothing was written.
 #[expect(
     clippy::too_many_arguments,
     reason = "whose call, under which claim, how, when"
@@ -58,7 +77,7 @@ pub async fn end_in(
     ending: &Ending,
     also: Also,
     now: Timestamp,
-) -> Result<bool, DbError> {
+) -> Result<Option<Written>, DbError> {
     let mut turns = store::turns_in(tx, account, id).await?;
     for turn in &mut turns {
         if rules::forget_place(turn, ending.offsets) {
@@ -67,11 +86,11 @@ pub async fn end_in(
     }
     let summary = latency::summarise(&turns);
     if !store::finish(tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
-        return Ok(false);
+        return Ok(None);
     }
     sessions::store::close(tx, account, id, now).await?;
     let Some(mut call) = store::get_in(tx, account, id).await? else {
-        return Ok(false);
+        return Ok(None);
     };
     if let Some(used) = ending.used {
         let who = (id, call.agent_id);
@@ -87,7 +106,11 @@ pub async fn end_in(
         let region = app.storage.region();
         recordings::store::insert(tx, account, recording, id, call.agent_id, region, now).await?;
     }
-    Ok(true)
+    Ok(Some(Written {
+        reason: ending.reason.to_string(),
+        channel: call.channel,
+        duration_ms: ending.duration_ms,
+    }))
 }
 
 /// Adds `call.ended` with its frozen body.

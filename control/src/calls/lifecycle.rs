@@ -9,6 +9,7 @@ use media::call::input::ToolOutcome;
 use media::call::output::CallEvent;
 use media::shell::CallNews;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use super::journal::{Entry, Owner};
 use super::live::{LiveCall, Pulse};
@@ -18,6 +19,7 @@ use crate::admission::Lease;
 use crate::app::App;
 use crate::ids::{AccountId, CallId};
 use crate::recordings;
+use crate::telemetry;
 
 /// News that may wait for a call's writer. An hour's call with a turn a second stays below it, so a
 /// disk or a database that answers nothing for a whole call loses nothing; beyond it news are dropped
@@ -44,6 +46,7 @@ pub fn line(
     mpsc::Receiver<CallNews>,
 ) {
     let (sender, receiver) = mpsc::channel(BACKLOG);
+    let span = tracing::Span::current();
     let on_event = move |news: CallNews| {
         match &news {
             CallNews::Event(CallEvent::Agent(state)) => return pulse.set_agent(*state),
@@ -59,7 +62,7 @@ pub fn line(
             | CallNews::Tool { .. } => {}
         }
         if sender.try_send(news).is_err() {
-            tracing::error!("a call's writer is {BACKLOG} news behind, or gone: one is lost");
+            tracing::error!(parent: &span, "a call's writer is {BACKLOG} news behind, or gone: one is lost");
         }
     };
     (Arc::new(on_event), receiver)
@@ -75,6 +78,7 @@ pub async fn follow(
     mut news: mpsc::Receiver<CallNews>,
 ) {
     let mut writer = Writer::new(app.clone(), claim.owner());
+    let mut trace = telemetry::begin(&app, claim.account, claim.id).await;
     let mut lease = Some(lease);
     let mut ended = false;
     loop {
@@ -88,6 +92,27 @@ pub async fn follow(
         };
         let Some(item) = item else { break };
         let at = app.clock.now();
+        match &item {
+            CallNews::Event(CallEvent::Turn(turn)) => {
+                app.metrics.turn(turn);
+                if let Some(trace) = &mut trace {
+                    app.telemetry.send(trace.turn(turn));
+                }
+            }
+            CallNews::Event(CallEvent::Ended(summary)) => {
+                app.metrics.call_over(summary);
+                if let Some(trace) = &mut trace {
+                    app.telemetry.send([trace.ended(summary)]);
+                }
+                tracing::info!(
+                    reason = summary.reason.name(),
+                    duration_ms = summary.duration_ms,
+                    turns = summary.turn_count,
+                    "a call is over"
+                );
+            }
+            _ => {}
+        }
         match item {
             CallNews::Event(CallEvent::Turn(turn)) if claim.transcript => {
                 let body = rules::turn_json(&turn).to_string();
@@ -165,6 +190,12 @@ pub async fn follow(
 
 /// Ends a call that could not start, now or when the database takes it.
 pub async fn could_not_start(app: &App, owner: Owner, ending: Ending) {
+    let span = super::span(owner.account, owner.call);
+    write_no_start(app, owner, ending).instrument(span).await;
+}
+
+async fn write_no_start(app: &App, owner: Owner, ending: Ending) {
+    tracing::warn!(reason = %ending.reason, "a call could not start");
     let mut writer = Writer::new(app.clone(), owner);
     let at = app.clock.now();
     let recording = false;
@@ -176,7 +207,7 @@ pub async fn could_not_start(app: &App, owner: Owner, ending: Ending) {
         })
         .await;
     if writer.is_behind() {
-        tokio::spawn(writer.finish());
+        tokio::spawn(writer.finish().in_current_span());
     }
 }
 

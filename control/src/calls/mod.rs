@@ -26,12 +26,19 @@ pub mod writer;
 use std::path::PathBuf;
 
 use crate::config::Config;
+use crate::ids::{AccountId, CallId};
 
 pub use live::LiveCalls;
 pub use recover::recover;
 pub use renewal::run as run_renewals;
 pub use service::{EndedCall, end_by_api};
 pub use store::agent_is_live;
+
+/// What every line of the log about a call carries: its id and its account. It holds at any level of the
+/// filter.
+pub fn span(account: AccountId, call: CallId) -> tracing::Span {
+    tracing::error_span!("call", %call, %account)
+}
 
 /// Where the engine writes what it records, until a call is over.
 pub fn spool_dir(config: &Config) -> PathBuf {

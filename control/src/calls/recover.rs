@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use media::shell::{self, RecordedFile};
+use tracing::Instrument;
 
 use super::ending::{self, Also};
 use super::journal::Journal;
@@ -43,10 +44,13 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
         orphans.len()
     };
     for (account, id) in stranded {
-        match salvage(app, id).await {
+        let span = super::span(account, id);
+        match salvage(app, id).instrument(span.clone()).await {
             Some(file) => keep(app, account, id, file),
             None => {
-                recordings::give_up(app, account, id, "lost with the process that made it").await?
+                recordings::give_up(app, account, id, "lost with the process that made it")
+                    .instrument(span)
+                    .await?
             }
         }
     }
@@ -83,16 +87,20 @@ async fn replay(app: &App) -> Result<(), DbError> {
             continue;
         }
         let mut entries = record.entries;
-        match writer::write(app, record.owner, &mut entries).await {
-            Ok(()) => tracing::warn!(%call, "a call was written down from the journal"),
+        let span = super::span(record.owner.account, call);
+        match writer::write(app, record.owner, &mut entries)
+            .instrument(span.clone())
+            .await
+        {
+            Ok(()) => tracing::warn!(parent: &span, "a call was written down from the journal"),
             Err(error) if error.is_unavailable() => return Err(error),
             Err(error) => {
-                tracing::error!(%error, %call, "the database refuses a call's journal");
+                tracing::error!(parent: &span, %error, "the database refuses a call's journal");
                 continue;
             }
         }
         if let Err(error) = journal.remove(call).await {
-            tracing::error!(%error, %call, "a call's journal could not be removed");
+            tracing::error!(parent: &span, %error, "a call's journal could not be removed");
         }
     }
     Ok(())
@@ -123,7 +131,8 @@ async fn salvage_late(app: &App, id: CallId) -> Result<(), DbError> {
     let Some((account, agent)) = store::lost_without_recording(&app.db, id).await? else {
         return Ok(());
     };
-    let Some(file) = salvage(app, id).await else {
+    let span = super::span(account, id);
+    let Some(file) = salvage(app, id).instrument(span).await else {
         return Ok(());
     };
     let (recording, region) = (RecordingId::new(&app.clock), app.storage.region());
@@ -136,6 +145,11 @@ async fn salvage_late(app: &App, id: CallId) -> Result<(), DbError> {
 
 /// Ends one call whose process is no more, and frees its slot. Whoever calls it holds `app.burying`.
 pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
+    let span = super::span(call.account, call.id);
+    end_lost(app, call).instrument(span).await
+}
+
+async fn end_lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     let (account, id) = (call.account, call.id);
     let file = salvage(app, id).await;
     let duration_ms = match &file {
@@ -166,12 +180,13 @@ pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
 /// In a task of its own: the store may be away for long, and other calls wait.
 fn keep(app: &App, account: AccountId, id: CallId, file: RecordedFile) {
     let app = app.clone();
-    tokio::spawn(async move {
+    let keeping = async move {
         while let Err(error) = recordings::keep(&app, account, id, &file).await {
-            tracing::warn!(%error, call = %id, "a recording could not be written down; trying again");
+            tracing::warn!(%error, "a recording could not be written down; trying again");
             tokio::time::sleep(RETRY).await;
         }
-    });
+    };
+    tokio::spawn(keeping.instrument(super::span(account, id)));
 }
 
 /// The end of the last turn that was written: without a recording, all that tells how long it was.
@@ -191,11 +206,11 @@ async fn salvage(app: &App, id: CallId) -> Option<RecordedFile> {
     match made {
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
-            tracing::error!(%error, call = %id, "a recording could not be salvaged");
+            tracing::error!(%error, "a recording could not be salvaged");
             None
         }
         Err(error) => {
-            tracing::error!(%error, call = %id, "salvaging a recording failed");
+            tracing::error!(%error, "salvaging a recording failed");
             None
         }
     }

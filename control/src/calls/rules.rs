@@ -387,6 +387,8 @@ mod tests {
                 turn_count: 0,
                 recording_gap_ms: 0,
                 offsets: Offsets::AgentOnly,
+                interruptions: 0,
+                underruns: 0,
                 characters: 12,
                 heard_ms: 3,
                 media: None,

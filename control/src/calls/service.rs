@@ -5,6 +5,7 @@ use std::time::Duration;
 use media::call::input::EndRequest;
 
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 
 use super::ending::{self, Also};
 use super::rules::Ending;
@@ -66,13 +67,25 @@ pub async fn end_here(
     id: CallId,
     reason: Option<&str>,
 ) -> Result<EndedCall, ApiError> {
+    let span = super::span(account, id);
+    end_in_span(app, account, id, reason).instrument(span).await
+}
+
+async fn end_in_span(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    reason: Option<&str>,
+) -> Result<EndedCall, ApiError> {
     let call = store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
     if call.ended_at.is_some() {
         return Ok(EndedCall::of(call, true));
     }
-    tracing::info!(call = %id, reason, "an API client ends a call");
+    // The reason is the client's own text: it may say more than a log should hold.
+    let reason_length = reason.map(str::len);
+    tracing::info!(reason_length, "an API client ends a call");
     let also = Also {
         event: true,
         recording: false,

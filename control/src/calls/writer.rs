@@ -70,7 +70,7 @@ impl Writer {
         self.journaled = true;
         if let Err(error) = Box::pin(self.journal.add(self.owner, kept)).await {
             // It is still in memory, and written when the database is back.
-            tracing::error!(%error, call = %self.owner.call, "the journal could not be written");
+            tracing::error!(%error, "the journal could not be written");
         }
     }
 
@@ -91,13 +91,13 @@ impl Writer {
                 self.journaled = false;
                 if let Err(error) = self.journal.remove(self.owner.call).await {
                     // Read at the next start it changes nothing, for all of it is written.
-                    tracing::error!(%error, call = %self.owner.call, "a journal could not be removed");
+                    tracing::error!(%error, "a journal could not be removed");
                 }
                 true
             }
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, call = %self.owner.call, "a call could not be written down; it is kept");
+                tracing::warn!(%error, "a call could not be written down; it is kept");
                 self.next_try = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(RETRY.1);
                 false
@@ -144,6 +144,7 @@ async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize,
     } = owner;
     let mut tx = app.db.begin_write().await?;
     let mut written = 0;
+    let mut ended = None;
     for entry in entries {
         match entry {
             Entry::Turn {
@@ -168,13 +169,18 @@ async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize,
                     event: true,
                     recording: *recording,
                 };
-                ending::end_in(app, &mut tx, account, call, incarnation, ending, also, *at).await?;
+                ended = ending::end_in(app, &mut tx, account, call, incarnation, ending, also, *at)
+                    .await?
+                    .or(ended);
             }
             Entry::Recorded(_) | Entry::NotRecorded { .. } => break,
         }
         written += 1;
     }
     tx.commit().await?;
+    if let Some(ended) = ended {
+        ended.count(app);
+    }
     app.webhooks.wake();
     Ok(written)
 }

@@ -10,7 +10,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use super::Failure;
 use crate::admission::Leases;
@@ -18,7 +22,7 @@ use crate::admission::lease::{Redis, SERVER_CLOCK};
 use crate::admission::local::Local;
 use crate::admission::policy::Caps;
 use crate::app::{App, Incarnation, Parts};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, LogFormat};
 use crate::db::Db;
 use crate::egress::Egress;
 use crate::http::serve::{Patience, serve_with};
@@ -26,6 +30,7 @@ use crate::http::tls::{self, Greeting};
 use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
+use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
 use crate::{
@@ -116,6 +121,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     stop.send_replace(true);
     serving.await?;
     delivering.await?;
+    app.telemetry.flush(SETTLE).await;
     // What is not given back now runs out.
     let _ = tokio::time::timeout(SETTLE, app.admission.settled()).await;
     if let Err(error) = cluster::leave(&app).await {
@@ -188,6 +194,8 @@ fn assemble(
             .map_err(|error| ConfigError::one("storage.url", error))?
     };
     let egress = Egress::start(config.egress.allow.clone(), config.egress.dns)?;
+    let telemetry = Telemetry::start(&config.telemetry, &config.cluster.node)
+        .map_err(|error| ConfigError::one("telemetry.endpoint", error))?;
     Ok(App::new(Parts {
         config,
         db,
@@ -200,6 +208,7 @@ fn assemble(
         speech,
         storage,
         egress,
+        telemetry,
     }))
 }
 
@@ -253,7 +262,7 @@ async fn drain(app: &App) {
     }
 }
 
-/// For giving back leases to a store that may be away.
+/// For giving back leases to a store that may be away, and for the last spans.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// For goodbyes, and for the last blocks of recordings.
@@ -281,14 +290,51 @@ fn greet(bootstrap: &accounts::Bootstrap, config: &Config) {
 fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&config.server.log)
         .map_err(|error| ConfigError::one("server.log", error))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    if args.log_json {
-        builder.json().try_init()?;
+    let filter = filter.and(filter_fn(|line| is_shown(line.target(), *line.level())));
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry();
+    if args.log_json || config.log.format == LogFormat::Json {
+        // One object a line; what a span says of a call stands in `span`.
+        let lines = lines.json().flatten_event(true).with_span_list(false);
+        registry.with(lines.with_filter(filter)).try_init()?;
     } else {
-        builder.try_init()?;
+        let lines = lines.with_ansi(std::io::stderr().is_terminal());
+        registry.with(lines.with_filter(filter)).try_init()?;
     }
     Ok(())
+}
+
+/// Whether lines of this crate may stand in the log at all, whatever the filter says. Below `info` the
+/// crates that this program uses show what they carry: headers with keys, frames with speech, statements.
+fn is_shown(target: &str, level: Level) -> bool {
+    let own = ["control", "media", "sip", "sidetone"];
+    let crate_name = target.split("::").next().unwrap_or_default();
+    level <= Level::INFO || own.contains(&crate_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_crates_show_nothing_of_what_they_carry() {
+        for target in [
+            "control",
+            "control::calls::writer",
+            "media::shell::live",
+            "sip",
+        ] {
+            assert!(is_shown(target, Level::TRACE), "{target}");
+        }
+        for target in [
+            "tungstenite::protocol",
+            "hyper::proto::h1::io",
+            "h2::codec::framed_read",
+            "sqlx::query",
+            "controls",
+        ] {
+            assert!(!is_shown(target, Level::DEBUG), "{target}");
+            assert!(is_shown(target, Level::WARN), "{target}");
+        }
+    }
 }

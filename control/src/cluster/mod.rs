@@ -28,6 +28,14 @@ pub async fn register(app: &App) -> Result<(), DbError> {
     store::register(&app.db, &node, app.clock.now()).await
 }
 
+/// Whether another node lives that could take a call.
+pub async fn has_others(app: &App) -> Result<bool, DbError> {
+    let nodes = store::live(&app.db).await?;
+    Ok(nodes
+        .iter()
+        .any(|node| node.incarnation != app.incarnation.number))
+}
+
 /// Writes down that this process is over.
 pub async fn leave(app: &App) -> Result<(), DbError> {
     store::leave(&app.db, app.incarnation.number).await

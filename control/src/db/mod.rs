@@ -198,6 +198,14 @@ impl Db {
         }
     }
 
+    /// Connections of this process: how many wait for work, and how many have some.
+    pub fn connections(&self) -> (u32, u32) {
+        match &self.0 {
+            Store::Sqlite(db) => db.connections(),
+            Store::Postgres(db) => db.connections(),
+        }
+    }
+
     /// Waits until the database is not known to be away.
     pub async fn returned(&self) {
         match &self.0 {

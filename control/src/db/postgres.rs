@@ -83,6 +83,13 @@ impl Postgres {
         connection.close().await.map_err(|e| failed(&e))
     }
 
+    /// Idle and used.
+    pub(super) fn connections(&self) -> (u32, u32) {
+        let size = self.pool.size();
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        (idle.min(size), size.saturating_sub(idle))
+    }
+
     pub(super) const fn outage(&self) -> &Outage {
         &self.outage
     }

@@ -69,6 +69,14 @@ impl Sqlite {
         run(&mut *pool.acquire().await?, sql, args, want).await
     }
 
+    /// Idle and used.
+    pub(super) fn connections(&self) -> (u32, u32) {
+        let size = self.readers.size() + self.writer.size();
+        let idle = self.readers.num_idle() + self.writer.num_idle();
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(size);
+        (idle, size - idle)
+    }
+
     pub(super) async fn begin(&self) -> Result<Tx, DbError> {
         Ok(self.writer.begin_with("begin immediate").await?)
     }

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -37,6 +38,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let id = RequestId(Uuid::new_v4());
     request.extensions_mut().insert(id);
     let method = request.method().clone();
+    let began = Instant::now();
     let response = match too_large(&request) {
         Some(error) => error.into_response(),
         None => AssertUnwindSafe(next.run(request))
@@ -51,7 +53,8 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         .extensions()
         .get::<Route>()
         .map_or("unmatched", |route| route.0);
-    app.metrics.request(&method, route, response.status());
+    app.metrics
+        .request(&method, route, response.status(), began.elapsed());
     finish(response, id)
 }
 

@@ -10,6 +10,8 @@ use super::error::ApiError;
 use super::openapi;
 use crate::admission::Health;
 use crate::app::App;
+use crate::metrics::render::render;
+use crate::metrics::text;
 
 /// The routes that tell about the server itself.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -63,11 +65,8 @@ async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
 
 async fn metrics(State(app): State<App>) -> Response {
     (
-        [(
-            header::CONTENT_TYPE,
-            "text/plain; version=0.0.4; charset=utf-8",
-        )],
-        app.metrics.render(&app).await,
+        [(header::CONTENT_TYPE, text::CONTENT_TYPE)],
+        render(&app).await,
     )
         .into_response()
 }

@@ -46,7 +46,7 @@ pub async fn keep(
             Ok(()) => return Ok(()),
             Err(NotYet::Database(error)) => return Err(error),
             Err(NotYet::Store(error)) => {
-                tracing::warn!(%error, %call, "a recording could not be stored; trying again");
+                tracing::warn!(%error, "a recording could not be stored; trying again");
             }
         }
         tokio::time::sleep(pause).await;
@@ -91,7 +91,7 @@ async fn try_to_keep(
         // Deleted while it was being made: nothing may stay behind.
         for key in [&key, &tape_key] {
             if let Err(error) = app.storage.delete(key).await {
-                tracing::error!(%error, %call, "a deleted recording's object could not be removed");
+                tracing::error!(%error, "a deleted recording's object could not be removed");
             }
         }
     }
@@ -102,7 +102,7 @@ async fn try_to_keep(
 pub async fn keep_tape_alone(app: &App, account: AccountId, call: CallId, path: &Path) {
     if app.config.recordings.unrecorded_tape_days == 0 {
         if let Err(error) = tokio::fs::remove_file(path).await {
-            tracing::error!(%error, %call, "a tape that is not kept could not be removed");
+            tracing::error!(%error, "a tape that is not kept could not be removed");
         }
         return;
     }
@@ -110,7 +110,7 @@ pub async fn keep_tape_alone(app: &App, account: AccountId, call: CallId, path: 
     let key = ObjectKey::tape(account, call);
     match store::insert_tape(&app.db, account, call, &key, app.clock.now()).await {
         Ok(()) => keep_tape(app, account, call, path).await,
-        Err(error) => tracing::error!(%error, %call, "a tape could not be written down"),
+        Err(error) => tracing::error!(%error, "a tape could not be written down"),
     }
 }
 
@@ -123,7 +123,7 @@ async fn keep_tape(app: &App, account: AccountId, call: CallId, path: &Path) {
             .take_file(&ObjectKey::tape(account, call), path)
             .await
     {
-        tracing::error!(%error, %call, "a tape could not be stored");
+        tracing::error!(%error, "a tape could not be stored");
     }
 }
 
@@ -176,7 +176,7 @@ async fn broken(
     let written = store::broken(&app.db, account, call, kept, why, app.clock.now()).await?;
     let folder = calls::spool_dir(&app.config);
     if let Err(error) = media::shell::forget(&folder, &call.to_string()) {
-        tracing::warn!(%error, %call, "the mark of a broken recording could not be removed");
+        tracing::warn!(%error, "the mark of a broken recording could not be removed");
     }
     Ok(written)
 }

@@ -3,14 +3,16 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::service;
+use super::store;
 use super::wire::{Connect, End, Ended, ToolAccepted, ToolResult};
 use crate::app::App;
 use crate::calls;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Scope};
 use crate::ids::SessionId;
+use crate::telemetry::TraceParent;
 
 /// The routes, in the order of the document; the socket's own come last.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -47,9 +49,20 @@ pub fn endpoints() -> Vec<Endpoint> {
 async fn connect(
     State(app): State<App>,
     caller: Caller,
+    headers: HeaderMap,
     Body(body): Body<Connect>,
 ) -> Result<impl IntoResponse, ApiError> {
-    service::connect(&app, caller.account, body).await.map(Json)
+    let connected = service::connect(&app, caller.account, body).await?;
+    if app.telemetry.sample_percent().is_some()
+        && let Some(parent) = headers.get("traceparent").and_then(|v| v.to_str().ok())
+        && TraceParent::parse(parent).is_some()
+        && let Err(error) =
+            store::set_traceparent(&app.db, caller.account, connected.session_id, parent).await
+    {
+        // The call is worth more than where its trace hangs.
+        tracing::warn!(%error, "a traceparent could not be noted");
+    }
+    Ok(Json(connected))
 }
 
 async fn tool_result(

@@ -14,6 +14,8 @@ pub struct SessionRow {
     pub audio_format: String,
     pub expires_at: Timestamp,
     pub spent_at: Option<Timestamp>,
+    /// Of the trace that its call belongs to, as `connect` was given it.
+    pub traceparent: Option<String>,
 }
 
 /// A session at its creation.
@@ -96,6 +98,22 @@ pub async fn is_open_for_telco(db: &Db, id: CallId, now: Timestamp) -> Result<bo
     Ok(found.is_some())
 }
 
+/// Notes whose trace the session's call belongs to.
+pub async fn set_traceparent(
+    db: &Db,
+    account: AccountId,
+    id: CallId,
+    traceparent: &str,
+) -> Result<(), DbError> {
+    db.query("update sessions set traceparent = $1 where account_id = $2 and id = $3")
+        .bind(traceparent)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// Closes a session to everybody, because its call is over.
 pub async fn close(
     tx: &mut Tx,
@@ -140,6 +158,7 @@ impl SessionRow {
             audio_format: row.text("audio_format")?,
             expires_at: row.time("expires_at")?,
             spent_at: row.opt_time("spent_at")?,
+            traceparent: row.opt_text("traceparent")?,
         })
     }
 }

@@ -3,7 +3,8 @@
 //! Whoever asks gets the upgrade; then the one-time token decides. The winner's connection leaves the
 //! HTTP server and goes to a media thread as it is. Everybody else reads one `error` and is closed
 //! with 1008 (unknown, expired, used, over), 1013 (no capacity, no database, or the account may not
-//! spend) or 1011 (the call could not start).
+//! spend) or 1011 (the call could not start). A node that ends gives no upgrade while others live: its
+//! answer is 503, and the token is as good as before.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use super::{rules, start_token, store, token};
 use crate::app::App;
 use crate::calls::rules::Ending;
 use crate::calls::{self, bridge};
+use crate::cluster;
 use crate::db::DbError;
 use crate::http::envelope::RequestId;
 use crate::http::extract::query_pairs;
@@ -112,6 +114,14 @@ async fn socket(
     mut request: Request,
 ) -> Result<Response, ApiError> {
     let response = upgrade::accept(request.method(), request.headers())?;
+    if app.is_draining() && cluster::has_others(&app).await? {
+        // Here the call would be cut short. A proxy asks another node for this upgrade.
+        return Err(ApiError::Unavailable {
+            code: "service_unavailable",
+            message: "This node is ending: another one takes the call".to_owned(),
+            retry_after: 1,
+        });
+    }
     let connection = upgrade::take(&mut request);
     let ticket = ticket(&params, request);
     tokio::spawn(async move {

@@ -8,6 +8,7 @@
 
 pub mod echo;
 pub mod faq;
+mod meter;
 pub mod pocketsphinx;
 pub mod queue;
 pub mod remote;
@@ -24,10 +25,12 @@ use std::sync::Arc;
 use media::config::{AgentConfig, Language};
 use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesiser};
 
+use self::meter::Meter;
 use self::pocketsphinx::pool::{NoSeat, Pool};
 use self::remote::Remote;
 use self::remote::settings::RemoteSettings;
 use self::usage::{CountedEars, CountedVoice, SpeechUsage};
+use crate::metrics::providers::{ProviderMetrics, Stage};
 use crate::voices::{self, Engine, Voice};
 
 /// Makes the providers of one call on its media thread, given where their answers go.
@@ -116,6 +119,7 @@ pub struct Speech {
     /// Speaks for requests, so that no call waits behind them.
     desk: Arc<voice::VoicePool>,
     remote: Option<Remote>,
+    metrics: Arc<ProviderMetrics>,
 }
 
 impl Speech {
@@ -136,13 +140,15 @@ impl Speech {
             // Everything but a call still works, so the server starts.
             pool.inspect_err(|why| tracing::warn!(%why, "no call can be heard offline"))
         });
+        let metrics = Arc::new(ProviderMetrics::default());
         Ok(Arc::new(Self {
             recogniser: settings.recogniser,
             recogniser_fallback: settings.recogniser_fallback,
             decoders,
             voices,
             desk,
-            remote: Remote::start(settings.remote)?,
+            remote: Remote::start(settings.remote, &metrics)?,
+            metrics,
         }))
     }
 
@@ -155,18 +161,22 @@ impl Speech {
         agent: &AgentConfig,
     ) -> Result<CallSpeech, SpeechUnavailable> {
         let usage = Arc::new(SpeechUsage::default());
+        let meter = |stage, provider: &str| Meter::new(&self.metrics, stage, provider);
+        let model_meter = meter(Stage::Llm, self.model_provider(model));
+        let ears_meter = meter(Stage::Stt, self.ears_provider());
+        let mouth_meter = meter(Stage::Tts, voice_provider(voice.engine));
         let model = self.model(model, agent.language, &usage)?;
         let ears = self.ears(agent)?;
         let mouth = self.mouth(&self.voices, voice.engine, agent.language)?;
         let counts = Arc::clone(&usage);
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
             stt: Box::new(CountedEars {
-                inner: ears(Arc::clone(&sink)),
+                inner: ears_meter.ears(Arc::clone(&sink), ears),
                 usage: Arc::clone(&counts),
             }),
-            llm: model(Arc::clone(&sink)),
+            llm: model_meter.model(Arc::clone(&sink), model),
             tts: Box::new(CountedVoice {
-                inner: mouth(sink),
+                inner: mouth_meter.mouth(sink, mouth),
                 usage: counts,
             }),
         });
@@ -179,7 +189,32 @@ impl Speech {
             "french" => Language::French,
             _ => Language::English,
         };
-        self.mouth(&self.desk, voice.engine, language)
+        let make = self.mouth(&self.desk, voice.engine, language)?;
+        let meter = Meter::new(&self.metrics, Stage::Tts, voice_provider(voice.engine));
+        Ok(Box::new(move |sink| meter.mouth(sink, make)))
+    }
+
+    /// What all providers are counted by.
+    pub fn metrics(&self) -> &ProviderMetrics {
+        &self.metrics
+    }
+
+    /// Who is behind a model's id.
+    fn model_provider(&self, id: &str) -> &str {
+        let remote = self.remote.as_ref();
+        let of = |id| remote.and_then(|remote| remote.model_provider(id));
+        of(id).unwrap_or_else(|| {
+            let id = crate::models::resolve(id).unwrap_or_default();
+            of(id).unwrap_or(id)
+        })
+    }
+
+    fn ears_provider(&self) -> &str {
+        match &self.recogniser {
+            RecogniserKind::Offline => "offline",
+            RecogniserKind::Scripted => "scripted",
+            RecogniserKind::Provider(name) => name,
+        }
     }
 
     /// The model of a public id, with the one that takes over where its provider fails.
@@ -371,6 +406,16 @@ impl Speech {
                 Ok(Box::new(move |sink| make(None, sink)))
             }
         }
+    }
+}
+
+/// Who is behind a voice.
+const fn voice_provider(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Espeak { .. } => "espeak",
+        Engine::Flite { .. } => "flite",
+        Engine::Scripted { .. } => "scripted",
+        Engine::Provider { provider, .. } => provider,
     }
 }
 

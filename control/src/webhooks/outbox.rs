@@ -4,6 +4,8 @@
 //! `claim_token`, counts the attempt and moves `next_attempt_at` to the claim's end, so that a process
 //! that dies leaves the event to whoever comes next; a finish with an older token writes nothing.
 
+use std::time::Duration;
+
 use super::event::{EventType, Status};
 use super::schedule::Class;
 use crate::agents;
@@ -41,6 +43,8 @@ pub struct Due {
 pub struct Claimed {
     pub id: EventId,
     pub account: AccountId,
+    /// The call that it is about.
+    pub call: Option<CallId>,
     /// Larger than those of all claims before.
     pub token: i64,
     /// Attempts, this one included.
@@ -102,6 +106,40 @@ pub async fn insert(
     .execute()
     .await?;
     Ok(())
+}
+
+/// How much waits in the outbox of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Events that are not settled, by their status.
+    pub of: Vec<(String, u64)>,
+    /// The age of the oldest of them; zero when there is none.
+    pub oldest: Duration,
+}
+
+/// How much waits at `now`, of all accounts: for the operator.
+pub async fn depth(db: &Db, now: Timestamp) -> Result<Depth, DbError> {
+    let rows = db
+        .query_built(format!(
+            "select status, count(*) as events, min(created_at) as oldest from events where {OPEN}
+             group by status order by status"
+        ))
+        .all(|row| {
+            Ok((
+                row.text("status")?,
+                row.i64("events")?.unsigned_abs(),
+                row.time("oldest")?,
+            ))
+        })
+        .await?;
+    let oldest = rows.iter().map(|(_, _, oldest)| *oldest).min();
+    Ok(Depth {
+        oldest: oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+        of: rows
+            .into_iter()
+            .map(|(status, events, _)| (status, events))
+            .collect(),
+    })
 }
 
 /// The accounts that have something due: the node's own housekeeping, of all accounts.
@@ -171,7 +209,7 @@ pub async fn claim(
         "update events set status = 'delivering', claim_token = claim_token + 1, attempts = attempts + 1,
             next_attempt_at = $1, updated_at = $2
          where account_id = $3 and id = $4 and {OPEN} and next_attempt_at <= $2
-         returning claim_token, attempts, type, class, body"
+         returning call_id, claim_token, attempts, type, class, body"
     ))
     .bind(lease_end)
     .bind(now)
@@ -182,6 +220,7 @@ pub async fn claim(
         Ok(Claimed {
             id,
             account,
+            call: row.opt_parse("call_id")?,
             token: row.i64("claim_token")?,
             attempts: row.u32("attempts")?,
             r#type: row.text("type")?,

@@ -4,17 +4,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Url;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
+use tracing::Instrument;
 
 use super::deliver::{self, Outcome};
 use super::event::Status;
 use super::outbox::{self, Claimed, Due, Target};
 use crate::agents;
 use crate::app::App;
+use crate::calls;
 use crate::db::DbError;
 use crate::ids::{AccountId, AgentId};
 
@@ -185,9 +187,12 @@ impl Worker {
         tx.commit().await?;
         for (event, url, slot) in claimed {
             let in_flight = InFlight::new(self.app.clone());
-            let task = self.tasks.spawn(async move {
-                attempt(&in_flight.0, event, &url).await;
-            });
+            let span = match event.call {
+                Some(call) => calls::span(account, call),
+                None => tracing::error_span!("event", %account),
+            };
+            let attempting = async move { attempt(&in_flight.0, event, &url).await };
+            let task = self.tasks.spawn(attempting.instrument(span));
             self.slots.insert(task.id(), slot);
         }
         Ok(())
@@ -285,7 +290,9 @@ impl Drop for InFlight {
 /// One attempt, written down. If it cannot be written the claim runs out and the event is delivered
 /// again, under the same id.
 async fn attempt(app: &App, event: Claimed, url: &str) {
+    let began = Instant::now();
     let outcome = deliver::attempt(app, &event, url).await;
+    app.metrics.webhook_attempt(began.elapsed());
     let now = app.clock.now();
     match &outcome {
         Outcome::Taken => {}

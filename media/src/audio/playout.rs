@@ -43,6 +43,8 @@ pub struct Playout {
     recent: VecDeque<(u64, u64)>,
     /// The next position of the recording's agent side that is not written.
     recorded: u64,
+    /// The caller's ear was dry when the last frame was sent.
+    began: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +81,7 @@ impl Playout {
             unplayed: VecDeque::with_capacity(MOST_UNPLAYED),
             recent: VecDeque::with_capacity(REMEMBERED),
             recorded: 0,
+            began: false,
         }
     }
 
@@ -157,6 +160,7 @@ impl Playout {
             Some(run) => run.base + self.sent < now && self.unplayed.is_empty(),
             None => true,
         };
+        self.began = begins;
         if begins {
             let base = now.max(self.recorded).saturating_sub(self.sent);
             self.run = Some(Run {
@@ -178,6 +182,11 @@ impl Playout {
         });
         self.sent += FRAME as u64;
         Some(samples)
+    }
+
+    /// Whether nothing was left to hear when the last frame was sent.
+    pub fn began_a_run(&self) -> bool {
+        self.began
     }
 
     /// The frame just sent went out in this message.
@@ -346,12 +355,13 @@ mod tests {
     #[test]
     fn audio_after_a_dry_ear_is_heard_when_it_comes() {
         let mut playout = Playout::new(960);
-        playout.push(&[1; 320]);
-        assert!(playout.send(0, false).is_some());
-        assert_eq!(settle(&mut playout, 5000), [(0, 0, 320)]);
+        playout.push(&[1; 640]);
+        assert!(playout.send(0, false).is_some() && playout.began_a_run());
+        assert!(playout.send(320, false).is_some() && !playout.began_a_run());
+        assert_eq!(settle(&mut playout, 5000), [(0, 0, 320), (320, 320, 320)]);
         playout.push(&[2; 320]);
-        assert!(playout.send(5000, false).is_some());
-        assert_eq!(settle(&mut playout, 5320), [(5000, 320, 320)]);
+        assert!(playout.send(5000, false).is_some() && playout.began_a_run());
+        assert_eq!(settle(&mut playout, 5320), [(5000, 640, 320)]);
     }
 
     #[test]

@@ -69,6 +69,8 @@ impl Call {
             } else {
                 Offsets::AgentOnly
             },
+            interruptions: self.interruptions,
+            underruns: self.underruns,
             characters,
             heard_ms: heard.ms(),
             media: self.media_totals(),

@@ -101,6 +101,9 @@ impl Call {
         let ducked = self.is_ducked();
         while let Some(frame) = self.playout.send(position, tail) {
             let index = self.playout.sent() - FRAME as u64;
+            if self.playout.began_a_run() && self.is_within_a_segment(index) {
+                self.underruns += 1;
+            }
             let header = self.header();
             let (leg, out) = (&mut self.leg, &mut self.out);
             let (turn_id, first) = match (&self.filler, &self.reply) {
@@ -143,6 +146,15 @@ impl Call {
             && self.turn.state() == State::Agent
             && self.config.agent.interruption_enabled
             && self.now - self.turn.voice_onset() >= DUCK_AFTER
+    }
+
+    /// Whether the frame at this index goes on with a segment that was heard before: a gap there is the
+    /// voice's, one between segments may be the model's or a tool's.
+    fn is_within_a_segment(&self, index: u64) -> bool {
+        let segments = self.reply.iter().flat_map(|reply| &reply.segments);
+        let mut within =
+            segments.filter(|s| s.first < index && index + FRAME as u64 <= s.first + s.length);
+        within.next().is_some()
     }
 
     /// The reply's first audible sample went out.

@@ -109,6 +109,8 @@ pub struct Call {
     end_request: Option<EndRequest>,
     errors: Vec<String>,
     recogniser_failures: u32,
+    interruptions: u32,
+    underruns: u32,
     ended: bool,
 
     found: Vec<Found>,
@@ -207,6 +209,8 @@ impl Call {
             end_request: None,
             errors: Vec::new(),
             recogniser_failures: 0,
+            interruptions: 0,
+            underruns: 0,
             ended: false,
             found: Vec::with_capacity(8),
             incoming: Vec::with_capacity(4 * FRAME),

@@ -135,6 +135,12 @@ pub struct Summary {
     /// Which of the turns' places still hold at the end, those told earlier included.
     #[serde(default)]
     pub offsets: Offsets,
+    /// Replies that the caller cut short.
+    #[serde(default)]
+    pub interruptions: u32,
+    /// Gaps within a segment of the agent's speech: its voice was slower than real time.
+    #[serde(default)]
+    pub underruns: u32,
     /// Characters given to the voice, those of cancelled replies too.
     pub characters: u64,
     /// Caller audio given to the recogniser, ms.

@@ -62,6 +62,7 @@ impl Call {
 
     /// Cuts the reply where it is being heard.
     pub(super) fn interrupt(&mut self) {
+        self.interruptions += 1;
         let position = self.position(self.now);
         self.cut(position);
     }

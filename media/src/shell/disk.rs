@@ -35,6 +35,8 @@ pub(super) struct Opening {
     pub(super) session_id: String,
     pub(super) recording: bool,
     pub(super) on_event: OnEvent,
+    /// What the log says of the call.
+    pub(super) span: tracing::Span,
 }
 
 /// Both threads, and the way to them.
@@ -106,6 +108,7 @@ struct Call {
     tape: Option<File>,
     failed: Option<String>,
     on_event: OnEvent,
+    span: tracing::Span,
 }
 
 /// A call of which nothing more is written.
@@ -135,12 +138,25 @@ impl Writer {
 
     fn take_openings(&mut self) {
         while let Ok(opening) = self.opened.try_recv() {
-            let call = self.open(opening.session_id, opening.recording, opening.on_event);
+            let Opening {
+                key: _,
+                session_id,
+                recording,
+                on_event,
+                span,
+            } = opening;
+            let call = self.open(session_id, recording, on_event, span);
             self.calls.insert(opening.key, call);
         }
     }
 
-    fn open(&mut self, session_id: String, recording: bool, on_event: OnEvent) -> Call {
+    fn open(
+        &mut self,
+        session_id: String,
+        recording: bool,
+        on_event: OnEvent,
+        span: tracing::Span,
+    ) -> Call {
         let mut call = Call {
             spools: None,
             recording,
@@ -149,6 +165,7 @@ impl Writer {
             tape: None,
             failed: None,
             on_event,
+            span,
         };
         if self.low() {
             count(&self.tallies.refused_recordings, u64::from(recording));
@@ -222,6 +239,7 @@ impl Writer {
             recording,
             failed,
             on_event,
+            span: _,
             caller: _,
             agent: _,
             tape: _,
@@ -258,14 +276,14 @@ impl Call {
         match (file.write_all_at(bytes, at), header.kind) {
             (Ok(()), _) => {}
             (Err(error), Kind::Tape) => {
-                tracing::warn!(%error, "the tape of a call cannot be written");
+                tracing::warn!(parent: &self.span, %error, "the tape of a call cannot be written");
                 self.tape = None;
             }
             (Err(error), _) => {
                 // What is kept stays aligned and playable, but it is not the whole call.
                 let why = format!("recording broke off: {error}");
                 if let Some(spools) = &self.spools {
-                    spools.mark_broken(&why);
+                    self.span.in_scope(|| spools.mark_broken(&why));
                 }
                 self.failed.get_or_insert(why);
                 (self.caller, self.agent) = (None, None);

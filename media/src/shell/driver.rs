@@ -249,7 +249,7 @@ impl Driver {
             .line
             .register(self.poll.registry(), Token(place + FIRST_CALL))
         {
-            tracing::error!(%error, "a call's socket cannot be polled");
+            tracing::error!(parent: live.span(), %error, "a call's socket cannot be polled");
             live.cut(now, &mut self.tools);
         }
         // What came with the upgrade is read without waiting for the poll.

@@ -15,7 +15,7 @@ use super::counters::{Counters, Tallies, count};
 use super::disk::{self, Disk};
 use super::driver::Driver;
 use super::finish::RecordedFile;
-use super::lateness::{Histogram, Lateness};
+use super::lateness::{Histogram, Lateness, LatenessTotals};
 use super::line::Line;
 use super::live::{Placed, Seat, WebRtc};
 use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
@@ -242,6 +242,7 @@ impl Engine {
             on_event: call.on_event,
             gate: gate.clone(),
             seat,
+            span: tracing::Span::current(),
         };
         if !mailbox.command(Command::Place(Box::new(placed))) {
             return Err(Refused::Full);
@@ -260,6 +261,11 @@ impl Engine {
             self.histograms.iter().map(|histogram| &**histogram),
             self.clock.now(),
         )
+    }
+
+    /// The same since the start.
+    pub fn lateness_totals(&self) -> LatenessTotals {
+        Histogram::totals(self.histograms.iter().map(|histogram| &**histogram))
     }
 
     pub fn counters(&self) -> Counters {

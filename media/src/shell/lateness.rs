@@ -17,6 +17,22 @@ pub struct Lateness {
     pub passes: u64,
 }
 
+/// All passes since the start, in coarse buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatenessTotals {
+    /// Passes by lateness: up to each of [`LATENESS_BOUNDS`], and beyond the last.
+    pub counts: [u64; LATENESS_BOUNDS.len() + 1],
+    pub sum_us: u64,
+}
+
+/// Upper bounds of the coarse buckets, seconds. A frame is 20 ms; beyond 10 ms a listener's buffer is
+/// strained.
+pub const LATENESS_BOUNDS: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
+
+/// The same in microseconds.
+const BOUNDS_US: [u64; LATENESS_BOUNDS.len()] =
+    [500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000];
+
 /// Seconds kept.
 const WINDOWS: usize = 10;
 
@@ -25,6 +41,8 @@ const BUCKETS: usize = 8 * 22;
 
 pub(super) struct Histogram {
     windows: Vec<Window>,
+    totals: [AtomicU64; LATENESS_BOUNDS.len() + 1],
+    sum_us: AtomicU64,
 }
 
 struct Window {
@@ -43,6 +61,8 @@ impl Histogram {
         };
         Self {
             windows: (0..WINDOWS).map(|_| window()).collect(),
+            totals: Default::default(),
+            sum_us: AtomicU64::new(0),
         }
     }
 
@@ -60,6 +80,21 @@ impl Histogram {
         }
         window.buckets[bucket(late_us)].fetch_add(1, Relaxed);
         window.max.fetch_max(late_us, Relaxed);
+        let at = BOUNDS_US.partition_point(|bound| *bound < late_us);
+        self.totals[at].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(late_us, Relaxed);
+    }
+
+    /// Sums several threads' passes since the start.
+    pub(super) fn totals<'a>(histograms: impl Iterator<Item = &'a Self>) -> LatenessTotals {
+        let mut totals = LatenessTotals::default();
+        for histogram in histograms {
+            for (sum, count) in totals.counts.iter_mut().zip(&histogram.totals) {
+                *sum += count.load(Relaxed);
+            }
+            totals.sum_us += histogram.sum_us.load(Relaxed);
+        }
+        totals
     }
 
     /// Sums several threads' histograms.
@@ -130,6 +165,20 @@ mod tests {
             );
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn totals_stay() {
+        for (bound, micros) in LATENESS_BOUNDS.iter().zip(BOUNDS_US) {
+            assert_eq!((bound * 1e6).round() as u64, micros);
+        }
+        let histogram = Histogram::new();
+        for us in [3, 500, 501, 2_000_000] {
+            histogram.add(Time::from_millis(us), us);
+        }
+        let totals = Histogram::totals([&histogram, &Histogram::new()].into_iter());
+        assert_eq!(totals.counts, [2, 1, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(totals.sum_us, 2_001_004);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct Placed {
     pub(super) on_event: OnEvent,
     pub(super) gate: Arc<Gate>,
     pub(super) seat: Seat,
+    /// What the log says of the call; whoever placed it chose it.
+    pub(super) span: tracing::Span,
 }
 
 /// A call's place in the counts, given back when dropped.
@@ -96,6 +98,7 @@ pub(super) struct Live {
     on_event: OnEvent,
     gate: Arc<Gate>,
     started: Time,
+    span: tracing::Span,
     /// When the machine wants to be woken.
     deadline: Time,
     turns: u32,
@@ -128,6 +131,7 @@ impl Live {
             on_event,
             gate,
             seat,
+            span,
         } = placed;
         let punctuates = providers.stt.punctuates();
         let recording = config.recording;
@@ -137,6 +141,7 @@ impl Live {
             session_id,
             recording,
             on_event: on_event.clone(),
+            span: span.clone(),
         };
         let opened = tools.openings.try_send(opening).is_ok();
         let tape = TapeWriter::new(&config, now, punctuates);
@@ -148,6 +153,7 @@ impl Live {
             on_event,
             gate,
             started: now,
+            span,
             deadline: Time::NEVER,
             turns: 0,
             recording,
@@ -171,6 +177,11 @@ impl Live {
             live.handle(now, begins, tools);
         });
         live
+    }
+
+    /// What the log says of this call.
+    pub(super) const fn span(&self) -> &tracing::Span {
+        &self.span
     }
 
     /// Gives one input that did not come from the socket.
@@ -455,7 +466,7 @@ impl Live {
     }
 
     fn fault(&mut self, now: Time, tools: &mut Tools, error: &str) {
-        tracing::error!(call = self.key, error, "a call is cut off");
+        tracing::error!(parent: &self.span, error, "a call is cut off");
         self.line.close(now, 1011, "internal error");
         if !self.ended {
             self.ended = true;
@@ -467,6 +478,8 @@ impl Live {
                 recording_gap_ms: self.recorder.gap_ms(),
                 offsets: Offsets::default(),
                 // What is broken is not asked.
+                interruptions: 0,
+                underruns: 0,
                 characters: 0,
                 heard_ms: 0,
                 media: None,

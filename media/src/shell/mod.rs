@@ -30,7 +30,7 @@ pub use self::engine::{
     CallHandle, CallNews, Carrier, Engine, EngineConfig, NewCall, WebRtcConfig,
 };
 pub use self::finish::{RecordedFile, forget, salvage};
-pub use self::lateness::Lateness;
+pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
 pub use crate::error::Refused;
 
 #[cfg(test)]

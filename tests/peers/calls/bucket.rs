@@ -1,123 +1,30 @@
 //! Recordings in a bucket: a real server of the S3 protocol (moto) on loopback.
 
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use kit::bucket::Bucket;
 use kit::client::Client;
 use kit::server::Server;
 use kit::socket::{Caller, native};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use crate::stage;
 
-/// The S3 server, ended with the test.
-struct Bucket {
-    url: String,
-    port: u16,
-    server: Child,
-}
-
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to end.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-/// Where `scripts/setup.sh test` installs it, or anywhere on the path.
-fn moto() -> PathBuf {
-    // Beside the folder of the built program.
-    let built = kit::server::program();
-    let target = built.parent().and_then(Path::parent).unwrap();
-    let own = target.join("peers/moto/bin/moto_server");
-    if own.exists() {
-        return own;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).find_map(|folder| {
-        let program = folder.join("moto_server");
-        program.exists().then_some(program)
-    });
-    found.expect("moto_server is missing: run `bash scripts/setup.sh test`")
-}
-
-fn spawn(port: u16) -> Child {
-    Command::new(moto())
-        .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the S3 server starts")
-}
-
-impl Bucket {
-    async fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let bucket = Self {
-            url: format!("http://127.0.0.1:{port}/calls"),
-            port,
-            server: spawn(port),
-        };
-        bucket.make().await;
-        bucket
-    }
-
-    /// Waits for the server and makes the bucket.
-    async fn make(&self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        let http = kit::server::reqwest_client();
-        loop {
-            match http.put(&self.url).send().await {
-                Ok(answer) if answer.status().is_success() => return,
-                _ => assert!(Instant::now() < until, "no S3 server after a minute"),
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    fn stop(&mut self) {
-        self.server.kill().unwrap();
-        self.server.wait().unwrap();
-    }
-
-    async fn start_again(&mut self) {
-        self.server = spawn(self.port);
-        self.make().await;
-    }
-
-    /// The names of its objects.
-    async fn names(&self) -> Vec<String> {
-        let http = kit::server::reqwest_client();
-        let list = http.get(format!("{}?list-type=2", self.url)).send().await;
-        let xml = list.unwrap().text().await.unwrap();
-        xml.split("<Key>")
-            .skip(1)
-            .filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned()))
-            .collect()
-    }
-
-    async fn server(&self) -> Server {
-        stage::setup()
-            .set("STORAGE__URL", "s3://calls/tenants")
-            .set(
-                "STORAGE__ENDPOINT",
-                &format!("http://127.0.0.1:{}", self.port),
-            )
-            .set("STORAGE__REGION", "eu-west-3")
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .start()
-            .await
-    }
+/// A server that keeps its recordings there.
+async fn on(bucket: &Bucket) -> Server {
+    stage::setup()
+        .set("STORAGE__URL", "s3://calls/tenants")
+        .set(
+            "STORAGE__ENDPOINT",
+            &format!("http://127.0.0.1:{}", bucket.port),
+        )
+        .set("STORAGE__REGION", "eu-west-3")
+        .env("AWS_ACCESS_KEY_ID", "test")
+        .env("AWS_SECRET_ACCESS_KEY", "test")
+        .start()
+        .await
 }
 
 /// A call of some seconds, with sound on both sides. Its id.
@@ -141,7 +48,7 @@ async fn link(client: &Client, id: &str) -> Value {
 async fn a_recording_goes_to_the_bucket_is_read_in_ranges_and_deleted() {
     let _together = stage::together().await;
     let bucket = Bucket::start().await;
-    let server = bucket.server().await;
+    let server = on(&bucket).await;
     let client = server.client();
     let agent = stage::agent(&client, json!({"interruption_enabled": false})).await;
     let id = a_call(&client, &agent, &stage::voice(2500)).await;
@@ -243,7 +150,7 @@ async fn a_large_file_goes_up_in_parts() {
 async fn a_bucket_that_is_away_costs_no_recording() {
     let _together = stage::together().await;
     let mut bucket = Bucket::start().await;
-    let server = bucket.server().await;
+    let server = on(&bucket).await;
     let client = server.client();
     let agent = stage::agent(&client, json!({"interruption_enabled": false})).await;
     let kept = a_call(&client, &agent, &stage::voice(1000)).await;

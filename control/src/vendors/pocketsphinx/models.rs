@@ -88,7 +88,12 @@ impl ModelFolder {
         let known = lm::dictionary(&dictionary);
         let model = lm::build(&words.text, |word| known.contains(word));
         if !model.unknown.is_empty() {
-            tracing::info!(words = ?model.unknown, "the recogniser cannot know these words of the agent");
+            // Not the words themselves: filled placeholders may be among them.
+            let words = model.unknown.len();
+            tracing::info!(
+                words,
+                "the recogniser cannot know so many words of an agent"
+            );
         }
         make_room(&self.folder)?;
         let unfinished = path.with_extension("new");

@@ -6,6 +6,7 @@
 //! and what follows a fault, is decided in [`plan`]; a provider that fails is a fault of that turn, and
 //! the call goes on.
 
+mod blame;
 mod completions;
 mod contexts;
 mod deliver;
@@ -27,6 +28,7 @@ use media::config::Language;
 use media::speech::{LanguageModel, Recogniser, SpeechSink, Synthesiser};
 use tokio::runtime::Handle;
 
+use self::blame::Blame;
 use self::completions::{Model, RemoteModel};
 use self::contexts::SocketVoice;
 use self::heard::Other;
@@ -35,10 +37,12 @@ use self::settings::{ProviderKind, ProviderSettings, RemoteSettings};
 use self::speech::{RemoteVoice, Speaker};
 use self::transcriptions::Transcriber;
 use super::usage::SpeechUsage;
+use crate::metrics::providers::{ProviderMetrics, Stage};
 
 /// The configured providers of this process.
 pub(super) struct Remote {
     runtime: Handle,
+    metrics: Arc<ProviderMetrics>,
     providers: Vec<Provider>,
     pub(super) model_fallback: Option<String>,
     pub(super) voice_fallback: Option<String>,
@@ -51,7 +55,10 @@ struct Provider {
 
 impl Remote {
     /// `None`: no provider is configured. Called within the runtime that will do the work.
-    pub(super) fn start(settings: RemoteSettings) -> io::Result<Option<Self>> {
+    pub(super) fn start(
+        settings: RemoteSettings,
+        metrics: &Arc<ProviderMetrics>,
+    ) -> io::Result<Option<Self>> {
         let RemoteSettings {
             providers,
             default_model: _,
@@ -70,6 +77,7 @@ impl Remote {
         });
         Ok(Some(Self {
             runtime,
+            metrics: Arc::clone(metrics),
             providers: providers.collect(),
             model_fallback,
             voice_fallback,
@@ -94,7 +102,7 @@ impl Remote {
         })?;
         let model = Arc::new(Model {
             endpoint: Arc::clone(&provider.endpoint),
-            provider: provider.settings.name.clone(),
+            provider: self.blame(&provider.settings, Stage::Llm),
             name: model.model.clone(),
         });
         let runtime = self.runtime.clone();
@@ -118,7 +126,7 @@ impl Remote {
             ProviderKind::OpenAi => {
                 let speaker = Arc::new(Speaker {
                     endpoint: Arc::clone(&provider.endpoint),
-                    provider: settings.name.clone(),
+                    provider: self.blame(settings, Stage::Tts),
                     model: settings.tts_model.clone(),
                     voice: offered.voice.clone(),
                     format: settings.format,
@@ -133,7 +141,7 @@ impl Remote {
                 let speaker = contexts::Speaker {
                     base_url: settings.base_url.clone(),
                     key: settings.key.clone(),
-                    provider: settings.name.clone(),
+                    provider: self.blame(settings, Stage::Tts),
                     kind: settings.kind,
                     model: settings.tts_model.clone(),
                     voice: offered.voice.clone(),
@@ -163,7 +171,7 @@ impl Remote {
             ProviderKind::OpenAi => {
                 let transcriber = Arc::new(Transcriber {
                     endpoint: Arc::clone(&provider.endpoint),
-                    provider: settings.name.clone(),
+                    provider: self.blame(settings, Stage::Stt),
                     model,
                     punctuates: settings.punctuates,
                 });
@@ -181,7 +189,7 @@ impl Remote {
                 let listener = live::Listener {
                     base_url: settings.base_url.clone(),
                     key: settings.key.clone(),
-                    provider: settings.name.clone(),
+                    provider: self.blame(settings, Stage::Stt),
                     model,
                     punctuates: settings.punctuates,
                 };
@@ -191,6 +199,17 @@ impl Remote {
             }
             ProviderKind::ElevenLabs | ProviderKind::Cartesia => None,
         }
+    }
+
+    fn blame(&self, settings: &ProviderSettings, stage: Stage) -> Blame {
+        Blame::new(&settings.name, stage, &self.metrics)
+    }
+
+    /// The provider that has a model of this public id, by its name in the settings.
+    pub(super) fn model_provider(&self, id: &str) -> Option<&str> {
+        let has = |provider: &&Provider| provider.settings.models.iter().any(|m| m.id == id);
+        let provider = self.providers.iter().find(has)?;
+        Some(&provider.settings.name)
     }
 
     fn provider(&self, name: &str) -> Option<&Provider> {

@@ -23,6 +23,27 @@ pub(super) enum Fault {
     Wrong(String),
 }
 
+impl Fault {
+    /// In one word, as it is counted.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "busy",
+            Self::Refused { .. } => "refused",
+            Self::Broken(_) => "broken",
+            Self::Stalled(_) => "stalled",
+            Self::Wrong(_) => "wrong",
+        }
+    }
+
+    /// The HTTP status, where there was one.
+    pub(super) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Busy { status, .. } | Self::Refused { status, .. } => Some(*status),
+            Self::Broken(_) | Self::Stalled(_) | Self::Wrong(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,7 +14,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument;
 
+use super::blame::Blame;
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
@@ -30,7 +32,7 @@ const LONGEST_ANSWER: usize = 256 << 10;
 /// A provider's recogniser, for any number of calls.
 pub(super) struct Transcriber {
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) provider: String,
+    pub(super) provider: Blame,
     pub(super) model: String,
     pub(super) punctuates: bool,
 }
@@ -60,7 +62,7 @@ pub(super) fn ears(
         sink,
         fallback: fallback.map(Mutex::new),
     });
-    runtime.spawn(listen(shared, line));
+    runtime.spawn(listen(shared, line).in_current_span());
     ears
 }
 
@@ -86,8 +88,10 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
             Told::Finish(utterance) => {
                 if let Some((_, samples)) = open.take_if(|(of, _)| *of == utterance) {
                     let shared = Arc::clone(&shared);
-                    let task =
-                        tasks.spawn(async move { shared.transcribe(utterance, &samples).await });
+                    let task = tasks.spawn(
+                        async move { shared.transcribe(utterance, &samples).await }
+                            .in_current_span(),
+                    );
                     running.push((utterance, task));
                 }
             }
@@ -124,7 +128,7 @@ impl Shared {
                 Err(fault) => fault,
             };
             let provider = &self.transcriber.provider;
-            tracing::warn!(%provider, %fault, "a recogniser did not answer");
+            provider.fault(&fault, "a recogniser did not answer");
             match plan.next(began.elapsed(), &fault) {
                 Next::Again(again) => next = again,
                 Next::HandOver => {

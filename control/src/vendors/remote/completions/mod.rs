@@ -17,8 +17,10 @@ use reqwest::{Response, header};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, Span};
 
 use self::wire::Answer;
+use super::blame::Blame;
 use super::deliver::deliver;
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
@@ -35,7 +37,7 @@ const LONGEST: usize = 4 << 20;
 /// A provider's model, for any number of calls.
 pub(super) struct Model {
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) provider: String,
+    pub(super) provider: Blame,
     pub(super) name: String,
 }
 
@@ -44,6 +46,8 @@ pub(super) struct RemoteModel {
     shared: Arc<Shared>,
     runtime: Handle,
     running: Option<(ReplyId, AbortHandle)>,
+    /// The call's, for the log.
+    span: Span,
 }
 
 /// What a call and its requests under way share.
@@ -68,6 +72,7 @@ impl RemoteModel {
         let endpoint = Arc::clone(&model.endpoint);
         runtime.spawn(async move { endpoint.warm_up().await });
         Self {
+            span: Span::current(),
             shared: Arc::new(Shared {
                 model,
                 sink,
@@ -100,9 +105,9 @@ impl LanguageModel for RemoteModel {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let task = self
-            .runtime
-            .spawn(async move { shared.answer(reply, request).await });
+        let task = self.runtime.spawn(
+            async move { shared.answer(reply, request).await }.instrument(self.span.clone()),
+        );
         self.running = Some((reply, task.abort_handle()));
     }
 
@@ -149,8 +154,7 @@ impl Shared {
                 Tried::Cut(fault) => return self.fail(reply, &fault).await,
                 Tried::Failed(fault) => fault,
             };
-            tracing::warn!(provider = %self.model.provider, model = %self.model.name, %fault,
-                "a model did not answer");
+            self.model.provider.fault(&fault, "a model did not answer");
             let after = plan.next(began.elapsed(), &fault);
             if !matches!(after, Next::Again(_)) {
                 *lock(&self.exhausted) = Some((reply, request.messages.len()));

@@ -17,8 +17,10 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
+use tracing::Instrument;
 
 use self::wire::{Dialect, Said};
+use super::blame::Blame;
 use super::deliver::deliver;
 use super::heard::{Heard, Other};
 use super::plan::{Fault, Next, Plan};
@@ -44,7 +46,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct Speaker {
     pub(super) base_url: Url,
     pub(super) key: Option<Secret<String>>,
-    pub(super) provider: String,
+    pub(super) provider: Blame,
     pub(super) kind: ProviderKind,
     pub(super) model: String,
     pub(super) voice: String,
@@ -92,7 +94,7 @@ impl SocketVoice {
             tries: 0,
             backoff: Backoff::default(),
         };
-        runtime.spawn(task.run());
+        runtime.spawn(task.run().in_current_span());
         Self { orders, sink }
     }
 }
@@ -135,7 +137,7 @@ struct Job {
 struct Task {
     url: Url,
     key: Option<Secret<String>>,
-    provider: String,
+    provider: Blame,
     dialect: Dialect,
     sink: Arc<dyn SpeechSink>,
     fallback: Option<Mutex<Other>>,
@@ -203,7 +205,7 @@ impl Task {
             match opened {
                 Ok(socket) => return Some(socket),
                 Err(fault) => {
-                    tracing::warn!(provider = %self.provider, %fault, "a voice is not reached");
+                    self.provider.fault(&fault, "a voice is not reached");
                     let contexts: Vec<String> = self.jobs.keys().cloned().collect();
                     for context in contexts {
                         self.fault(&context, &fault).await;
@@ -383,7 +385,7 @@ impl Task {
                 true
             }
             Said::Failed(None, why) => {
-                tracing::warn!(provider = %self.provider, %why, "a voice gave up");
+                self.provider.fault(&Fault::Wrong(why), "a voice gave up");
                 false
             }
             Said::Other => true,
@@ -395,7 +397,7 @@ impl Task {
         let Some(mut job) = self.jobs.remove(context) else {
             return;
         };
-        tracing::warn!(provider = %self.provider, voice = %self.dialect.voice, %fault, "a voice did not speak");
+        self.provider.fault(fault, "a voice did not speak");
         // Sound that came before the fault took its time; only silence spends the budget.
         let spent = if job.heard.any() {
             Duration::ZERO

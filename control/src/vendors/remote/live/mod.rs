@@ -18,9 +18,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
+use tracing::Instrument;
 
 use self::session::{Act, Session};
 use self::wire::Said;
+use super::blame::Blame;
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::plan::Fault;
@@ -41,7 +43,7 @@ const PIECE: usize = 8_000;
 pub(super) struct Listener {
     pub(super) base_url: Url,
     pub(super) key: Option<Secret<String>>,
-    pub(super) provider: String,
+    pub(super) provider: Blame,
     pub(super) model: String,
     pub(super) punctuates: bool,
 }
@@ -86,7 +88,7 @@ pub(super) fn ears(
         line,
         backoff: Backoff::default(),
     };
-    runtime.spawn(task.run());
+    runtime.spawn(task.run().in_current_span());
     ears
 }
 
@@ -94,7 +96,7 @@ pub(super) fn ears(
 struct Task {
     url: Url,
     header: Option<Secret<String>>,
-    provider: String,
+    provider: Blame,
     session: Session,
     /// Hears what this one cannot. Held while an utterance is pushed to it.
     fallback: Option<Mutex<Box<dyn Recogniser>>>,
@@ -161,7 +163,7 @@ impl Task {
                     return Some(socket);
                 }
                 Err(fault) => {
-                    tracing::warn!(provider = %self.provider, %fault, "a recogniser is not reached");
+                    self.provider.fault(&fault, "a recogniser is not reached");
                     if matches!(fault, Fault::Refused { .. }) {
                         self.session.refused(Instant::now(), fault.to_string());
                     }
@@ -194,7 +196,8 @@ impl Task {
                             self.session.result(Instant::now(), heard);
                         }
                         Said::Error(why) => {
-                            tracing::warn!(provider = %self.provider, %why, "a recogniser gave up");
+                            self.provider
+                                .fault(&Fault::Wrong(why), "a recogniser gave up");
                             return Left::Lost;
                         }
                         Said::Other => {}

@@ -15,8 +15,10 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, Span};
 
 use self::audio::Sound;
+use super::blame::Blame;
 use super::deliver::deliver;
 use super::heard::{Heard, Other};
 use super::http::{Endpoint, broken};
@@ -33,7 +35,7 @@ const MOST: usize = 8;
 /// A provider's voice, for any number of calls.
 pub(super) struct Speaker {
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) provider: String,
+    pub(super) provider: Blame,
     pub(super) model: String,
     pub(super) voice: String,
     pub(super) format: SoundFormat,
@@ -45,6 +47,8 @@ pub(super) struct RemoteVoice {
     shared: Arc<Shared>,
     runtime: Handle,
     running: Vec<(ReplyId, AbortHandle)>,
+    /// The call's, for the log.
+    span: Span,
 }
 
 struct Shared {
@@ -64,6 +68,7 @@ impl RemoteVoice {
         let endpoint = Arc::clone(&speaker.endpoint);
         runtime.spawn(async move { endpoint.warm_up().await });
         Self {
+            span: Span::current(),
             shared: Arc::new(Shared {
                 speaker,
                 sink,
@@ -98,9 +103,9 @@ impl Synthesiser for RemoteVoice {
             return;
         }
         let (shared, text) = (Arc::clone(&self.shared), text.to_owned());
-        let task = self
-            .runtime
-            .spawn(async move { shared.speak(reply, segment, &text).await });
+        let task = self.runtime.spawn(
+            async move { shared.speak(reply, segment, &text).await }.instrument(self.span.clone()),
+        );
         self.running.push((reply, task.abort_handle()));
     }
 
@@ -141,8 +146,7 @@ impl Shared {
                 Ok(false) => return,
                 Err(fault) => fault,
             };
-            tracing::warn!(provider = %self.speaker.provider, voice = %self.speaker.voice, %fault,
-                "a voice did not speak");
+            self.speaker.provider.fault(&fault, "a voice did not speak");
             // Sound that came before the fault took its time; only silence spends the budget.
             let spent = if heard.any() {
                 Duration::ZERO

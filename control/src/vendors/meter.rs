@@ -1,0 +1,340 @@
+//! Counts what a call, or a request for speech, asks of a provider, and how soon the answer begins.
+//!
+//! It stands between the engine and the provider: it sees the question go out and the answers come in
+//! through the sink, whoever gives them. On a media thread that is a short lock an utterance, a reply or
+//! a segment, never one a frame.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use media::speech::{
+    LanguageModel, LlmEvent, ModelRequest, NotTaken, Recogniser, ReplyId, SpeechEvent, SpeechSink,
+    SttEvent, Synthesiser, TtsEvent, UtteranceId,
+};
+
+use crate::metrics::providers::{Outcome, ProviderMetrics, Stage};
+
+/// Questions of one call to one provider that are open at a time: an utterance or two, a reply, a
+/// segment and a filler. Of more the oldest is given up as unanswered.
+const OPEN: usize = 8;
+
+/// One provider of one call.
+pub(super) struct Meter {
+    metrics: Arc<ProviderMetrics>,
+    stage: Stage,
+    /// As in the settings, or that of a built-in one.
+    provider: String,
+    open: Mutex<Vec<Question>>,
+}
+
+/// What was asked and is not over.
+struct Question {
+    id: (u32, u32),
+    asked: Instant,
+    begun: bool,
+}
+
+/// What an event means for its question.
+#[derive(Clone, Copy)]
+enum Sign {
+    Begun,
+    Over,
+    BegunAndOver,
+    Failed,
+}
+
+impl Meter {
+    pub(super) fn new(metrics: &Arc<ProviderMetrics>, stage: Stage, provider: &str) -> Self {
+        Self {
+            metrics: Arc::clone(metrics),
+            stage,
+            provider: provider.to_owned(),
+            open: Mutex::new(Vec::with_capacity(OPEN)),
+        }
+    }
+
+    /// A counted model, made with a sink that counts.
+    pub(super) fn model(
+        self,
+        sink: Arc<dyn SpeechSink>,
+        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn LanguageModel>,
+    ) -> Box<dyn LanguageModel> {
+        let (meter, sink) = self.on(sink);
+        let inner = make(sink);
+        Box::new(Metered { meter, inner })
+    }
+
+    /// A counted recogniser.
+    pub(super) fn ears(
+        self,
+        sink: Arc<dyn SpeechSink>,
+        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Recogniser>,
+    ) -> Box<dyn Recogniser> {
+        let (meter, sink) = self.on(sink);
+        let inner = make(sink);
+        Box::new(Metered { meter, inner })
+    }
+
+    /// A counted voice.
+    pub(super) fn mouth(
+        self,
+        sink: Arc<dyn SpeechSink>,
+        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
+    ) -> Box<dyn Synthesiser> {
+        let (meter, sink) = self.on(sink);
+        let inner = make(sink);
+        Box::new(Metered { meter, inner })
+    }
+
+    fn on(self, inner: Arc<dyn SpeechSink>) -> (Arc<Self>, Arc<dyn SpeechSink>) {
+        let meter = Arc::new(self);
+        let sink = MeteredSink {
+            meter: Arc::clone(&meter),
+            inner,
+        };
+        (meter, Arc::new(sink))
+    }
+
+    fn asked(&self, id: (u32, u32)) {
+        let mut open = self.open();
+        if open.len() == OPEN {
+            open.remove(0);
+            self.count(Outcome::Unanswered);
+        }
+        open.push(Question {
+            id,
+            asked: Instant::now(),
+            begun: false,
+        });
+    }
+
+    fn cancelled(&self, id: impl Fn(u32) -> bool) {
+        let mut open = self.open();
+        let before = open.len();
+        open.retain(|question| !id(question.id.0));
+        for _ in open.len()..before {
+            self.count(Outcome::Cancelled);
+        }
+    }
+
+    fn told(&self, id: (u32, u32), sign: Sign) {
+        let mut open = self.open();
+        let Some(at) = open.iter().position(|question| question.id == id) else {
+            return;
+        };
+        let question = &mut open[at];
+        if matches!(sign, Sign::Begun | Sign::BegunAndOver) && !question.begun {
+            question.begun = true;
+            self.metrics
+                .first(self.stage, &self.provider, question.asked.elapsed());
+        }
+        let outcome = match sign {
+            Sign::Begun => return,
+            Sign::Over | Sign::BegunAndOver => Outcome::Answered,
+            Sign::Failed => Outcome::Failed,
+        };
+        open.remove(at);
+        self.count(outcome);
+    }
+
+    fn count(&self, outcome: Outcome) {
+        self.metrics.request(self.stage, &self.provider, outcome);
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Question>> {
+        // Whole after any panic: each use is one operation.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        for _ in 0..self.open().len() {
+            self.count(Outcome::Unanswered);
+        }
+    }
+}
+
+/// A provider whose questions are counted.
+struct Metered<T: ?Sized> {
+    meter: Arc<Meter>,
+    inner: Box<T>,
+}
+
+impl LanguageModel for Metered<dyn LanguageModel> {
+    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
+        self.meter.asked((reply.0, 0));
+        self.inner.start(reply, request);
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        self.meter.cancelled(|id| id == reply.0);
+        self.inner.cancel(reply);
+    }
+}
+
+impl Recogniser for Metered<dyn Recogniser> {
+    fn begin(&mut self, utterance: UtteranceId) {
+        self.inner.begin(utterance);
+    }
+
+    fn audio(&mut self, utterance: UtteranceId, pcm: &[i16]) {
+        self.inner.audio(utterance, pcm);
+    }
+
+    fn finish(&mut self, utterance: UtteranceId) {
+        self.meter.asked((utterance.0, 0));
+        self.inner.finish(utterance);
+    }
+
+    fn cancel(&mut self, utterance: UtteranceId) {
+        self.meter.cancelled(|id| id == utterance.0);
+        self.inner.cancel(utterance);
+    }
+
+    fn punctuates(&self) -> bool {
+        self.inner.punctuates()
+    }
+}
+
+impl Synthesiser for Metered<dyn Synthesiser> {
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        self.meter.asked((reply.0, segment));
+        self.inner.speak(reply, segment, text);
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        self.meter.cancelled(|id| id == reply.0);
+        self.inner.cancel(reply);
+    }
+}
+
+/// A sink that looks at what goes through it.
+struct MeteredSink {
+    meter: Arc<Meter>,
+    inner: Arc<dyn SpeechSink>,
+}
+
+impl SpeechSink for MeteredSink {
+    fn send(&self, event: SpeechEvent) -> bool {
+        let sign = sign(&event);
+        let taken = self.inner.send(event);
+        self.note(sign, taken);
+        taken
+    }
+
+    fn offer(&self, event: SpeechEvent) -> Result<(), NotTaken> {
+        let sign = sign(&event);
+        let taken = self.inner.offer(event);
+        self.note(sign, taken.is_ok());
+        taken
+    }
+}
+
+impl MeteredSink {
+    fn note(&self, sign: Option<((u32, u32), Sign)>, taken: bool) {
+        if let Some((id, sign)) = sign.filter(|_| taken) {
+            self.meter.told(id, sign);
+        }
+    }
+}
+
+fn sign(event: &SpeechEvent) -> Option<((u32, u32), Sign)> {
+    Some(match event {
+        SpeechEvent::Stt(SttEvent::Interim { .. }) => return None,
+        SpeechEvent::Stt(SttEvent::Final { utterance, .. }) => {
+            ((utterance.0, 0), Sign::BegunAndOver)
+        }
+        SpeechEvent::Stt(SttEvent::Failed { utterance, .. }) => ((utterance.0, 0), Sign::Failed),
+        SpeechEvent::Llm { reply, event } => {
+            let sign = match event {
+                LlmEvent::Text(_) | LlmEvent::ToolCall(_) => Sign::Begun,
+                LlmEvent::Done => Sign::Over,
+                LlmEvent::Failed { .. } => Sign::Failed,
+            };
+            ((reply.0, 0), sign)
+        }
+        SpeechEvent::Tts {
+            reply,
+            segment,
+            event,
+        } => {
+            let sign = match event {
+                TtsEvent::Audio { .. } => Sign::Begun,
+                TtsEvent::Done => Sign::Over,
+                TtsEvent::Failed { .. } => Sign::Failed,
+            };
+            ((reply.0, *segment), sign)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::text::Text;
+
+    /// Takes everything; a model that says nothing by itself.
+    struct Quiet;
+
+    impl SpeechSink for Quiet {
+        fn send(&self, _: SpeechEvent) -> bool {
+            true
+        }
+    }
+
+    impl LanguageModel for Quiet {
+        fn start(&mut self, _: ReplyId, _: ModelRequest) {}
+        fn cancel(&mut self, _: ReplyId) {}
+    }
+
+    #[test]
+    fn every_question_ends_in_one_way_and_the_first_of_an_answer_is_timed_once() {
+        let metrics = Arc::new(ProviderMetrics::default());
+        let meter = Meter::new(&metrics, Stage::Llm, "cloud");
+        let mut answers: Option<Arc<dyn SpeechSink>> = None;
+        let mut model = meter.model(Arc::new(Quiet), |sink| {
+            answers = Some(sink);
+            Box::new(Quiet)
+        });
+        let say = |reply, event| {
+            let reply = ReplyId(reply);
+            answers
+                .as_ref()
+                .is_some_and(|sink| sink.send(SpeechEvent::Llm { reply, event }))
+        };
+        let request = || ModelRequest {
+            messages: Vec::new(),
+            tools: Vec::new(),
+            temperature: None,
+            max_tokens: 1,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+        };
+        for reply in 1..=4 {
+            model.start(ReplyId(reply), request());
+        }
+        assert!(say(1, LlmEvent::Text("a".into())) && say(1, LlmEvent::Text("b".into())));
+        assert!(say(1, LlmEvent::Done) && say(1, LlmEvent::Done));
+        let message = "no".to_owned();
+        assert!(say(2, LlmEvent::Failed { message }));
+        model.cancel(ReplyId(3));
+        assert!(say(3, LlmEvent::Done), "its late words are nobody's");
+        drop((model, answers));
+        let mut text = Text::default();
+        metrics.write(&mut text);
+        let text = text.finish();
+        for outcome in ["answered", "failed", "cancelled", "unanswered"] {
+            let line = format!(
+                "sidetone_provider_requests_total{{stage=\"llm\",provider=\"cloud\",outcome=\"{outcome}\"}} 1\n"
+            );
+            assert!(text.contains(&line), "{outcome} in {text}");
+        }
+        assert!(
+            text.contains(
+                "sidetone_provider_first_answer_seconds_count{stage=\"llm\",provider=\"cloud\"} 1\n"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -11,7 +11,7 @@ pub use super::openapi_events::{EVENTS, Event};
 
 use super::answers::Refusal;
 use super::endpoint::{Access, Endpoint};
-use super::validate::Field;
+use super::validate::{Field, Kind};
 use super::{openapi_answers, openapi_events, openapi_schema};
 
 /// An example of each body and answer, by the name of its component.
@@ -93,6 +93,9 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
     let webhooks = openapi_events::webhooks(&mut generator, |schema| examples.of(schema));
     schemas.extend(generator.take_definitions(true));
     schemas.insert("Error".to_owned(), error_schema());
+    schemas
+        .values_mut()
+        .for_each(openapi_schema::part_null_from_words);
     let tags: Vec<Value> = TAGS
         .iter()
         .map(|(name, about)| json!({"name": name, "description": about}))
@@ -242,7 +245,11 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         parameters.push(json!({
             "name": field.name, "in": "query", "required": field.required,
             "description": field.doc,
-            "schema": openapi_schema::kind(&field.kind, field.nullable)
+            "schema": match field.kind {
+                // In a query everything is text.
+                Kind::Any => json!({"type": "string"}),
+                kind => openapi_schema::kind(&kind, field.nullable),
+            }
         }));
     }
     if let Some((default, max, min)) = endpoint.page {

@@ -18,7 +18,7 @@ const HOSTNAME: &str = concat!(
 const HTTPS_URL: &str = concat!(
     r"^https://(?![^/?]*\.(localhost|local|internal|intranet|lan|home|corp|arpa|test|invalid|example|onion)(:443)?([/?]|$))",
     r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?",
-    r"(:443)?([/?][A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?$"
+    r"(:443)?([/?]([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?$"
 );
 
 /// A body as a schema.
@@ -135,6 +135,28 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
         allow_null(&mut schema);
     }
     schema
+}
+
+/// A list of words that holds null as well is two schemas: so generators make one type of the words.
+pub(super) fn part_null_from_words(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.values_mut().for_each(part_null_from_words);
+            let Some(Value::Array(words)) = map.get_mut("enum") else {
+                return;
+            };
+            let before = words.len();
+            words.retain(|word| !word.is_null());
+            if words.len() < before {
+                let words = json!({"type": "string", "enum": words});
+                map.remove("enum");
+                map.remove("type");
+                map.insert("anyOf".to_owned(), json!([words, {"type": "null"}]));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(part_null_from_words),
+        _ => {}
+    }
 }
 
 fn allow_null(schema: &mut Value) {

@@ -57,6 +57,17 @@ fn a_rule_of_keys_is_one_that_a_schema_can_say() {
 }
 
 #[test]
+fn words_or_null_are_two_schemas() {
+    let mut schema = kind(&Kind::Enum(&["a", "b"]), true);
+    schema["description"] = json!("A.");
+    part_null_from_words(&mut schema);
+    assert_eq!(
+        schema,
+        json!({"description": "A.", "anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]})
+    );
+}
+
+#[test]
 fn a_record_has_the_types_and_not_the_bounds() {
     let fields = [
         Field::req("a", Kind::Str { min: 1, max: 9 }, "A."),

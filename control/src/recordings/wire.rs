@@ -101,7 +101,8 @@ impl Wire for DownloadQuery {
         unknown: Unknown::Ignore,
         fields: &[Field::opt(
             "token",
-            Kind::Str { min: 0, max: 500 },
+            // Whatever is no token is no credential.
+            Kind::Any,
             "What signs the URL.",
         )],
     };

@@ -1,31 +1,11 @@
 //! Clients that generators make of the document, as `docs/clients.md` says: they compile, and work against the
 //! program.
 
-use std::path::Path;
 use std::process::Command;
 
 use kit::server::Server;
 
-use crate::{beside, peers, tool};
-
-/// The copy of the document, from which clients are made.
-fn document() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json")
-}
-
-/// Runs it to its end; what it prints.
-fn run(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let printed = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success(), "{command:?}:\n{printed}");
-    printed
-}
+use crate::{beside, copy, peers, run, tool};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_typescript_client_compiles_and_works() {
@@ -47,7 +27,7 @@ async fn a_typescript_client_compiles_and_works() {
         command
     };
     run(module("openapi-typescript")
-        .arg(document())
+        .arg(copy())
         .args(["--output", "schema.d.ts"]));
     run(&mut module("tsc"));
     let printed = run(Command::new("node")
@@ -65,7 +45,9 @@ async fn a_python_client_compiles_and_works() {
     let package = folder.path().join("sidetone_client");
     let printed = run(Command::new(tool("openapi-python-client"))
         .args(["generate", "--meta", "none", "--fail-on-warning", "--path"])
-        .arg(document())
+        .arg(copy())
+        .arg("--config")
+        .arg(beside("python/config.yaml"))
         .arg("--output-path")
         .arg(&package)
         .env("PATH", path_with_tools())

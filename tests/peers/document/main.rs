@@ -8,9 +8,11 @@
 )]
 
 mod clients;
+mod examples;
 mod schemathesis;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A folder below `peers` of the build folder.
 fn peers(name: &str) -> PathBuf {
@@ -29,6 +31,25 @@ fn tool(name: &str) -> PathBuf {
         program.display()
     );
     program
+}
+
+/// The copy of the document.
+fn copy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json")
+}
+
+/// Runs it to its end; what it prints.
+fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let printed = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{command:?}:\n{printed}");
+    printed
 }
 
 /// A file beside this one.

@@ -69,7 +69,7 @@ done
 
 command="make $purpose"
 [ "$purpose" != run ] || command="bash scripts/setup.sh run && bash scripts/run.sh --once"
-passed=$(env | sed -n 's/^\([a-zA-Z_]*_proxy\|[A-Z_]*_PROXY\|CARGO_[A-Z_]*\|SSL_CERT_[A-Z]*\|PIP_[A-Z_]*\)=.*/\1/p' \
+passed=$(env | sed -n 's/^\([a-zA-Z_]*_proxy\|[A-Z_]*_PROXY\|CARGO_[A-Z_]*\|SSL_CERT_[A-Z]*\|PIP_[A-Z_]*\|NODE_EXTRA_CA_CERTS\|[nN][pP][mM]_[a-zA-Z_]*\)=.*/\1/p' \
     | grep -v -e '^CARGO_HOME$' -e '^CARGO_TARGET_DIR$' || true)
 keep=()
 for name in $passed; do keep+=("$name=${!name}"); done

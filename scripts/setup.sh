@@ -2,6 +2,7 @@
 # Installs what `make run` (argument `run`) or `make test` (argument `test`) needs and is not there.
 # On Debian and Ubuntu through apt; elsewhere it names what is missing and stops.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
 
@@ -30,6 +31,8 @@ needed() {
         # README's signature checks are run in their languages.
         echo "python3             command -v python3"
         echo "nodejs              command -v node"
+        # A TypeScript client is made of the OpenAPI document.
+        echo "npm                 command -v npm"
         # Several nodes share one Redis; the tests start their own.
         echo "redis-server        command -v redis-server"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
@@ -89,6 +92,26 @@ axe() {
 }
 
 [ ${#missing[@]} -gt 0 ] || { from_pypi; axe; exit 0; }
+# What holds the program to its OpenAPI document, and what makes clients of it.
+openapi_tools() {
+    [ "$purpose" = test ] || return 0
+    local own="${CARGO_TARGET_DIR:-target}/peers"
+    if [ ! -x "$own/openapi/bin/st" ] || [ ! -x "$own/openapi/bin/openapi-python-client" ]; then
+        echo "Installing: schemathesis, openapi-python-client (from PyPI, into $own/openapi)"
+        python3 -m venv "$own/openapi"
+        "$own/openapi/bin/pip" install --quiet schemathesis==4.32.5 openapi-python-client==0.29.1
+    fi
+    local client=tests/peers/document/typescript
+    if ! cmp --silent "$client/package-lock.json" "$own/typescript/package-lock.json" ||
+        [ ! -x "$own/typescript/node_modules/.bin/openapi-typescript" ]; then
+        echo "Installing: openapi-typescript, openapi-fetch, typescript (from npm, into $own/typescript)"
+        mkdir -p "$own/typescript"
+        cp "$client/package.json" "$client/package-lock.json" "$own/typescript/"
+        npm ci --prefix "$own/typescript" --no-audit --no-fund --loglevel=error >/dev/null
+    fi
+}
+
+[ ${#missing[@]} -gt 0 ] || { from_pypi; openapi_tools; exit 0; }
 
 if ! command -v apt-get >/dev/null; then
     echo "Missing, by their Debian names: ${missing[*]}" >&2
@@ -110,3 +133,4 @@ echo "Installing: ${missing[*]}"
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 from_pypi
 axe
+openapi_tools

@@ -48,6 +48,8 @@ bar "floods, idle sockets, racing connects and ends at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
 bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- webhook_delivery
+bar "schemathesis: every check, 100 examples an operation" \
+    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test document -- --nocapture schemathesis
 bar "webhooks to names that turn private: the kernel counts no connection" bash scripts/ssrf.sh
 bar "three servers on one Redis, with kill -9, FLUSHALL and SIGSTOP, at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test cluster -- --test-threads 1

@@ -44,6 +44,20 @@ macro_rules! ids {
             const KIND: crate::db::Kind = crate::db::Kind::Text;
         }
 
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string", "format": "uuid"})
+            }
+        }
+
         impl crate::http::extract::PathId for $name {
             const PARAMS: usize = 1;
 

@@ -8,6 +8,7 @@ mod billing;
 mod calls;
 mod conversations;
 mod crash;
+mod document;
 mod grid;
 mod in_process;
 mod logs;

@@ -22,22 +22,36 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         admin(Endpoint::post("/admin/accounts", Access::Admin, create))
             .body::<CreateAccount>()
+            .answers::<AccountOut>()
+            .refuses(
+                StatusCode::CONFLICT,
+                "name_taken",
+                "an account of this name exists",
+            )
             .summary("Make an account"),
         admin(Endpoint::get("/admin/accounts", Access::Admin, list))
             .page::<ApiKeysPage>()
+            .answers::<List<AccountOut>>()
             .summary("List accounts"),
         admin(Endpoint::get(
             "/admin/accounts/{account_id}",
             Access::Admin,
             get,
         ))
-        .summary("One account"),
+        .summary("One account")
+        .answers::<AccountOut>(),
         admin(Endpoint::patch(
             "/admin/accounts/{account_id}",
             Access::Admin,
             patch,
         ))
         .body::<PatchAccount>()
+        .answers::<AccountOut>()
+        .refuses(
+            StatusCode::CONFLICT,
+            "name_taken",
+            "an account of this name exists",
+        )
         .summary("Rename an account"),
         admin(Endpoint::post(
             "/admin/accounts/{account_id}/block",
@@ -45,6 +59,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             block,
         ))
         .body::<BlockAccount>()
+        .answers::<AccountOut>()
         .returns(StatusCode::OK)
         .summary("Stop an account from spending; its live calls end"),
         admin(Endpoint::post(
@@ -53,13 +68,15 @@ pub fn endpoints() -> Vec<Endpoint> {
             unblock,
         ))
         .returns(StatusCode::OK)
-        .summary("Let a blocked account go on"),
+        .summary("Let a blocked account go on")
+        .answers::<AccountOut>(),
         admin(Endpoint::post(
             "/admin/accounts/{account_id}/api-keys",
             Access::Admin,
             create_key,
         ))
         .body::<CreateAccountKey>()
+        .answers::<ApiKeyOut>()
         .summary("Make a key of an account; its string is shown once"),
     ]
 }

@@ -1,5 +1,6 @@
 //! Bodies of the account routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::store::Account;
@@ -88,7 +89,8 @@ impl Wire for CreateAccountKey {
 }
 
 /// An account as it is answered.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Account")]
 pub struct AccountOut {
     pub id: AccountId,
     pub name: String,

@@ -21,42 +21,61 @@ use crate::{
     models, voices,
 };
 
+const NO_NUMBER: &str = "`sms_sender_number_id` is no number of the account";
+
 /// The routes, in the order of the document.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/agents", Access::Scopes(&[Scope::AgentsRead]), list)
             .summary("Agents, newest first")
-            .page::<AgentsPage>(),
+            .page::<AgentsPage>()
+            .answers::<List<AgentItem>>(),
         Endpoint::post("/agents", Access::Scopes(&[Scope::AgentsWrite]), create)
             .summary("Create an agent")
-            .body::<CreateAgent>(),
+            .body::<CreateAgent>()
+            .answers::<AgentRecord>()
+            .refuses(StatusCode::NOT_FOUND, "not_found", NO_NUMBER),
         Endpoint::get(
             "/agents/{agent_id}",
             Access::Scopes(&[Scope::AgentsRead]),
             get,
         )
-        .summary("One agent"),
+        .summary("One agent")
+        .answers::<AgentRecord>(),
         Endpoint::patch(
             "/agents/{agent_id}",
             Access::Scopes(&[Scope::AgentsWrite]),
             update,
         )
         .summary("Change an agent: only the fields that are given")
-        .body::<UpdateAgent>(),
+        .body::<UpdateAgent>()
+        .answers::<AgentRecord>()
+        .refuses(StatusCode::NOT_FOUND, "not_found", NO_NUMBER),
         Endpoint::delete(
             "/agents/{agent_id}",
             Access::Scopes(&[Scope::AgentsWrite]),
             delete,
         )
         .summary("Delete an agent; refused while it is on a live call, unless forced")
-        .query::<DeleteQuery>(),
+        .query::<DeleteQuery>()
+        .refuses(
+            StatusCode::CONFLICT,
+            "agent_in_use",
+            "the agent is on a live call, and `force` is not given",
+        ),
         Endpoint::post(
             "/agents/{agent_id}/duplicate",
             Access::Scopes(&[Scope::AgentsWrite]),
             duplicate,
         )
         .summary("Copy an agent, without what is its own: numbers, trunks, public access")
-        .body::<DuplicateAgent>(),
+        .body::<DuplicateAgent>()
+        .answers::<AgentRecord>()
+        .refuses(
+            StatusCode::CONFLICT,
+            "agent_not_ready",
+            "the agent is not active",
+        ),
     ]
 }
 

@@ -42,6 +42,9 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every name, for the API document.
+    pub const NAMES: &'static [&'static str] = &["provisioning", "active", "failed", "archived"];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Provisioning => "provisioning",

@@ -1,14 +1,19 @@
 //! Bodies of the agents' routes.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::fields::Unset;
 use super::rules::{
-    Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, complete, language_name,
+    Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, SETTINGS, Status, complete,
+    language_name,
 };
 use crate::{
     http::{
-        Wire,
+        Wire, openapi,
         validate::{Field, FieldError, Kind, Schema, Unknown},
     },
     ids::AgentId,
@@ -54,7 +59,7 @@ impl Wire for DuplicateAgent {
         fields: &[Field::opt(
             "name",
             Kind::Pattern {
-                name: "1 to 255 characters, not all of them blank",
+                name: r"^(?=[^\u0000]*[^\s\u0000])[^\u0000]{1,255}$",
                 check: |name| !name.trim().is_empty() && name.chars().count() <= MAX_NAME,
             },
             "Name of the copy; that of the agent with \"(copy)\" when left out.",
@@ -65,22 +70,45 @@ impl Wire for DuplicateAgent {
 }
 
 /// The full record.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Agent")]
 pub struct AgentRecord {
     pub id: AgentId,
+    #[schemars(extend("enum" = Status::NAMES))]
     pub status: &'static str,
+    /// Why, where the status alone does not tell.
     pub status_reason: Option<String>,
-    /// Every setting, unset ones as `fields.rs` shows them.
     #[serde(flatten)]
+    #[schemars(with = "AgentSettings")]
     pub settings: Map<String, Value>,
+    #[schemars(with = "Vec<Map<String, Value>>")]
     pub tools: Vec<Value>,
     pub knowledge_base_document_count: u32,
     pub phone_number_ids: Vec<String>,
+    /// Placeholders of the prompts with neither a default nor a built-in.
     pub unfilled_variables: Vec<String>,
     /// Spoken to the person who receives a warm transfer; none has been made by the agent itself.
     pub transfer_summary: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+/// Every setting as the record shows it, unset ones too.
+struct AgentSettings;
+
+impl JsonSchema for AgentSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "AgentSettings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        openapi::record(SETTINGS.iter().map(|setting| {
+            let mut field = setting.field;
+            field.required = true;
+            field.nullable = setting.unset == Unset::Null;
+            field
+        }))
+    }
 }
 
 impl From<Agent> for AgentRecord {
@@ -113,20 +141,22 @@ impl From<Agent> for AgentRecord {
 }
 
 /// An agent in `GET /agents`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AgentItem {
     pub id: AgentId,
     pub name: String,
     pub voice: VoiceName,
     pub voice_id: String,
+    #[schemars(extend("enum" = ["english", "french"]))]
     pub language: &'static str,
+    #[schemars(extend("enum" = Status::NAMES))]
     pub status: &'static str,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 /// A voice as a list item names it; the name is null when the voice is no longer offered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VoiceName {
     pub id: String,
     pub name: Option<&'static str>,

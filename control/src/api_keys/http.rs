@@ -17,22 +17,32 @@ use crate::time::Timestamp;
 const READ: Access = Access::Scopes(&[Scope::ApiKeysRead]);
 const WRITE: Access = Access::Scopes(&[Scope::ApiKeysWrite]);
 
+const REVOKED: &str = "the key is revoked";
+
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::post("/api-keys", WRITE, create)
             .body::<CreateApiKey>()
+            .answers::<ApiKeyOut>()
             .summary("Make a key; its string is shown once"),
         Endpoint::get("/api-keys", READ, list)
             .page::<ApiKeysPage>()
+            .answers::<List<ApiKeyOut>>()
             .summary("List keys, newest first"),
-        Endpoint::get("/api-keys/{id}", READ, get).summary("Get a key"),
+        Endpoint::get("/api-keys/{id}", READ, get)
+            .summary("Get a key")
+            .answers::<ApiKeyOut>(),
         Endpoint::patch("/api-keys/{id}", WRITE, patch)
             .body::<PatchApiKey>()
+            .answers::<ApiKeyOut>()
+            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
             .summary("Change a key"),
         Endpoint::delete("/api-keys/{id}", WRITE, delete).summary("Revoke a key, at once"),
         Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
             .body::<RotateApiKey>()
+            .answers::<ApiKeyOut>()
+            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
             .returns(StatusCode::OK)
             .summary("Give a key a new string"),
     ]

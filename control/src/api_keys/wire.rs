@@ -1,5 +1,6 @@
 //! Bodies of the key routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::store::ApiKey;
@@ -92,17 +93,20 @@ impl Wire for RotateApiKey {
 }
 
 /// A key as it is answered.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKey")]
 pub struct ApiKeyOut {
     pub id: ApiKeyId,
     pub name: String,
     /// The whole string; only where it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How the string begins: it tells keys apart.
     pub key_prefix: String,
     pub scopes: Scopes,
-    /// `active`, `expired` or `revoked`.
+    #[schemars(extend("enum" = ["active", "expired", "revoked"]))]
     pub status: &'static str,
+    /// Null: never.
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -17,9 +17,11 @@ pub fn endpoints() -> Vec<Endpoint> {
             Access::Scopes(&[Scope::UsageRead]),
             status,
         )
-        .summary("Whether the account may spend, and its balance"),
+        .summary("Whether the account may spend, and its balance")
+        .answers::<BillingStatus>(),
         Endpoint::post("/billing/adjustments", Access::Admin, adjust)
             .body::<CreateAdjustment>()
+            .answers::<AdjustmentRecord>()
             .class(Class::Exempt)
             .summary("Give an account credit, or take it"),
     ]

@@ -1,5 +1,6 @@
 //! Bodies of the billing routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::http::Wire;
@@ -7,8 +8,8 @@ use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::ids::{AccountId, AdjustmentId};
 use crate::time::Timestamp;
 
-/// `GET /billing/status`.
-#[derive(Debug, Serialize)]
+/// Whether the account may spend.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct BillingStatus {
     /// Whether balances count here.
     pub enabled: bool,
@@ -46,7 +47,8 @@ impl Wire for CreateAdjustment {
 }
 
 /// An adjustment as it is answered.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Adjustment")]
 pub struct AdjustmentRecord {
     pub id: AdjustmentId,
     pub account_id: AccountId,

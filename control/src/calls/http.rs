@@ -13,6 +13,7 @@ use crate::http::page::CallsPage;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::CallId;
 use crate::sessions::End;
+use crate::sessions::http::hosted;
 
 /// The routes.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -20,16 +21,19 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/calls", Access::Scopes(&[Scope::CallsRead]), list)
             .summary("Calls, newest first; without their transcripts")
             .query::<CallsQuery>()
-            .page::<CallsPage>(),
+            .page::<CallsPage>()
+            .answers::<List<CallRecord>>(),
         Endpoint::get("/calls/{call_id}", Access::Scopes(&[Scope::CallsRead]), get)
-            .summary("One call with its transcript"),
-        Endpoint::post(
+            .summary("One call with its transcript")
+            .answers::<CallRecord>(),
+        hosted(Endpoint::post(
             "/calls/{call_id}/end",
             Access::Scopes(&[Scope::CallsWrite]),
             end,
-        )
+        ))
         .summary("End a call")
         .body::<End>()
+        .answers::<CallEnded>()
         .returns(StatusCode::OK),
     ]
 }

@@ -1,5 +1,6 @@
 //! The summary of a call's turn times, pure: percentiles over its agent turns.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,13 +22,14 @@ const KEYS: [&str; 13] = [
 ];
 
 /// Percentiles of one key, ms (nearest rank).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Spread {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Spread {
     p50: u64,
     p90: u64,
     p95: u64,
     p99: u64,
     max: u64,
+    /// Turns that measured it.
     count: usize,
 }
 

@@ -20,6 +20,7 @@ pub mod renewal;
 pub mod rules;
 pub mod service;
 pub mod store;
+pub mod turn;
 pub mod wire;
 pub mod writer;
 

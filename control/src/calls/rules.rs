@@ -62,6 +62,10 @@ pub enum ConversationStatus {
 }
 
 impl ConversationStatus {
+    /// Every name, for the API document.
+    pub const NAMES: &'static [&'static str] =
+        &["created", "in_progress", "completed", "failed", "abandoned"];
+
     /// The word of the API.
     pub const fn name(self) -> &'static str {
         match self {
@@ -354,6 +358,16 @@ mod tests {
                 "{offsets:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_api_document_knows_all_of_a_turn() {
+        let mut turn = turn();
+        turn.latency = Some(media::call::record::Latency::default());
+        let shown = turn_json(&turn);
+        let read: super::super::turn::TurnRecord = serde_json::from_value(shown.clone())
+            .unwrap_or_else(|error| unreachable!("{error}: {shown}"));
+        assert_eq!(json!(read), shown);
     }
 
     #[test]

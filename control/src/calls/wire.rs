@@ -1,15 +1,25 @@
 //! Bodies of the call routes.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::ending::seconds;
+use super::latency::Spread;
 use super::rules::{self, CallStatus};
 use super::store::{CallRow, Filter};
+use super::turn::TurnRecord;
 use crate::http::extract::Wire;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::ids::{AgentId, CallId, RecordingId};
 use crate::time::Timestamp;
+
+/// Who calls whom.
+pub const DIRECTIONS: &[&str] = &["inbound", "outbound"];
+/// What a call comes over.
+pub const CHANNELS: &[&str] = &["telco", "sip", "webrtc", "websocket", "collab", "chatapp"];
 
 /// The query of `GET /calls`.
 #[derive(Deserialize)]
@@ -35,7 +45,7 @@ impl Wire for CallsQuery {
             ),
             Field::opt(
                 "direction",
-                Kind::Enum(&["inbound", "outbound"]),
+                Kind::Enum(DIRECTIONS),
                 "Only calls of this direction.",
             ),
             Field::opt("agent_id", Kind::Uuid, "Only calls of this agent."),
@@ -80,14 +90,19 @@ impl From<CallsQuery> for Filter {
 }
 
 /// A call. In lists `transcript` and `transcript_text` are null.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Call")]
 pub struct CallRecord {
     pub id: CallId,
     pub conversation_id: CallId,
     pub agent_id: AgentId,
+    /// As it was when the call began.
     pub agent_name: String,
+    #[schemars(extend("enum" = CallStatus::NAMES))]
     pub status: String,
+    #[schemars(extend("enum" = DIRECTIONS))]
     pub direction: String,
+    #[schemars(extend("enum" = CHANNELS))]
     pub channel: String,
     pub from_number: Option<String>,
     pub to_number: Option<String>,
@@ -98,23 +113,36 @@ pub struct CallRecord {
     pub ended_at: Option<Timestamp>,
     pub duration_seconds: f64,
     pub ring_seconds: Option<f64>,
+    /// Such as `caller_hangup`, `agent_end_call`, `ended_by_api`, `session_expired`; null until it has ended.
     pub end_reason: Option<String>,
+    #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
     pub sip_code: Option<u16>,
+    #[schemars(extend("enum" = ["human", "voicemail", "unknown", null]))]
     pub answered_by: Option<&'static str>,
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub voicemail: Option<Value>,
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub transfer: Option<Value>,
     pub cost_cents: i64,
     pub has_recording: bool,
     pub recording_id: Option<RecordingId>,
     pub turn_count: i64,
+    /// Percentiles of the turns' `latency`, by its keys, in milliseconds.
+    #[schemars(with = "Option<BTreeMap<String, Spread>>")]
     pub latency_summary: Option<Value>,
     pub batch_id: Option<String>,
     pub batch_recipient_index: Option<i64>,
+    #[schemars(with = "Map<String, Value>")]
     pub metadata: Value,
+    #[schemars(with = "Map<String, Value>")]
     pub dynamic_variables: Value,
+    #[schemars(with = "Option<Vec<TurnRecord>>")]
     pub transcript: Option<Vec<Value>>,
+    /// A line a turn: `Agent: …`, `Caller: …` or `Human agent: …`.
     pub transcript_text: Option<String>,
+    /// Where the delivery of `call.ended` stands; null until there is one.
+    #[schemars(extend("enum" = ["pending", "delivering", "failed", "delivered", "unsafe", "skipped", "exhausted", null]))]
     pub webhook_delivery_status: Option<String>,
     pub webhook_delivered_at: Option<Timestamp>,
     pub webhook_attempts: i64,
@@ -216,10 +244,11 @@ impl From<CallRow> for CallRecord {
     }
 }
 
-/// The answer of `POST /calls/{id}/end`.
-#[derive(Serialize)]
+/// A call that is over.
+#[derive(Serialize, JsonSchema)]
 pub struct CallEnded {
     pub call_id: CallId,
+    #[schemars(extend("enum" = ["ended"]))]
     pub status: &'static str,
     pub end_reason: Option<String>,
     pub ended_at: Option<Timestamp>,

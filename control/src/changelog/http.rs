@@ -2,7 +2,7 @@
 
 use axum::response::IntoResponse;
 
-use super::rules::parse;
+use super::rules::{Day, parse};
 use crate::http::page::Items;
 use crate::http::{Access, Endpoint};
 
@@ -13,7 +13,8 @@ pub const CHANGES: &str = include_str!("../../CHANGES.md");
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/changelog", Access::None, list)
-            .summary("Changes that clients can see, newest first"),
+            .summary("Changes that clients can see, newest first")
+            .answers::<Items<Day>>(),
     ]
 }
 

@@ -1,18 +1,20 @@
 //! Reads `CHANGES.md`: a heading `## YYYY-MM-DD` a day, newest first, below it one item a change; an
 //! item that holds **action** may need a change in an existing integration. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The changes of one day.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ChangeDay")]
 pub struct Day {
-    /// `YYYY-MM-DD`.
+    #[schemars(extend("format" = "date"))]
     pub date: String,
     pub changes: Vec<Change>,
 }
 
 /// One change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
     /// In Markdown.
     pub text: String,

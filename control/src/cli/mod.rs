@@ -6,6 +6,7 @@ pub mod client;
 mod keys;
 pub mod load;
 mod migrate;
+mod openapi;
 pub mod recognise;
 pub mod replay;
 mod serve;
@@ -36,6 +37,8 @@ enum Command {
     Serve(serve::Args),
     /// Bring the database up to date and end.
     Migrate,
+    /// Print the OpenAPI document: `sidetone openapi > docs/openapi.json` refreshes the copy.
+    Openapi,
     /// Make and list accounts.
     #[command(subcommand)]
     Accounts(accounts::Command),
@@ -64,6 +67,7 @@ pub fn run() -> ExitCode {
     let result = match &cli.command {
         Command::Serve(args) => with_config(&cli, |config| serve::run(args, config)),
         Command::Migrate => with_config(&cli, migrate::run),
+        Command::Openapi => with_config(&cli, openapi::run),
         Command::Accounts(command) => with_config(&cli, |config| accounts::run(command, config)),
         Command::Call(args) => return call::run(args),
         Command::Load(args) => return load::run(args),

@@ -79,6 +79,8 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("Between nodes: a request for a session that this node hosts")
             .class(Class::Exempt)
             .returns(StatusCode::OK)
+            .answers_nothing()
+            .internal()
             .at_root(),
     ]
 }

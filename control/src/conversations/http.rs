@@ -18,6 +18,7 @@ use crate::http::page::ConversationsPage;
 use crate::http::validate::{FieldError, Loc};
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::{AccountId, CallId};
+use crate::recordings::audio::{FILE, UNREADABLE};
 use crate::recordings::{self, token};
 use crate::secret::Purpose;
 
@@ -27,33 +28,44 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/conversations", read, list)
             .summary("Conversations, newest first")
-            .page::<ConversationsPage>(),
+            .page::<ConversationsPage>()
+            .answers::<List<ConversationRecord>>(),
         Endpoint::get("/conversations/search", read, search)
             .summary("Conversations in which something was said, newest first")
             .query::<SearchQuery>()
-            .page::<ConversationsPage>(),
-        Endpoint::get("/conversations/{conversation_id}", read, get).summary("One conversation"),
+            .page::<ConversationsPage>()
+            .answers::<List<Found>>(),
+        Endpoint::get("/conversations/{conversation_id}", read, get)
+            .summary("One conversation")
+            .answers::<ConversationRecord>(),
         Endpoint::get(
             "/conversations/{conversation_id}/transcript",
             read,
             transcript,
         )
-        .summary("What was said, turn by turn"),
+        .summary("What was said, turn by turn")
+        .answers::<Transcript>(),
         Endpoint::get(
             "/conversations/{conversation_id}/diagnostics",
             read,
             diagnostics,
         )
-        .summary("Where the time went, how the network did, and what went wrong"),
+        .summary("Where the time went, how the network did, and what went wrong")
+        .answers::<Diagnostics>(),
         Endpoint::get("/conversations/{conversation_id}/audio", read, link)
-            .summary("A signed URL of the WAV, good for an hour without a key"),
+            .summary("A signed URL of the WAV, good for an hour without a key")
+            .answers::<AudioLink>(),
         Endpoint::get(
             "/conversations/{conversation_id}/audio.wav",
             Access::Signed,
             audio,
         )
         .summary("The WAV, whole or a range of it; by key or by signed token")
-        .query::<AudioQuery>(),
+        .query::<AudioQuery>()
+        .sends(&["audio/wav"])
+        .in_ranges()
+        .tells(FILE)
+        .refuses(StatusCode::BAD_GATEWAY, "storage_error", UNREADABLE),
         Endpoint::post(
             "/conversations/{conversation_id}/audio/revoke",
             read,
@@ -61,10 +73,12 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .summary("Take a signed audio token back at once")
         .body::<Revoke>()
+        .answers::<Revoked>()
         .returns(StatusCode::OK),
         Endpoint::post("/conversations/{conversation_id}/feedback", read, feedback)
             .summary("Rate a conversation")
             .body::<Rate>()
+            .answers::<ConversationRecord>()
             .returns(StatusCode::OK),
     ]
 }

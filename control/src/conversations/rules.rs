@@ -1,7 +1,10 @@
 //! What a search looks for, and what diagnostics read out of the turns. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::calls::turn::{Contribution, Role, ToolStatus};
 
 /// The most words of one search: each is a look at all turns of the account.
 pub const MAX_TERMS: usize = 8;
@@ -19,9 +22,10 @@ pub fn terms(q: &str) -> Option<Vec<String>> {
 }
 
 /// A turn as a search shows it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Said {
     pub index: u64,
+    #[schemars(with = "Role")]
     pub role: String,
     pub text: String,
     pub start_ms: Option<u64>,
@@ -38,7 +42,7 @@ pub fn shown(turn: &Value) -> Said {
 }
 
 /// Where the time of one answer went.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     pub turn_id: String,
     pub index: u64,
@@ -46,10 +50,21 @@ pub struct Step {
     pub start_ms: Option<u64>,
     /// From the caller's last voiced sample to the first audible one of the answer.
     pub response_ms: u64,
-    /// `{key, owner, start_ms, duration_ms}`: they touch, and sum to `response_ms`.
+    /// They touch, and sum to `response_ms`.
+    #[schemars(with = "Vec<Contribution>")]
     pub contributions: Vec<Value>,
-    /// `{name, status, started_ms, duration_ms}` of the tools that ran.
+    /// The tools that ran.
+    #[schemars(with = "Vec<ToolStep>")]
     pub tools: Vec<Value>,
+}
+
+/// A tool that ran within a step.
+#[derive(JsonSchema, Serialize)]
+pub struct ToolStep {
+    pub name: String,
+    pub status: ToolStatus,
+    pub started_ms: u64,
+    pub duration_ms: u64,
 }
 
 /// The agent's turns whose time was measured.
@@ -95,9 +110,9 @@ pub fn round_trip(turns: &[Value]) -> Option<f64> {
 }
 
 /// Something that went wrong.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fault {
-    /// `call` or `tool`.
+    #[schemars(extend("enum" = ["call", "tool"]))]
     pub source: &'static str,
     pub message: String,
     pub turn_id: Option<String>,

@@ -1,27 +1,38 @@
 //! Bodies of the conversation routes.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::rules::{self, Fault, Said, Step};
 use super::store::Faults;
 use crate::calls::ending::seconds;
+use crate::calls::latency::Spread;
+use crate::calls::rules::ConversationStatus;
 use crate::calls::store::{CallRow, Feedback};
+use crate::calls::turn::TurnRecord;
+use crate::calls::wire::{CHANNELS, DIRECTIONS};
 use crate::http::extract::Wire;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::ids::{AgentId, CallId};
 use crate::time::Timestamp;
 
-/// A conversation.
-#[derive(Serialize)]
+/// A conversation. Its id is that of its session and of its call.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Conversation")]
 pub struct ConversationRecord {
     pub id: CallId,
     pub session_id: CallId,
     pub call_id: CallId,
     pub agent_id: AgentId,
     pub agent_name: String,
+    #[schemars(extend("enum" = CHANNELS))]
     pub channel: String,
+    #[schemars(extend("enum" = DIRECTIONS))]
     pub direction: String,
+    #[schemars(extend("enum" = ConversationStatus::NAMES))]
     pub status: String,
     pub turn_count: i64,
     pub duration_seconds: f64,
@@ -36,14 +47,17 @@ pub struct ConversationRecord {
     /// Needs a key: mints the signed URL of the WAV. Null while there is no recording.
     pub audio_url: Option<String>,
     pub feedback: Option<FeedbackRecord>,
+    #[schemars(with = "Map<String, Value>")]
     pub metadata: Value,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 /// What somebody thought of a conversation.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConversationFeedback")]
 pub struct FeedbackRecord {
+    #[schemars(range(min = 1, max = 5))]
     pub rating: i64,
     pub comment: Option<String>,
     pub created_at: Timestamp,
@@ -126,19 +140,23 @@ impl ConversationRecord {
     }
 }
 
-/// The answer of `GET /conversations/{id}/transcript`.
-#[derive(Serialize)]
+/// What was said, in order.
+#[derive(Serialize, JsonSchema)]
 pub struct Transcript {
     pub conversation_id: CallId,
+    #[schemars(with = "Vec<TurnRecord>")]
     pub turns: Vec<Value>,
 }
 
-/// The answer of `GET /conversations/{id}/audio`.
-#[derive(Serialize)]
+/// A signed URL of a conversation's WAV.
+#[derive(Serialize, JsonSchema)]
 pub struct AudioLink {
+    /// Good without a key until `expires_at`.
     pub audio_url: String,
+    /// The signed token in it; it can be revoked.
     pub token: String,
     pub expires_at: Timestamp,
+    /// Seconds.
     pub expires_in: u64,
     pub content_type: &'static str,
     pub size_bytes: i64,
@@ -156,7 +174,8 @@ impl Wire for AudioQuery {
         unknown: Unknown::Ignore,
         fields: &[Field::opt(
             "token",
-            Kind::Str { min: 0, max: 500 },
+            // Whatever is no token is no credential.
+            Kind::Any,
             "A signed audio token, in place of a key.",
         )],
     };
@@ -180,8 +199,8 @@ impl Wire for Revoke {
     };
 }
 
-/// The answer of `POST /conversations/{id}/audio/revoke`.
-#[derive(Serialize)]
+/// The token is good for nothing any more.
+#[derive(Serialize, JsonSchema)]
 pub struct Revoked {
     pub revoked: bool,
 }
@@ -247,7 +266,8 @@ impl Wire for SearchQuery {
 }
 
 /// A conversation that was searched for.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FoundConversation")]
 pub struct Found {
     #[serde(flatten)]
     pub conversation: ConversationRecord,
@@ -255,12 +275,15 @@ pub struct Found {
     pub matches: Vec<Said>,
 }
 
-/// The answer of `GET /conversations/{id}/diagnostics`.
-#[derive(Serialize)]
+/// Where the time of a conversation went, and what went wrong in it.
+#[derive(Serialize, JsonSchema)]
 pub struct Diagnostics {
     pub conversation_id: CallId,
+    #[schemars(extend("enum" = ConversationStatus::NAMES))]
     pub status: String,
     pub end_reason: Option<String>,
+    /// Percentiles of the turns' `latency`, by its keys, in milliseconds.
+    #[schemars(with = "Option<BTreeMap<String, Spread>>")]
     pub latency_summary: Option<Value>,
     /// One step an answered turn.
     pub waterfall: Vec<Step>,
@@ -270,7 +293,7 @@ pub struct Diagnostics {
 }
 
 /// How well the media travelled; null where the channel measures none of it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Network {
     pub channel: String,
     pub rtt_ms: Option<f64>,

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http::{HeaderMap, Method, StatusCode};
 
+use super::answers::{Answer, Refusal, Told};
 use super::auth::{self, Peer};
 use super::envelope::Route;
 use super::error::ApiError;
@@ -66,6 +67,16 @@ pub struct Endpoint {
     pub page: Option<(u32, u32, u32)>,
     /// The status of success.
     pub success: StatusCode,
+    /// The body of success.
+    pub answer: Answer,
+    /// A part of the body is sent when `Range` asks for it.
+    pub ranges: bool,
+    /// Headers of success beside those that every answer has.
+    pub told: &'static [Told],
+    /// Refusals that do not follow from the rest of the entry.
+    pub refusals: Vec<Refusal>,
+    /// Between the nodes of an installation: not in the document.
+    pub internal: bool,
     /// Answers preflights and sends CORS headers (session routes).
     pub cors: bool,
     /// Mounted at the root, not under `/api/v1` (WebSockets, health).
@@ -114,7 +125,16 @@ impl Endpoint {
             body: None,
             query: None,
             page: None,
+            answer: if success == StatusCode::NO_CONTENT {
+                Answer::Empty
+            } else {
+                Answer::Untold
+            },
             success,
+            ranges: false,
+            told: &[],
+            refusals: Vec::new(),
+            internal: false,
             cors: false,
             root: false,
             spends: matches!(class, Class::CallCreation | Class::Tts),
@@ -162,6 +182,55 @@ impl Endpoint {
     #[must_use]
     pub const fn returns(mut self, status: StatusCode) -> Self {
         self.success = status;
+        self
+    }
+
+    /// The wire type of success.
+    #[must_use]
+    pub fn answers<T: schemars::JsonSchema>(mut self) -> Self {
+        self.answer = Answer::json::<T>();
+        self
+    }
+
+    /// The media types of a success that is not JSON.
+    #[must_use]
+    pub const fn sends(mut self, media: &'static [&'static str]) -> Self {
+        self.answer = Answer::Media(media);
+        self
+    }
+
+    /// A success without a body.
+    #[must_use]
+    pub const fn answers_nothing(mut self) -> Self {
+        self.answer = Answer::Empty;
+        self
+    }
+
+    /// A range of the body is sent where one is asked for.
+    #[must_use]
+    pub const fn in_ranges(mut self) -> Self {
+        self.ranges = true;
+        self
+    }
+
+    /// Headers of success.
+    #[must_use]
+    pub const fn tells(mut self, headers: &'static [Told]) -> Self {
+        self.told = headers;
+        self
+    }
+
+    /// One more way to refuse: status, slug, and when.
+    #[must_use]
+    pub fn refuses(mut self, status: StatusCode, code: &'static str, when: &'static str) -> Self {
+        self.refusals.push(Refusal { status, code, when });
+        self
+    }
+
+    /// Between the nodes of an installation.
+    #[must_use]
+    pub const fn internal(mut self) -> Self {
+        self.internal = true;
         self
     }
 

@@ -66,8 +66,9 @@ pub fn parse<T: Wire>(bytes: &[u8]) -> Result<T, ApiError> {
     if too_deep(bytes) {
         return Err(invalid(format!("Nesting is deeper than {MAX_DEPTH}")));
     }
-    let value: Value =
+    let mut value: Value =
         serde_json::from_slice(bytes).map_err(|error| invalid(format!("Invalid JSON: {error}")))?;
+    T::SCHEMA.settle(&mut value);
     T::SCHEMA.check("body", &value)?;
     from_checked(value, "body")
 }
@@ -302,6 +303,16 @@ mod tests {
         assert!(
             refused(parse::<Sample>(&[b'"', 0xff, b'"']).unwrap_err()).contains("json_invalid")
         );
+    }
+
+    #[test]
+    fn a_whole_number_is_an_integer_however_it_is_written() {
+        for (text, right) in [("3", true), ("3.0", true), ("3e0", true), ("3.5", false)] {
+            let read = parse::<Sample>(format!("{{\"count\": {text}}}").as_bytes());
+            assert_eq!(read.is_ok_and(|sample| sample.count == 3), right, "{text}");
+        }
+        let large = parse::<Sample>(b"{\"count\": 1e300}").unwrap_err();
+        assert!(refused(large).contains("int_parsing"));
     }
 
     #[tokio::test]

@@ -1,14 +1,17 @@
 //! `/healthz`, `/readyz`, `/metrics`, the OpenAPI document and its page.
 
+use axum::Json;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
-use http::header;
-use serde_json::{Value, json};
+use http::{StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::endpoint::{Access, Class, Endpoint};
 use super::error::ApiError;
 use super::openapi;
-use crate::admission::Health;
+use crate::admission::Health as Leases;
 use crate::app::App;
 use crate::metrics::render::render;
 use crate::metrics::text;
@@ -17,21 +20,42 @@ use crate::metrics::text;
 pub fn endpoints() -> Vec<Endpoint> {
     let own = |endpoint: Endpoint| endpoint.at_root().class(Class::Exempt);
     vec![
-        own(Endpoint::get("/healthz", Access::None, healthz)).summary("The process lives"),
-        own(Endpoint::get("/readyz", Access::None, readyz)).summary("Calls can be taken"),
-        own(Endpoint::get("/metrics", Access::None, metrics)).summary("Prometheus text"),
-        own(Endpoint::get("/docs", Access::None, docs)).summary("This document as a page"),
+        own(Endpoint::get("/healthz", Access::None, healthz))
+            .summary("The process lives")
+            .answers::<Health>(),
+        own(Endpoint::get("/readyz", Access::None, readyz))
+            .summary("Calls can be taken")
+            .answers::<Health>()
+            .refuses(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "something is missing that calls need; the message names it",
+            ),
+        own(Endpoint::get("/metrics", Access::None, metrics))
+            .summary("Prometheus text")
+            .sends(&["text/plain"]),
+        own(Endpoint::get("/docs", Access::None, docs))
+            .summary("This document as a page")
+            .sends(&["text/html"]),
         Endpoint::get("/openapi.json", Access::None, document)
             .class(Class::Exempt)
-            .summary("This document"),
+            .summary("This document")
+            .answers::<Map<String, Value>>(),
     ]
 }
 
-async fn healthz() -> axum::Json<Value> {
-    axum::Json(json!({"status": "ok"}))
+/// How the server is.
+#[derive(Serialize, JsonSchema)]
+struct Health {
+    #[schemars(extend("enum" = ["ok", "ready"]))]
+    status: &'static str,
 }
 
-async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
+async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+async fn readyz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let mut missing = Vec::new();
     if app.is_draining() {
         missing.push("draining");
@@ -40,11 +64,11 @@ async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
         missing.push("database");
     }
     match app.admission.health() {
-        Health::Ready => {}
-        Health::Cold => {
+        Leases::Ready => {}
+        Leases::Cold => {
             missing.push("redis (cold: waiting for all nodes to tell it of their calls)")
         }
-        Health::Away => missing.push("redis (no connection)"),
+        Leases::Away => missing.push("redis (no connection)"),
     }
     if app.is_lost() {
         missing.push("node (taken for dead by the others)");
@@ -53,7 +77,7 @@ async fn readyz(State(app): State<App>) -> Result<axum::Json<Value>, ApiError> {
         missing.push("media");
     }
     if missing.is_empty() {
-        return Ok(axum::Json(json!({"status": "ready"})));
+        return Ok(Json(Health { status: "ready" }));
     }
     let message = format!("Not ready: {}", missing.join(", "));
     Err(ApiError::Unavailable {
@@ -71,8 +95,8 @@ async fn metrics(State(app): State<App>) -> Response {
         .into_response()
 }
 
-async fn document(State(app): State<App>) -> axum::Json<Value> {
-    axum::Json(openapi::document(
+async fn document(State(app): State<App>) -> Json<Value> {
+    Json(openapi::document(
         &crate::routes::endpoints(),
         &app.config.server.public_url,
     ))

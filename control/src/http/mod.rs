@@ -1,6 +1,7 @@
 //! What every route shares, done once: who calls, what they may, how much, what a body must look
 //! like, how an error reads. A resource brings a table of [`endpoint::Endpoint`]s and its handlers.
 
+pub mod answers;
 pub mod auth;
 pub mod endpoint;
 pub mod envelope;
@@ -9,6 +10,9 @@ pub mod extract;
 pub mod health;
 pub mod limits;
 pub mod openapi;
+mod openapi_answers;
+mod openapi_events;
+mod openapi_schema;
 pub mod page;
 pub mod patch;
 pub mod range;

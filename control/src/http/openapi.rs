@@ -1,85 +1,219 @@
-//! The OpenAPI 3.1 document, made from the endpoint tables and the schemas.
+//! The OpenAPI 3.1 document, made from the endpoint tables, the tables of bodies and queries, and the wire
+//! types of answers. `docs/openapi.json` is a copy of it (`sidetone openapi` prints it anew).
 
 use std::collections::BTreeMap;
 
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+pub use super::openapi_events::{EVENTS, Event};
+
+use super::answers::Refusal;
 use super::endpoint::{Access, Endpoint};
-use super::validate::{Field, Kind, Unknown};
+use super::validate::{Field, Kind};
+use super::{openapi_answers, openapi_events, openapi_schema};
+
+/// An example of each body and answer, by the name of its component.
+const EXAMPLES: &str = include_str!("openapi_examples.json");
+
+/// What stands above everything else.
+const ABOUT: &str = "Voice agents that talk in real time, on a server of your own.
+
+Times are ISO 8601 in UTC with microseconds and the offset `+00:00`; ids are UUIDs; phone numbers are E.164. A request \
+with fields that are not in its table is refused, unless the table says otherwise; parameters of the query that are not \
+known are ignored. Every error has `error`, `code` and `request_id`; branch on `code`. Beside what each route names, any \
+request may be answered with 405 `method_not_allowed` (see `Allow`), 414 `uri_too_long` or 431 `headers_too_large`.
+
+Lists are pages: ask for the next one with `offset`, until `has_more` is false.
+
+The audio of a call goes over the WebSocket that `POST /conversation/connect` names; `docs/websocket.md` tells its \
+messages. What is told to you by itself stands under `webhooks`.";
+
+/// The resources, in the order in which they are read.
+const TAGS: &[(&str, &str)] = &[
+    (
+        "agents",
+        "Who speaks: a prompt, a voice, a language, and how calls are handled.",
+    ),
+    ("models", "The language models that an agent may use."),
+    ("voices", "The voices that an agent may have."),
+    ("tts", "Speech from text, without a call."),
+    (
+        "conversation",
+        "Sessions: a live conversation, from its opening to its end.",
+    ),
+    (
+        "conversations",
+        "What was said: transcripts, audio, diagnostics, ratings.",
+    ),
+    ("recordings", "The sound of calls."),
+    (
+        "calls",
+        "Calls as records: who, when, how long, at what cost.",
+    ),
+    ("suppressions", "Numbers that are not to be called."),
+    (
+        "usage",
+        "What was used; thresholds that send an event; the secret that signs events.",
+    ),
+    ("billing", "Credit, and whether the account may spend."),
+    (
+        "api-keys",
+        "Keys of the account. They cannot do more than the key that makes them.",
+    ),
+    ("changelog", "Changes that clients can see."),
+    (
+        "admin",
+        "Accounts. These routes take the administrator's token, and are there only where one is set.",
+    ),
+    ("ws", "The sockets of live sessions."),
+    ("server", "The server itself."),
+];
 
 /// The document of these endpoints on the server at `public_url`.
 pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .into_generator();
+    let examples = Examples::read();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    let mut schemas: BTreeMap<&str, Value> = BTreeMap::new();
-    for endpoint in endpoints {
+    let mut schemas = Map::new();
+    let mut codes: BTreeMap<&'static str, Refusal> = BTreeMap::new();
+    for endpoint in endpoints.iter().filter(|endpoint| !endpoint.internal) {
         if let Some(schema) = endpoint.body {
-            schemas.insert(schema.name, object(schema.fields, schema.unknown));
+            schemas.insert(schema.name.to_owned(), openapi_schema::body(schema));
         }
-        let path = paths.entry(endpoint.full_path()).or_default();
-        path.insert(
+        paths.entry(endpoint.full_path()).or_default().insert(
             endpoint.method.as_str().to_ascii_lowercase(),
-            operation(endpoint),
+            operation(endpoint, &mut generator, &examples, &mut codes),
         );
     }
-    let mut schemas: Map<String, Value> = schemas
-        .into_iter()
-        .map(|(name, schema)| (name.to_owned(), schema))
-        .collect();
+    let webhooks = openapi_events::webhooks(&mut generator, |schema| examples.of(schema));
+    schemas.extend(generator.take_definitions(true));
     schemas.insert("Error".to_owned(), error_schema());
+    schemas
+        .values_mut()
+        .for_each(openapi_schema::part_null_from_words);
+    let tags: Vec<Value> = TAGS
+        .iter()
+        .map(|(name, about)| json!({"name": name, "description": about}))
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "sidetone",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Voice agents that talk in real time. Times are ISO 8601 in UTC with microseconds; ids are UUIDs."
+            "description": ABOUT,
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"}
         },
         "servers": [{"url": public_url}],
+        "tags": tags,
         "paths": paths,
+        "webhooks": webhooks,
         "components": {
             "schemas": schemas,
+            "examples": openapi_answers::examples(&codes),
+            "headers": openapi_answers::headers(),
             "securitySchemes": {
-                "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-                "bearer": {"type": "http", "scheme": "bearer"}
+                "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A key of the account."},
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The same key."},
+                "adminToken": {"type": "http", "scheme": "bearer", "description": "The administrator's token, a setting of the server."},
+                "signedUrl": {"type": "apiKey", "in": "query", "name": "token", "description": "Part of a URL that the server has given out."}
             }
         }
     })
 }
 
-fn operation(endpoint: &Endpoint) -> Value {
-    let mut parameters = path_parameters(endpoint.path);
-    for field in endpoint.query.map_or(&[][..], |schema| schema.fields) {
-        parameters.push(json!({
-            "name": field.name, "in": "query", "required": field.required, "description": field.doc,
-            "schema": kind(&field.kind, field.nullable)
-        }));
+/// Fields of a table as an answer shows them.
+pub fn record(fields: impl Iterator<Item = Field>) -> Schema {
+    match openapi_schema::record(fields) {
+        Value::Object(map) => map.into(),
+        _ => Schema::default(),
     }
-    if let Some((default, max, min)) = endpoint.page {
-        parameters.push(json!({
-            "name": "limit", "in": "query",
-            "schema": {"type": "integer", "minimum": min, "maximum": max, "default": default}
-        }));
-        parameters.push(json!({
-            "name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0, "default": 0}
-        }));
+}
+
+/// The examples, by the name of the component that each is one of.
+struct Examples(Map<String, Value>);
+
+impl Examples {
+    fn read() -> Self {
+        // A test reads it before anybody else does.
+        Self(serde_json::from_str(EXAMPLES).unwrap_or_default())
     }
+
+    fn named(&self, name: &str) -> Option<Value> {
+        if let Some(example) = self.0.get(name) {
+            return Some(example.clone());
+        }
+        if let Some(item) = name.strip_suffix("List").and_then(|item| self.0.get(item)) {
+            return Some(json!({
+                "items": [item], "total": 1, "limit": 50, "offset": 0, "has_more": false
+            }));
+        }
+        let item = name.strip_suffix("Set").and_then(|item| self.0.get(item))?;
+        Some(json!({"items": [item]}))
+    }
+
+    /// Of the component that a schema refers to.
+    fn of(&self, schema: &Value) -> Option<Value> {
+        self.named(component(schema)?)
+    }
+}
+
+/// The name of the component that a schema refers to.
+fn component(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.rsplit('/').next()
+}
+
+fn operation(
+    endpoint: &Endpoint,
+    generator: &mut SchemaGenerator,
+    examples: &Examples,
+    codes: &mut BTreeMap<&'static str, Refusal>,
+) -> Value {
+    let responses =
+        openapi_answers::responses(endpoint, generator, |schema| examples.of(schema), codes);
     let mut operation = json!({
         "operationId": operation_id(endpoint),
         "summary": endpoint.summary,
-        "tags": [endpoint.path.split('/').nth(1).unwrap_or("")],
-        "parameters": parameters,
-        "responses": responses(endpoint),
-        "security": security(endpoint.access),
+        "tags": [tag(endpoint)],
+        "parameters": parameters(endpoint),
+        "responses": responses,
+        "security": security(endpoint),
     });
     if let Some(schema) = endpoint.body {
+        let mut content =
+            json!({"schema": {"$ref": format!("#/components/schemas/{}", schema.name)}});
+        if let Some(example) = examples.named(schema.name) {
+            content["example"] = example;
+        }
         operation["requestBody"] = json!({
             "required": schema.fields.iter().any(|field| field.required),
-            "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{}", schema.name)}}}
+            "content": {"application/json": content}
         });
     }
-    if let Access::Scopes(scopes) | Access::AnyScope(scopes) = endpoint.access {
-        operation["x-scopes"] = json!(scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>());
-    }
+    let (scopes, all) = match endpoint.access {
+        Access::Scopes(scopes) => (scopes, true),
+        Access::AnyScope(scopes) => (scopes, false),
+        Access::Signed | Access::SignedUrl | Access::Admin | Access::None => return operation,
+    };
+    let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+    let words: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let joined = words.join(if all { " and " } else { " or " });
+    operation["description"] = format!("Scope: {joined}.").into();
+    operation["x-scopes"] = json!(names);
     operation
+}
+
+/// The resource: the first part of the path; what is no resource is the server's own.
+fn tag(endpoint: &Endpoint) -> &'static str {
+    let first = endpoint.path.split('/').nth(1).unwrap_or_default();
+    if endpoint.root && first != "ws" || first.contains('.') {
+        return "server";
+    }
+    first
 }
 
 fn operation_id(endpoint: &Endpoint) -> String {
@@ -96,140 +230,119 @@ fn operation_id(endpoint: &Endpoint) -> String {
     )
 }
 
-fn path_parameters(path: &str) -> Vec<Value> {
-    path.split('/')
+fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+    let mut parameters: Vec<Value> = endpoint
+        .path
+        .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
-        .collect()
+        .map(path_parameter)
+        .collect();
+    for field in endpoint.query.map_or(&[][..], |schema| schema.fields) {
+        // The security scheme of the URL tells of it.
+        if endpoint.access == Access::SignedUrl && field.name == "token" {
+            continue;
+        }
+        parameters.push(json!({
+            "name": field.name, "in": "query", "required": field.required,
+            "description": field.doc,
+            "schema": match field.kind {
+                // In a query everything is text.
+                Kind::Any => json!({"type": "string"}),
+                kind => openapi_schema::kind(&kind, field.nullable),
+            }
+        }));
+    }
+    if let Some((default, max, min)) = endpoint.page {
+        parameters.push(json!({
+            "name": "limit", "in": "query", "description": "The most items of the page.",
+            "schema": {"type": "integer", "minimum": min, "maximum": max, "default": default}
+        }));
+        parameters.push(json!({
+            "name": "offset", "in": "query", "description": "How many items come before the page.",
+            "schema": {"type": "integer", "minimum": 0, "maximum": i32::MAX, "default": 0}
+        }));
+    }
+    if endpoint.ranges {
+        parameters.push(json!({
+            "name": "Range", "in": "header", "required": false,
+            "description": "One range of bytes (RFC 9110, section 14); one that cannot be read is ignored.",
+            "schema": {"type": "string"}, "example": "bytes=0-43"
+        }));
+    }
+    parameters
 }
 
-fn responses(endpoint: &Endpoint) -> Value {
-    let mut responses = Map::new();
-    responses.insert(
-        endpoint.success.as_str().to_owned(),
-        json!({"description": "Done"}),
-    );
-    let mut add = |status: &str, text: &str| {
-        responses.insert(
-            status.to_owned(),
-            json!({
-                "description": text,
-                "headers": {"X-Request-ID": {"schema": {"type": "string", "format": "uuid"}}},
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-            }),
-        );
+fn path_parameter(name: &str) -> Value {
+    let (schema, about) = match name {
+        "voice_id" => (
+            json!({"type": "string", "minLength": 1}),
+            "The id of a voice, or its legacy `voice_key`.".to_owned(),
+        ),
+        "token" => (
+            json!({"type": "string", "minLength": 1}),
+            "The token that the URL was given out with.".to_owned(),
+        ),
+        name => {
+            let of = name.strip_suffix("_id").unwrap_or("record");
+            (
+                json!({"type": "string", "format": "uuid"}),
+                format!("The id of the {}.", of.replace('_', " ")),
+            )
+        }
     };
-    if endpoint.access != Access::None {
-        add("401", "Missing or invalid credential");
-        add(
-            "429",
-            "Too many requests, or a cap is reached; see Retry-After",
-        );
-    }
-    if matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_)) {
-        add("403", "The key lacks a scope");
-    }
-    if endpoint.path.contains('{') {
-        add("404", "Not found in this account");
-    }
-    if endpoint.body.is_some() {
-        add("413", "The body is too large");
-        add("415", "The body is not JSON");
-    }
-    if endpoint.body.is_some()
-        || endpoint.query.is_some()
-        || endpoint.page.is_some()
-        || endpoint.path.contains('{')
-    {
-        add(
-            "422",
-            "Something in the request is wrong; `fields` says what",
-        );
-    }
-    add("500", "Internal error");
-    Value::Object(responses)
+    json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
-fn security(access: Access) -> Value {
-    match access {
+fn security(endpoint: &Endpoint) -> Value {
+    match endpoint.access {
         Access::Scopes(_) | Access::AnyScope(_) => json!([{"apiKey": []}, {"bearer": []}]),
-        Access::Signed => json!([{}, {"apiKey": []}, {"bearer": []}]),
-        Access::Admin => json!([{"bearer": []}]),
-        Access::SignedUrl | Access::None => json!([]),
+        Access::Signed => json!([{"apiKey": []}, {"bearer": []}, {"signedUrl": []}]),
+        Access::Admin => json!([{"adminToken": []}]),
+        // The token of the other sockets is a part of the path.
+        Access::SignedUrl if endpoint.path.contains("{token}") => json!([]),
+        Access::SignedUrl => json!([{"signedUrl": []}]),
+        Access::None => json!([]),
     }
-}
-
-fn object(fields: &[Field], unknown: Unknown) -> Value {
-    let properties: Map<String, Value> = fields
-        .iter()
-        .map(|field| {
-            let mut schema = kind(&field.kind, field.nullable);
-            schema["description"] = field.doc.into();
-            (field.name.to_owned(), schema)
-        })
-        .collect();
-    let required: Vec<&str> = fields
-        .iter()
-        .filter(|field| field.required)
-        .map(|field| field.name)
-        .collect();
-    json!({
-        "type": "object", "properties": properties, "required": required,
-        "additionalProperties": unknown == Unknown::Ignore
-    })
-}
-
-/// A kind as JSON Schema (draft 2020-12).
-fn kind(of: &Kind, nullable: bool) -> Value {
-    let mut schema = match of {
-        Kind::Str { min, max } => json!({"type": "string", "minLength": min, "maxLength": max}),
-        Kind::Pattern { name, .. } => json!({"type": "string", "x-rule": name}),
-        Kind::Enum(words) => json!({"type": "string", "enum": words}),
-        Kind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Kind::Num { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
-        Kind::Bool => json!({"type": "boolean"}),
-        Kind::Uuid => json!({"type": "string", "format": "uuid"}),
-        Kind::E164 => json!({"type": "string", "pattern": r"^\+[1-9]\d{1,14}$"}),
-        Kind::HttpsUrl => json!({"type": "string", "format": "uri", "pattern": "^https://"}),
-        Kind::Hostname => json!({"type": "string", "format": "hostname"}),
-        Kind::List { item, min, max } => {
-            json!({"type": "array", "items": kind(item, false), "minItems": min, "maxItems": max})
-        }
-        Kind::Object(fields) => object(fields, Unknown::Refuse),
-        Kind::Scalars { max, key_rule, .. } => json!({
-            "type": "object", "maxProperties": max, "x-key-rule": key_rule,
-            "additionalProperties": {"type": ["string", "number", "boolean"]}
-        }),
-        Kind::AnyObject => json!({"type": "object"}),
-        Kind::Any => json!({}),
-        Kind::Timestamp => json!({"type": "string", "format": "date-time"}),
-    };
-    if nullable {
-        if let Some(Value::Array(words)) = schema.get_mut("enum") {
-            words.push(Value::Null);
-        }
-        if let Some(Value::String(one)) = schema.get("type") {
-            schema["type"] = json!([one, "null"]);
-        }
-    }
-    schema
 }
 
 fn error_schema() -> Value {
     json!({
+        "title": "Error",
+        "description": "Every answer of 400 and above.",
         "type": "object",
         "required": ["error", "code", "request_id"],
         "properties": {
-            "error": {"type": "string"},
-            "code": {"type": "string", "description": "A stable slug"},
-            "request_id": {"type": "string", "format": "uuid"},
-            "detail": {},
-            "fields": {"type": "array", "items": {"type": "object", "properties": {
-                "loc": {"type": "array"}, "msg": {"type": "string"}, "type": {"type": "string"}
-            }}},
-            "reason": {"type": "string"}, "resource_class": {"type": "string"}, "retry_after": {"type": "integer"},
-            "resource": {"type": "string", "enum": ["account", "pool", "agent", "trunk", "node"]},
-            "current": {"type": "integer"}, "cap": {"type": "integer"}
+            "error": {"type": "string", "description": "For people."},
+            "code": {"type": "string", "description": "For programs: it does not change."},
+            "request_id": {"type": "string", "format": "uuid", "description": "As in the header `X-Request-ID`."},
+            "detail": {"description": "The message once more; the array of `fields`; or an object that says more."},
+            "fields": {
+                "type": "array", "description": "With `validation_error`: each wrong field.",
+                "items": {
+                    "type": "object", "required": ["loc", "msg", "type"],
+                    "properties": {
+                        "loc": {
+                            "type": "array", "items": {"type": ["string", "integer"]},
+                            "description": "`body`, `query` or `path`, then the way to the field."
+                        },
+                        "msg": {"type": "string"},
+                        "type": {"type": "string", "description": "The rule that is broken, such as `missing` or `string_too_long`."}
+                    }
+                }
+            },
+            "reason": {"type": "string", "description": "Of admission control: as `code`."},
+            "resource_class": {"type": "string", "description": "Of admission control: `call`."},
+            "resource": {
+                "type": "string", "enum": ["account", "pool", "agent", "trunk", "node"],
+                "description": "Whose cap is reached."
+            },
+            "current": {"type": "integer", "description": "Calls that count against the cap."},
+            "cap": {"type": "integer"},
+            "retry_after": {"type": "integer", "description": "Seconds; as the header `Retry-After`."}
         }
     })
 }
+
+#[cfg(test)]
+#[path = "openapi_tests.rs"]
+mod tests;

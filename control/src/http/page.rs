@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::ApiError;
@@ -125,14 +126,17 @@ fn read(key: &str, value: &str, min: u32, max: u32, into: &mut u32, errors: &mut
     }
 }
 
-/// One page of a list, as it is answered.
-#[derive(Debug, Serialize)]
+/// One page of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
 pub struct List<T> {
     pub items: Vec<T>,
     /// How many there are on all pages.
     pub total: u64,
+    /// As asked for, or the default.
     pub limit: u32,
     pub offset: u32,
+    /// Whether a further page holds something: ask for it with `offset` plus the number of `items`.
     pub has_more: bool,
 }
 
@@ -156,7 +160,8 @@ impl<T: Serialize> IntoResponse for List<T> {
 }
 
 /// A closed set, all of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Set")]
 pub struct Items<T> {
     pub items: Vec<T>,
 }

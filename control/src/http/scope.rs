@@ -159,6 +159,19 @@ impl Scopes {
     }
 }
 
+impl schemars::JsonSchema for Scopes {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Scopes".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "array", "items": {"type": "string", "enum": Scope::NAMES}, "uniqueItems": true,
+            "description": "What a key may do, in the order of this list."
+        })
+    }
+}
+
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         Self(scopes.into_iter().fold(0, |bits, scope| bits | scope.bit()))

@@ -194,6 +194,11 @@ impl Schema {
         super::validate_check::check(self, root, value)
     }
 
+    /// Takes whole numbers that are written with a fraction (`3.0`) for the integers they are.
+    pub fn settle(&self, value: &mut Value) {
+        super::validate_check::settle(self.fields, value);
+    }
+
     /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)

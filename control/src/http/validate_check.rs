@@ -26,6 +26,37 @@ pub(super) fn check(schema: &Schema, root: &str, value: &Value) -> Result<(), Ve
     }
 }
 
+/// Integers as JSON Schema knows them (draft 2020-12, validation, section 6.1.1): `3.0` is one, and becomes `3`
+/// where a table wants an integer.
+pub(super) fn settle(fields: &[Field], value: &mut Value) {
+    let Value::Object(map) = value else { return };
+    for field in fields {
+        if let Some(value) = map.get_mut(field.name) {
+            settle_kind(&field.kind, value);
+        }
+    }
+}
+
+fn settle_kind(kind: &Kind, value: &mut Value) {
+    /// Beyond it neighbours of a number are the same number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match (kind, value) {
+        (Kind::Int { .. }, value @ Value::Number(_)) => {
+            if let Some(number) = value.as_f64().filter(|_| value.is_f64())
+                && number.fract() == 0.0
+                && number.abs() <= EXACT
+            {
+                *value = Value::from(number as i64);
+            }
+        }
+        (Kind::List { item, .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|value| settle_kind(item, value));
+        }
+        (Kind::Object(fields), value) => settle(fields, value),
+        _ => {}
+    }
+}
+
 struct Errors {
     at: Vec<Loc>,
     found: Vec<FieldError>,

@@ -56,6 +56,9 @@ pub fn is_https_url(text: &str) -> Result<(), &'static str> {
     {
         return Err("no spaces, control characters or backslashes");
     }
+    if !is_percent_encoded(text) {
+        return Err("a % must be followed by two hexadecimal digits");
+    }
     let url: http::Uri = text.parse().map_err(|_| "not a URL")?;
     if url.scheme_str() != Some("https") {
         return Err("the scheme must be https");
@@ -79,6 +82,14 @@ pub fn is_https_url(text: &str) -> Result<(), &'static str> {
         return Err("the host must be public");
     }
     Ok(())
+}
+
+/// Whether every `%` begins an encoded byte (RFC 3986 section 2.1).
+fn is_percent_encoded(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 #[cfg(test)]
@@ -111,6 +122,7 @@ mod tests {
             "https://acme.com:443",
             "https://a-b.co.uk/",
             "https://acme.com.",
+            "https://acme.com/a%20b?c=%C3%A9",
         ] {
             assert_eq!(is_https_url(good), Ok(()), "{good}");
         }
@@ -132,6 +144,8 @@ mod tests {
             "acme.com",
             "https://",
             "ftp://acme.com",
+            "https://acme.com/100%",
+            "https://acme.com/?a=%2g",
         ] {
             assert!(is_https_url(bad).is_err(), "{bad}");
         }

@@ -1,12 +1,12 @@
 //! Routes of models (document 2, Models).
 
-use axum::{Json, response::IntoResponse};
-use serde_json::json;
+use axum::response::IntoResponse;
 
 use super::{
     catalogue::all,
     wire::{ModelRecord, ModelsQuery},
 };
+use crate::http::page::Items;
 use crate::http::{Access, Endpoint, Query, Scope};
 
 /// The routes.
@@ -14,7 +14,8 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/models", Access::Scopes(&[Scope::ModelsRead]), list)
             .summary("Models that an agent may use")
-            .query::<ModelsQuery>(),
+            .query::<ModelsQuery>()
+            .answers::<Items<ModelRecord>>(),
     ]
 }
 
@@ -23,5 +24,5 @@ async fn list(Query(query): Query<ModelsQuery>) -> impl IntoResponse {
         .filter(|model| model.available || query.include_unavailable)
         .map(ModelRecord::from)
         .collect();
-    Json(json!({ "items": items }))
+    Items { items }
 }

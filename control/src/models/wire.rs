@@ -1,5 +1,6 @@
 //! Bodies of the models' routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Model;
@@ -9,11 +10,14 @@ use crate::http::{
 };
 
 /// One catalogue entry.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
 pub struct ModelRecord {
+    /// For an agent's `llm_model`.
     pub id: &'static str,
     pub name: &'static str,
     pub provider: &'static str,
+    /// False while its provider is not configured.
     pub available: bool,
 }
 

@@ -9,9 +9,27 @@ use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
 use super::store::RecordingRow;
 use crate::app::App;
+use crate::http::answers::Told;
 use crate::http::error::ApiError;
 use crate::http::range::{self, Selected};
 use crate::time::Timestamp;
+
+/// What is told with a WAV.
+pub const FILE: &[Told] = &[
+    Told {
+        name: "ETag",
+        kind: "string",
+        doc: "Stays as it is while the file does; for `If-None-Match` and `If-Range`.",
+    },
+    Told {
+        name: "Last-Modified",
+        kind: "string",
+        doc: "When the file was made.",
+    },
+];
+
+/// When a 502 comes.
+pub const UNREADABLE: &str = "the recording could not be read from storage";
 
 /// Answers a request for a ready recording (RFC 9110 sections 13 and 14). Ranges count for GET only.
 pub async fn serve(

@@ -20,18 +20,40 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/recordings", read, list)
             .summary("Recordings, newest first")
-            .page::<RecordingsPage>(),
+            .page::<RecordingsPage>()
+            .answers::<List<RecordingRecord>>(),
         Endpoint::get("/recordings/{recording_id}", read, get)
-            .summary("One recording, without its bytes"),
+            .summary("One recording, without its bytes")
+            .answers::<RecordingRecord>(),
         Endpoint::get("/recordings/{recording_id}/audio", read, link)
-            .summary("A signed URL of the WAV, good for an hour without a key"),
+            .summary("A signed URL of the WAV, good for an hour without a key")
+            .answers::<DownloadLink>()
+            .refuses(
+                StatusCode::NOT_FOUND,
+                "recording_not_ready",
+                "the recording is not ready yet, or failed",
+            ),
         Endpoint::get(
             "/recordings/{recording_id}/audio.wav",
             Access::SignedUrl,
             download,
         )
         .summary("The WAV, whole or a range of it; the URL itself is the credential")
-        .query::<DownloadQuery>(),
+        .query::<DownloadQuery>()
+        .sends(&["audio/wav"])
+        .in_ranges()
+        .tells(audio::FILE)
+        .refuses(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "this is no URL that was given out",
+        )
+        .refuses(
+            StatusCode::GONE,
+            "url_expired",
+            "the URL has run out; ask for a fresh one",
+        )
+        .refuses(StatusCode::BAD_GATEWAY, "storage_error", audio::UNREADABLE),
         Endpoint::delete(
             "/recordings/{recording_id}",
             Access::Scopes(&[Scope::RecordingsWrite]),

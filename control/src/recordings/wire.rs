@@ -1,5 +1,6 @@
 //! Bodies of the recording routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::store::RecordingRow;
@@ -9,12 +10,14 @@ use crate::ids::{AgentId, CallId, RecordingId};
 use crate::time::Timestamp;
 
 /// A recording; never its bytes.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Recording")]
 pub struct RecordingRecord {
     pub id: RecordingId,
     pub call_id: CallId,
     pub conversation_id: CallId,
     pub agent_id: AgentId,
+    #[schemars(extend("enum" = ["uploading", "ready", "failed"]))]
     pub status: String,
     pub format: &'static str,
     pub channels: u8,
@@ -24,7 +27,9 @@ pub struct RecordingRecord {
     pub sample_rate: i64,
     pub duration_seconds: f64,
     pub size_bytes: i64,
+    /// In hex.
     pub sha256: Option<String>,
+    /// Where it is stored.
     pub recording_region: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -72,11 +77,13 @@ impl From<RecordingRow> for RecordingRecord {
     }
 }
 
-/// The answer of `GET /recordings/{id}/audio`.
-#[derive(Serialize)]
+/// A signed URL of a recording's WAV.
+#[derive(Serialize, JsonSchema)]
 pub struct DownloadLink {
+    /// Good without a key until `expires_at`.
     pub audio_url: String,
     pub expires_at: Timestamp,
+    /// Seconds.
     pub expires_in: u64,
     pub content_type: &'static str,
     pub size_bytes: i64,
@@ -94,7 +101,8 @@ impl Wire for DownloadQuery {
         unknown: Unknown::Ignore,
         fields: &[Field::opt(
             "token",
-            Kind::Str { min: 0, max: 500 },
+            // Whatever is no token is no credential.
+            Kind::Any,
             "What signs the URL.",
         )],
     };

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::service;
 use super::store;
-use super::wire::{Connect, End, Ended, ToolAccepted, ToolResult};
+use super::wire::{Connect, Connected, End, Ended, Status, ToolAccepted, ToolResult};
 use crate::app::App;
 use crate::calls;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Scope};
@@ -21,29 +21,81 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/conversation/connect", write, connect)
             .summary("Open a session: who speaks with which agent, and how")
             .body::<Connect>()
+            .answers::<Connected>()
+            .refuses(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is no such agent in this account",
+            )
+            .refuses(
+                StatusCode::CONFLICT,
+                "agent_not_ready",
+                "the agent is not active",
+            )
+            .refuses(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "voice_unavailable",
+                "nothing here can speak with the agent's voice",
+            )
+            .refuses(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "no call can be taken right now",
+            )
             .class(Class::CallCreation)
             .returns(StatusCode::OK)
             .cors(),
-        Endpoint::post("/conversation/{session_id}/tool-result", write, tool_result)
-            .summary("Answer a tool call of the agent")
-            .body::<ToolResult>()
-            .returns(StatusCode::ACCEPTED)
-            .cors(),
-        Endpoint::post("/conversation/{session_id}/end", write, end)
+        hosted(Endpoint::post(
+            "/conversation/{session_id}/tool-result",
+            write,
+            tool_result,
+        ))
+        .summary("Answer a tool call of the agent")
+        .body::<ToolResult>()
+        .answers::<ToolAccepted>()
+        .refuses(
+            StatusCode::NOT_FOUND,
+            "tool_call_not_found",
+            "the session has no such tool call",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "conflict",
+            "the tool call has been answered already",
+        )
+        .refuses(
+            StatusCode::GONE,
+            "tool_call_expired",
+            "the call does not wait for this tool any more",
+        )
+        .returns(StatusCode::ACCEPTED)
+        .cors(),
+        hosted(Endpoint::post("/conversation/{session_id}/end", write, end))
             .summary("End a session")
             .body::<End>()
+            .answers::<Ended>()
             .returns(StatusCode::OK)
             .cors(),
-        Endpoint::get(
+        hosted(Endpoint::get(
             "/conversation/{session_id}/status",
             Access::AnyScope(&[Scope::CallsRead, Scope::CallsWrite]),
             status,
-        )
+        ))
         .summary("Where a session stands")
+        .answers::<Status>()
         .cors(),
     ];
     endpoints.extend(super::ws::endpoints());
     endpoints
+}
+
+/// How every route of a session may refuse that goes on to the node which hosts it.
+pub fn hosted(endpoint: Endpoint) -> Endpoint {
+    endpoint.refuses(
+        StatusCode::BAD_GATEWAY,
+        "session_host_unreachable",
+        "the node that hosts the session does not answer",
+    )
 }
 
 async fn connect(

@@ -1,5 +1,6 @@
 //! Bodies of the session routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -34,7 +35,7 @@ impl Wire for Connect {
                 "dynamic_variables",
                 Kind::Scalars {
                     max: 200,
-                    key_ok: |key| !key.is_empty() && key.len() <= 64 && !key.starts_with("system__"),
+                    key_ok: |key| (1..=64).contains(&key.chars().count()) && !key.starts_with("system__"),
                     key_rule: "1 to 64 characters, not starting with system__",
                 },
                 "Values for the agent's placeholders, in this session only; they go over its own defaults.",
@@ -74,26 +75,37 @@ impl Wire for Connect {
     };
 }
 
-/// The answer of connect for a WebSocket.
-#[derive(Serialize)]
+/// A session that waits for its caller.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct Connected {
     pub session_id: CallId,
+    #[schemars(extend("enum" = ["websocket"]))]
     pub transport: &'static str,
+    /// One holder may join it, once, before `expires_at`; the URL itself is the credential.
     pub ws_url: String,
+    #[schemars(extend("enum" = ["native", "telco"]))]
     pub protocol: &'static str,
+    #[schemars(extend("enum" = ["pcm_16000", "ulaw_8000"]))]
     pub audio_format: &'static str,
+    #[schemars(extend("enum" = ["inbound", "outbound"]))]
     pub direction: &'static str,
     pub expires_at: Timestamp,
 }
 
-/// The answer of `GET /conversation/{id}/status`.
-#[derive(Serialize)]
+/// Where a session stands.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionStatus")]
 pub struct Status {
     pub session_id: CallId,
     pub call_id: CallId,
+    #[schemars(extend("enum" = ["created", "open", "live", "ended", "failed"]))]
     pub status: &'static str,
+    #[schemars(extend("enum" = ["webrtc", "websocket"]))]
     pub transport: String,
     pub agent_id: AgentId,
+    /// What the agent does now; null outside of a live call.
+    #[schemars(extend("enum" = ["listening", "thinking", "speaking", "tool", "on_hold", null]))]
     pub agent_state: Option<&'static str>,
     pub pc_id: Option<String>,
     pub connection_state: &'static str,
@@ -106,7 +118,7 @@ pub struct Status {
 }
 
 /// How well the media travels; a socket measures none of it.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 pub struct Quality {
     pub rtt_ms: Option<f64>,
     pub loss_pct: Option<f64>,
@@ -133,10 +145,12 @@ impl Wire for End {
     };
 }
 
-/// The answer of `POST /conversation/{id}/end`.
-#[derive(Serialize)]
+/// A session that is over.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionEnded")]
 pub struct Ended {
     pub session_id: CallId,
+    #[schemars(extend("enum" = ["ended"]))]
     pub status: &'static str,
     pub end_reason: Option<String>,
     pub ended_at: Option<Timestamp>,
@@ -175,8 +189,8 @@ impl Wire for ToolResult {
     };
 }
 
-/// The answer of `POST /conversation/{id}/tool-result`.
-#[derive(Serialize)]
+/// The answer is on its way into the call.
+#[derive(Serialize, JsonSchema)]
 pub struct ToolAccepted {
     pub accepted: bool,
     pub tool_call_id: String,

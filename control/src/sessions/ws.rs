@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
 use futures_util::{SinkExt, StreamExt};
+use http::StatusCode;
 use media::config::OptionalEvents;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -38,23 +39,35 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// in the path.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get(
+        upgrades(Endpoint::get(
             "/ws/v1/conversation/{session_id}",
             Access::SignedUrl,
             socket,
-        )
+        ))
         .summary("The live audio of a session; `token` in the query")
         .class(Class::Exempt)
         .at_root(),
-        Endpoint::get(
+        upgrades(Endpoint::get(
             "/ws/v1/conversation/{session_id}/{token}",
             Access::SignedUrl,
             socket,
-        )
+        ))
         .summary("The live audio of a session; the token in the path")
         .class(Class::Exempt)
         .at_root(),
     ]
+}
+
+/// What the document says of a socket: whoever is not let in learns it from the close code.
+fn upgrades(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .returns(StatusCode::SWITCHING_PROTOCOLS)
+        .answers_nothing()
+        .refuses(
+            StatusCode::UPGRADE_REQUIRED,
+            "upgrade_required",
+            "the request is no WebSocket handshake",
+        )
 }
 
 /// What a peer presents.

@@ -22,13 +22,28 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/suppressions", READ, list)
             .query::<SuppressionsQuery>()
             .page::<SuppressionsPage>()
+            .answers::<List<SuppressionRecord>>()
             .summary("Numbers that are not called, newest first"),
         Endpoint::post("/suppressions", WRITE, create)
             .body::<CreateSuppression>()
+            .answers::<SuppressionRecord>()
+            .refuses(
+                StatusCode::CONFLICT,
+                "conflict",
+                "the number is on the list for this reason",
+            )
             .summary("Put a number on the do-not-call list"),
-        Endpoint::get("/suppressions/{suppression_id}", READ, get).summary("One entry"),
+        Endpoint::get("/suppressions/{suppression_id}", READ, get)
+            .summary("One entry")
+            .answers::<SuppressionRecord>(),
         Endpoint::post("/suppressions/{suppression_id}/release", WRITE, release)
             .returns(StatusCode::OK)
+            .answers::<SuppressionRecord>()
+            .refuses(
+                StatusCode::FORBIDDEN,
+                "suppression_not_releasable",
+                "the entry records the person's own request",
+            )
             .summary("Take an entry that the account added off the list"),
     ]
 }

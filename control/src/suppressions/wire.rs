@@ -1,5 +1,6 @@
 //! Bodies of the suppression routes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rules::Source;
@@ -56,12 +57,16 @@ impl Wire for CreateSuppression {
 }
 
 /// An entry as it is answered.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Suppression")]
 pub struct SuppressionRecord {
     pub id: SuppressionId,
     pub phone_number: String,
+    /// Who wanted it. A person's own request cannot be released.
+    #[schemars(extend("enum" = ["manual", "person_request", "sms_stop"]))]
     pub source: &'static str,
     pub reason: Option<String>,
+    #[schemars(extend("enum" = ["active", "released"]))]
     pub status: &'static str,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

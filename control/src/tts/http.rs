@@ -12,6 +12,7 @@ use super::rules::{self, MAX_TEXT, RATE};
 use super::service::{self, Pace};
 use super::wire::Speak;
 use crate::app::App;
+use crate::http::answers::Told;
 use crate::http::endpoint::Class;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Scope};
 use crate::usage::{self, Resource};
@@ -20,12 +21,68 @@ use crate::voices::Voice;
 /// The routes.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::post("/tts", Access::Scopes(&[Scope::TtsUse]), speak)
-            .summary("Speak a text: a WAV, or raw samples as they are made")
-            .body::<Speak>()
-            .class(Class::Tts)
-            .returns(StatusCode::OK),
+        speaks(Endpoint::post(
+            "/tts",
+            Access::Scopes(&[Scope::TtsUse]),
+            speak,
+        ))
+        .summary("Speak a text: a WAV, or raw samples as they are made")
+        .body::<Speak>()
+        .class(Class::Tts)
+        .returns(StatusCode::OK)
+        .sends(&["audio/wav", "audio/pcm"])
+        .tells(TOLD)
+        .refuses(StatusCode::NOT_FOUND, "not_found", "there is no such voice")
+        .refuses(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "text_too_long",
+            "the text has more than 650 characters",
+        )
+        .refuses(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "word_too_long",
+            "a single word is too long to speak",
+        ),
     ]
+}
+
+/// What is told with a speech.
+pub const TOLD: &[Told] = &[
+    Told {
+        name: "X-Sample-Rate",
+        kind: "integer",
+        doc: "Hz; mono, 16 bits.",
+    },
+    Told {
+        name: "X-Voice-Id",
+        kind: "string",
+        doc: "The id of the voice that speaks.",
+    },
+    Told {
+        name: "X-Character-Count",
+        kind: "integer",
+        doc: "Characters of the text; each counts.",
+    },
+];
+
+/// How every route that speaks may refuse.
+pub fn speaks(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .refuses(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "voice_unavailable",
+            "nothing here can speak with this voice",
+        )
+        .refuses(
+            StatusCode::BAD_GATEWAY,
+            "provider_failed",
+            "the voice could not speak this text",
+        )
+        .refuses(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "service_unavailable",
+            "the voices are busy or starting",
+        )
 }
 
 async fn speak(

@@ -32,21 +32,28 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/usage", READ, usage)
             .query::<UsageQuery>()
+            .answers::<UsageReport>()
             .summary("What was used, and what it cost"),
         Endpoint::get("/usage/triggers", READ, list)
             .page::<UsageTriggersPage>()
+            .answers::<List<TriggerRecord>>()
             .summary("Usage triggers, newest first"),
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
+            .answers::<TriggerRecord>()
             .summary("Be told when a threshold is crossed"),
-        Endpoint::get("/usage/triggers/{trigger_id}", READ, get).summary("One trigger"),
+        Endpoint::get("/usage/triggers/{trigger_id}", READ, get)
+            .summary("One trigger")
+            .answers::<TriggerRecord>(),
         Endpoint::patch("/usage/triggers/{trigger_id}", WRITE, patch)
             .body::<PatchTrigger>()
+            .answers::<TriggerRecord>()
             .summary("Change a trigger"),
         Endpoint::delete("/usage/triggers/{trigger_id}", WRITE, delete)
             .summary("Delete a trigger and its firings"),
         Endpoint::get("/usage/triggers/{trigger_id}/firings", READ, firings)
             .page::<UsageFiringsPage>()
+            .answers::<List<FiringRecord>>()
             .summary("When a trigger fired, newest first"),
         Endpoint::post(
             "/usage/triggers/{trigger_id}/firings/{firing_id}/redeliver",
@@ -54,6 +61,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             redeliver,
         )
         .returns(StatusCode::ACCEPTED)
+        .answers::<FiringRecord>()
         .summary("Send a firing's event again, with the same event_id"),
     ]
 }

@@ -1,9 +1,11 @@
 //! Bodies of the usage routes and of the trigger event.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 use super::rules::{DAY, Period, Resource, ThresholdType, cents};
 use super::store::Sum;
@@ -41,9 +43,9 @@ impl Wire for UsageQuery {
     };
 }
 
-/// The answer of `GET /usage`. Costs are rounded half up from millionths of a cent, each by itself,
+/// What was used, and what it cost. Costs are rounded half up from millionths of a cent, each by itself,
 /// so the items' need not sum to the total's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageReport {
     pub period_started_at: Timestamp,
     pub period_ends_at: Timestamp,
@@ -52,13 +54,15 @@ pub struct UsageReport {
 }
 
 /// What was used of one resource.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageItem {
+    #[schemars(extend("enum" = Resource::NAMES))]
     pub resource_type: &'static str,
     pub quantity: Number,
     pub unit: &'static str,
     pub cost_cents: i64,
-    /// `YYYY-MM-DD`, UTC; only when grouped by day.
+    /// UTC; only when grouped by day.
+    #[schemars(extend("format" = "date"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     /// Only when grouped by agent; null for what no agent used.
@@ -67,11 +71,27 @@ pub struct UsageItem {
 }
 
 /// All of it together: a quantity for each resource, and the cost.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Totals {
     #[serde(flatten)]
+    #[schemars(with = "Quantities")]
     pub quantities: BTreeMap<&'static str, Number>,
     pub cost_cents: i64,
+}
+
+/// A number for each resource.
+struct Quantities;
+
+impl JsonSchema for Quantities {
+    fn schema_name() -> Cow<'static, str> {
+        "Quantities".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        let quantity = |name: &&str| ((*name).to_owned(), json!({"type": "number"}));
+        let properties: Map<String, Value> = Resource::NAMES.iter().map(quantity).collect();
+        json_schema!({"type": "object", "properties": properties, "required": Resource::NAMES})
+    }
 }
 
 impl UsageReport {
@@ -199,13 +219,17 @@ impl Wire for PatchTrigger {
 }
 
 /// A trigger as it is answered.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "UsageTrigger")]
 pub struct TriggerRecord {
     pub id: UsageTriggerId,
     pub name: Option<String>,
+    #[schemars(extend("enum" = Resource::NAMES))]
     pub resource_type: &'static str,
+    #[schemars(extend("enum" = ThresholdType::NAMES))]
     pub threshold_type: &'static str,
     pub threshold_value: i64,
+    #[schemars(extend("enum" = Period::NAMES))]
     pub period: &'static str,
     pub event_callback_url: String,
     pub created_at: Timestamp,
@@ -240,17 +264,23 @@ impl From<Trigger> for TriggerRecord {
     }
 }
 
-/// `usage.threshold.crossed` (document 1, Event types).
-#[derive(Debug, Serialize)]
+/// The body of `usage.threshold.crossed`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "UsageThresholdCrossedEvent")]
 pub struct ThresholdCrossed {
+    /// The same in every attempt.
     pub event_id: EventId,
+    #[schemars(extend("const" = "usage.threshold.crossed"))]
     pub event_type: &'static str,
     pub trigger_id: UsageTriggerId,
+    #[schemars(extend("enum" = Resource::NAMES))]
     pub resource_type: &'static str,
+    #[schemars(extend("enum" = ThresholdType::NAMES))]
     pub threshold_type: &'static str,
     pub threshold_value: i64,
     /// In the unit of `threshold_value`.
     pub observed_value: Number,
+    #[schemars(extend("enum" = Period::NAMES))]
     pub period: &'static str,
     pub period_started_at: Timestamp,
     /// Null for all time.
@@ -259,19 +289,30 @@ pub struct ThresholdCrossed {
 }
 
 /// A firing as it is answered: the event as it was told, and what became of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "UsageFiring")]
 pub struct FiringRecord {
     pub id: UsageFiringId,
     pub trigger_id: UsageTriggerId,
     pub event_id: EventId,
+    #[schemars(with = "String", extend("enum" = Resource::NAMES))]
     pub resource_type: Value,
+    #[schemars(with = "String", extend("enum" = ThresholdType::NAMES))]
     pub threshold_type: Value,
+    #[schemars(with = "i64")]
     pub threshold_value: Value,
+    #[schemars(with = "Number")]
     pub observed_value: Value,
+    #[schemars(with = "String", extend("enum" = Period::NAMES))]
     pub period: Value,
+    #[schemars(with = "Timestamp")]
     pub period_started_at: Value,
+    /// Null for all time.
+    #[schemars(with = "Option<Timestamp>")]
     pub period_ends_at: Value,
+    #[schemars(with = "Timestamp")]
     pub fired_at: Value,
+    /// Where the event's delivery stands; null once that is forgotten.
     pub delivery_status: Option<String>,
     pub delivery_attempts: i64,
     pub delivered_at: Option<Timestamp>,

@@ -7,25 +7,28 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE,
 };
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::{Map, Value, json};
 
 use super::{
     catalogue::{Voice, find, offered},
     countries::COUNTRIES,
     preview,
-    rules::TAGS,
-    wire::{Country, PreviewQuery, VoiceRecord, VoicesQuery},
+    wire::{Country, PreviewQuery, TagVocabulary, VoiceRecord, VoicesQuery},
 };
 use crate::{
     app::App,
     http::{
         Access, ApiError, Body, Class, Endpoint, Id, List, Page, Query, Scope,
         extract::PathId,
-        page::VoicesPage,
+        page::{Items, VoicesPage},
         range::{self, Selected},
         validate::FieldError,
     },
-    tts::{self, rules as speech, wire::Preview},
+    tts::{
+        self,
+        http::{TOLD, speaks},
+        rules as speech,
+        wire::Preview,
+    },
 };
 
 /// The routes, in the order of the document.
@@ -35,28 +38,53 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/voices", READ, list)
             .summary("Voices, newest first")
             .query::<VoicesQuery>()
-            .page::<VoicesPage>(),
+            .page::<VoicesPage>()
+            .answers::<List<VoiceRecord>>(),
         Endpoint::get("/voices/countries", READ, countries)
-            .summary("Countries that a voice can be of, by code"),
-        Endpoint::get("/voices/tag-vocabulary", READ, tag_vocabulary).summary("Tags by category"),
+            .summary("Countries that a voice can be of, by code")
+            .answers::<Items<Country>>(),
+        Endpoint::get("/voices/tag-vocabulary", READ, tag_vocabulary)
+            .summary("Tags by category")
+            .answers::<TagVocabulary>(),
         Endpoint::get("/voices/{voice_id}", READ, get)
-            .summary("One voice, by id or legacy voice_key"),
-        Endpoint::post(
+            .summary("One voice, by id or legacy voice_key")
+            .answers::<VoiceRecord>(),
+        speaks(Endpoint::post(
             "/voices/preview",
             Access::Scopes(&[Scope::TtsUse]),
             speak_preview,
-        )
+        ))
         .summary("Hear a voice: a whole WAV of a short text")
         .body::<Preview>()
         .class(Class::Tts)
-        .returns(StatusCode::OK),
-        Endpoint::get(
+        .returns(StatusCode::OK)
+        .sends(&["audio/wav"])
+        .tells(TOLD)
+        .refuses(StatusCode::NOT_FOUND, "not_found", "there is no such voice")
+        .refuses(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "word_too_long",
+            "a single word is too long to speak",
+        ),
+        speaks(Endpoint::get(
             "/voices/{voice_id}/preview.wav",
             Access::SignedUrl,
             play_preview,
-        )
+        ))
         .summary("A voice's sample sentence; the URL itself is the credential")
-        .query::<PreviewQuery>(),
+        .query::<PreviewQuery>()
+        .sends(&["audio/wav"])
+        .in_ranges()
+        .refuses(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "this is no URL that was given out",
+        )
+        .refuses(
+            StatusCode::GONE,
+            "url_expired",
+            "the URL has run out; ask for a fresh one",
+        ),
     ]
 }
 
@@ -79,15 +107,13 @@ async fn list(
 
 async fn countries() -> impl IntoResponse {
     let items = COUNTRIES.map(|(code, name)| Country { code, name });
-    Json(json!({ "items": items.as_slice() }))
+    Items {
+        items: items.to_vec(),
+    }
 }
 
 async fn tag_vocabulary() -> impl IntoResponse {
-    let vocabulary: Map<String, Value> = TAGS
-        .iter()
-        .map(|(category, tokens)| ((*category).to_owned(), json!(tokens)))
-        .collect();
-    Json(Value::Object(vocabulary))
+    Json(TagVocabulary)
 }
 
 /// A voice in the path: an id or a legacy key, so nothing is wrong in form.

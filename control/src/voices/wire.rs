@@ -1,9 +1,16 @@
 //! Bodies of the voices' routes.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{catalogue::Voice, rules::Filter};
+use super::{
+    catalogue::Voice,
+    rules::{Filter, TAGS},
+};
 use crate::{
     http::{
         Wire,
@@ -13,20 +20,29 @@ use crate::{
 };
 
 /// One voice.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Voice")]
 pub struct VoiceRecord {
+    /// For an agent's `voice_id`.
     pub id: Uuid,
+    /// A legacy slug, still taken where an id is.
     pub voice_key: &'static str,
     pub name: &'static str,
     pub description: &'static str,
+    #[schemars(extend("enum" = ["english", "french"]))]
     pub language: &'static str,
+    /// ISO 3166-1 alpha-2.
+    #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub country: &'static str,
     pub gender: &'static str,
+    /// Tokens of the tag vocabulary.
     pub tags: &'static [&'static str],
     pub supports_dialect_style: bool,
     pub dialect_styles: &'static [&'static str],
+    /// The account's own, not one of the catalogue.
     pub is_private: bool,
     pub status: &'static str,
+    /// A sample sentence as a WAV; the URL itself is the credential, and runs out.
     pub preview_url: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -68,10 +84,44 @@ impl VoiceRecord {
 }
 
 /// A country that a voice can be of.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Country {
+    /// ISO 3166-1 alpha-2.
+    #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub code: &'static str,
     pub name: &'static str,
+}
+
+/// The tags by category.
+#[derive(Clone, Copy, Debug)]
+pub struct TagVocabulary;
+
+impl Serialize for TagVocabulary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(TAGS.iter().copied())
+    }
+}
+
+impl JsonSchema for TagVocabulary {
+    fn schema_name() -> Cow<'static, str> {
+        "TagVocabulary".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        let properties: Map<String, Value> = TAGS
+            .iter()
+            .map(|(category, tokens)| {
+                let items = json!({"type": "string", "enum": tokens});
+                let list = json!({"type": "array", "items": items});
+                ((*category).to_owned(), list)
+            })
+            .collect();
+        let required: Vec<&str> = TAGS.iter().map(|(category, _)| *category).collect();
+        json_schema!({
+            "type": "object", "properties": properties, "required": required,
+            "description": "The tags of voices by category; each is a valid `tag` of `GET /voices`."
+        })
+    }
 }
 
 /// The query of `GET /voices` beside its page.
@@ -142,7 +192,8 @@ impl Wire for PreviewQuery {
         name: "PreviewQuery",
         fields: &[Field::opt(
             "token",
-            Kind::Str { min: 0, max: 500 },
+            // Whatever is no token is no credential.
+            Kind::Any,
             "What signs the URL.",
         )],
         unknown: Unknown::Ignore,

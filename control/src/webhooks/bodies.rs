@@ -1,8 +1,11 @@
 //! The bodies of events: flat JSON with the fields of the API document, in its order.
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::calls::turn::TurnRecord;
+use crate::calls::wire::DIRECTIONS;
 use crate::ids::{AgentId, CallId, EventId};
 use crate::time::Timestamp;
 
@@ -16,16 +19,20 @@ const METADATA_LIMIT: usize = 16 * 1024;
 /// Everything of a report but transcript and metadata: names, ids, numbers and times of bounded length.
 const REST: usize = 4 * 1024;
 
-/// `call.ended`.
-#[derive(Serialize)]
+/// The body of `call.ended`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CallEndedEvent")]
 pub struct CallEnded<'a> {
+    /// The same in every attempt.
     pub event_id: EventId,
     /// Unix seconds.
     pub timestamp: i64,
     pub call_id: CallId,
     pub conversation_id: CallId,
     pub agent_id: AgentId,
+    #[schemars(extend("enum" = ["completed", "failed", "no-answer", "busy", "canceled"]))]
     pub status: &'a str,
+    #[schemars(extend("enum" = DIRECTIONS))]
     pub direction: &'a str,
     pub from_number: Option<&'a str>,
     pub to_number: Option<&'a str>,
@@ -33,39 +40,52 @@ pub struct CallEnded<'a> {
     pub cost_cents: i64,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
+    #[schemars(with = "Vec<TurnRecord>")]
     pub transcript: &'a [Value],
     pub transcript_text: &'a str,
+    /// Null unless the call is of a batch.
     pub batch_id: Option<&'a str>,
     pub batch_recipient_index: Option<i64>,
+    #[schemars(with = "Map<String, Value>")]
     pub metadata: Value,
+    /// The metadata did not fit; `GET /calls/{id}` has all of it.
     pub metadata_truncated: bool,
+    /// The transcript was cut to fit; `GET /calls/{id}` has all of it.
     pub transcript_truncated: bool,
 }
 
-/// `recording.ready`.
-#[derive(Serialize)]
+/// The body of `recording.ready`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RecordingReadyEvent")]
 pub struct RecordingReady<'a> {
+    /// The same in every attempt.
     pub event_id: EventId,
     /// Unix seconds.
     pub timestamp: i64,
     pub call_id: CallId,
     pub conversation_id: CallId,
+    /// The WAV, without a key, for an hour.
     pub audio_url: &'a str,
     pub size_bytes: i64,
     pub recording_region: &'a str,
 }
 
-/// `agent.prompt_variables.unfilled`.
-#[derive(Serialize)]
+/// The body of `agent.prompt_variables.unfilled`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PromptVariablesUnfilledEvent")]
 pub struct PromptVariablesUnfilled<'a> {
+    #[schemars(extend("const" = "agent.prompt_variables.unfilled"))]
     pub event: &'static str,
+    /// The same in every attempt.
     pub event_id: EventId,
     pub agent_id: AgentId,
     /// The day's first conversation with unfilled placeholders.
     pub conversation_id: CallId,
-    /// `voice`, `chatapp`, `sms` or `chat`.
+    #[schemars(extend("enum" = ["voice", "chatapp", "sms", "chat"]))]
     pub channel: &'a str,
+    #[schemars(extend("const" = "unfilled_prompt_variables"))]
     pub reason_code: &'static str,
+    /// In words.
     pub reason: String,
     pub variables: &'a [String],
 }
@@ -90,7 +110,7 @@ pub fn fit_transcript(turns: &[Value]) -> (&[Value], bool) {
 
 /// Metadata as a report carries it (always an object), and whether it was left out for its size.
 pub fn fit_metadata(metadata: Value) -> (Value, bool) {
-    let empty = || Value::Object(serde_json::Map::new());
+    let empty = || Value::Object(Map::new());
     if !metadata.is_object() {
         return (empty(), false);
     }

@@ -19,6 +19,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             rotate,
         )
         .returns(StatusCode::OK)
+        .answers::<Rotated>()
         .summary("Make a new secret for the signatures of events; it holds at once"),
     ]
 }

@@ -1,11 +1,13 @@
 //! Bodies of the webhook routes. The bodies of events are in `bodies.rs`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::time::Timestamp;
 
 /// The answer of `POST /usage/webhook-secret/rotate`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WebhookSecret")]
 pub struct Rotated {
     /// `whsec_…`, shown here and never again.
     pub secret: String,

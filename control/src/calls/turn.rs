@@ -1,0 +1,139 @@
+//! A turn of a transcript as the API shows it. The rows hold it as JSON ([`super::rules::turn_json`]); these
+//! types tell the OpenAPI document what is in it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Something that was said, by either side.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Turn")]
+pub struct TurnRecord {
+    /// Place in the conversation, from 0.
+    pub index: u32,
+    pub turn_id: String,
+    pub role: Role,
+    pub text: String,
+    /// What the recogniser heard, where a correction changed it; of caller turns only.
+    pub text_raw: Option<String>,
+    pub language: String,
+    /// When it became audible: offset on the call's recording, ms. Null when that was not measured.
+    pub start_ms: Option<u64>,
+    pub end_ms: Option<u64>,
+    pub interrupted: bool,
+    /// How long the agent had spoken when it was interrupted, ms.
+    pub interrupted_after_ms: Option<u64>,
+    /// The part of the text that fits in that time.
+    pub estimated_text_spoken: Option<String>,
+    pub source: Source,
+    /// The recogniser's own, 0 to 1.
+    pub confidence: Option<f64>,
+    /// Of the agent's turns that answer the caller.
+    pub latency: Option<Latency>,
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// Who speaks.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Assistant,
+    HumanAgent,
+}
+
+/// How a turn came in.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Speech,
+    Keypad,
+    Text,
+    System,
+}
+
+/// From the caller's last voiced sample to the first audible one of the answer, ms.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    pub response_ms: u64,
+    pub endpoint_ms: u64,
+    pub vad_hangover_ms: u64,
+    pub stt_final_ms: Option<u64>,
+    pub llm_ttft_ms: Option<u64>,
+    pub llm_first_clause_ms: Option<u64>,
+    pub tool_ms: u64,
+    pub rag_ms: u64,
+    pub tts_ttfb_ms: Option<u64>,
+    pub tts_leading_silence_ms: u64,
+    pub playout_buffer_ms: u64,
+    pub network_rtt_ms: u64,
+    pub jitter_buffer_ms: u64,
+    pub speculative: Speculative,
+    /// Where the time went: they touch, and sum to `response_ms`.
+    pub contributions: Vec<Contribution>,
+}
+
+/// Answers that were begun before the caller's turn was over.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Speculative {
+    pub attempts: u32,
+    /// Whether the answer is one of them.
+    pub used: bool,
+}
+
+/// A piece of a turn's latency.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Contribution {
+    pub key: String,
+    pub owner: Owner,
+    /// Offset from the caller's last voiced sample.
+    pub start_ms: u64,
+    pub duration_ms: u64,
+}
+
+/// Who can make a piece of the latency shorter.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    Engine,
+    Setting,
+    Stt,
+    Llm,
+    Tool,
+    Tts,
+    Transport,
+}
+
+/// A tool that the agent called.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// JSON as the model gave it; text where it is none.
+    pub arguments: Value,
+    /// JSON as the tool gave it; text where it is none, or was cut at 4 KiB.
+    pub result: Value,
+    pub result_truncated: bool,
+    pub status: ToolStatus,
+    pub error: Option<String>,
+    pub started_ms: u64,
+    pub duration_ms: u64,
+    pub filler_spoken: bool,
+    /// `client`, `webhook`, `system` or `automation`.
+    pub r#type: String,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolStatus {
+    Ok,
+    Error,
+    Timeout,
+    Canceled,
+}

@@ -132,6 +132,7 @@ fn engine(text: &mut Text, app: &Inner) {
         panics,
         stalled,
         violations,
+        strangers,
         dropped_events,
         record_gap_ms,
         stopped_tapes,
@@ -161,6 +162,7 @@ fn engine(text: &mut Text, app: &Inner) {
         (&table::ENGINE_PANICS, panics),
         (&table::ENGINE_STALLED, stalled),
         (&table::ENGINE_VIOLATIONS, violations),
+        (&table::ENGINE_STRANGERS, strangers),
         (&table::ENGINE_DROPPED_EVENTS, dropped_events),
     ] {
         text.one(family, value as f64);

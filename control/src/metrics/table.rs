@@ -287,6 +287,8 @@ families! {
         "Callers closed because they stopped reading.");
     ENGINE_VIOLATIONS = counter("sidetone_engine_violations_total", "calls", &[],
         "Callers closed for how they sent.");
+    ENGINE_STRANGERS = counter("sidetone_engine_strangers_total", "datagrams", &[],
+        "Datagrams at the media ports for no call, or from strangers: dropped.");
     ENGINE_DROPPED_EVENTS = counter("sidetone_engine_dropped_events_total", "events", &[],
         "Answers of providers that were dropped because their call did not take them.");
     ENGINE_RECORD_GAP = counter("sidetone_engine_record_gap_seconds_total", "seconds", &[],

@@ -325,6 +325,7 @@ mod tests {
             underruns: 0,
             characters: 0,
             heard_ms: 0,
+            media: None,
             errors: vec![PRIVATE.into()],
         }
     }

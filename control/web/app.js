@@ -43,6 +43,9 @@ function takeKey() {
 }
 
 async function begin() {
+  page?.close?.();
+  page = null;
+  shown = null;
   const key = sessionStorage.getItem(STORED);
   if (!key) return signIn();
   const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
@@ -95,7 +98,7 @@ function signOut(message) {
 
 function frame() {
   const link = ([tab, name, sign]) => h('a', { href: `#/${tab}`, data: { tab } }, icon(sign), h('span', name));
-  main = h('main', { id: 'main' });
+  main = h('main', { id: 'main', tabindex: -1 });
   fill(app,
     h('button.skip', { type: 'button', onclick: () => main.querySelector('h1')?.focus() }, 'Skip to the page'),
     h('div.frame',
@@ -186,7 +189,7 @@ async function show(target) {
     fill(main, made.node);
     scrollTo(0, 0);
     // Whoever uses a keyboard or a screen reader goes on at the head of the new page.
-    if (!first) main.querySelector('h1')?.focus({ preventScroll: true });
+    if (!first) (main.querySelector('h1') ?? main).focus({ preventScroll: true });
   } catch (error) {
     fill(main, failure(error, () => location.reload()));
   }

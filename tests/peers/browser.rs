@@ -121,7 +121,7 @@ async fn make_an_agent(page: &mut Browser) {
         set(page, name, value).await;
     }
     page.eval("document.querySelector('#save').click()").await;
-    page.until("/^#\\/agents\\/[0-9a-f-]{36}$/.test(location.hash) && document.querySelector('h1').textContent === 'Reception'", 10).await;
+    page.until("/^#\\/agents\\/[0-9a-f-]{36}$/.test(location.hash) && document.querySelector('h1')?.textContent === 'Reception'", 10).await;
     // What was saved is shown again, and only a change is sent.
     page.until(
         "document.querySelector('#f-idle_check_in_after_secs')?.value === '60'",
@@ -134,13 +134,13 @@ async fn make_an_agent(page: &mut Browser) {
     );
     set(page, "max_turns", "40").await;
     page.until(
-        "document.querySelector('.bar [role=status]').textContent === '1 change'",
+        "document.querySelector('.bar [role=status]')?.textContent === '1 change'",
         5,
     )
     .await;
     page.eval("document.querySelector('#save').click()").await;
     page.until(
-        "document.querySelector('.bar [role=status]').textContent === 'All is saved'",
+        "document.querySelector('.bar [role=status]')?.textContent === 'All is saved'",
         10,
     )
     .await;

@@ -165,6 +165,7 @@ async function show(target) {
   const own = round;
   page?.close?.();
   page = null;
+  delete main.dataset.page;
   const [path, search = ''] = target.replace(/^#\/?/, '').split('?');
   const found = PAGES.find(({ pattern }) => pattern.test(path));
   for (const link of app.querySelectorAll('.tabs a')) {
@@ -176,6 +177,7 @@ async function show(target) {
   };
   if (!found) {
     name('Not found');
+    main.dataset.page = target;
     fill(main, h('h1', { tabindex: -1 }, 'There is no such page'), h('p', h('a', { href: '#/' }, 'To the overview')));
     return;
   }
@@ -187,6 +189,7 @@ async function show(target) {
     const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; } });
     page = made;
     fill(main, made.node);
+    main.dataset.page = target;
     scrollTo(0, 0);
     // Whoever uses a keyboard or a screen reader goes on at the head of the new page.
     if (!first) (main.querySelector('h1') ?? main).focus({ preventScroll: true });

@@ -13,8 +13,13 @@ const PROMPT: &str = "You answer for the Harbour Hotel. Hello there, what would 
     Breakfast is served from seven to ten. Parking costs twelve euros a night. \
     The swimming pool is on the roof.";
 
-/// How the page tells that nothing is on its way any more.
-const QUIET: &str = "!document.querySelector('[aria-busy]') && document.querySelector('main h1')";
+/// A page is there, and nothing of it is on its way any more.
+fn shown(hash: &str) -> String {
+    format!(
+        "document.querySelector('main')?.dataset.page === '{hash}' \
+         && !document.querySelector('[aria-busy]') && document.querySelector('main h1')"
+    )
+}
 
 /// A person signs in, makes an agent, calls it, interrupts it, types, hangs up, and listens to the call.
 #[tokio::test]
@@ -69,14 +74,14 @@ async fn sign_in(page: &mut Browser, server: &Server) {
     page.eval("document.querySelector('#key').focus()").await;
     page.insert(&server.key).await;
     page.press("Enter", 13, "\r").await;
-    page.until(QUIET, 20).await;
+    page.until(&shown("#/"), 20).await;
     assert_eq!(
         page.eval("document.querySelector('h1').textContent").await,
         "Overview"
     );
     page.goto(&format!("{}/#key={}", server.url, server.key))
         .await;
-    page.until(QUIET, 20).await;
+    page.until(&shown("#/"), 20).await;
     assert_eq!(
         page.eval("location.hash").await,
         "#/",
@@ -303,7 +308,7 @@ async fn every_page_looks_right(page: &mut Browser, server: &Server) {
     page.eval(&rules_of_access()).await;
     for (name, hash) in &pages {
         page.eval(&format!("location.hash = '{hash}'")).await;
-        page.until(QUIET, 20).await;
+        page.until(&shown(hash), 20).await;
         for (width, dark) in [
             (390, false),
             (390, true),

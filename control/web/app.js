@@ -179,6 +179,7 @@ async function show(target) {
     name('Not found');
     main.dataset.page = target;
     fill(main, h('h1', { tabindex: -1 }, 'There is no such page'), h('p', h('a', { href: '#/' }, 'To the overview')));
+    if (!first) main.querySelector('h1').focus();
     return;
   }
   name(found.name);

@@ -43,6 +43,9 @@ function takeKey() {
 }
 
 async function begin() {
+  page?.close?.();
+  page = null;
+  shown = null;
   const key = sessionStorage.getItem(STORED);
   if (!key) return signIn();
   const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
@@ -95,7 +98,7 @@ function signOut(message) {
 
 function frame() {
   const link = ([tab, name, sign]) => h('a', { href: `#/${tab}`, data: { tab } }, icon(sign), h('span', name));
-  main = h('main', { id: 'main' });
+  main = h('main', { id: 'main', tabindex: -1 });
   fill(app,
     h('button.skip', { type: 'button', onclick: () => main.querySelector('h1')?.focus() }, 'Skip to the page'),
     h('div.frame',
@@ -162,6 +165,7 @@ async function show(target) {
   const own = round;
   page?.close?.();
   page = null;
+  delete main.dataset.page;
   const [path, search = ''] = target.replace(/^#\/?/, '').split('?');
   const found = PAGES.find(({ pattern }) => pattern.test(path));
   for (const link of app.querySelectorAll('.tabs a')) {
@@ -173,7 +177,9 @@ async function show(target) {
   };
   if (!found) {
     name('Not found');
+    main.dataset.page = target;
     fill(main, h('h1', { tabindex: -1 }, 'There is no such page'), h('p', h('a', { href: '#/' }, 'To the overview')));
+    if (!first) main.querySelector('h1').focus();
     return;
   }
   name(found.name);
@@ -184,9 +190,10 @@ async function show(target) {
     const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; } });
     page = made;
     fill(main, made.node);
+    main.dataset.page = target;
     scrollTo(0, 0);
     // Whoever uses a keyboard or a screen reader goes on at the head of the new page.
-    if (!first) main.querySelector('h1')?.focus({ preventScroll: true });
+    if (!first) (main.querySelector('h1') ?? main).focus({ preventScroll: true });
   } catch (error) {
     fill(main, failure(error, () => location.reload()));
   }

@@ -23,7 +23,7 @@ const SPOKEN_MS = 600;
 // The server takes no larger result of a tool, in bytes of JSON.
 const MOST_RESULT = 64 * 1024;
 // A session that cannot be reached over WebRTC within this time is tried over a socket (transport `auto`).
-const RTC_PATIENCE_MS = 8000;
+const RTC_PATIENCE_MS = 5000;
 
 /** Starts a call and resolves once it is live. Call it from a click: browsers let no page sound before one. */
 export async function startCall(options) {

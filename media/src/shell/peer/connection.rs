@@ -85,6 +85,8 @@ pub(super) struct Connection {
     state: RTCPeerConnectionState,
     /// The first packet of the key exchange was sent or taken then.
     handshake: Option<Time>,
+    /// The key exchange has taken too long.
+    overdue: bool,
     was_connected: bool,
     hold: bool,
     measured: Arc<Measured>,
@@ -164,6 +166,7 @@ impl Connection {
             moved: None,
             state: RTCPeerConnectionState::New,
             handshake: None,
+            overdue: false,
             was_connected: false,
             hold: false,
             measured,
@@ -384,7 +387,7 @@ impl Connection {
 
     pub(super) fn deadline(&self) -> Time {
         match self.handshake {
-            Some(since) if !self.was_connected => self.due.min(since + HANDSHAKE),
+            Some(since) if !self.was_connected && !self.overdue => self.due.min(since + HANDSHAKE),
             _ => self.due,
         }
     }
@@ -430,12 +433,12 @@ impl Connection {
         if self.state == Core::Connected {
             self.was_connected = true;
         }
-        let overdue = self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
+        self.overdue |= self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
         match self.state {
             Core::Connected => PeerState::Connected,
             Core::Failed => PeerState::Failed,
             Core::Closed => PeerState::Closed,
-            _ if overdue && !self.was_connected => PeerState::Failed,
+            _ if self.overdue && !self.was_connected => PeerState::Failed,
             Core::Disconnected => PeerState::Disconnected,
             Core::Connecting => PeerState::Connecting,
             _ => PeerState::New,

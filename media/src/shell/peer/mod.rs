@@ -226,6 +226,7 @@ impl Peer {
     /// The call is over: what is queued is sent, then the connection is closed.
     pub(super) fn close(&mut self, now: Time) {
         self.closing.get_or_insert(now + CLOSING);
+        self.quality_at = Time::NEVER;
         self.over |= self.connection.is_none();
     }
 

@@ -14,6 +14,9 @@ use crate::turn::Cue;
 /// How long a caller may take to connect, or be away, before the call is over.
 const AWAY: Duration = Duration::from_secs(30);
 
+/// A caller who closed their connection may be about to make another (`restart_pc`).
+const GOODBYE: Duration = Duration::from_secs(5);
+
 impl Call {
     /// What came of the caller's packets so far, and their jitter; `None` where audio does not come in
     /// packets.
@@ -37,8 +40,10 @@ impl Call {
 
     /// The caller's connection is in this state now.
     pub(super) fn peer(&mut self, now: Time, state: PeerState) {
+        self.hung_up = state == PeerState::Closed;
         self.peer_deadline = match state {
             PeerState::Connected => None,
+            PeerState::Closed => Some(now + GOODBYE),
             // Who was away before is away since then.
             _ => self.peer_deadline.or(Some(now + AWAY)),
         };
@@ -81,6 +86,9 @@ impl Call {
         }
         if self.peer_deadline.is_some_and(|at| at <= now) && !self.ended {
             self.peer_deadline = None;
+            if self.hung_up {
+                return self.cue(Cue::End(EndReason::CallerHangup));
+            }
             let began = self.origin.is_some();
             self.note(if began {
                 "the caller's connection was lost and did not come back within 30 s"
@@ -169,6 +177,17 @@ mod tests {
         assert_eq!(give(&mut call, 69, Input::Timeout).1, None);
         let end = give(&mut call, 70, Input::Timeout).1;
         assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
+    }
+
+    #[test]
+    fn who_closes_the_connection_hangs_up() {
+        let mut call = call();
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 1, Input::Peer(PeerState::Connected));
+        give(&mut call, 9, Input::Peer(PeerState::Closed));
+        assert_eq!(give(&mut call, 13, Input::Timeout).1, None);
+        let end = give(&mut call, 14, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::CallerHangup));
     }
 
     #[test]

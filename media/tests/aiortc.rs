@@ -1,6 +1,7 @@
 //! A call with aiortc, which shares no code with us: connected, both sides heard, events, typed text.
 
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
     reason = "a failed step is a failed test"

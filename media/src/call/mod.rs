@@ -99,6 +99,8 @@ pub struct Call {
     start_deadline: Option<Time>,
     /// The caller's WebRTC connection has to be there by then.
     peer_deadline: Option<Time>,
+    /// The caller closed it.
+    hung_up: bool,
     on_hold: bool,
     next_ping: Option<Time>,
     pings: u32,
@@ -201,6 +203,7 @@ impl Call {
             started: false,
             start_deadline: None,
             peer_deadline: None,
+            hung_up: false,
             on_hold: false,
             next_ping: None,
             pings: 0,

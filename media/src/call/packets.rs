@@ -14,6 +14,9 @@ use crate::turn::Cue;
 /// How long a caller may take to connect, or be away, before the call is over.
 const AWAY: Duration = Duration::from_secs(30);
 
+/// A caller who closed their connection may be about to make another (`restart_pc`).
+const GOODBYE: Duration = Duration::from_secs(5);
+
 impl Call {
     /// What came of the caller's packets so far, and their jitter; `None` where audio does not come in
     /// packets.
@@ -37,8 +40,10 @@ impl Call {
 
     /// The caller's connection is in this state now.
     pub(super) fn peer(&mut self, now: Time, state: PeerState) {
+        self.hung_up = state == PeerState::Closed;
         self.peer_deadline = match state {
             PeerState::Connected => None,
+            PeerState::Closed => Some(now + GOODBYE),
             // Who was away before is away since then.
             _ => self.peer_deadline.or(Some(now + AWAY)),
         };
@@ -81,6 +86,9 @@ impl Call {
         }
         if self.peer_deadline.is_some_and(|at| at <= now) && !self.ended {
             self.peer_deadline = None;
+            if self.hung_up {
+                return self.cue(Cue::End(EndReason::CallerHangup));
+            }
             let began = self.origin.is_some();
             self.note(if began {
                 "the caller's connection was lost and did not come back within 30 s"
@@ -89,5 +97,117 @@ impl Call {
             });
             self.cue(Cue::End(EndReason::MediaTimeout));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::input::Input;
+    use super::super::output::{AgentState, Output};
+    use super::super::record::Summary;
+    use super::*;
+    use crate::config::*;
+
+    fn call() -> Call {
+        let config = CallConfig {
+            session_id: "s".to_owned(),
+            agent_id: "a".to_owned(),
+            direction: Direction::Inbound,
+            protocol: Protocol::WebRtc,
+            audio_format: AudioFormat::Opus48000,
+            agent: AgentConfig {
+                idle_check_in_after_secs: 10.0,
+                ..AgentConfig::default()
+            },
+            recording: true,
+            events: OptionalEvents::default(),
+            vad: VadKind::Energy,
+            lead_ms: 400,
+        };
+        Call::new(config, START, true)
+    }
+
+    const START: Time = Time::from_millis(1_000);
+
+    /// What the call told because of one input: its events, in words, and its end.
+    fn give(call: &mut Call, second: u64, input: Input<'_>) -> (Vec<String>, Option<Summary>) {
+        let now = START + Duration::from_secs(second);
+        call.handle(now, input);
+        let (mut told, mut end) = (Vec::new(), None);
+        loop {
+            match call.poll(now) {
+                Output::Event(CallEvent::Ended(summary)) => end = Some(*summary),
+                Output::Event(CallEvent::Peer(state)) => told.push(state.name().to_owned()),
+                Output::Event(CallEvent::Agent(AgentState::OnHold)) => told.push("hold".to_owned()),
+                Output::Event(CallEvent::Agent(_)) => told.push("agent".to_owned()),
+                Output::Event(CallEvent::Started) => told.push("started".to_owned()),
+                Output::Tts(_) => told.push("speak".to_owned()),
+                Output::Wait(_) | Output::Done => return (told, end),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn who_does_not_connect_within_30_s_is_not_waited_for() {
+        let mut call = call();
+        assert_eq!(give(&mut call, 0, Input::Peer(PeerState::New)).0, ["new"]);
+        let (told, _) = give(&mut call, 5, Input::Peer(PeerState::Connecting));
+        assert_eq!(told, ["connecting"]);
+        assert_eq!(give(&mut call, 29, Input::Timeout).1, None);
+        let end = give(&mut call, 30, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
+    }
+
+    #[test]
+    fn who_is_away_for_30_s_is_gone_and_who_comes_back_goes_on() {
+        let mut call = call();
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        let (told, _) = give(&mut call, 1, Input::Peer(PeerState::Connected));
+        assert_eq!(told, ["connected", "started", "agent"]);
+        give(&mut call, 5, Input::Peer(PeerState::Disconnected));
+        // Away is away, whatever it is called.
+        give(&mut call, 20, Input::Peer(PeerState::Failed));
+        let (told, end) = give(&mut call, 34, Input::Peer(PeerState::Connected));
+        assert!(
+            end.is_none() && !told.contains(&"started".to_owned()),
+            "{told:?}"
+        );
+        give(&mut call, 40, Input::Peer(PeerState::Disconnected));
+        assert_eq!(give(&mut call, 69, Input::Timeout).1, None);
+        let end = give(&mut call, 70, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
+    }
+
+    #[test]
+    fn who_closes_the_connection_hangs_up() {
+        let mut call = call();
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 1, Input::Peer(PeerState::Connected));
+        give(&mut call, 9, Input::Peer(PeerState::Closed));
+        assert_eq!(give(&mut call, 13, Input::Timeout).1, None);
+        let end = give(&mut call, 14, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::CallerHangup));
+    }
+
+    #[test]
+    fn on_hold_nobody_is_asked_whether_they_are_there() {
+        let mut call = call();
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 0, Input::Peer(PeerState::Connected));
+        assert_eq!(give(&mut call, 5, Input::Hold(true)).0, ["hold"]);
+        for second in [16, 60, 200] {
+            assert_eq!(
+                give(&mut call, second, Input::Timeout).0,
+                Vec::<String>::new()
+            );
+        }
+        assert_eq!(give(&mut call, 200, Input::Hold(false)).0, ["agent"]);
+        assert_eq!(give(&mut call, 209, Input::Timeout).0, Vec::<String>::new());
+        assert!(
+            give(&mut call, 211, Input::Timeout)
+                .0
+                .contains(&"speak".to_owned())
+        );
     }
 }

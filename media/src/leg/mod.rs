@@ -68,6 +68,10 @@ pub enum LegEvent<'a> {
 }
 
 /// The caller's side of a call.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a call has one, in a box of its own"
+)]
 pub enum Leg {
     Socket(WsLeg),
     WebRtc(Box<WebRtcLeg>),

@@ -6,6 +6,10 @@ use super::peer::Peer;
 use super::socket::Socket;
 use crate::time::Time;
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a call has one, in a box of its own"
+)]
 pub(super) enum Line {
     Socket(Socket),
     Peer(Box<Peer>),

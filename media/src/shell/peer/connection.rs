@@ -1,32 +1,26 @@
 //! One connection of the core, from its description to its end.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use rtc::crypto::{RTCCryptoProvider, SignatureScheme};
 use rtc::data_channel::RTCDataChannelId;
 use rtc::media_stream::MediaStreamTrack;
-use rtc::peer_connection::certificate::{CertificateParams, RTCCertificate};
 use rtc::peer_connection::configuration::RTCConfigurationBuilder;
 use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_reports;
-use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MediaEngine};
+use rtc::peer_connection::configuration::media_engine::MediaEngine;
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::RTCMessage;
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
-use rtc::peer_connection::transport::{
-    CandidateConfig, CandidateHostConfig, RTCIceCandidate, RTCIceCandidateInit,
-};
+use rtc::peer_connection::transport::RTCIceCandidateInit;
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtp_transceiver::rtp_sender::{
-    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
-    RtpCodecKind,
+    RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
 };
 use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Direction};
 use rtc::sansio::Protocol;
@@ -34,10 +28,11 @@ use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use super::super::mailbox::CallKey;
 use super::super::socket::{Bucket, MESSAGES};
+use super::identity::Identity;
 use super::net::Net;
 use super::reports::{Measured, Reports};
 use super::stun::{Class, Message, Transaction, is_stun};
-use super::{Heard, sdp};
+use super::{Heard, offered, sdp};
 use crate::call::input::Report;
 use crate::leg::webrtc::{DIGITS, OPUS};
 use crate::peer::{Candidate, PeerError, PeerState};
@@ -58,44 +53,6 @@ const MOST_CHECKS: usize = 64;
 
 /// The name of the data channel.
 const CHANNEL: &str = "events";
-
-/// What all connections of the engine share: the certificate, and the source of randomness.
-#[derive(Clone)]
-pub(in super::super) struct Identity {
-    provider: Arc<dyn RTCCryptoProvider>,
-    certificate: RTCCertificate,
-}
-
-impl Identity {
-    /// Draws a key.
-    pub(in super::super) fn new() -> Result<Self, String> {
-        let provider = rtc::crypto::default_provider().map_err(|error| error.to_string())?;
-        let params = CertificateParams::new(vec!["sidetone".to_owned()])
-            .map_err(|error| error.to_string())?;
-        let certificate =
-            RTCCertificate::generate(provider.crypto(), SignatureScheme::EcdsaP256Sha256, params)
-                .map_err(|error| error.to_string())?;
-        Ok(Self {
-            provider,
-            certificate,
-        })
-    }
-
-    fn random<const N: usize>(&self) -> Result<[u8; N], PeerError> {
-        let mut bytes = [0; N];
-        self.provider
-            .random()
-            .fill(&mut bytes)
-            .map_err(|error| PeerError::Failed(error.to_string()))?;
-        Ok(bytes)
-    }
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
 
 pub(super) struct Connection {
     key: CallKey,
@@ -128,6 +85,8 @@ pub(super) struct Connection {
     state: RTCPeerConnectionState,
     /// The first packet of the key exchange was sent or taken then.
     handshake: Option<Time>,
+    /// The key exchange has taken too long.
+    overdue: bool,
     was_connected: bool,
     hold: bool,
     measured: Arc<Measured>,
@@ -148,7 +107,7 @@ impl Connection {
         let measured = Arc::new(Measured::default());
         let build = || -> Result<_, rtc::shared::error::Error> {
             let mut media = MediaEngine::default();
-            for codec in codecs() {
+            for codec in offered::codecs() {
                 media.register_codec(codec, RtpCodecKind::Audio)?;
             }
             let registry = configure_rtcp_reports(rtc::interceptor::Registry::new())
@@ -177,7 +136,7 @@ impl Connection {
                         ssrc: Some(ssrc),
                         ..Default::default()
                     },
-                    codec: opus(),
+                    codec: offered::opus(),
                     ..Default::default()
                 }],
             );
@@ -207,6 +166,7 @@ impl Connection {
             moved: None,
             state: RTCPeerConnectionState::New,
             handshake: None,
+            overdue: false,
             was_connected: false,
             hold: false,
             measured,
@@ -289,7 +249,7 @@ impl Connection {
             if line.is_empty() {
                 continue;
             }
-            match reachable(line) {
+            match offered::reachable(line) {
                 Some(true) => usable.push((index, line.to_owned())),
                 Some(false) => {}
                 None => {
@@ -427,7 +387,7 @@ impl Connection {
 
     pub(super) fn deadline(&self) -> Time {
         match self.handshake {
-            Some(since) if !self.was_connected => self.due.min(since + HANDSHAKE),
+            Some(since) if !self.was_connected && !self.overdue => self.due.min(since + HANDSHAKE),
             _ => self.due,
         }
     }
@@ -473,12 +433,12 @@ impl Connection {
         if self.state == Core::Connected {
             self.was_connected = true;
         }
-        let overdue = self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
+        self.overdue |= self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
         match self.state {
             Core::Connected => PeerState::Connected,
             Core::Failed => PeerState::Failed,
             Core::Closed => PeerState::Closed,
-            _ if overdue && !self.was_connected => PeerState::Failed,
+            _ if self.overdue && !self.was_connected => PeerState::Failed,
             Core::Disconnected => PeerState::Disconnected,
             Core::Connecting => PeerState::Connecting,
             _ => PeerState::New,
@@ -566,20 +526,7 @@ impl Connection {
 
     fn advertise(&mut self, net: &Net) -> Result<(), PeerError> {
         for public in &net.public {
-            let candidate = CandidateHostConfig {
-                base_config: CandidateConfig {
-                    network: "udp".to_owned(),
-                    address: public.ip().to_string(),
-                    port: public.port(),
-                    component: 1,
-                    ..Default::default()
-                },
-                ..Default::default()
-            };
-            let candidate = candidate.new_candidate_host().map_err(|e| failed(&e))?;
-            let line = RTCIceCandidate::from(&candidate)
-                .to_json()
-                .map_err(|e| failed(&e))?;
+            let line = offered::candidate(*public).map_err(|e| failed(&e))?;
             self.core
                 .add_local_candidate(line)
                 .map_err(|e| failed(&e))?;
@@ -725,61 +672,6 @@ impl Connection {
         }
         net.send(bytes, to);
     }
-}
-
-fn opus() -> RTCRtpCodec {
-    RTCRtpCodec {
-        mime_type: MIME_TYPE_OPUS.to_owned(),
-        clock_rate: 48_000,
-        channels: 2,
-        // What the caller's encoder is asked for: copies for losses, nothing in silence, and a voice's
-        // bandwidth (RFC 7587 section 6.1).
-        sdp_fmtp_line: "minptime=10;useinbandfec=1;usedtx=1;maxplaybackrate=16000".to_owned(),
-        rtcp_feedback: Vec::new(),
-    }
-}
-
-fn codecs() -> [RTCRtpCodecParameters; 3] {
-    let events = |clock_rate, payload_type| RTCRtpCodecParameters {
-        rtp_codec: RTCRtpCodec {
-            mime_type: "audio/telephone-event".to_owned(),
-            clock_rate,
-            channels: 0,
-            sdp_fmtp_line: String::new(),
-            rtcp_feedback: Vec::new(),
-        },
-        payload_type,
-    };
-    [
-        RTCRtpCodecParameters {
-            rtp_codec: opus(),
-            payload_type: OPUS,
-        },
-        events(48_000, 110),
-        events(8_000, DIGITS),
-    ]
-}
-
-/// Whether packets can be sent to a candidate: by UDP, to an address. `None`: it is no candidate.
-fn reachable(line: &str) -> Option<bool> {
-    let line = line.strip_prefix("candidate:").unwrap_or(line);
-    let mut fields = line.split_ascii_whitespace();
-    let (_foundation, component, transport, priority, address, port, typ) = (
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-    );
-    component.parse::<u16>().ok()?;
-    priority.parse::<u32>().ok()?;
-    port.parse::<u16>().ok()?;
-    if typ != "typ" || fields.next().is_none() {
-        return None;
-    }
-    Some(transport.eq_ignore_ascii_case("udp") && address.parse::<std::net::IpAddr>().is_ok())
 }
 
 fn invalid(error: &rtc::shared::error::Error) -> PeerError {

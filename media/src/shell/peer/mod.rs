@@ -7,7 +7,9 @@
 //! what the call is told, and what its tape holds.
 
 mod connection;
+mod identity;
 mod net;
+mod offered;
 mod reports;
 mod sdp;
 mod stun;
@@ -19,7 +21,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use self::connection::Connection;
-pub(super) use self::connection::Identity;
+pub(super) use self::identity::Identity;
 pub(super) use self::net::{Datagram, Net};
 use super::mailbox::CallKey;
 use crate::call::input::Report;
@@ -224,6 +226,7 @@ impl Peer {
     /// The call is over: what is queued is sent, then the connection is closed.
     pub(super) fn close(&mut self, now: Time) {
         self.closing.get_or_insert(now + CLOSING);
+        self.quality_at = Time::NEVER;
         self.over |= self.connection.is_none();
     }
 

@@ -1,0 +1,111 @@
+//! What we offer: codecs and candidates, and which of the caller's candidates are of use.
+
+use std::net::SocketAddr;
+
+use rtc::peer_connection::configuration::media_engine::MIME_TYPE_OPUS;
+use rtc::peer_connection::transport::{
+    CandidateConfig, CandidateHostConfig, RTCIceCandidate, RTCIceCandidateInit,
+};
+use rtc::rtp_transceiver::rtp_sender::{RTCRtpCodec, RTCRtpCodecParameters};
+use rtc::shared::error::Result;
+
+use crate::leg::webrtc::{DIGITS, OPUS};
+
+pub(super) fn opus() -> RTCRtpCodec {
+    RTCRtpCodec {
+        mime_type: MIME_TYPE_OPUS.to_owned(),
+        clock_rate: 48_000,
+        channels: 2,
+        // What the caller's encoder is asked for: copies for losses, nothing in silence, and a voice's
+        // bandwidth (RFC 7587 section 6.1).
+        sdp_fmtp_line: "minptime=10;useinbandfec=1;usedtx=1;maxplaybackrate=16000".to_owned(),
+        rtcp_feedback: Vec::new(),
+    }
+}
+
+pub(super) fn codecs() -> [RTCRtpCodecParameters; 3] {
+    let events = |clock_rate, payload_type| RTCRtpCodecParameters {
+        rtp_codec: RTCRtpCodec {
+            mime_type: "audio/telephone-event".to_owned(),
+            clock_rate,
+            channels: 0,
+            sdp_fmtp_line: String::new(),
+            rtcp_feedback: Vec::new(),
+        },
+        payload_type,
+    };
+    [
+        RTCRtpCodecParameters {
+            rtp_codec: opus(),
+            payload_type: OPUS,
+        },
+        events(48_000, 110),
+        events(8_000, DIGITS),
+    ]
+}
+
+/// An address of ours as a candidate.
+pub(super) fn candidate(public: SocketAddr) -> Result<RTCIceCandidateInit> {
+    let host = CandidateHostConfig {
+        base_config: CandidateConfig {
+            network: "udp".to_owned(),
+            address: public.ip().to_string(),
+            port: public.port(),
+            component: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    RTCIceCandidate::from(&host.new_candidate_host()?).to_json()
+}
+
+/// Whether packets can be sent to a candidate: by UDP, to an address. `None`: it is no candidate.
+pub(super) fn reachable(line: &str) -> Option<bool> {
+    let line = line.strip_prefix("candidate:").unwrap_or(line);
+    let mut fields = line.split_ascii_whitespace();
+    let (_foundation, component, transport, priority, address, port, typ) = (
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+    );
+    component.parse::<u16>().ok()?;
+    priority.parse::<u32>().ok()?;
+    port.parse::<u16>().ok()?;
+    if typ != "typ" || fields.next().is_none() {
+        return None;
+    }
+    Some(transport.eq_ignore_ascii_case("udp") && address.parse::<std::net::IpAddr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_of_use_are_told_from_others_and_from_nonsense() {
+        let of = |rest: &str| reachable(&format!("candidate:1 1 {rest}"));
+        assert_eq!(of("udp 2122260223 192.0.2.7 5000 typ host"), Some(true));
+        assert_eq!(
+            of("UDP 1 2001:db8::7 5000 typ srflx raddr 0.0.0.0 rport 0"),
+            Some(true)
+        );
+        assert_eq!(of("udp 2122260223 4d6e.local 5000 typ host"), Some(false));
+        assert_eq!(
+            of("tcp 1518280447 192.0.2.7 9 typ host tcptype active"),
+            Some(false)
+        );
+        for nonsense in [
+            "",
+            "udp",
+            "udp x 192.0.2.7 5000 typ host",
+            "udp 1 192.0.2.7 70000 typ host",
+            "udp 1 192.0.2.7 5000 host",
+        ] {
+            assert_eq!(of(nonsense), None, "{nonsense}");
+        }
+    }
+}

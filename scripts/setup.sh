@@ -30,6 +30,8 @@ needed() {
         # Several nodes share one Redis; the tests start their own.
         echo "redis-server        command -v redis-server"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
+        # The wall clock jumps under live calls.
+        echo "faketime            ls /usr/lib/*/faketime/libfaketimeMT.so.1"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
         # A server of the S3 protocol comes from PyPI, see below.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod addresses;
 mod audio;
 mod bad_input;
 mod billing;
@@ -10,9 +11,9 @@ mod conversations;
 mod crash;
 mod grid;
 mod in_process;
+mod isolation;
 mod process;
 mod providers;
-mod secrets;
 mod sessions;
 mod table;
 mod verify_webhook;

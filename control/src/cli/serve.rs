@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::Failure;
 use crate::admission::Leases;
@@ -100,6 +101,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(cluster::run_reconciler(app.clone()));
     tokio::spawn(billing::run_guard(app.clone()));
     tokio::spawn(rotation::run(app.clone()));
+    tokio::spawn(webhooks::run_pruning(app.clone()));
     let (stop, stopped) = watch::channel(false);
     let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({
@@ -240,6 +242,11 @@ async fn drain(app: &App) {
     let wait = Duration::from_secs(app.config.server.drain_seconds.into());
     let over = tokio::time::Instant::now() + wait;
     idle(app, over).await;
+    // Who comes now keeps the ticket, for another node or for the next process; who was being let in at
+    // this moment is waited for as well.
+    app.start_leaving();
+    tokio::time::sleep(JOINING).await;
+    idle(app, over).await;
     app.engine.drain(EndRequest::Drain);
     idle(app, tokio::time::Instant::now() + GOODBYE).await;
     // It joins threads, which may take its while.
@@ -254,6 +261,9 @@ async fn drain(app: &App) {
 
 /// For giving back leases to a store that may be away.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// For those who have shown their ticket and are not counted among the live calls yet.
+const JOINING: Duration = Duration::from_millis(200);
 
 /// For goodbyes, and for the last blocks of recordings.
 const GOODBYE: Duration = Duration::from_secs(3);
@@ -277,8 +287,19 @@ fn greet(bootstrap: &accounts::Bootstrap, config: &Config) {
     }
 }
 
+/// The filter that a setting stands for. A bare level is that of our own crates: beyond `info`, libraries
+/// write what they carry, such as the messages of a socket. Who wants that names them.
+fn log_filter(setting: &str) -> String {
+    match setting.trim().parse::<LevelFilter>() {
+        Ok(level) if level > LevelFilter::INFO => {
+            format!("info,control={level},media={level},sip={level}")
+        }
+        _ => setting.to_owned(),
+    }
+}
+
 fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&config.server.log)
+    let filter = EnvFilter::try_new(log_filter(&config.server.log))
         .map_err(|error| ConfigError::one("server.log", error))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -290,4 +311,21 @@ fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
         builder.try_init()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_level_beyond_info_is_that_of_our_own_crates() {
+        assert_eq!(log_filter("info"), "info");
+        assert_eq!(log_filter("warn"), "warn");
+        assert_eq!(
+            log_filter("TRACE"),
+            "info,control=trace,media=trace,sip=trace"
+        );
+        let own = "info,tungstenite=trace";
+        assert_eq!(log_filter(own), own);
+    }
 }

@@ -27,7 +27,7 @@ use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesise
 use self::pocketsphinx::pool::{NoSeat, Pool};
 use self::remote::Remote;
 use self::remote::settings::RemoteSettings;
-use self::usage::{CountedEars, CountedVoice, SpeechUsage};
+use self::usage::SpeechUsage;
 use crate::voices::{self, Engine, Voice};
 
 /// Makes the providers of one call on its media thread, given where their answers go.
@@ -158,17 +158,10 @@ impl Speech {
         let model = self.model(model, agent.language, &usage)?;
         let ears = self.ears(agent)?;
         let mouth = self.mouth(&self.voices, voice.engine, agent.language)?;
-        let counts = Arc::clone(&usage);
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
-            stt: Box::new(CountedEars {
-                inner: ears(Arc::clone(&sink)),
-                usage: Arc::clone(&counts),
-            }),
+            stt: ears(Arc::clone(&sink)),
             llm: model(Arc::clone(&sink)),
-            tts: Box::new(CountedVoice {
-                inner: mouth(sink),
-                usage: counts,
-            }),
+            tts: mouth(sink),
         });
         Ok(CallSpeech { providers, usage })
     }

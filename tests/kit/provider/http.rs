@@ -57,11 +57,16 @@ impl Answer {
     /// A refusal with an error's body.
     pub fn status(status: u16) -> Self {
         let error = serde_json::json!({"error": {"message": "not now", "type": "x"}});
+        Self::status_with(status, &error)
+    }
+
+    /// A refusal with this body.
+    pub fn status_with(status: u16, body: &Value) -> Self {
         Self {
             status,
             ..Self::ok("application/json")
         }
-        .send(error.to_string())
+        .send(body.to_string())
     }
 
     #[must_use]

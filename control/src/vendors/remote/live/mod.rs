@@ -161,7 +161,7 @@ impl Task {
                     return Some(socket);
                 }
                 Err(fault) => {
-                    tracing::warn!(provider = %self.provider, %fault, "a recogniser is not reached");
+                    tracing::warn!(provider = %self.provider, fault = fault.outline(), "a recogniser is not reached");
                     if matches!(fault, Fault::Refused { .. }) {
                         self.session.refused(Instant::now(), fault.to_string());
                     }
@@ -193,8 +193,9 @@ impl Task {
                             self.backoff.reset();
                             self.session.result(Instant::now(), heard);
                         }
-                        Said::Error(why) => {
-                            tracing::warn!(provider = %self.provider, %why, "a recogniser gave up");
+                        // In words that may repeat what it was sent.
+                        Said::Error(_) => {
+                            tracing::warn!(provider = %self.provider, "a recogniser gave up");
                             return Left::Lost;
                         }
                         Said::Other => {}

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use kit::client::Client;
 use kit::server::Server;
 use kit::socket::{Caller, native};
 use tokio::time::{Instant, sleep};
@@ -28,15 +27,13 @@ async fn short_calls_leave_neither_memory_nor_files_behind() {
     let agent = stage::agent(&client, serde_json::json!({})).await;
     // Pools, threads and caches take what they need.
     let warm = calls / 5;
-    short_calls(&client, &agent, warm).await;
-    settled(&server).await;
+    short_calls(&server, &agent, warm).await;
     let files = files(&server);
     let mut points = vec![(0.0, memory(&server))];
     let mut done = 0;
     while done < calls {
-        short_calls(&client, &agent, calls / 10).await;
+        short_calls(&server, &agent, calls / 10).await;
         done += calls / 10;
-        settled(&server).await;
         points.push((done as f64, memory(&server)));
     }
     let slope = slope(&points);
@@ -52,7 +49,10 @@ async fn short_calls_leave_neither_memory_nor_files_behind() {
     assert!(slope < most, "{slope:.2} KiB a call: {points:?}");
 }
 
-async fn short_calls(client: &Client, agent: &str, count: usize) {
+/// So many calls, each group written down before the next begins: more than the disk takes would wait in
+/// memory.
+async fn short_calls(server: &Server, agent: &str, count: usize) {
+    let client = &server.client();
     let mut left = count;
     while left > 0 {
         let now = left.min(TOGETHER);
@@ -63,6 +63,7 @@ async fn short_calls(client: &Client, agent: &str, count: usize) {
             caller.hang_up().await;
         }))
         .await;
+        settled(server).await;
     }
 }
 

@@ -41,6 +41,8 @@ needed() {
         echo "python3-yaml        python3 -c 'import yaml'"
         echo "docker-compose      command -v docker-compose"
         echo "nginx-light         command -v nginx || test -x /usr/sbin/nginx"
+        # The wall clock jumps under live calls.
+        echo "faketime            ls /usr/lib/*/faketime/libfaketimeMT.so.1"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
         # A server of the S3 protocol comes from PyPI, see below.

@@ -46,6 +46,8 @@ bar "ten thousand random conversations" \
     env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
 bar "floods, idle sockets, racing connects and ends at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
+bar "an unknown id and another account's take the same time, to the millisecond" \
+    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- isolation --nocapture
 bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- webhook_delivery
 bar "schemathesis: every check, 100 examples an operation" \

@@ -71,6 +71,7 @@ pub struct Inner {
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
     pub burying: tokio::sync::Mutex<()>,
     draining: AtomicBool,
+    leaving: AtomicBool,
     lost: AtomicBool,
     recovering: AtomicBool,
 }
@@ -156,6 +157,7 @@ impl App {
             seats: Arc::new(Semaphore::new(seats)),
             burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
         }))
@@ -170,6 +172,15 @@ impl Inner {
 
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nobody may join any more: the last live call is over, and the process ends.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
+    }
+
+    pub fn start_leaving(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
     }
 
     /// Whether the other nodes took this one for dead: no new calls until it is back.

@@ -176,6 +176,8 @@ pub struct Webhooks {
     /// Attempts in flight for one account, and for one receiver of it.
     pub per_account: usize,
     pub per_host: usize,
+    /// How long a settled event is kept; unset: for ever.
+    pub kept: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -465,6 +467,10 @@ fn webhooks(settings: &mut read::Settings) -> Webhooks {
         schedule,
         per_account: settings.int("webhooks.per_account", 1, 128) as usize,
         per_host: settings.int("webhooks.per_host", 1, 128) as usize,
+        kept: match settings.int("webhooks.keep_days", 0, 36_500) {
+            0 => None,
+            days => Some(Duration::from_secs(u64::from(days) * 86_400)),
+        },
     }
 }
 

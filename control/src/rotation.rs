@@ -139,6 +139,89 @@ mod tests {
         assert_eq!([secret(test.account).await, secret(other).await], before);
     }
 
+    /// Columns whose name says that they are sealed, of all migrations.
+    fn sealed_columns() -> Vec<(String, String)> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+        let mut found = Vec::new();
+        for file in std::fs::read_dir(folder).unwrap().flatten() {
+            let sql = std::fs::read_to_string(file.path()).unwrap();
+            let mut table = String::new();
+            for line in sql.lines() {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let column = match words[..] {
+                    ["create", "table", name, ..] => {
+                        name.trim_matches('(').clone_into(&mut table);
+                        continue;
+                    }
+                    ["alter", "table", name, "add", "column", column, ..] => {
+                        name.clone_into(&mut table);
+                        column
+                    }
+                    [column, ..] => column,
+                    [] => continue,
+                };
+                if column == "sealed"
+                    || column.ends_with("_sealed")
+                    || column.starts_with("sealed_")
+                {
+                    found.push((table.clone(), column.to_owned()));
+                }
+            }
+        }
+        found
+    }
+
+    /// The purposes that something is sealed for anywhere in the sources.
+    fn sealing(folder: &std::path::Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sealing(&path, found);
+                continue;
+            }
+            let own = ["rotation.rs", "secret.rs"]
+                .iter()
+                .any(|name| path.ends_with(name));
+            if own || path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (_, rest) in text
+                .match_indices(".seal(")
+                .map(|(at, _)| text.split_at(at))
+            {
+                let purpose = rest.split("Purpose::").nth(1).unwrap_or(rest);
+                let name = purpose.chars().take_while(|c| c.is_alphanumeric());
+                found.push(name.collect());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_sealed_is_sealed_anew() {
+        let mut listed: Vec<(String, String)> = SEALED
+            .iter()
+            .map(|sealed| (sealed.table.to_owned(), sealed.column.to_owned()))
+            .collect();
+        let mut columns = sealed_columns();
+        listed.sort();
+        columns.sort();
+        assert_eq!(listed, columns, "SEALED against the migrations");
+        let mut sealed = Vec::new();
+        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        sealing(std::path::Path::new(sources), &mut sealed);
+        assert!(!sealed.is_empty());
+        for purpose in sealed {
+            let known = SEALED
+                .iter()
+                .any(|one| format!("{:?}", one.purpose) == purpose);
+            assert!(
+                known,
+                "Purpose::{purpose} seals, but no column of SEALED is for it"
+            );
+        }
+    }
+
     #[tokio::test]
     async fn a_secret_that_does_not_open_stops_the_rotation() {
         let test = TestApp::new().await;

@@ -221,7 +221,7 @@ async fn ids_that_are_unknown_or_malformed_are_told_apart() {
 }
 
 /// A body that passes the table of the route, so that the id is what is judged.
-fn body_for(endpoint: &Endpoint) -> serde_json::Value {
+pub(crate) fn body_for(endpoint: &Endpoint) -> serde_json::Value {
     let path = endpoint.full_path();
     if path.ends_with("/feedback") {
         json!({"rating": 5})
@@ -234,7 +234,7 @@ fn body_for(endpoint: &Endpoint) -> serde_json::Value {
     }
 }
 
-const ADMIN: &str = "admin-token-for-tests";
+pub(crate) const ADMIN: &str = "admin-token-for-tests";
 
 /// A server whose routes for the administrator are mounted.
 async fn with_admin() -> Server {
@@ -244,9 +244,14 @@ async fn with_admin() -> Server {
 
 /// A usage trigger; its id.
 async fn a_trigger(client: &Client) -> String {
+    a_trigger_on(client, "call_minutes", "https://hooks.acme.com/usage").await
+}
+
+/// A trigger that the first use of the resource fires, told to this address; its id.
+pub(crate) async fn a_trigger_on(client: &Client, resource: &str, callback: &str) -> String {
     let body = json!({
-        "resource_type": "call_minutes", "threshold_type": "absolute", "threshold_value": 1,
-        "period": "month", "event_callback_url": "https://hooks.acme.com/usage",
+        "name": callback, "resource_type": resource, "threshold_type": "absolute",
+        "threshold_value": 1, "period": "month", "event_callback_url": callback,
     });
     client
         .post("/usage/triggers", &body)
@@ -300,88 +305,4 @@ async fn pages_have_a_default_a_maximum_and_refuse_one_beyond() {
         lists += 1;
     }
     assert!(lists >= 5, "only {lists} lists");
-}
-
-#[tokio::test]
-async fn another_accounts_rows_are_unknown() {
-    let server = with_admin().await;
-    let client = server.client();
-    let admin = server.anonymous().with_bearer(ADMIN);
-    admin
-        .post("/admin/accounts", &json!({"name": "other"}))
-        .await
-        .expect(201);
-    let arguments = [
-        "keys",
-        "create",
-        "theirs",
-        "--account",
-        "other",
-        "--scopes",
-        "all",
-    ];
-    let other = client.with_key(server.command(&arguments).trim());
-    let agent = kit::socket::agent(&client, json!({})).await;
-    let key = client
-        .post("/api-keys", &json!({"name": "mine"}))
-        .await
-        .expect(201)
-        .text("id");
-    let session = client
-        .post("/conversation/connect", &kit::socket::native(&agent))
-        .await
-        .expect(200)
-        .text("session_id");
-    let trigger = a_trigger(&client).await;
-    let suppression = client
-        .post("/suppressions", &json!({"phone_number": "+15550100"}))
-        .await
-        .expect(201)
-        .text("id");
-    for (method, path) in [
-        (Method::GET, format!("/usage/triggers/{trigger}")),
-        (Method::PATCH, format!("/usage/triggers/{trigger}")),
-        (Method::DELETE, format!("/usage/triggers/{trigger}")),
-        (Method::GET, format!("/usage/triggers/{trigger}/firings")),
-        (Method::GET, format!("/suppressions/{suppression}")),
-        (Method::POST, format!("/suppressions/{suppression}/release")),
-        (Method::GET, format!("/agents/{agent}")),
-        (Method::PATCH, format!("/agents/{agent}")),
-        (Method::DELETE, format!("/agents/{agent}")),
-        (Method::GET, format!("/api-keys/{key}")),
-        (Method::DELETE, format!("/api-keys/{key}")),
-        (Method::GET, format!("/calls/{session}")),
-        (Method::POST, format!("/calls/{session}/end")),
-        (Method::GET, format!("/conversations/{session}")),
-        (Method::GET, format!("/conversations/{session}/transcript")),
-        (Method::GET, format!("/conversation/{session}/status")),
-        (Method::POST, format!("/conversation/{session}/end")),
-    ] {
-        let body = (method != Method::GET && method != Method::DELETE).then(|| b"{}".to_vec());
-        let mine = other.send(method.clone(), &path, body.clone()).await;
-        let unknown_path = path.split('/').map(|part| {
-            if Uuid::parse_str(part).is_ok() {
-                Uuid::new_v4().to_string()
-            } else {
-                part.to_owned()
-            }
-        });
-        let unknown = other
-            .send(
-                method.clone(),
-                &unknown_path.collect::<Vec<_>>().join("/"),
-                body,
-            )
-            .await;
-        assert_eq!(mine.status, 404, "{method} {path}: {}", mine.body);
-        assert_eq!(mine.body["code"], unknown.body["code"], "{method} {path}");
-        assert_eq!(mine.body["error"], unknown.body["error"], "{method} {path}");
-    }
-    assert_eq!(
-        other.get("/agents").await.expect(200).body["items"]
-            .as_array()
-            .map(Vec::len),
-        Some(0)
-    );
-    client.get(&format!("/agents/{agent}")).await.expect(200);
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod addresses;
 mod audio;
 mod bad_input;
 mod billing;
@@ -13,9 +14,9 @@ mod grid;
 mod in_process;
 mod logs;
 mod metrics;
+mod isolation;
 mod process;
 mod providers;
-mod secrets;
 mod sessions;
 mod table;
 mod traces;

@@ -163,6 +163,18 @@ impl Postgres {
         format!("postgres://sidetone@127.0.0.1:{}/{name}", self.port)
     }
 
+    /// The whole of a database as text (`pg_dump`).
+    pub fn dump(&self, name: &str) -> String {
+        let output = Command::new(programs().join("pg_dump"))
+            .args(["--username=sidetone", "--host=127.0.0.1"])
+            .arg(format!("--port={}", self.port))
+            .arg(name)
+            .output()
+            .expect("pg_dump runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// The certificate that the server's own is signed with.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("data/ca.crt")

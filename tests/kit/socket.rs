@@ -278,6 +278,11 @@ impl Caller {
             .collect()
     }
 
+    /// Samples a second on the line.
+    pub fn rate(&self) -> f64 {
+        if self.narrow { 8_000.0 } else { 16_000.0 }
+    }
+
     async fn echo_mark(&mut self) {
         if let Some((_, name)) = self.line.marks.pop_front() {
             let echo = json!({"event": "mark", "streamSid": self.stream_sid, "sequenceNumber": "3",

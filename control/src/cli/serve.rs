@@ -105,6 +105,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(cluster::run_reconciler(app.clone()));
     tokio::spawn(billing::run_guard(app.clone()));
     tokio::spawn(rotation::run(app.clone()));
+    tokio::spawn(webhooks::run_pruning(app.clone()));
     let (stop, stopped) = watch::channel(false);
     let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({
@@ -250,6 +251,11 @@ async fn drain(app: &App) {
     let wait = Duration::from_secs(app.config.server.drain_seconds.into());
     let over = tokio::time::Instant::now() + wait;
     idle(app, over).await;
+    // Who comes now keeps the ticket, for another node or for the next process; who was being let in at
+    // this moment is waited for as well.
+    app.start_leaving();
+    tokio::time::sleep(JOINING).await;
+    idle(app, over).await;
     app.engine.drain(EndRequest::Drain);
     idle(app, tokio::time::Instant::now() + GOODBYE).await;
     // It joins threads, which may take its while.
@@ -264,6 +270,9 @@ async fn drain(app: &App) {
 
 /// For giving back leases to a store that may be away, and for the last spans.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// For those who have shown their ticket and are not counted among the live calls yet.
+const JOINING: Duration = Duration::from_millis(200);
 
 /// For goodbyes, and for the last blocks of recordings.
 const GOODBYE: Duration = Duration::from_secs(3);

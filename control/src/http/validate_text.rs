@@ -1,5 +1,7 @@
 //! The rules for phone numbers, host names and web addresses that a user gives.
 
+use crate::egress;
+
 /// A phone number: `+`, a digit 1–9, 1 to 14 more digits (ITU-T E.164).
 pub fn is_e164(text: &str) -> bool {
     let Some(digits) = text.strip_prefix('+') else {
@@ -81,7 +83,11 @@ pub fn is_https_url(text: &str) -> Result<(), &'static str> {
     {
         return Err("the host must be public");
     }
-    Ok(())
+    // What a client would make of it decides: 0x7f.1 is an address too.
+    match egress::check_webhook_url(text, &egress::Allow::default()) {
+        Ok(()) => Ok(()),
+        Err(_) => Err("the host must be public"),
+    }
 }
 
 /// Whether every `%` begins an encoded byte (RFC 3986 section 2.1).
@@ -135,6 +141,7 @@ mod tests {
             "https://[::1]/",
             "https://2130706433/",
             "https://0x7f.1/",
+            "https://0x7F.0x0.0x0.0x1/",
             "https://0177.0.0.1/",
             "https://localhost/",
             "https://db.internal/",

@@ -187,8 +187,14 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
     }
     // A second handle on the connection, to speak on if the engine does not take the call.
     let spare = stream.try_clone();
-    let refused = match admit(app, &ticket).await {
-        Ok(Some(session)) => {
+    let admitted = if app.is_leaving() {
+        Err(Refusal::NOT_NOW)
+    } else {
+        Ok(admit(app, &ticket).await)
+    };
+    let refused = match admitted {
+        Err(refusal) => refusal,
+        Ok(Ok(Some(session))) => {
             match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
                 Ok(()) => return,
                 Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
@@ -196,9 +202,9 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
                 Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
             }
         }
-        Ok(None) => Refusal::UNKNOWN,
-        Err(error) if error.is_unavailable() || error.is_conflict() => Refusal::NOT_NOW,
-        Err(error) => {
+        Ok(Ok(None)) => Refusal::UNKNOWN,
+        Ok(Err(error)) if error.is_unavailable() || error.is_conflict() => Refusal::NOT_NOW,
+        Ok(Err(error)) => {
             tracing::error!(%error, request_id = %ticket.request_id, "a session could not be joined");
             Refusal::FAILED
         }

@@ -42,10 +42,14 @@ pub fn find_voice(
     let Some(named) = voice.filter(|voice| !["", "default"].contains(voice)) else {
         return default_voice(app, language.unwrap_or("english")).ok_or_else(unlinked);
     };
-    let voice = catalogue::known(named).ok_or(ApiError::NotFound)?;
-    if catalogue::find(named).is_none() {
-        return Err(unlinked());
-    }
+    let Some(voice) = catalogue::find(named) else {
+        let known = catalogue::known(named).is_some();
+        return Err(if known {
+            unlinked()
+        } else {
+            ApiError::NotFound
+        });
+    };
     match language {
         Some(language) if language != voice.language => {
             let message = format!("This voice speaks {}", voice.language);

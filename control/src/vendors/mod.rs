@@ -29,7 +29,7 @@ use self::meter::Meter;
 use self::pocketsphinx::pool::{NoSeat, Pool};
 use self::remote::Remote;
 use self::remote::settings::RemoteSettings;
-use self::usage::{CountedEars, CountedVoice, SpeechUsage};
+use self::usage::SpeechUsage;
 use crate::metrics::providers::{ProviderMetrics, Stage};
 use crate::voices::{self, Engine, Voice};
 
@@ -168,17 +168,10 @@ impl Speech {
         let model = self.model(model, agent.language, &usage)?;
         let ears = self.ears(agent)?;
         let mouth = self.mouth(&self.voices, voice.engine, agent.language)?;
-        let counts = Arc::clone(&usage);
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
-            stt: Box::new(CountedEars {
-                inner: ears_meter.ears(Arc::clone(&sink), ears),
-                usage: Arc::clone(&counts),
-            }),
+            stt: ears_meter.ears(Arc::clone(&sink), ears),
             llm: model_meter.model(Arc::clone(&sink), model),
-            tts: Box::new(CountedVoice {
-                inner: mouth_meter.mouth(sink, mouth),
-                usage: counts,
-            }),
+            tts: mouth_meter.mouth(sink, mouth),
         });
         Ok(CallSpeech { providers, usage })
     }

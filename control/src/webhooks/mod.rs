@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use event::Status;
 
-pub use worker::{Worker, run};
+pub use worker::{Worker, run, run_pruning};
 
 #[cfg(test)]
 mod worker_tests;

@@ -313,6 +313,33 @@ pub async fn finish(
     Ok(rows == 1)
 }
 
+/// Lets go of what was settled before then, at most `limit` events of each kind: the bodies of calls'
+/// ends (their state is told with the call), and all of the others but firings of triggers, which may be
+/// delivered again. How many there were. The node's own housekeeping, of all accounts.
+pub async fn prune(db: &Db, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+    let bodies = db
+        .query_built(format!(
+            "update events set body = '' where id in (select id from events
+                where type = 'call.ended' and body <> '' and updated_at < $1 and not {OPEN}
+                order by updated_at limit $2)"
+        ))
+        .bind(before)
+        .bind(limit)
+        .execute()
+        .await?;
+    let events = db
+        .query_built(format!(
+            "delete from events where id in (select id from events
+                where type <> 'call.ended' and url is null and updated_at < $1 and not {OPEN}
+                order by updated_at limit $2)"
+        ))
+        .bind(before)
+        .bind(limit)
+        .execute()
+        .await?;
+    Ok(bodies + events)
+}
+
 /// Notes that an agent's owner is told today (`day`, UTC) of unfilled placeholders. `false`: they were
 /// told already.
 pub async fn note_unfilled(

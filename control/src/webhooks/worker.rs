@@ -49,6 +49,33 @@ pub async fn run(app: App, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// How often settled events are looked through.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+/// Settled events that go at a time: a bound on one statement, not on the work.
+const PRUNED: u32 = 500;
+
+/// Lets go of settled events once they are as old as the setting says, until the process ends.
+pub async fn run_pruning(app: App) {
+    let Some(age) = app.config.webhooks.kept else {
+        return;
+    };
+    let mut ticks = tokio::time::interval(PRUNE_EVERY);
+    loop {
+        ticks.tick().await;
+        let before = app.clock.now().minus(age);
+        loop {
+            match outbox::prune(&app.db, before, PRUNED).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "settled events could not be let go of");
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// The attempts in flight.
 pub struct Worker {
     app: App,

@@ -187,6 +187,47 @@ fn t(got: &Got) -> i64 {
 }
 
 #[tokio::test]
+async fn what_is_settled_goes_when_it_is_old_and_what_is_told_of_it_stays() {
+    let (test, receiver) = (app().await, Receiver::start().await);
+    let good = agent(&test, &format!("{}/ok", receiver.url)).await;
+    let bad = agent(&test, &format!("{}/fail", receiver.url)).await;
+    let (told, untold) = (
+        ended_call(&test, &good).await,
+        ended_call(&test, &bad).await,
+    );
+    Worker::new(test.app.clone()).until_quiet().await;
+    let bodies = async || -> Vec<(String, usize)> {
+        test.app
+            .db
+            .query("select status, body from events where type = 'call.ended' order by status")
+            .all(|row| Ok((row.text("status")?, row.text("body")?.len())))
+            .await
+            .unwrap()
+    };
+    let before = bodies().await;
+    assert_eq!(
+        (before[0].0.as_str(), before[1].0.as_str()),
+        ("delivered", "failed")
+    );
+    let now = test.app.clock.now();
+    // What was settled at that moment is not older than it.
+    assert_eq!(outbox::prune(&test.app.db, now, 10).await.unwrap(), 0);
+    let later = now.plus(Duration::from_secs(1));
+    assert_eq!(outbox::prune(&test.app.db, later, 10).await.unwrap(), 1);
+    assert_eq!(outbox::prune(&test.app.db, later, 10).await.unwrap(), 0);
+    let after = bodies().await;
+    assert_eq!(after, [("delivered".to_owned(), 0), before[1].clone()]);
+    assert_eq!(
+        call(&test, &told).await["webhook_delivery_status"],
+        "delivered"
+    );
+    assert_eq!(
+        call(&test, &untold).await["webhook_delivery_status"],
+        "failed"
+    );
+}
+
+#[tokio::test]
 async fn three_days_of_failure_keep_the_schedule_to_the_round() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let agent = agent(&test, &format!("{}/fail", receiver.url)).await;

@@ -53,7 +53,6 @@ async fn an_utterance_is_sent_as_a_wav_and_its_text_comes_back() {
     let at = body.windows(4).position(|w| w == b"RIFF").unwrap();
     let wav = hound::WavReader::new(&body[at..]).unwrap();
     assert_eq!((wav.spec().sample_rate, wav.duration()), (16_000, 16_000));
-    assert_eq!(call.used().transcription_ms, 1000);
 }
 
 #[tokio::test]

@@ -10,5 +10,6 @@ mod crowd;
 mod leases;
 mod model;
 mod outage;
+mod rolling;
 mod routing;
 mod stage;

@@ -87,15 +87,17 @@ impl ModelFolder {
         let dictionary = std::fs::read_to_string(&self.dictionary)?;
         let known = lm::dictionary(&dictionary);
         let model = lm::build(&words.text, |word| known.contains(word));
+        make_room(&self.folder)?;
         if !model.unknown.is_empty() {
-            // Not the words themselves: filled placeholders may be among them.
-            let words = model.unknown.len();
+            // The prompt is private, the log is not.
+            let listed = path.with_extension("unknown");
+            std::fs::write(&listed, model.unknown.join("\n") + "\n")?;
             tracing::info!(
-                words,
-                "the recogniser cannot know so many words of an agent"
+                words = model.unknown.len(),
+                listed = %listed.display(),
+                "the recogniser cannot know some words of an agent"
             );
         }
-        make_room(&self.folder)?;
         let unfinished = path.with_extension("new");
         std::fs::write(&unfinished, model.arpa)?;
         std::fs::rename(unfinished, path)

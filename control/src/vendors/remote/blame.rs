@@ -30,8 +30,7 @@ impl Blame {
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),
-            kind = fault.kind(),
-            status = fault.status(),
+            fault = fault.outline(),
             "{what}"
         );
     }

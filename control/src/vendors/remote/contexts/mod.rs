@@ -381,11 +381,11 @@ impl Task {
                 true
             }
             Said::Failed(Some(context), why) => {
-                self.fault(&context, &Fault::Wrong(why)).await;
+                self.fault(&context, &Fault::Told(why)).await;
                 true
             }
             Said::Failed(None, why) => {
-                self.provider.fault(&Fault::Wrong(why), "a voice gave up");
+                self.provider.fault(&Fault::Told(why), "a voice gave up");
                 false
             }
             Said::Other => true,
@@ -419,7 +419,7 @@ impl Task {
                 }
             }
             Next::GiveUp => {
-                let message = format!("{}: {fault}", self.provider);
+                let message = format!("{}: {}", self.provider, fault.outline());
                 let event = TtsEvent::Failed { message };
                 self.send(job.reply, job.segment, event).await;
             }

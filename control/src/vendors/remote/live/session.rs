@@ -162,6 +162,9 @@ impl Session {
     pub(super) fn connected(&mut self, now: Instant) {
         self.connected = true;
         self.refused = None;
+        // What the lost connection did not take any more is among what this one gets.
+        self.acts
+            .retain(|act| !matches!(act, Act::Audio(_) | Act::Finalize));
         self.base = self.ring_from;
         self.sent = self.ring_from;
         for utterance in &mut self.utterances {

@@ -287,6 +287,20 @@ fn an_endless_utterance_is_held_in_bounds() {
     assert_eq!(sent, 160_000);
 }
 
+#[test]
+fn a_new_connection_gets_nothing_that_was_meant_for_the_old_one() {
+    let mut call = Call::new(false);
+    call.connect();
+    let id = UtteranceId(1);
+    call.session.begin(id);
+    call.session.audio(call.now, id, &[5; 2 * WORD]);
+    call.session.finish(call.now, id);
+    // The connection was lost before any of it could be sent.
+    call.drop_connection();
+    call.connect();
+    assert_eq!(call.final_of(1), Some("w5 w5"));
+}
+
 proptest! {
     #[test]
     fn no_word_is_lost_or_repeated_when_connections_drop(

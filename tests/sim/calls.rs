@@ -194,7 +194,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         if !writer.backlog.is_empty() {
             next = next.min(writer.next_try.max(now + MS));
         }
-        if let Some(reason) = live.end.within(&w.executor, next - now).await {
+        if let Some(reason) = live.end.within(&w.executor, next.saturating_sub(now)).await {
             break reason;
         }
         if w.now() >= next_turn {
@@ -430,6 +430,9 @@ pub(crate) async fn client(w: W, number: u64) {
     };
     let mut ticket = None;
     for _ in 0..3 {
+        if w.now() >= w.storm.get() {
+            return;
+        }
         let at = w.roll(nodes) as usize;
         let answer = request(&w, at, |w, life| Box::pin(connect(w, life, account))).await;
         match answer {
@@ -464,6 +467,9 @@ pub(crate) async fn client(w: W, number: u64) {
         _ => w.between(10 * MS, 4 * SECOND),
     };
     w.sleep(wait).await;
+    if w.now() >= w.storm.get() {
+        return;
+    }
     let rivals = [1, 1, 1, 2, 3][w.roll(5) as usize];
     for _ in 0..rivals {
         let (world, at) = (w.clone(), w.roll(nodes) as usize);
@@ -478,20 +484,27 @@ pub(crate) async fn client(w: W, number: u64) {
     }
 }
 
-/// One more call when all is well: whether it is let in, or why not.
+/// One more call when all is well: whether it is let in, or why not. An answer may yet be lost.
 pub(crate) async fn probe(w: W, at: usize, slot: Slot<Option<Refusal>>) {
-    let answer = request(&w, at, |w, life| {
-        Box::pin(async move {
-            match connect(w.clone(), life, account(7)).await {
-                Ok(ticket) => {
-                    let node = life;
-                    end_here(w, node, account(7), ticket.call).await;
-                    None
-                }
-                Err(refusal) => Some(refusal.unwrap_or(Refusal::unavailable())),
+    let mut answer = Some(Refusal::error());
+    for _ in 0..6 {
+        let got = request(&w, at, |w, life| Box::pin(connect(w, life, account(7)))).await;
+        answer = match got {
+            Some(Ok(ticket)) => {
+                let of = account(7);
+                request(&w, at, |w, life| {
+                    Box::pin(end_here(w, life, of, ticket.call))
+                })
+                .await;
+                None
             }
-        })
-    })
-    .await;
-    slot.fill(&w.executor, answer.unwrap_or(Some(Refusal::error())));
+            Some(Err(Some(refusal))) => Some(refusal),
+            Some(Err(None)) | None => Some(Refusal::unavailable()),
+        };
+        if answer.is_none_or(|refusal| !refusal.may_pass()) {
+            break;
+        }
+        w.sleep(300 * MS).await;
+    }
+    slot.fill(&w.executor, answer);
 }

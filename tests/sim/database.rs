@@ -146,7 +146,7 @@ pub(crate) fn open_rows(
 pub(crate) struct CallRow {
     pub(crate) account: AccountId,
     token: u64,
-    expires_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
     pub(crate) spent_at: Option<Timestamp>,
     pub(crate) status: &'static str,
     pub(crate) host: Option<(String, i64)>,

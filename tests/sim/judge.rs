@@ -19,8 +19,8 @@ use control::webhooks::event::Status;
 use crate::executor::Slot;
 use crate::world::{SECOND, START, W};
 
-/// From its taking, a lease without a call is gone within this: what the reconciler leaves alone, the time
-/// between its looks, and a moment for each step.
+/// From its taking and from the end of its call, a lease without a call is gone within this: what the
+/// reconciler leaves alone, the time between its looks, and a moment for each step.
 const GRACE: i64 = 20 * SECOND as i64;
 
 fn leases(w: &W) -> BTreeMap<CallId, (bool, i64)> {
@@ -40,7 +40,9 @@ pub(crate) fn leases_have_calls(w: &W) {
                 .get(&lease)
                 .is_some_and(|row| row.ended_at.is_none())
         };
-        if !open && age > GRACE {
+        let ended = w.ended.borrow().get(&lease).copied();
+        let over = ended.is_none_or(|ended| (w.now() - ended) as i64 > GRACE);
+        if !open && over && age > GRACE {
             let state = if live { "live" } else { "waiting" };
             w.fail(format!(
                 "{lease}: a {state} lease of {} s has no call",
@@ -69,8 +71,8 @@ pub(crate) fn calls_have_leases(w: &W) {
 pub(crate) fn a_free_slot_was_given(w: &W, slot: &Slot<Option<Refusal>>) {
     match slot.take() {
         Some(None) => {}
-        Some(Some(refusal)) if refusal.resource == Some("pool") && refusal.current.is_some() => {
-            // What still waits or lives fills the pool.
+        // What still waits or lives fills the pool, or the node.
+        Some(Some(refusal)) if refusal.current.is_some() && refusal.resource != Some("account") => {
         }
         answer => w.fail(format!(
             "a call was refused although all is well: {answer:?}"
@@ -89,7 +91,7 @@ pub(crate) fn nothing_is_left(w: &W) {
             continue;
         }
         // One that was opened by a clock ahead may wait for an hour.
-        if row.host.is_none() && w.clocks_jumped.get() {
+        if row.host.is_none() && (w.clocks_jumped.get() || row.expires_at > now) {
             waiting.push(*call);
             continue;
         }

@@ -56,7 +56,6 @@ pub(crate) struct Node {
     burying: bool,
     releases: VecDeque<(CallId, Owner, Time)>,
     release: Slot<()>,
-    pub(crate) news: Slot<()>,
     pub(crate) in_flight: u32,
     pub(crate) clock_offset: i64,
     /// Outlives the process.
@@ -87,7 +86,6 @@ impl Node {
             burying: false,
             releases: VecDeque::new(),
             release: Slot::default(),
-            news: Slot::default(),
             in_flight: 0,
             clock_offset: 0,
             disk: BTreeMap::new(),

@@ -193,7 +193,8 @@ impl Place {
                 now,
             } => {
                 let mut tx = db.begin_write().await.unwrap();
-                let consumed = sessions::store::consume(&mut tx, *call, &token.to_string(), *now);
+                let token = token.to_string();
+                let consumed = sessions::store::consume(&mut tx, *call, &token, *now);
                 let Some(session) = consumed.await.unwrap() else {
                     return Told::Flag(false);
                 };

@@ -47,6 +47,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>, keep: Keep) -> Outcome {
         let (world, at) = (w.clone(), w.roll(500 * MS));
         w.executor.at(at, move || node::start(&world, number));
     }
+    w.storm.set(storm);
     weather(&w, storm);
     let clients = w.between(6, 22);
     for number in 0..clients {
@@ -60,8 +61,13 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>, keep: Keep) -> Outcome {
 
     w.say(|| "everything works from now on".to_owned());
     w.heal();
-    for number in 0..nodes {
-        node::start(&w, number);
+    // At once, and once more for those that were about to end.
+    for after in [0, 15 * SECOND] {
+        for number in 0..nodes {
+            let world = w.clone();
+            w.executor
+                .at(storm + after, move || node::start(&world, number));
+        }
     }
     // Dead nodes are found, cold stores opened, late requests have come, journals are written.
     let calm = storm + 30 * SECOND;
@@ -83,7 +89,9 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>, keep: Keep) -> Outcome {
     judge::a_free_slot_was_given(&w, &slot);
     judge::nothing_is_left(&w);
     for number in 0..nodes {
-        assert!(serving(&w, number).is_some(), "seed {seed}: node {number}");
+        if serving(&w, number).is_none() {
+            w.fail(format!("node {number} does not serve"));
+        }
         node::kill(&w, number);
     }
     outbox::deliver_all(&w);
@@ -156,7 +164,7 @@ fn weather(w: &W, storm: Time) {
                 }
                 1 => {
                     w.say(|| format!("node {node} sleeps for {} ms", time / MS));
-                    w.executor.put_to_sleep(node, w.now() + time);
+                    w.executor.put_to_sleep(node, storm.min(w.now() + time));
                 }
                 2 => {
                     w.say(|| format!("node {node} is cut off from Redis for {} ms", time / MS));

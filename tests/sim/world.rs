@@ -91,6 +91,10 @@ pub(crate) struct World {
     calls: Cell<u128>,
     /// How badly receivers do, per cent.
     pub(crate) failing: u64,
+    /// When the storm is over: nobody connects or joins any more.
+    pub(crate) storm: Cell<Time>,
+    /// When each call ended.
+    pub(crate) ended: RefCell<BTreeMap<CallId, Time>>,
     /// A clock was set: sessions may wait for longer than a minute.
     pub(crate) clocks_jumped: Cell<bool>,
 }
@@ -129,6 +133,8 @@ impl World {
             story: RefCell::default(),
             calls: Cell::new(0),
             failing,
+            storm: Cell::new(0),
+            ended: RefCell::default(),
             clocks_jumped: Cell::new(false),
         })
     }
@@ -217,7 +223,12 @@ impl World {
         let (world, answer) = (self.clone(), slot.clone());
         self.executor.at(self.now() + there, move || {
             if !world.reaches_db(node) {
-                return answer.fill(&world.executor, Err(Lost::Before));
+                // Whether the commit was on its way, nobody can tell.
+                let lost = match world.roll(2) {
+                    0 => Lost::Before,
+                    _ => Lost::Unsure,
+                };
+                return answer.fill(&world.executor, Err(lost));
             }
             let told = world.run(&ask);
             let again = world.clone();
@@ -259,6 +270,7 @@ impl World {
             }
             let host = after.host.as_ref().map_or(0, |(_, number)| *number);
             if before.ended_at.is_none() && after.ended_at.is_some() {
+                self.ended.borrow_mut().insert(call, self.now());
                 if after.ended_under != host {
                     self.fail(format!(
                         "{call}: ended under {} for {host}",

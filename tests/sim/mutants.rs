@@ -10,8 +10,6 @@
 pub(crate) enum Mutant {
     /// The caps of the scripts: `<=` for `<`.
     OneTooMany,
-    /// `renew.lua` does not take up what the server forgot.
-    RenewsOnlyKnown,
     /// A server that lost its data is trusted (`is_warm` without the epoch).
     WarmAfterFlush,
     /// `open.lua` does not wait for all nodes, nor is told what the database has.
@@ -40,20 +38,15 @@ pub(crate) enum Mutant {
     Impatient,
     /// Leases without a call are not freed.
     NoReconciler,
-    /// Leases of a host that does not reach the lease store are not renewed by the others.
-    NobodyVouches,
     /// A call whose slot was refused keeps its seat on the node.
     SeatLeaks,
     /// A failed connect leaves its lease in the node's ledger, to be told again.
     LedgerLeaks,
-    /// What earlier processes of a node left is not ended.
-    OrphansStay,
 }
 
 impl Mutant {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::OneTooMany,
-        Self::RenewsOnlyKnown,
         Self::WarmAfterFlush,
         Self::OpensTooEarly,
         Self::NoFence,
@@ -68,9 +61,7 @@ impl Mutant {
         Self::NoJournal,
         Self::Impatient,
         Self::NoReconciler,
-        Self::NobodyVouches,
         Self::SeatLeaks,
         Self::LedgerLeaks,
-        Self::OrphansStay,
     ];
 }

@@ -432,7 +432,7 @@ async fn reconcile(w: &W, life: Life) -> Result<(), Lost> {
     });
     let own = w.nodes[life.node].borrow().owner.clone();
     let unrenewed = rules::unrenewed(&held, &own);
-    if !unrenewed.is_empty() && !w.is(Mutant::NobodyVouches) {
+    if !unrenewed.is_empty() {
         let now = w.wall(life.node);
         let Told::Open(open) = w.ask(life, Ask::OpenCalls { now }).await? else {
             return Ok(());
@@ -532,9 +532,6 @@ async fn try_recover(w: &W, life: Life) -> Result<(), Lost> {
         w.ask(life, write).await?;
         w.say(|| format!("node {} wrote the journal of {call}", life.node));
         w.nodes[life.node].borrow_mut().disk.remove(&call);
-    }
-    if w.is(Mutant::OrphansStay) {
-        return Ok(());
     }
     alone(w, life).await;
     let ended = bury(w, life, Ask::Orphans { node, incarnation }).await;

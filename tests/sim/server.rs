@@ -146,16 +146,7 @@ impl Server {
                     }
                     _ => {}
                 }
-                if self.is(Mutant::RenewsOnlyKnown) {
-                    let known = self.book.list(now);
-                    let still = leases
-                        .iter()
-                        .filter(|renewal| known.iter().any(|held| held.lease == renewal.lease));
-                    let still: Vec<_> = still.copied().collect();
-                    self.book.renew(owner, &still, now);
-                } else {
-                    self.book.renew(owner, leases, now);
-                }
+                self.book.renew(owner, leases, now);
                 if matches!(part, Part::Last | Part::Only) {
                     self.telling.remove(&name);
                     self.back.0.insert(name);

@@ -44,6 +44,12 @@ bar "the question set in three voices over the socket: 90 % right at 16 kHz, 80 
     questions::questions_at_16_khz_are_answered questions::questions_by_telephone_are_answered
 bar "ten thousand random conversations" \
     env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
+cargo test --release -p sidetone-tests --test sim --no-run || exit 1
+bar "100,000 storms over nodes, leases and outbox in virtual time, within eight minutes" \
+    env SIDETONE_SEEDS=100000 timeout 480 \
+    cargo test --release -p sidetone-tests --test sim -- --nocapture whatever_breaks
+bar "a thousand of them at a real Redis and PostgreSQL" \
+    env SIDETONE_REAL_SEEDS=1000 cargo test --release -p sidetone-tests --test sim -- --nocapture real_stores
 bar "floods, idle sockets, racing connects and ends at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
 bar "an unknown id and another account's take the same time, to the millisecond" \

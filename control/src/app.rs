@@ -3,13 +3,15 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use media::shell::Engine;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::admission::{Lease, Leases, Owner, Refusal, Request, State};
+use crate::admission::{
+    ADOPT_AGAIN, ADOPT_PATIENCE, Lease, Leases, Owner, Refusal, Request, State,
+};
 use crate::calls::LiveCalls;
 use crate::config::Config;
 use crate::db::{Db, DbError};
@@ -33,10 +35,6 @@ const MAX_LATENESS_US: u64 = 10_000;
 
 /// Fewer passes than one call makes in ten seconds have no p99: a single late one would be it.
 const MIN_PASSES: u64 = 500;
-
-/// How long a caller who joins waits for a lease store that does not know, and how often it is asked.
-const ADOPT_PATIENCE: Duration = Duration::from_secs(3);
-const ADOPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The application. Cheap to clone.
 #[derive(Clone)]
@@ -269,10 +267,9 @@ impl Inner {
             let began = Instant::now();
             let lease = self.admission.adopt(request.clone()).await;
             self.metrics.lease(LeaseStep::Adopt, began.elapsed());
-            let may_pass = [Refusal::unavailable(), Refusal::error()];
             match lease {
                 Ok(lease) => return Ok(lease.with_seat(Some(seat))),
-                Err(refusal) if !may_pass.contains(&refusal) || Instant::now() >= until => {
+                Err(refusal) if !refusal.may_pass() || Instant::now() >= until => {
                     return Err(refusal);
                 }
                 Err(_) => tokio::time::sleep(ADOPT_AGAIN).await,

@@ -4,8 +4,7 @@
 //! Redis only counts. A server that lost its data, or serves another's, is cold: its scripts refuse
 //! new leases until every live node has told it of its own, which the heart of each node does.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use ::redis::Script;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use super::command::{self, Command, Part, Word};
+use super::ledger::Ledger;
 use super::policy::Caps;
 use super::{
-    Answer, Counts, GONE_FOR, Health, Held, LIVE_TTL, Lease, Leases, Owner, Refusal, Renewal,
-    Request, Roll, State,
+    Answer, Counts, Health, Held, Lease, Leases, Owner, Refusal, Renewal, Request, Roll, State,
 };
 use crate::ids::CallId;
 use crate::redis_link::{Link, Trouble};
@@ -73,11 +73,8 @@ pub struct Redis {
     caps: Caps,
     owner: Owner,
     scripts: Scripts,
-    /// What this process holds or is about to: it is told to a server that forgot. Bounded by the
-    /// node's cap and the requests under way.
-    mine: Mutex<HashMap<CallId, Renewal>>,
-    /// How often a cold server was told of them.
-    told: AtomicU64,
+    /// What this process holds or is about to: it is told to a server that forgot.
+    ledger: Mutex<Ledger>,
     health: AtomicU8,
     releases: mpsc::Sender<Release>,
     /// Releases that the server has not answered yet.
@@ -104,8 +101,7 @@ impl Redis {
                 beat: script!(clock, "beat.lua"),
                 open: script!(clock, "open.lua"),
             },
-            mine: Mutex::default(),
-            told: AtomicU64::new(0),
+            ledger: Mutex::default(),
             health: AtomicU8::new(AWAY),
             releases,
             unsettled: watch::Sender::new(0),
@@ -115,8 +111,20 @@ impl Redis {
         store
     }
 
-    async fn run(&self, script: &Script, args: &[String]) -> Result<Vec<String>, Refusal> {
-        match self.link.run(script, &[PREFIX], args).await {
+    /// Has the server do one step; its words.
+    pub async fn run(&self, command: &Command) -> Result<Vec<String>, Refusal> {
+        let script = match command {
+            Command::Acquire(_) => &self.scripts.acquire,
+            Command::Adopt(_) => &self.scripts.adopt,
+            Command::Renew { .. } => &self.scripts.renew,
+            Command::Release { .. } => &self.scripts.release,
+            Command::Count => &self.scripts.count,
+            Command::List => &self.scripts.reap,
+            Command::Beat => &self.scripts.beat,
+            Command::Ask(_) | Command::Open { .. } => &self.scripts.open,
+        };
+        let args = command.args(&self.caps);
+        match self.link.run(script, &[PREFIX], &args).await {
             Ok(answer) => Ok(answer),
             Err(Trouble::Away) => {
                 self.note(Health::Away);
@@ -129,138 +137,45 @@ impl Redis {
         }
     }
 
-    async fn take(&self, script: &Script, request: Request, new: bool) -> Result<Lease, Refusal> {
+    async fn take(&self, request: Request, new: bool) -> Result<Lease, Refusal> {
         let store = self.me.upgrade().ok_or(Refusal::unavailable())?;
-        let told = self.told.load(Ordering::SeqCst);
-        // Before it is sent: should the server forget it meanwhile, it is told again.
-        let before = self.mine().insert(request.lease, (&request).into());
-        let answer = self.run(script, &self.wish(&request)).await;
-        let mut unsure = false;
-        let refusal = match answer.as_deref().map(Word::read) {
-            Ok(Word::Ok) => return Ok(Lease::new(request.lease, request.owner, store)),
-            Ok(Word::Full {
-                resource,
-                current,
-                cap,
-            }) => Refusal::full(resource, current, cap),
-            Ok(Word::Duplicate) => Refusal::duplicate(),
-            Ok(Word::Cold) => {
-                self.note(Health::Cold);
-                // The server was told of it meanwhile, with all else that is held here.
-                unsure = self.told.load(Ordering::SeqCst) != told;
-                Refusal::unavailable()
-            }
-            Ok(Word::Other) => Refusal::error(),
-            Err(refusal) => {
-                unsure = *refusal == Refusal::error();
-                *refusal
-            }
+        let sent = self.ledger().send(&request, new);
+        let command = match new {
+            true => Command::Acquire(request.clone()),
+            false => Command::Adopt(request.clone()),
         };
-        match before {
-            // What it held before it still holds.
-            Some(before) => drop(self.mine().insert(request.lease, before)),
-            None => {
-                self.mine().remove(&request.lease);
-                // A new lease that may have been taken without our hearing of it. One that is adopted
-                // has a session, whose end gives it back.
-                if unsure && new {
+        let answer = self.run(&command).await.map(|answer| Word::read(&answer));
+        if answer == Ok(Word::Cold) {
+            self.note(Health::Cold);
+        }
+        let heard = self.ledger().heard(sent, answer);
+        match heard {
+            Ok(()) => Ok(Lease::new(request.lease, request.owner, store)),
+            Err(denied) => {
+                if denied.give_back {
                     self.release(request.lease, &request.owner);
                 }
+                Err(denied.refusal)
             }
         }
-        Err(refusal)
-    }
-
-    fn wish(&self, request: &Request) -> Vec<String> {
-        let Request {
-            lease,
-            owner,
-            account,
-            agent,
-            trunk,
-            state,
-        } = request;
-        vec![
-            lease.to_string(),
-            owner.0.to_string(),
-            account.to_string(),
-            agent.map_or_else(String::new, |(agent, _)| agent.to_string()),
-            trunk.map_or_else(String::new, |(trunk, _)| trunk.to_string()),
-            word(*state).to_owned(),
-            micros(state.ttl()),
-            self.caps.account.to_string(),
-            agent.map_or(0, |(_, cap)| cap).to_string(),
-            trunk.map_or(0, |(_, cap)| cap).to_string(),
-            self.caps.pool.to_string(),
-            self.caps.node.to_string(),
-            micros(LIVE_TTL),
-        ]
-    }
-
-    /// One part of a renewal.
-    async fn renew_part(
-        &self,
-        part: &str,
-        owner: &Owner,
-        leases: &[Renewal],
-    ) -> Result<Vec<String>, Refusal> {
-        let mut args = vec![part.to_owned(), owner.0.to_string()];
-        for renewal in leases {
-            args.extend([
-                renewal.lease.to_string(),
-                renewal.account.to_string(),
-                renewal.agent.map_or_else(String::new, |id| id.to_string()),
-                renewal.trunk.map_or_else(String::new, |id| id.to_string()),
-                word(renewal.state).to_owned(),
-                micros(renewal.state.ttl()),
-            ]);
-        }
-        self.run(&self.scripts.renew, &args).await
     }
 
     /// Tells a cold server of everything that this process holds.
     async fn tell_all(&self) -> Result<(), Refusal> {
-        self.told.fetch_add(1, Ordering::SeqCst);
-        let mine: Vec<Renewal> = self.mine().values().copied().collect();
-        let parts: Vec<&[Renewal]> = if mine.is_empty() {
-            vec![&[]]
-        } else {
-            mine.chunks(BATCH).collect()
-        };
-        let last = parts.len() - 1;
-        for (index, leases) in parts.into_iter().enumerate() {
-            let part = match index {
-                0 if last == 0 => "only",
-                0 => "first",
-                _ if index == last => "last",
-                _ => "next",
+        let parts = self.ledger().tell(BATCH);
+        for (part, leases) in parts {
+            let owner = self.owner.clone();
+            let renewal = Command::Renew {
+                part,
+                owner,
+                leases,
             };
-            let answer = self.renew_part(part, &self.owner, leases).await?;
-            if answer.first().is_none_or(|word| word != "ok") {
+            if !is(&self.run(&renewal).await?, "ok") {
                 // It forgot the first parts meanwhile: the next beat begins anew.
                 return Err(Refusal::unavailable());
             }
         }
         Ok(())
-    }
-
-    async fn call_roll(&self, how: &str, roll: &Roll) -> Result<Vec<String>, Refusal> {
-        let mut args = vec![how.to_owned(), roll.owners.len().to_string()];
-        args.extend(roll.owners.iter().map(|owner| owner.0.to_string()));
-        for call in &roll.open {
-            let (owner, state) = match &call.owner {
-                Some(owner) => (owner, State::Live),
-                None => (&self.owner, State::Pending),
-            };
-            args.extend([
-                call.lease.to_string(),
-                owner.0.to_string(),
-                call.account.to_string(),
-                word(state).to_owned(),
-                micros(call.left),
-            ]);
-        }
-        self.run(&self.scripts.open, &args).await
     }
 
     fn note(&self, health: Health) {
@@ -278,9 +193,9 @@ impl Redis {
         }
     }
 
-    fn mine(&self) -> MutexGuard<'_, HashMap<CallId, Renewal>> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // Whole after any panic: each use is one operation.
-        self.mine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,7 +205,7 @@ const AWAY: u8 = 2;
 
 impl Leases for Redis {
     fn acquire(&self, request: Request) -> Answer<'_, Result<Lease, Refusal>> {
-        Box::pin(self.take(&self.scripts.acquire, request, true))
+        Box::pin(self.take(request, true))
     }
 
     fn adopt(&self, request: Request) -> Answer<'_, Result<Lease, Refusal>> {
@@ -298,7 +213,7 @@ impl Leases for Redis {
             state: State::Live,
             ..request
         };
-        Box::pin(self.take(&self.scripts.adopt, request, false))
+        Box::pin(self.take(request, false))
     }
 
     fn renew<'a>(
@@ -308,14 +223,19 @@ impl Leases for Redis {
     ) -> Answer<'a, Result<(), Refusal>> {
         Box::pin(async move {
             for part in leases.chunks(BATCH) {
-                self.renew_part("plain", owner, part).await?;
+                let renewal = Command::Renew {
+                    part: Part::Plain,
+                    owner: owner.clone(),
+                    leases: part.to_vec(),
+                };
+                self.run(&renewal).await?;
             }
             Ok(())
         })
     }
 
     fn release(&self, lease: CallId, owner: &Owner) {
-        self.mine().remove(&lease);
+        self.ledger().forget(lease);
         self.unsettled.send_modify(|count| *count += 1);
         let release = Release {
             lease,
@@ -329,7 +249,7 @@ impl Leases for Redis {
     }
 
     fn leave(&self, lease: CallId) {
-        self.mine().remove(&lease);
+        self.ledger().forget(lease);
     }
 
     fn settled(&self) -> Answer<'_, ()> {
@@ -342,7 +262,7 @@ impl Leases for Redis {
 
     fn counts(&self) -> Answer<'_, Result<Counts, Refusal>> {
         Box::pin(async move {
-            let answer = self.run(&self.scripts.count, &[]).await?;
+            let answer = self.run(&Command::Count).await?;
             let number = |at: usize| answer.get(at)?.parse().ok();
             match (number(1), number(2)) {
                 (Some(pending), Some(live)) => Ok(Counts { pending, live }),
@@ -353,17 +273,8 @@ impl Leases for Redis {
 
     fn list(&self) -> Answer<'_, Result<Vec<Held>, Refusal>> {
         Box::pin(async move {
-            let answer = self.run(&self.scripts.reap, &[]).await?;
-            let fields = answer.get(1..).unwrap_or_default();
-            let held = fields.chunks_exact(4).map(|row| {
-                Some(Held {
-                    lease: row[0].parse().ok()?,
-                    owner: Owner(row[1].as_str().into()),
-                    live: row[2] == "live",
-                    age: Duration::from_micros(row[3].parse().unwrap_or(0)),
-                })
-            });
-            held.collect::<Option<_>>().ok_or(Refusal::error())
+            let answer = self.run(&Command::List).await?;
+            command::held(&answer).ok_or(Refusal::error())
         })
     }
 
@@ -380,7 +291,7 @@ impl Leases for Redis {
             let health = if !self.link.is_up() && !self.link.connect().await {
                 Health::Away
             } else {
-                match self.run(&self.scripts.beat, &[]).await {
+                match self.run(&Command::Beat).await {
                     Ok(answer) if is(&answer, "warm") => Health::Ready,
                     Ok(_) => match self.tell_all().await {
                         Ok(()) => Health::Cold,
@@ -396,14 +307,18 @@ impl Leases for Redis {
 
     fn is_complete<'a>(&'a self, roll: &'a Roll) -> Answer<'a, bool> {
         Box::pin(async move {
-            let answer = self.call_roll("ask", roll).await;
+            let answer = self.run(&Command::Ask(roll.clone())).await;
             answer.is_ok_and(|answer| is(&answer, "back") || is(&answer, "warm"))
         })
     }
 
     fn open<'a>(&'a self, roll: &'a Roll) -> Answer<'a, Health> {
         Box::pin(async move {
-            let health = match self.call_roll("open", roll).await {
+            let open = Command::Open {
+                roll: roll.clone(),
+                by: self.owner.clone(),
+            };
+            let health = match self.run(&open).await {
                 Ok(answer) if is(&answer, "warm") => Health::Ready,
                 Ok(_) => Health::Cold,
                 Err(refusal) => trouble(refusal),
@@ -431,54 +346,6 @@ fn is(answer: &[String], word: &str) -> bool {
     answer.first().is_some_and(|first| first == word)
 }
 
-/// What acquire and adopt answer.
-enum Word {
-    Ok,
-    Full {
-        resource: &'static str,
-        current: u32,
-        cap: u32,
-    },
-    Duplicate,
-    Cold,
-    Other,
-}
-
-impl Word {
-    fn read(answer: &[String]) -> Self {
-        match answer {
-            [word] if word == "ok" => Self::Ok,
-            [word] if word == "duplicate" => Self::Duplicate,
-            [word] if word == "cold" => Self::Cold,
-            [word, resource, current, cap] if word == "full" => {
-                let resource = ["account", "agent", "trunk", "pool", "node"]
-                    .into_iter()
-                    .find(|known| known == resource);
-                match (resource, current.parse(), cap.parse()) {
-                    (Some(resource), Ok(current), Ok(cap)) => Self::Full {
-                        resource,
-                        current,
-                        cap,
-                    },
-                    _ => Self::Other,
-                }
-            }
-            _ => Self::Other,
-        }
-    }
-}
-
-const fn word(state: State) -> &'static str {
-    match state {
-        State::Pending | State::Keyless => "pending",
-        State::Live => "live",
-    }
-}
-
-fn micros(duration: Duration) -> String {
-    duration.as_micros().to_string()
-}
-
 /// Gives leases back one after the other, again and again while the server is away.
 async fn send_releases(store: Weak<Redis>, mut queue: mpsc::Receiver<Release>) {
     while let Some(Release {
@@ -487,10 +354,10 @@ async fn send_releases(store: Weak<Redis>, mut queue: mpsc::Receiver<Release>) {
         since,
     }) = queue.recv().await
     {
-        let args = [lease.to_string(), owner.0.to_string(), micros(GONE_FOR)];
+        let release = Command::Release { lease, owner };
         loop {
             let Some(store) = store.upgrade() else { return };
-            let over = store.run(&store.scripts.release, &args).await.is_ok();
+            let over = store.run(&release).await.is_ok();
             let late = since.elapsed() > RELEASE_WITHIN;
             if late && !over {
                 tracing::warn!(%lease, "a lease could not be released: it is left to run out");

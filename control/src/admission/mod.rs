@@ -7,7 +7,9 @@
 //! [`policy`] says. The database says which calls live; a store only counts them, and may forget:
 //! then it is *cold* and takes no new calls until every live node has told it of its own.
 
+pub mod command;
 pub mod lease;
+pub mod ledger;
 pub mod local;
 pub mod policy;
 
@@ -32,6 +34,10 @@ pub const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// How long a released lease cannot be taken again: a request that was given up may still be on its
 /// way to a store that slept.
 pub const GONE_FOR: Duration = Duration::from_secs(10);
+
+/// How long a caller who joins waits for a lease store that does not know, and how often it is asked.
+pub const ADOPT_PATIENCE: Duration = Duration::from_secs(3);
+pub const ADOPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Seconds after which a refused client may try again: a pending lease may have run out by then.
 const RETRY_FULL: u32 = 5;
@@ -135,6 +141,11 @@ impl Refusal {
         Self::of_store(Reason::RedisError, RETRY_ERROR)
     }
 
+    /// Whether the store itself was the reason: asked again in a moment it may grant the same wish.
+    pub fn may_pass(&self) -> bool {
+        [Self::unavailable(), Self::error()].contains(self)
+    }
+
     const fn of_store(reason: Reason, retry_after: u32) -> Self {
         Self {
             reason,
@@ -178,8 +189,10 @@ pub struct Held {
     pub lease: CallId,
     pub owner: Owner,
     pub live: bool,
-    /// Since it was taken.
+    /// Since it was taken; by a clock that was set back meanwhile, how far that was.
     pub age: Duration,
+    /// Until it runs out.
+    pub left: Duration,
 }
 
 /// Whether leases can be had.

@@ -1,8 +1,9 @@
 //! The arithmetic of admission, pure: leases, caps, time as an argument.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use super::{Counts, GONE_FOR, Held, Owner, Refusal, Renewal, Request, State};
+use super::{Counts, GONE_FOR, Held, OpenCall, Owner, Refusal, Renewal, Request, State};
 use crate::config::Limits;
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::time::Timestamp;
@@ -27,7 +28,7 @@ impl From<&Limits> for Caps {
 
 /// All leases. Bounded by the pool's cap, but for live calls that are re-asserted; what was released
 /// is remembered for [`GONE_FOR`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Book {
     caps: Caps,
     leases: HashMap<CallId, Entry>,
@@ -128,12 +129,15 @@ impl Book {
             if foreign || known || self.is_gone(renewal.lease, now) {
                 continue;
             }
+            // Who renews for another does not know its agent and trunk.
+            let agent = renewal.agent.or(entry.and_then(|entry| entry.agent));
+            let trunk = renewal.trunk.or(entry.and_then(|entry| entry.trunk));
             let request = Request {
                 lease: renewal.lease,
                 owner: owner.clone(),
                 account: renewal.account,
-                agent: renewal.agent.map(|agent| (agent, u32::MAX)),
-                trunk: renewal.trunk.map(|trunk| (trunk, u32::MAX)),
+                agent: agent.map(|agent| (agent, u32::MAX)),
+                trunk: trunk.map(|trunk| (trunk, u32::MAX)),
                 state: renewal.state,
             };
             self.put(&request, renewal.state, now);
@@ -150,6 +154,27 @@ impl Book {
             self.remove(lease);
             self.gone.insert(lease, now.plus(GONE_FOR));
         }
+    }
+
+    /// Takes up a call that the database has and nobody told of, for `left`; `by` holds a session that
+    /// waits for somebody.
+    pub fn take_up(&mut self, call: &OpenCall, by: &Owner, now: Timestamp) {
+        if self.held(call.lease, now).is_some() || self.is_gone(call.lease, now) {
+            return;
+        }
+        let state = match call.owner {
+            Some(_) => State::Live,
+            None => State::Pending,
+        };
+        let request = Request {
+            lease: call.lease,
+            owner: call.owner.as_ref().unwrap_or(by).clone(),
+            account: call.account,
+            agent: None,
+            trunk: None,
+            state,
+        };
+        self.put_for(&request, state, call.left, now);
     }
 
     /// Forgets what has run out.
@@ -172,7 +197,8 @@ impl Book {
             lease: *lease,
             owner: entry.owner.clone(),
             live: entry.state == State::Live,
-            age: now.since(entry.since),
+            age: Duration::from_micros(now.micros().abs_diff(entry.since.micros())),
+            left: entry.until.since(now),
         });
         held.collect()
     }
@@ -211,11 +237,16 @@ impl Book {
         self.leases.get(&lease).filter(|entry| entry.until > now)
     }
 
-    fn is_gone(&self, lease: CallId, now: Timestamp) -> bool {
+    /// Whether it was given back a moment ago, and cannot be taken.
+    pub fn is_gone(&self, lease: CallId, now: Timestamp) -> bool {
         self.gone.get(&lease).is_some_and(|until| *until > now)
     }
 
     fn put(&mut self, request: &Request, state: State, now: Timestamp) {
+        self.put_for(request, state, state.ttl(), now);
+    }
+
+    fn put_for(&mut self, request: &Request, state: State, ttl: Duration, now: Timestamp) {
         let since = self.leases.get(&request.lease).map_or(now, |old| old.since);
         self.remove(request.lease);
         let agent = request.agent.map(|(agent, _)| agent);
@@ -236,7 +267,7 @@ impl Book {
             trunk,
             state,
             since,
-            until: now.plus(state.ttl()),
+            until: now.plus(ttl),
         };
         self.leases.insert(request.lease, entry);
     }

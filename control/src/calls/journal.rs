@@ -84,11 +84,7 @@ impl Journal {
 
     /// Adds to a call's file. Once this returns it is on the disk.
     pub async fn add(&self, owner: Owner, entries: &[Entry]) -> io::Result<()> {
-        let mut text = String::new();
-        for entry in entries {
-            text.push_str(&line(entry)?);
-        }
-        let head = line(&owner)?;
+        let (head, text) = (line(&owner)?, lines(entries)?);
         let (folder, path) = (self.folder.clone(), self.path(owner.call));
         on_disk(move || add(&folder, &path, &head, &text)).await
     }
@@ -117,7 +113,7 @@ impl Journal {
     pub async fn read(&self, call: CallId) -> io::Result<Option<Record>> {
         let path = self.path(call);
         let bytes = on_disk(move || std::fs::read(path)).await?;
-        Ok(parse(&bytes))
+        Ok(Record::parse(&bytes))
     }
 
     /// Removes a call's file, because everything in it is in the database.
@@ -167,12 +163,27 @@ fn add(folder: &Path, path: &Path, head: &str, text: &str) -> io::Result<()> {
     Ok(())
 }
 
+fn lines(entries: &[Entry]) -> io::Result<String> {
+    entries.iter().map(line).collect()
+}
+
 fn line(value: &impl Serialize) -> io::Result<String> {
     let json = serde_json::to_string(value)?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 
-/// What is whole of a file.
+impl Record {
+    /// As it stands in a call's file.
+    pub fn text(&self) -> io::Result<String> {
+        Ok(line(&self.owner)? + &lines(&self.entries)?)
+    }
+
+    /// What is whole of a file; `None`: not even whose it is.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        parse(bytes)
+    }
+}
+
 fn parse(bytes: &[u8]) -> Option<Record> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map_while(json);
     let owner = serde_json::from_str(lines.next()?).ok()?;

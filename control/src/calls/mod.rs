@@ -8,6 +8,7 @@
 //! [`journal`]). What dies with its process is ended by the next start ([`recover()`]) or by the other
 //! nodes.
 
+pub mod backlog;
 pub mod bridge;
 pub mod ending;
 pub mod http;

@@ -2,10 +2,9 @@
 //! for the case that this process ends first. When the database is back all of it is written, turns
 //! and end in one transaction; what is in the rows already is not written twice.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use super::ending::{self, Also};
 use super::journal::{Entry, Journal, Owner};
 use super::store;
@@ -13,19 +12,12 @@ use crate::app::App;
 use crate::db::DbError;
 use crate::recordings;
 
-/// First and longest pause between two tries, while the database is there but refuses.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-
 /// The writer of one call.
 pub struct Writer {
     app: App,
     owner: Owner,
     journal: Journal,
-    /// What is not in the database yet, oldest first. Bounded by the call's own length.
-    pending: Vec<Entry>,
-    /// Something of it is in the journal.
-    journaled: bool,
-    pause: Duration,
+    backlog: Backlog,
     next_try: Instant,
 }
 
@@ -36,39 +28,29 @@ impl Writer {
             app,
             owner,
             journal,
-            pending: Vec::new(),
-            journaled: false,
-            pause: RETRY.0,
+            backlog: Backlog::default(),
             next_try: Instant::now(),
         }
     }
 
     /// Whether something is not in the database yet.
     pub fn is_behind(&self) -> bool {
-        !self.pending.is_empty()
+        !self.backlog.is_empty()
     }
 
     /// Whether the end of the call is kept here and not in the database.
     pub fn holds_end(&self) -> bool {
-        let is_end = |entry: &Entry| matches!(entry, Entry::End { .. });
-        self.pending.iter().any(is_end)
+        self.backlog.holds_end()
     }
 
     /// Writes an entry now, or keeps it. Afterwards it is in the database or on the disk.
     pub async fn put(&mut self, entry: Entry) {
-        let was_behind = self.is_behind();
-        self.pending.push(entry);
-        let kept = if was_behind {
-            &self.pending[self.pending.len() - 1..]
-        } else {
-            self.pause = RETRY.0;
-            if self.catch_up().await {
-                return;
-            }
-            &self.pending[..]
-        };
-        self.journaled = true;
-        if let Err(error) = Box::pin(self.journal.add(self.owner, kept)).await {
+        if self.backlog.push(entry) && self.catch_up().await {
+            return;
+        }
+        let kept = Box::pin(self.journal.add(self.owner, self.backlog.unkept())).await;
+        self.backlog.handed(kept.is_ok());
+        if let Err(error) = kept {
             // It is still in memory, and written when the database is back.
             tracing::error!(%error, "the journal could not be written");
         }
@@ -85,24 +67,24 @@ impl Writer {
 
     /// Tries to write what is kept; whether nothing is left.
     pub async fn catch_up(&mut self) -> bool {
-        // Boxed: the transaction's state is large, and a call's task lives long and seldom writes.
-        match Box::pin(write(&self.app, self.owner, &mut self.pending)).await {
-            Ok(()) if self.journaled => {
-                self.journaled = false;
-                if let Err(error) = self.journal.remove(self.owner.call).await {
-                    // Read at the next start it changes nothing, for all of it is written.
-                    tracing::error!(%error, "a journal could not be removed");
+        while self.is_behind() {
+            // Boxed: the transaction's state is large, and a call's task lives long and seldom writes.
+            match Box::pin(write_first(&self.app, self.owner, self.backlog.entries())).await {
+                Ok(written) => self.backlog.took(written),
+                Err(error) => {
+                    tracing::warn!(%error, "a call could not be written down; it is kept");
+                    self.next_try = Instant::now() + self.backlog.pause();
+                    return false;
                 }
-                true
-            }
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(%error, "a call could not be written down; it is kept");
-                self.next_try = Instant::now() + self.pause;
-                self.pause = (self.pause * 2).min(RETRY.1);
-                false
             }
         }
+        if self.backlog.leaves_journal()
+            && let Err(error) = self.journal.remove(self.owner.call).await
+        {
+            // Read at the next start it changes nothing, for all of it is written.
+            tracing::error!(%error, "a journal could not be removed");
+        }
+        true
     }
 
     /// Goes on until everything is written.
@@ -117,26 +99,32 @@ impl Writer {
 /// Writes a call's entries in their order and takes those away that are in the database: turns and end
 /// in one transaction. Entries that were written before change nothing.
 pub async fn write(app: &App, owner: Owner, entries: &mut Vec<Entry>) -> Result<(), DbError> {
-    let Owner { account, call, .. } = owner;
-    while let Some(first) = entries.first() {
-        let written = match first {
-            Entry::Recorded(recorded) => {
-                recordings::keep(app, account, call, &recorded.file()).await?;
-                1
-            }
-            Entry::NotRecorded { error } => {
-                recordings::give_up(app, account, call, error).await?;
-                1
-            }
-            Entry::Turn { .. } | Entry::End { .. } => write_rows(app, owner, entries).await?,
-        };
+    while !entries.is_empty() {
+        let written = write_first(app, owner, entries).await?;
         entries.drain(..written);
     }
     Ok(())
 }
 
+/// Writes the first entries, all turns with the end behind them. How many they are.
+async fn write_first(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
+    let Owner { account, call, .. } = owner;
+    match entries.first() {
+        None => Ok(0),
+        Some(Entry::Recorded(recorded)) => {
+            recordings::keep(app, account, call, &recorded.file()).await?;
+            Ok(1)
+        }
+        Some(Entry::NotRecorded { error }) => {
+            recordings::give_up(app, account, call, error).await?;
+            Ok(1)
+        }
+        Some(Entry::Turn { .. } | Entry::End { .. }) => write_rows(app, owner, entries).await,
+    }
+}
+
 /// Writes the turns and the end that come first. How many they are.
-async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
+pub async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
     let Owner {
         account,
         call,

@@ -6,9 +6,10 @@ use std::time::Duration;
 use media::call::input::EndRequest;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use super::rules::Standing;
 use super::watch::Watch;
-use super::{reconcile, store};
-use crate::admission::{Health, LIVE_TTL, OpenCall, Owner, Roll};
+use super::{reconcile, rules, store};
+use crate::admission::{Health, Roll};
 use crate::app::App;
 use crate::calls;
 use crate::db::DbError;
@@ -38,13 +39,14 @@ pub async fn run_node_heart(app: App) {
 /// One beat. Whom the others took for dead takes no calls until it has none of its old ones, which are
 /// not its own any more.
 pub async fn beat(app: &App) -> Result<(), DbError> {
-    if store::beat(&app.db, app.incarnation.number, app.clock.now()).await? {
-        app.set_lost(false);
-        return Ok(());
-    }
-    if app.is_draining() && app.live.is_empty() {
-        // It has taken its leave.
-        return Ok(());
+    let beaten = store::beat(&app.db, app.incarnation.number, app.clock.now()).await?;
+    match rules::standing(beaten, app.is_draining(), app.live.len()) {
+        Standing::Well => {
+            app.set_lost(false);
+            return Ok(());
+        }
+        Standing::Gone => return Ok(()),
+        Standing::Lost | Standing::Free => {}
     }
     if !app.is_lost() {
         tracing::error!(
@@ -126,18 +128,8 @@ async fn open(app: &App) -> Result<Health, DbError> {
     let now = app.clock.now();
     let open = calls::store::open(&app.db, now).await?;
     roll.open = open
-        .into_iter()
-        .map(|call| OpenCall {
-            lease: call.id,
-            account: call.account,
-            left: match (&call.host, call.expires_at) {
-                (None, Some(expires_at)) => expires_at.since(now),
-                _ => LIVE_TTL,
-            },
-            owner: call
-                .host
-                .map(|(node, incarnation)| Owner::new(&node, incarnation)),
-        })
+        .iter()
+        .map(|call| rules::open_call(call, now))
         .collect();
     Ok(app.admission.open(&roll).await)
 }

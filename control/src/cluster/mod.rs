@@ -3,11 +3,14 @@
 //!
 //! Each start of a node has a row and a beating number in it ([`heart`]). A node whose number stands
 //! still is dead ([`watch`]): its calls end as `node_lost`, and leases without a call are freed
-//! ([`reconcile`]). A request for a session that another node hosts goes on to it ([`route`]). A node that finds itself declared dead (it slept) ends its calls and comes back.
+//! ([`reconcile`]), and leases of a node that does not reach the lease store are renewed by the others.
+//! A request for a session that another node hosts goes on to it ([`route`]). A node that finds itself
+//! declared dead (it slept) ends its calls and comes back. `rules.rs` decides.
 
 pub mod heart;
 pub mod reconcile;
 pub mod route;
+pub mod rules;
 pub mod store;
 pub mod watch;
 

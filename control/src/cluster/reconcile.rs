@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::store;
+use super::{rules, store};
 use crate::admission::{Health, Held};
 use crate::app::App;
 use crate::calls;
@@ -12,9 +12,6 @@ use crate::db::DbError;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(5);
-/// A lease this young may have no record yet: its request is still writing it, and may wait ten
-/// seconds for the database.
-const GRACE: Duration = Duration::from_secs(12);
 /// How long a dead node's row is kept for people to see.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
@@ -33,7 +30,7 @@ pub async fn run(app: App) {
 /// All of it once.
 pub async fn once(app: &App) -> Result<(), DbError> {
     end_calls(app).await?;
-    free_leases(app).await?;
+    mend_leases(app).await?;
     store::forget(&app.db, app.clock.now().minus(REMEMBERED)).await
 }
 
@@ -54,26 +51,42 @@ pub async fn end_calls(app: &App) -> Result<usize, DbError> {
     Ok(count)
 }
 
-/// Frees leases whose call is over or was never written. How many there were.
-pub async fn free_leases(app: &App) -> Result<usize, DbError> {
+/// Frees leases without a call, and renews those of calls whose host does not. How many were freed.
+pub async fn mend_leases(app: &App) -> Result<usize, DbError> {
     if app.admission.health() != Health::Ready {
         return Ok(0);
     }
     let Ok(held) = app.admission.list().await else {
         return Ok(0);
     };
-    let old: Vec<Held> = held.into_iter().filter(|held| held.age >= GRACE).collect();
+    vouch(app, &rules::unrenewed(&held, &app.incarnation.owner)).await?;
+    let old = rules::old(&held);
     let ids: Vec<_> = old.iter().map(|held| held.lease).collect();
     let open = calls::store::open_among(&app.db, &ids).await?;
-    let mut freed = 0;
-    for held in old.iter().filter(|held| !open.contains(&held.lease)) {
+    let over = rules::without_call(&old, &open);
+    for held in &over {
         app.admission.release(held.lease, &held.owner);
-        freed += 1;
     }
-    if freed > 0 {
-        tracing::warn!(freed, "leases without a call were freed");
+    if !over.is_empty() {
+        tracing::warn!(count = over.len(), "leases without a call were freed");
     }
-    Ok(freed)
+    Ok(over.len())
+}
+
+/// Renews leases whose host lives (else its calls were ended a moment ago) but does not reach the lease
+/// store: its calls go on, and their slots must not be given to others.
+async fn vouch(app: &App, unrenewed: &[&Held]) -> Result<(), DbError> {
+    if unrenewed.is_empty() {
+        return Ok(());
+    }
+    let open = calls::store::open(&app.db, app.clock.now()).await?;
+    for (owner, renewal) in rules::vouched(unrenewed, &open) {
+        if app.admission.renew(&owner, &[renewal]).await.is_err() {
+            return Ok(());
+        }
+        tracing::warn!(lease = %renewal.lease, owner = %owner.0, "a lease was renewed for its host");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -96,9 +96,9 @@ async fn leases_without_a_call_are_freed_after_a_while() {
     let lease = test.app.admission.acquire(request).await;
     lease.map(Lease::leave).unwrap();
     // It may yet be written down.
-    assert_eq!(free_leases(&test.app).await.unwrap(), 0);
-    test.app.clock.advance(GRACE);
-    assert_eq!(free_leases(&test.app).await.unwrap(), 1);
+    assert_eq!(mend_leases(&test.app).await.unwrap(), 0);
+    test.app.clock.advance(rules::GRACE);
+    assert_eq!(mend_leases(&test.app).await.unwrap(), 1);
     let left = test.app.admission.list().await.unwrap();
     assert_eq!(
         left.iter().map(|held| held.lease).collect::<Vec<_>>(),

@@ -6,10 +6,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::event::Status;
 use super::outbox::{Claimed, Finished};
-use super::schedule::Schedule;
+use super::schedule::{Class, Schedule};
 use super::{service, sign};
 use crate::app::App;
 use crate::egress::{Answer, Call, Failure, Ports};
+use crate::ids::EventId;
 use crate::time::Timestamp;
 
 /// How an attempt went.
@@ -64,14 +65,21 @@ fn judge(answer: Result<Answer, Failure>) -> Outcome {
     }
 }
 
-/// What an outcome makes of an event that has been attempted so often.
-pub fn settle(event: &Claimed, outcome: Outcome, schedule: &Schedule, now: Timestamp) -> Finished {
+/// What an outcome makes of an event after so many attempts, this one included.
+pub fn settle(
+    event: EventId,
+    class: Class,
+    attempts: u32,
+    outcome: Outcome,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Finished {
     let (status, next_attempt_at, error) = match outcome {
         Outcome::Taken => (Status::Delivered, None, None),
         Outcome::Unsafe(why) => (Status::Unsafe, None, Some(why)),
         Outcome::Failed(why) => {
-            let (high, low) = event.id.0.as_u64_pair();
-            match schedule.pause(event.class, event.attempts, high ^ low) {
+            let (high, low) = event.0.as_u64_pair();
+            match schedule.pause(class, attempts, high ^ low) {
                 Some(pause) => (Status::Failed, Some(now.plus(pause)), Some(why)),
                 None => (Status::Exhausted, None, Some(why)),
             }

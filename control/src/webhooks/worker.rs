@@ -327,7 +327,9 @@ async fn attempt(app: &App, event: Claimed, url: &str) {
             tracing::info!(event = %event.id, attempt = event.attempts, why, "an event was not taken");
         }
     }
-    let finished = deliver::settle(&event, outcome, &app.config.webhooks.schedule, now);
+    let schedule = &app.config.webhooks.schedule;
+    let (id, class, attempts) = (event.id, event.class, event.attempts);
+    let finished = deliver::settle(id, class, attempts, outcome, schedule, now);
     let written = outbox::finish(
         &app.db,
         event.account,

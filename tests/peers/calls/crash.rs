@@ -168,6 +168,55 @@ async fn sigterm_lets_live_calls_go_on_and_takes_no_new_ones() {
     stage::recording(&client, &id).await;
 }
 
+/// Each hears its agent without a gap until it hangs up itself.
+#[tokio::test]
+async fn a_drain_loses_no_call() {
+    let _alone = stage::alone().await;
+    let count = if stage::soak() { 30 } else { 6 };
+    let mut server = stage::setup()
+        .set("SERVER__DRAIN_SECONDS", "20")
+        .start()
+        .await;
+    let client = server.client();
+    let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
+    let agent = stage::agent(&client, fields).await;
+    let kinds = [native(&agent), ulaw(&agent), telco(&agent)];
+    let placed = (0..count).map(|n| Caller::call(&client, &kinds[n % kinds.len()]));
+    let mut callers = join_all(placed).await;
+    join_all(callers.iter_mut().map(|caller| caller.listen(500))).await;
+    let told = Instant::now();
+    server.terminate();
+    join_all(callers.iter_mut().map(|caller| caller.listen(5000))).await;
+    for caller in &callers {
+        assert_eq!(caller.closed, None, "a call was lost");
+        let heard = caller.audio_since(told);
+        let pauses = heard.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        let longest = pauses.max().unwrap_or(Duration::MAX);
+        assert!(
+            longest < Duration::from_millis(500),
+            "{longest:?} of silence"
+        );
+    }
+    let refused = client.post("/conversation/connect", &kinds[0]).await;
+    let refused = refused.expect(503);
+    assert_eq!(refused.text("code"), "service_unavailable");
+    assert!(refused.header("retry-after").is_some());
+    let ids: Vec<String> = callers.iter().map(|c| c.session_id.clone()).collect();
+    join_all(callers.into_iter().map(Caller::hang_up)).await;
+    assert_eq!(server.ended(Duration::from_secs(20)).await, Some(0));
+    println!("{count} calls drained within {:?}", told.elapsed());
+
+    server.start_again().await;
+    for id in &ids {
+        let call = stage::over(&client, id, Duration::from_secs(5)).await;
+        assert_eq!(
+            (&call["status"], &call["end_reason"]),
+            (&json!("completed"), &json!("caller_hangup"))
+        );
+        assert_eq!(server.events(id, "call.ended").await.len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_outlasts_the_drain_is_ended_in_order() {
     let _together = stage::together().await;

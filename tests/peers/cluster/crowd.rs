@@ -77,6 +77,14 @@ struct Tally {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_at_three_servers_never_passes_a_cap_whatever_dies() {
+    let runs = if soak() { 20 } else { 1 };
+    for seed in 0..runs {
+        println!("run {} of {runs}", seed + 1);
+        run(seed).await;
+    }
+}
+
+async fn run(seed: u64) {
     let cluster = Arc::new(Cluster::new().await);
     let mut servers = Vec::new();
     for name in ["a", "b", "c"] {
@@ -118,11 +126,11 @@ async fn a_crowd_at_three_servers_never_passes_a_cap_whatever_dies() {
             tokio::spawn(async move {
                 // Half of them want the first account.
                 let account = &accounts[[0, 0, 1, 2][(number % 4) as usize]];
-                person(number, &urls, account, &tally).await;
+                person(seed << 32 | number, &urls, account, &tally).await;
             })
         })
         .collect();
-    chaos(&cluster, &servers).await;
+    chaos(seed, &cluster, &servers).await;
     for one in crowd {
         one.await.unwrap();
     }
@@ -165,7 +173,8 @@ async fn a_crowd_at_three_servers_never_passes_a_cap_whatever_dies() {
 async fn person(number: u64, urls: &[String], account: &(String, String), tally: &Tally) {
     let (http, mut dice) = (reqwest_client(), Dice(number));
     let (key, agent) = account;
-    for _ in 0..if soak() { 12 } else { 6 } {
+    // Longer than Redis ever sleeps.
+    for _ in 0..if soak() { 40 } else { 6 } {
         let url = &urls[dice.roll(3) as usize];
         let connect = format!("{url}/api/v1/conversation/connect");
         match post(&http, &connect, key, &native(agent)).await {
@@ -233,10 +242,16 @@ async fn talk(
     }
 }
 
-/// Servers die and come back, Redis forgets and sleeps.
-async fn chaos(cluster: &Cluster, servers: &Mutex<Vec<Server>>) {
-    let mut dice = Dice(7);
+/// Servers die and come back, Redis forgets and sleeps: for three seconds, and once in a run at full
+/// volume for twenty.
+async fn chaos(seed: u64, cluster: &Cluster, servers: &Mutex<Vec<Server>>) {
+    let mut dice = Dice(seed + 7);
     let rounds = if soak() { 9 } else { 3 };
+    let long = if soak() {
+        3 * dice.roll(3) + 2
+    } else {
+        u64::MAX
+    };
     for round in 0..rounds {
         sleep(Duration::from_millis(1000 + dice.roll(1000))).await;
         match round % 3 {
@@ -250,7 +265,8 @@ async fn chaos(cluster: &Cluster, servers: &Mutex<Vec<Server>>) {
             1 => cluster.redis.command::<()>(&["FLUSHALL"]).await,
             _ => {
                 cluster.redis.stop();
-                sleep(Duration::from_secs(3)).await;
+                let seconds = if round == long { 20 } else { 3 };
+                sleep(Duration::from_secs(seconds)).await;
                 cluster.redis.go_on();
             }
         }

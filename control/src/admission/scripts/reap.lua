@@ -1,4 +1,5 @@
--- Takes away what has run out and lists what is held: lease owner state age, for each.
+-- Takes away what has run out and lists what is held: lease owner state age left, for each. A clock that
+-- was set back makes old leases of those that it took in its future.
 local now = clock()
 reap(now)
 local all = { 'ok' }
@@ -8,7 +9,8 @@ for _, lease in ipairs(redis.call('ZRANGEBYSCORE', POOL, '(' .. text(now), '+inf
     all[#all + 1] = lease
     all[#all + 1] = entry.owner
     all[#all + 1] = entry.state
-    all[#all + 1] = text(now - tonumber(entry.since))
+    all[#all + 1] = text(math.abs(now - tonumber(entry.since)))
+    all[#all + 1] = text(entry.till - now)
   end
 end
 return all

@@ -20,8 +20,14 @@ for at = 3, #ARGV, 6 do
   -- Who only waits takes nothing over and prolongs nothing.
   local known = entry and state ~= 'live'
   if not foreign and not known and not is_gone(lease, now) then
+    local agent, trunk = ARGV[at + 2], ARGV[at + 3]
+    -- Who renews for another does not know its agent and trunk.
+    if entry then
+      agent = agent ~= '' and agent or entry.agent
+      trunk = trunk ~= '' and trunk or entry.trunk
+    end
     put(lease, {
-      owner = owner, account = ARGV[at + 1], agent = ARGV[at + 2], trunk = ARGV[at + 3], state = state,
+      owner = owner, account = ARGV[at + 1], agent = agent, trunk = trunk, state = state,
     }, tonumber(ARGV[at + 5]), now)
   end
 end

@@ -1,0 +1,176 @@
+//! What one node holds in a lease store that it shares with others, as the node itself knows it. Pure.
+//!
+//! A wish is noted before it is sent: should the store forget it meanwhile, it is told of it again. A
+//! wish whose answer does not come may have been granted or not, so a new lease is given back then.
+
+use std::collections::BTreeMap;
+
+use super::command::{Part, Word};
+use super::{Refusal, Renewal, Request};
+use crate::ids::CallId;
+
+/// The leases of one node. Bounded by the node's cap and the requests under way.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    mine: BTreeMap<CallId, Renewal>,
+    /// How often a cold store was told of them.
+    told: u64,
+}
+
+/// A wish on its way to the store.
+#[derive(Debug)]
+#[must_use = "the answer has to be heard"]
+pub struct Sent {
+    lease: CallId,
+    before: Option<Renewal>,
+    told: u64,
+    new: bool,
+}
+
+/// No lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    pub refusal: Refusal,
+    /// It may have been granted all the same: to be released.
+    pub give_back: bool,
+}
+
+impl Ledger {
+    /// Notes a wish that is about to be sent. `new`: a lease that nobody holds; one that is adopted has a
+    /// session, whose end gives it back.
+    pub fn send(&mut self, request: &Request, new: bool) -> Sent {
+        Sent {
+            lease: request.lease,
+            before: self.mine.insert(request.lease, request.into()),
+            told: self.told,
+            new,
+        }
+    }
+
+    /// What became of it: a word of the store, or why there is none.
+    pub fn heard(&mut self, sent: Sent, answer: Result<Word, Refusal>) -> Result<(), Denied> {
+        let (refusal, unsure) = match answer {
+            Ok(word) => match word.refusal() {
+                None => return Ok(()),
+                // A cold store was told of it meanwhile, with all else that is held here.
+                Some(refusal) => (refusal, word == Word::Cold && self.told != sent.told),
+            },
+            Err(refusal) => (refusal, refusal == Refusal::error()),
+        };
+        match sent.before {
+            // What it held before it still holds.
+            Some(before) => {
+                self.mine.insert(sent.lease, before);
+            }
+            None => {
+                self.mine.remove(&sent.lease);
+            }
+        }
+        Err(Denied {
+            refusal,
+            give_back: sent.before.is_none() && unsure && sent.new,
+        })
+    }
+
+    /// Forgets a lease that is given back, or stands by itself.
+    pub fn forget(&mut self, lease: CallId) {
+        self.mine.remove(&lease);
+    }
+
+    /// All that a cold store has to be told, in parts of at most `batch` leases.
+    pub fn tell(&mut self, batch: usize) -> Vec<(Part, Vec<Renewal>)> {
+        self.told += 1;
+        let all: Vec<Renewal> = self.mine.values().copied().collect();
+        if all.is_empty() {
+            return vec![(Part::Only, all)];
+        }
+        let parts: Vec<&[Renewal]> = all.chunks(batch).collect();
+        let count = parts.len();
+        let named = parts.into_iter().enumerate();
+        named
+            .map(|(index, part)| (Part::of(index, count), part.to_vec()))
+            .collect()
+    }
+
+    /// How many leases it knows of.
+    pub fn len(&self) -> usize {
+        self.mine.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.mine.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use uuid::Uuid;
+
+    use super::super::{Owner, State};
+    use super::*;
+    use crate::ids::AccountId;
+
+    fn wish(number: u128, state: State) -> Request {
+        Request {
+            lease: CallId(Uuid::from_u128(number)),
+            owner: Owner::new("a", 1),
+            account: AccountId(Uuid::from_u128(1)),
+            agent: None,
+            trunk: None,
+            state,
+        }
+    }
+
+    #[test]
+    fn a_wish_that_may_have_been_granted_is_given_back() {
+        let cases = [
+            (Ok(Word::Duplicate), false),
+            (Ok(Word::Cold), false),
+            (Err(Refusal::unavailable()), false),
+            (Err(Refusal::error()), true),
+        ];
+        for (answer, give_back) in cases {
+            let mut ledger = Ledger::default();
+            let sent = ledger.send(&wish(1, State::Pending), true);
+            let denied = ledger.heard(sent, answer).unwrap_err();
+            assert_eq!(denied.give_back, give_back, "{answer:?}");
+            assert!(ledger.is_empty());
+        }
+    }
+
+    #[test]
+    fn one_that_a_cold_store_was_told_of_meanwhile_is_given_back() {
+        let mut ledger = Ledger::default();
+        let sent = ledger.send(&wish(1, State::Pending), true);
+        assert_eq!(ledger.tell(250).len(), 1);
+        let denied = ledger.heard(sent, Ok(Word::Cold)).unwrap_err();
+        assert!(denied.give_back);
+    }
+
+    #[test]
+    fn an_adoption_that_fails_leaves_what_was_held() {
+        let mut ledger = Ledger::default();
+        let sent = ledger.send(&wish(1, State::Pending), true);
+        ledger.heard(sent, Ok(Word::Ok)).unwrap();
+        let sent = ledger.send(&wish(1, State::Live), false);
+        let denied = ledger.heard(sent, Err(Refusal::error())).unwrap_err();
+        assert!(!denied.give_back);
+        let told = ledger.tell(250);
+        assert_eq!(told[0].1[0].state, State::Pending);
+    }
+
+    #[test]
+    fn a_cold_store_is_told_in_parts() {
+        let mut ledger = Ledger::default();
+        for number in 0..5 {
+            let sent = ledger.send(&wish(number, State::Live), true);
+            ledger.heard(sent, Ok(Word::Ok)).unwrap();
+        }
+        let parts = ledger.tell(2);
+        let told: Vec<_> = parts.iter().map(|(part, of)| (*part, of.len())).collect();
+        assert_eq!(told, [(Part::First, 2), (Part::Next, 2), (Part::Last, 1)]);
+        assert_eq!(ledger.tell(9)[0].0, Part::Only);
+    }
+}

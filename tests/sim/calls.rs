@@ -11,6 +11,7 @@ use control::calls::backlog::Backlog;
 use control::calls::journal::{Entry, Owner, Record};
 use control::calls::rules::{CallStatus, ConversationStatus, Ending};
 use control::ids::{AccountId, CallId};
+use media::call::record::Offsets;
 use uuid::Uuid;
 
 use crate::database::{Ask, Told};
@@ -235,6 +236,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         turn_count: None,
         errors: Vec::new(),
         used: None,
+        offsets: Offsets::default(),
     };
     let at = w.wall(life.node);
     let recording = false;

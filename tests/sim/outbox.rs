@@ -64,6 +64,7 @@ fn claimed(
     Claimed {
         id: EventId(call.0),
         account,
+        call: Some(call),
         token,
         attempts,
         r#type: "call.ended".to_owned(),

@@ -56,14 +56,6 @@ impl Fault {
             Self::Told(_) => "told",
         }
     }
-
-    /// The HTTP status, where there was one.
-    pub(super) const fn status(&self) -> Option<u16> {
-        match self {
-            Self::Busy { status, .. } | Self::Refused { status, .. } => Some(*status),
-            Self::Broken(_) | Self::Stalled(_) | Self::Wrong(_) | Self::Told(_) => None,
-        }
-    }
 }
 
 impl fmt::Display for Fault {

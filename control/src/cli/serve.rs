@@ -11,7 +11,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 use super::Failure;
 use crate::admission::Leases;
@@ -287,19 +286,8 @@ fn greet(bootstrap: &accounts::Bootstrap, config: &Config) {
     }
 }
 
-/// The filter that a setting stands for. A bare level is that of our own crates: beyond `info`, libraries
-/// write what they carry, such as the messages of a socket. Who wants that names them.
-fn log_filter(setting: &str) -> String {
-    match setting.trim().parse::<LevelFilter>() {
-        Ok(level) if level > LevelFilter::INFO => {
-            format!("info,control={level},media={level},sip={level}")
-        }
-        _ => setting.to_owned(),
-    }
-}
-
 fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(log_filter(&config.server.log))
+    let filter = EnvFilter::try_new(&config.server.log)
         .map_err(|error| ConfigError::one("server.log", error))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -311,21 +299,4 @@ fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
         builder.try_init()?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bare_level_beyond_info_is_that_of_our_own_crates() {
-        assert_eq!(log_filter("info"), "info");
-        assert_eq!(log_filter("warn"), "warn");
-        assert_eq!(
-            log_filter("TRACE"),
-            "info,control=trace,media=trace,sip=trace"
-        );
-        let own = "info,tungstenite=trace";
-        assert_eq!(log_filter(own), own);
-    }
 }

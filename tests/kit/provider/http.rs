@@ -57,16 +57,16 @@ impl Answer {
     /// A refusal with an error's body.
     pub fn status(status: u16) -> Self {
         let error = serde_json::json!({"error": {"message": "not now", "type": "x"}});
-        Self::status_with(status, &error)
+        Self::status_of(status, &error.to_string())
     }
 
     /// A refusal with this body.
-    pub fn status_with(status: u16, body: &Value) -> Self {
+    pub fn status_of(status: u16, body: &str) -> Self {
         Self {
             status,
             ..Self::ok("application/json")
         }
-        .send(body.to_string())
+        .send(body)
     }
 
     #[must_use]

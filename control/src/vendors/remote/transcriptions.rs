@@ -124,7 +124,7 @@ impl Shared {
                 Err(fault) => fault,
             };
             let provider = &self.transcriber.provider;
-            tracing::warn!(%provider, fault = fault.outline(), "a recogniser did not answer");
+            tracing::warn!(%provider, %fault, "a recogniser did not answer");
             match plan.next(began.elapsed(), &fault) {
                 Next::Again(again) => next = again,
                 Next::HandOver => {

@@ -53,7 +53,7 @@ impl Providers {
                 let repeated = String::from_utf8_lossy(&asked.body);
                 let message = format!("{} {}: {repeated}", words.refusal, asked.key);
                 let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
-                return Reply::status_with(400, &error);
+                return Reply::status_of(400, &error.to_string());
             }
             if listens {
                 return Reply::ok("application/json")

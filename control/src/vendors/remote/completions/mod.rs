@@ -149,8 +149,8 @@ impl Shared {
                 Tried::Cut(fault) => return self.fail(reply, &fault).await,
                 Tried::Failed(fault) => fault,
             };
-            tracing::warn!(provider = %self.model.provider, model = %self.model.name,
-                fault = fault.outline(), "a model did not answer");
+            tracing::warn!(provider = %self.model.provider, model = %self.model.name, %fault,
+                "a model did not answer");
             let after = plan.next(began.elapsed(), &fault);
             if !matches!(after, Next::Again(_)) {
                 *lock(&self.exhausted) = Some((reply, request.messages.len()));

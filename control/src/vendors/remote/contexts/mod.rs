@@ -203,7 +203,7 @@ impl Task {
             match opened {
                 Ok(socket) => return Some(socket),
                 Err(fault) => {
-                    tracing::warn!(provider = %self.provider, fault = fault.outline(), "a voice is not reached");
+                    tracing::warn!(provider = %self.provider, %fault, "a voice is not reached");
                     let contexts: Vec<String> = self.jobs.keys().cloned().collect();
                     for context in contexts {
                         self.fault(&context, &fault).await;
@@ -379,12 +379,11 @@ impl Task {
                 true
             }
             Said::Failed(Some(context), why) => {
-                self.fault(&context, &Fault::Told(why)).await;
+                self.fault(&context, &Fault::Wrong(why)).await;
                 true
             }
-            // In words that may repeat what it was to say.
-            Said::Failed(None, _) => {
-                tracing::warn!(provider = %self.provider, "a voice gave up");
+            Said::Failed(None, why) => {
+                tracing::warn!(provider = %self.provider, %why, "a voice gave up");
                 false
             }
             Said::Other => true,
@@ -396,8 +395,7 @@ impl Task {
         let Some(mut job) = self.jobs.remove(context) else {
             return;
         };
-        tracing::warn!(provider = %self.provider, voice = %self.dialect.voice, fault = fault.outline(),
-            "a voice did not speak");
+        tracing::warn!(provider = %self.provider, voice = %self.dialect.voice, %fault, "a voice did not speak");
         // Sound that came before the fault took its time; only silence spends the budget.
         let spent = if job.heard.any() {
             Duration::ZERO
@@ -419,7 +417,7 @@ impl Task {
                 }
             }
             Next::GiveUp => {
-                let message = format!("{}: {}", self.provider, fault.outline());
+                let message = format!("{}: {fault}", self.provider);
                 let event = TtsEvent::Failed { message };
                 self.send(job.reply, job.segment, event).await;
             }

@@ -161,7 +161,7 @@ impl Task {
                     return Some(socket);
                 }
                 Err(fault) => {
-                    tracing::warn!(provider = %self.provider, fault = fault.outline(), "a recogniser is not reached");
+                    tracing::warn!(provider = %self.provider, %fault, "a recogniser is not reached");
                     if matches!(fault, Fault::Refused { .. }) {
                         self.session.refused(Instant::now(), fault.to_string());
                     }
@@ -193,9 +193,8 @@ impl Task {
                             self.backoff.reset();
                             self.session.result(Instant::now(), heard);
                         }
-                        // In words that may repeat what it was sent.
-                        Said::Error(_) => {
-                            tracing::warn!(provider = %self.provider, "a recogniser gave up");
+                        Said::Error(why) => {
+                            tracing::warn!(provider = %self.provider, %why, "a recogniser gave up");
                             return Left::Lost;
                         }
                         Said::Other => {}

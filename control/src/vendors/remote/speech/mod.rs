@@ -141,8 +141,8 @@ impl Shared {
                 Ok(false) => return,
                 Err(fault) => fault,
             };
-            tracing::warn!(provider = %self.speaker.provider, voice = %self.speaker.voice,
-                fault = fault.outline(), "a voice did not speak");
+            tracing::warn!(provider = %self.speaker.provider, voice = %self.speaker.voice, %fault,
+                "a voice did not speak");
             // Sound that came before the fault took its time; only silence spends the budget.
             let spent = if heard.any() {
                 Duration::ZERO
@@ -158,7 +158,7 @@ impl Shared {
                     return;
                 }
                 Next::GiveUp => {
-                    let message = format!("{}: {}", self.speaker.provider, fault.outline());
+                    let message = format!("{}: {fault}", self.speaker.provider);
                     self.send(reply, segment, TtsEvent::Failed { message })
                         .await;
                     return;

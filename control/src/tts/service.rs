@@ -205,7 +205,10 @@ impl Speaking {
                     self.busy = false;
                     self.segment += 1;
                 }
-                Some((_, TtsEvent::Failed { message })) => return Err(Broken(message)),
+                // Whoever failed has said why in the log. A provider's words may repeat the text.
+                Some((_, TtsEvent::Failed { .. })) => {
+                    return Err(Broken("the voice failed".to_owned()));
+                }
                 None => return Err(Broken("the voice is gone".to_owned())),
             }
         }

@@ -71,7 +71,12 @@ async fn an_unknown_id_and_another_accounts_take_the_same_time() {
     let apart = median(&mut pairs);
     assert!(apart.abs() < APART, "{apart} us apart");
     // A few dozen pairs of one route say little on a machine with other work.
-    assert!(!soak || worst.0 < APART, "{} us apart: {}", worst.0, worst.1);
+    assert!(
+        !soak || worst.0 < APART,
+        "{} us apart: {}",
+        worst.0,
+        worst.1
+    );
 }
 
 fn median(values: &mut [i64]) -> i64 {

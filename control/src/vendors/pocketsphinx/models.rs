@@ -87,17 +87,10 @@ impl ModelFolder {
         let dictionary = std::fs::read_to_string(&self.dictionary)?;
         let known = lm::dictionary(&dictionary);
         let model = lm::build(&words.text, |word| known.contains(word));
-        make_room(&self.folder)?;
         if !model.unknown.is_empty() {
-            // The prompt is private, the log is not.
-            let listed = path.with_extension("unknown");
-            std::fs::write(&listed, model.unknown.join("\n") + "\n")?;
-            tracing::info!(
-                words = model.unknown.len(),
-                listed = %listed.display(),
-                "the recogniser cannot know some words of an agent"
-            );
+            tracing::info!(words = ?model.unknown, "the recogniser cannot know these words of the agent");
         }
+        make_room(&self.folder)?;
         let unfinished = path.with_extension("new");
         std::fs::write(&unfinished, model.arpa)?;
         std::fs::rename(unfinished, path)

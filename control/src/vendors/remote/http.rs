@@ -105,30 +105,27 @@ impl Endpoint {
             return Ok(response);
         }
         let after = retry_after(&response);
-        let (message, code) = self.words_of(response).await;
+        let message = self.words_of(response).await;
         Err(match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Fault::Busy {
                 status: status.as_u16(),
                 after,
                 message,
-                code,
             },
             status if status.is_server_error() => Fault::Busy {
                 status: status.as_u16(),
                 after,
                 message,
-                code,
             },
             status => Fault::Refused {
                 status: status.as_u16(),
                 message,
-                code,
             },
         })
     }
 
-    /// What an error's body says, without the key, which some servers repeat; and its name there.
-    async fn words_of(&self, response: Response) -> (String, Option<String>) {
+    /// What an error's body says, without the key, which some servers repeat.
+    async fn words_of(&self, response: Response) -> String {
         let mut body = Vec::new();
         let read = async {
             let mut bytes = response.bytes_stream();
@@ -141,32 +138,14 @@ impl Endpoint {
         };
         // A body that does not come leaves the status, which says the most.
         let _ = timeout(ERROR_PATIENCE, read).await;
-        let body = String::from_utf8_lossy(&body);
-        let mut words = error_words(&body);
+        let mut words = error_words(&String::from_utf8_lossy(&body));
         if let Some(key) = &self.key
             && !key.expose().is_empty()
         {
             words = words.replace(key.expose().as_str(), "•••");
         }
-        (words.chars().take(MESSAGE).collect(), error_code(&body))
+        words.chars().take(MESSAGE).collect()
     }
-}
-
-/// The name of an error, as in `model_not_found`, if the body has one: a word of a fixed set, which
-/// repeats nothing of the request.
-fn error_code(body: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(body).ok()?;
-    let places = [
-        &value["error"]["code"],
-        &value["error"]["type"],
-        &value["code"],
-        &value["detail"]["status"],
-    ];
-    let code = places.into_iter().find_map(Value::as_str)?;
-    let is_name = |code: &str| {
-        (1..=40).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-    };
-    is_name(code).then(|| code.to_owned())
 }
 
 /// The message of an error in any of its common forms.
@@ -226,29 +205,6 @@ mod tests {
             ("{}", "{}"),
         ] {
             assert_eq!(error_words(body), words);
-        }
-    }
-
-    #[test]
-    fn the_name_of_an_error_is_a_word_or_nothing() {
-        for (body, code) in [
-            (
-                r#"{"error":{"message":"m","type":"t","code":"no_model"}}"#,
-                Some("no_model"),
-            ),
-            (
-                r#"{"error":{"message":"m","type":"over","code":null}}"#,
-                Some("over"),
-            ),
-            (
-                r#"{"detail":{"status":"no_voice","message":"m"}}"#,
-                Some("no_voice"),
-            ),
-            (r#"{"error":{"code":"sk-9f31A"}}"#, None),
-            (r#"{"error":"model not found"}"#, None),
-            ("plain words", None),
-        ] {
-            assert_eq!(error_code(body).as_deref(), code, "{body}");
         }
     }
 }

@@ -12,15 +12,9 @@ pub(super) enum Fault {
         status: u16,
         after: Option<Duration>,
         message: String,
-        code: Option<String>,
     },
     /// Another status: asking again changes nothing.
-    Refused {
-        status: u16,
-        message: String,
-        /// The provider's own name for it, as in `model_not_found`.
-        code: Option<String>,
-    },
+    Refused { status: u16, message: String },
     /// The connection could not be made, or broke.
     Broken(String),
     /// Nothing came within the deadline.
@@ -64,12 +58,10 @@ impl fmt::Display for Fault {
             Self::Busy {
                 status, message, ..
             }
-            | Self::Refused {
-                status, message, ..
-            } => write!(f, "status {status}: {message}"),
+            | Self::Refused { status, message } => write!(f, "status {status}: {message}"),
             Self::Broken(why) => write!(f, "the connection failed: {why}"),
             Self::Stalled(within) => write!(f, "nothing came within {} ms", within.as_millis()),
-            Self::Wrong(why) | Self::Told(why) => f.write_str(why),
+            Self::Wrong(why) => f.write_str(why),
         }
     }
 }
@@ -171,7 +163,7 @@ impl Plan {
         }
         let pause = match fault {
             Fault::Busy { after, .. } => after.unwrap_or(PAUSE),
-            Fault::Broken(_) | Fault::Wrong(_) | Fault::Told(_) => Duration::ZERO,
+            Fault::Broken(_) | Fault::Wrong(_) => Duration::ZERO,
             Fault::Stalled(_) if self.insists => Duration::ZERO,
             Fault::Stalled(_) | Fault::Refused { .. } => return Next::GiveUp,
         };
@@ -201,7 +193,6 @@ mod tests {
             status: 429,
             after,
             message: String::new(),
-            code: None,
         }
     }
 
@@ -209,7 +200,6 @@ mod tests {
         Fault::Refused {
             status: 401,
             message: String::new(),
-            code: None,
         }
     }
 
@@ -218,23 +208,6 @@ mod tests {
             pause: ms(pause),
             within: ms(within),
         })
-    }
-
-    #[test]
-    fn an_outline_has_none_of_the_providers_words() {
-        let code = Some("content_filter".to_owned());
-        let message = "the prompt 'call Ann' is not allowed".to_owned();
-        let fault = Fault::Refused {
-            status: 400,
-            message: message.clone(),
-            code,
-        };
-        assert_eq!(fault.outline(), "status 400 (content_filter)");
-        assert!(fault.to_string().contains(&message));
-        assert!(!Fault::Told(message).outline().contains("Ann"));
-        assert_eq!(refused().outline(), "status 401");
-        let stalled = Fault::Stalled(ms(1_500));
-        assert_eq!(stalled.outline(), "nothing came within 1500 ms");
     }
 
     #[test]

@@ -67,13 +67,11 @@ pub(super) async fn connect(url: &Url, header: Option<(&str, String)>) -> Result
                     status: status.as_u16(),
                     after: None,
                     message,
-                    code: None,
                 })
             } else {
                 Err(Fault::Refused {
                     status: status.as_u16(),
                     message,
-                    code: None,
                 })
             }
         }

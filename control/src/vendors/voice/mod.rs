@@ -120,9 +120,13 @@ impl VoicePool {
         };
         let event = match self.render(line, &job, scratch) {
             Ok(()) => TtsEvent::Done,
-            Err(error) => TtsEvent::Failed {
-                message: error.to_string(),
-            },
+            Err(error) => {
+                // A program's own fault: it repeats nothing of the text.
+                tracing::warn!(%error, "a voice's program failed");
+                TtsEvent::Failed {
+                    message: error.to_string(),
+                }
+            }
         };
         if !line.is_cancelled(job.reply) {
             line.send(&job, event);

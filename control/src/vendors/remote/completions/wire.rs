@@ -207,7 +207,7 @@ impl Answer {
     fn take(&mut self, chunk: &Value, part: &str) -> Result<String, Fault> {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
             let words = error_words(&json!({ "error": error }).to_string());
-            return Err(Fault::Told(words.chars().take(200).collect()));
+            return Err(Fault::Wrong(words.chars().take(200).collect()));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             let of = |name: &str| usage[name].as_u64().unwrap_or(0);
@@ -307,7 +307,7 @@ impl Answer {
                 arguments
             };
             if name.is_empty() || !is_object(&arguments) {
-                return Err(Fault::Told(format!(
+                return Err(Fault::Wrong(format!(
                     "the call of the tool {name:?} has no arguments in JSON"
                 )));
             }

@@ -163,7 +163,7 @@ fn what_is_no_answer_is_a_fault() {
     let mut answer = Answer::default();
     assert_eq!(
         answer.event(r#"{"error":{"message":"overloaded"}}"#),
-        Err(Fault::Told("overloaded".into()))
+        Err(Fault::Wrong("overloaded".into()))
     );
     assert!(answer.event("nonsense").is_err());
     assert!(Answer::default().finish(0).is_err(), "an empty body");

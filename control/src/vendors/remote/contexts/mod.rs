@@ -381,7 +381,7 @@ impl Task {
                 true
             }
             Said::Failed(Some(context), why) => {
-                self.fault(&context, &Fault::Told(why)).await;
+                self.fault(&context, &Fault::Wrong(why)).await;
                 true
             }
             Said::Failed(None, why) => {
@@ -419,7 +419,7 @@ impl Task {
                 }
             }
             Next::GiveUp => {
-                let message = format!("{}: {}", self.provider, fault.outline());
+                let message = format!("{}: {fault}", self.provider);
                 let event = TtsEvent::Failed { message };
                 self.send(job.reply, job.segment, event).await;
             }

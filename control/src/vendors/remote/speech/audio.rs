@@ -108,7 +108,7 @@ fn event(data: &str, samples: &mut Samples, out: &mut Vec<i16>) -> Result<(), Fa
     let event: Value = serde_json::from_str(data)
         .map_err(|error| Fault::Wrong(format!("an event is not JSON: {error}")))?;
     if !event["error"].is_null() {
-        return Err(Fault::Told(error_words(data).chars().take(200).collect()));
+        return Err(Fault::Wrong(error_words(data).chars().take(200).collect()));
     }
     let Some(audio) = event["audio"].as_str().or(event["delta"].as_str()) else {
         return Ok(());

@@ -162,7 +162,7 @@ impl Shared {
                     return;
                 }
                 Next::GiveUp => {
-                    let message = format!("{}: {}", self.speaker.provider, fault.outline());
+                    let message = format!("{}: {fault}", self.speaker.provider);
                     self.send(reply, segment, TtsEvent::Failed { message })
                         .await;
                     return;

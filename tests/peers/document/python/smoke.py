@@ -12,7 +12,7 @@ from sidetone_client.api.agents import (
 )
 from sidetone_client.api.voices import get_voices
 from sidetone_client.models import Agent, CreateAgent, Error, UpdateAgent
-from sidetone_client.models.update_agent_turn_eagerness_type_1 import UpdateAgentTurnEagernessType1
+from sidetone_client.models.update_agent_turn_eagerness_type_0 import UpdateAgentTurnEagernessType0
 
 client = AuthenticatedClient(
     base_url=os.environ["SIDETONE_URL"],
@@ -43,7 +43,7 @@ while more:
 assert {agent.id for agent in made} <= set(seen)
 
 first = made[0].id
-eager = UpdateAgent(turn_eagerness=UpdateAgentTurnEagernessType1.EAGER, first_message="Good morning.")
+eager = UpdateAgent(turn_eagerness=UpdateAgentTurnEagernessType0.EAGER, first_message="Good morning.")
 changed = patch_agents_agent_id.sync(client=client, agent_id=first, body=eager)
 assert changed.to_dict()["turn_eagerness"] == "eager"
 read = get_agents_agent_id.sync(client=client, agent_id=first)

@@ -1,3 +1,5 @@
+//! Tables of fields and the schemas made of them say the same.
+
 use super::*;
 use crate::routes;
 

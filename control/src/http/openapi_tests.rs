@@ -1,3 +1,6 @@
+//! The OpenAPI document is whole: every route tells its answers, every body has an example, every reference leads
+//! somewhere.
+
 use super::*;
 use crate::http::answers::Answer;
 use crate::routes;

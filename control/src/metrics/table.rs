@@ -270,7 +270,7 @@ families! {
     PROVIDER_SECONDS = seconds("sidetone_provider_first_answer_seconds", &[STAGE, PROVIDER], PART,
         "To the text of an utterance, the first word of a reply, the first sound of a segment.");
     PROVIDER_FAULTS = counter("sidetone_provider_faults_total", "tries",
-        &[STAGE, PROVIDER, of("kind", &["busy", "refused", "broken", "stalled", "wrong", "told"])],
+        &[STAGE, PROVIDER, of("kind", &["busy", "refused", "broken", "stalled", "wrong"])],
         "Tries that failed: 429 or 5xx, another status, no connection, no answer in time, an answer that is none.")
         .only("with providers outside this process, once one failed");
 

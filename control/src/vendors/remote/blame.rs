@@ -30,7 +30,8 @@ impl Blame {
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),
-            fault = fault.outline(),
+            kind = fault.kind(),
+            status = fault.status(),
             "{what}"
         );
     }

@@ -21,24 +21,9 @@ pub(super) enum Fault {
     Stalled(Duration),
     /// An answer that is none.
     Wrong(String),
-    /// An answer that says what went wrong, in the provider's words.
-    Told(String),
 }
 
 impl Fault {
-    /// For the log: without the words of the provider, which may repeat what it was sent, the caller's
-    /// words among it. Those stand in the call's diagnostics.
-    pub(super) fn outline(&self) -> String {
-        match self {
-            Self::Busy { status, code, .. } | Self::Refused { status, code, .. } => {
-                let code = code.as_ref().map(|code| format!(" ({code})"));
-                format!("status {status}{}", code.unwrap_or_default())
-            }
-            Self::Told(_) => "it told of an error".to_owned(),
-            Self::Broken(_) | Self::Stalled(_) | Self::Wrong(_) => self.to_string(),
-        }
-    }
-
     /// In one word, as it is counted.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
@@ -47,7 +32,14 @@ impl Fault {
             Self::Broken(_) => "broken",
             Self::Stalled(_) => "stalled",
             Self::Wrong(_) => "wrong",
-            Self::Told(_) => "told",
+        }
+    }
+
+    /// The HTTP status, where there was one.
+    pub(super) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Busy { status, .. } | Self::Refused { status, .. } => Some(*status),
+            Self::Broken(_) | Self::Stalled(_) | Self::Wrong(_) => None,
         }
     }
 }

@@ -385,7 +385,7 @@ impl Task {
                 true
             }
             Said::Failed(None, why) => {
-                self.provider.fault(&Fault::Told(why), "a voice gave up");
+                self.provider.fault(&Fault::Wrong(why), "a voice gave up");
                 false
             }
             Said::Other => true,

@@ -197,7 +197,7 @@ impl Task {
                         }
                         Said::Error(why) => {
                             self.provider
-                                .fault(&Fault::Told(why), "a recogniser gave up");
+                                .fault(&Fault::Wrong(why), "a recogniser gave up");
                             return Left::Lost;
                         }
                         Said::Other => {}

@@ -101,7 +101,10 @@ fn filled(endpoint: &Endpoint, id: &str) -> String {
 }
 
 fn keyed(endpoint: &Endpoint) -> bool {
-    matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_))
+    matches!(
+        endpoint.access,
+        Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_)
+    )
 }
 
 async fn key_with(client: &Client, scopes: &[&str]) -> Client {
@@ -229,6 +232,10 @@ fn body_for(endpoint: &Endpoint) -> serde_json::Value {
         json!({"token": "x"})
     } else if path.ends_with("/tool-result") {
         json!({"tool_call_id": "x", "result": null})
+    } else if path.ends_with("/offer") {
+        json!({"sdp": "v=0", "type": "offer"})
+    } else if path.ends_with("/ice") {
+        json!({"pc_id": "x", "candidates": []})
     } else {
         json!({})
     }
@@ -356,9 +363,15 @@ async fn another_accounts_rows_are_unknown() {
         (Method::GET, format!("/conversations/{session}/transcript")),
         (Method::GET, format!("/conversation/{session}/status")),
         (Method::POST, format!("/conversation/{session}/end")),
+        (Method::PATCH, format!("/conversation/{session}/ice")),
     ] {
-        let body = (method != Method::GET && method != Method::DELETE).then(|| b"{}".to_vec());
-        let mine = other.send(method.clone(), &path, body.clone()).await;
+        let text = if path.ends_with("/ice") {
+            r#"{"pc_id": "x", "candidates": []}"#
+        } else {
+            "{}"
+        };
+        let body = (method != Method::GET && method != Method::DELETE).then(|| text.into());
+        let mine: kit::client::Answer = other.send(method.clone(), &path, body.clone()).await;
         let unknown_path = path.split('/').map(|part| {
             if Uuid::parse_str(part).is_ok() {
                 Uuid::new_v4().to_string()

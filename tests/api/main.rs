@@ -5,6 +5,7 @@
 mod audio;
 mod bad_input;
 mod billing;
+mod browser_sessions;
 mod calls;
 mod conversations;
 mod crash;

@@ -411,7 +411,7 @@ pub mod testing {
                 spool_dir: dir.path().join("spool"),
                 min_free: 0,
                 lead_ms: 400,
-                webrtc: None,
+                webrtc: Some(config.webrtc.to_engine(([127, 0, 0, 1], 0).into())),
                 priority: 0,
             };
             let engine = Arc::new(Engine::start(engine).expect("an engine"));

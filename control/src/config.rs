@@ -5,9 +5,11 @@ mod providers;
 mod read;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use media::peer::WebRtcConfig;
 
 use crate::egress::Allow;
 use crate::secret::Secret;
@@ -39,6 +41,7 @@ pub struct Config {
     pub recordings: Recordings,
     pub billing: Billing,
     pub usage: Usage,
+    pub webrtc: WebRtc,
     /// `SIDETONE_BOOTSTRAP_API_KEY`: a full-scope key of the account `default`.
     pub bootstrap_api_key: Option<Secret<String>>,
     /// `SIDETONE_MASTER_KEY`: 32 bytes in base64; unset: kept in the data folder.
@@ -134,6 +137,28 @@ pub struct Limits {
     pub tts_per_minute: u32,
     pub failed_auth_per_minute: u32,
     pub keyless_per_minute: u32,
+    /// Calls at a time of one address without a key.
+    pub keyless_calls: u32,
+}
+
+/// Browser audio.
+#[derive(Clone, Debug)]
+pub struct WebRtc {
+    /// Of the first media thread. `None`: the server's address and any free port.
+    pub listen: Option<SocketAddr>,
+    /// What browsers are told; port 0: the one that is listened on. Empty: the address listened on.
+    pub public_addresses: Vec<SocketAddr>,
+    pub stun_urls: Vec<String>,
+    pub turn: Option<Turn>,
+}
+
+/// TURN servers that share a secret with this one.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub urls: Vec<String>,
+    pub secret: Secret<String>,
+    /// How long a password is good for.
+    pub ttl_seconds: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -222,6 +247,16 @@ pub struct UsageLimits {
     pub llm_tokens: u32,
 }
 
+impl WebRtc {
+    /// What the engine is told; `server` is where the API listens.
+    pub fn to_engine(&self, server: SocketAddr) -> WebRtcConfig {
+        WebRtcConfig {
+            listen: self.listen.unwrap_or(SocketAddr::new(server.ip(), 0)),
+            public_addresses: self.public_addresses.clone(),
+        }
+    }
+}
+
 impl Config {
     /// Defaults, the text of a file (TOML) and the environment put together and checked.
     pub fn load(file: Option<&str>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
@@ -294,6 +329,7 @@ impl Config {
             usage: Usage {
                 limits: usage_limits(&mut settings),
             },
+            webrtc: webrtc(&mut settings),
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
             admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
@@ -369,16 +405,55 @@ fn reserved(settings: &mut read::Settings) {
     if !range.is_some_and(|(first, last)| first > 0 && first < last) {
         settings.wrong("rtp.ports", "must be two ports, as in 20000-29999");
     }
-    let listen = settings.list("webrtc.listen");
-    if !listen.iter().all(|text| address(text)) {
+}
+
+fn webrtc(settings: &mut read::Settings) -> WebRtc {
+    let text = settings.text("webrtc.listen");
+    let listen = text.parse().ok();
+    if listen.is_none() && !text.is_empty() {
         settings.wrong("webrtc.listen", "must be an address and port");
     }
+    let address = |text: &String| {
+        let alone = || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, 0));
+        text.parse::<SocketAddr>().ok().or_else(alone)
+    };
     let public = settings.list("webrtc.public_addresses");
-    if !public
-        .iter()
-        .all(|text| text.parse::<std::net::IpAddr>().is_ok() || address(text))
-    {
+    let public_addresses: Option<Vec<SocketAddr>> = public.iter().map(address).collect();
+    if public_addresses.is_none() {
         settings.wrong("webrtc.public_addresses", "must be addresses");
+    }
+    let mut urls = |key: &str, schemes: [&str; 2]| {
+        let urls = settings.list(key);
+        let right = |url: &String| {
+            let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
+            rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        };
+        if !urls.iter().all(right) {
+            let why = format!("must be URLs that begin with {}", schemes.join(" or "));
+            settings.wrong(key, &why);
+        }
+        urls
+    };
+    let stun_urls = urls("webrtc.stun_urls", ["stun:", "stuns:"]);
+    let turn_urls = urls("webrtc.turn_urls", ["turn:", "turns:"]);
+    let secret = settings.text("webrtc.turn_secret");
+    let ttl_seconds = settings.int("webrtc.turn_ttl_seconds", 60, 7 * 86_400);
+    let turn = (!turn_urls.is_empty()).then(|| {
+        if secret.is_empty() {
+            let why = "must be the static-auth-secret of the servers in webrtc.turn_urls";
+            settings.wrong("webrtc.turn_secret", why);
+        }
+        Turn {
+            urls: turn_urls,
+            secret: Secret::new(secret),
+            ttl_seconds,
+        }
+    });
+    WebRtc {
+        listen,
+        public_addresses: public_addresses.unwrap_or_default(),
+        stun_urls,
+        turn,
     }
 }
 
@@ -448,6 +523,7 @@ fn limits(settings: &mut read::Settings) -> Limits {
         tts_per_minute: limit("tts_per_minute"),
         failed_auth_per_minute: limit("failed_auth_per_minute"),
         keyless_per_minute: limit("keyless_per_minute"),
+        keyless_calls: limit("keyless_calls"),
     }
 }
 
@@ -762,6 +838,61 @@ mod tests {
             let error = Config::load(None, &env(&[(name, value)])).unwrap_err();
             let text = error.to_string();
             assert!(text.contains(key) && !text.contains("swordfish"), "{text}");
+        }
+    }
+
+    #[test]
+    fn browser_audio_is_read_and_checked() {
+        let load = |pairs: &[(&str, &str)]| Config::load(None, &env(pairs));
+        let defaults = Config::defaults().unwrap().webrtc;
+        assert!(defaults.listen.is_none() && defaults.turn.is_none());
+        assert!(defaults.public_addresses.is_empty() && defaults.stun_urls.is_empty());
+        let set = load(&[
+            ("SIDETONE_WEBRTC__LISTEN", "0.0.0.0:5004"),
+            (
+                "SIDETONE_WEBRTC__PUBLIC_ADDRESSES",
+                "192.0.2.7, [2001:db8::7]:6000",
+            ),
+            ("SIDETONE_WEBRTC__STUN_URLS", "stun:stun.example.com"),
+            (
+                "SIDETONE_WEBRTC__TURN_URLS",
+                "turn:turn.example.com:3478?transport=udp,turns:turn.example.com",
+            ),
+            ("SIDETONE_WEBRTC__TURN_SECRET", "swordfish"),
+        ]);
+        let set = set.unwrap().webrtc;
+        assert!(!format!("{set:?}").contains("swordfish"));
+        assert_eq!(set.listen, Some(([0, 0, 0, 0], 5004).into()));
+        let public: Vec<String> = set
+            .public_addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(public, ["192.0.2.7:0", "[2001:db8::7]:6000"]);
+        let turn = set.turn.unwrap();
+        assert_eq!((turn.urls.len(), turn.ttl_seconds), (2, 7200));
+        for (name, value, key) in [
+            ("SIDETONE_WEBRTC__LISTEN", "5004", "webrtc.listen"),
+            (
+                "SIDETONE_WEBRTC__PUBLIC_ADDRESSES",
+                "example.com",
+                "webrtc.public_addresses",
+            ),
+            (
+                "SIDETONE_WEBRTC__STUN_URLS",
+                "https://x",
+                "webrtc.stun_urls",
+            ),
+            ("SIDETONE_WEBRTC__TURN_URLS", "stun:x", "webrtc.turn_urls"),
+            ("SIDETONE_WEBRTC__TURN_URLS", "turn:x", "webrtc.turn_secret"),
+            (
+                "SIDETONE_WEBRTC__TURN_TTL_SECONDS",
+                "5",
+                "webrtc.turn_ttl_seconds",
+            ),
+        ] {
+            let error = load(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(key), "{name}={value}: {error}");
         }
     }
 

@@ -60,6 +60,10 @@ pub enum Purpose {
     VoicePreview,
     /// Requests of one node to another.
     Node,
+    /// The seed of the key that signs call tokens.
+    CallToken,
+    /// What keyless visitors are told apart by.
+    Visitor,
 }
 
 impl Purpose {
@@ -71,6 +75,8 @@ impl Purpose {
             Self::WebhookSecret => b"sidetone webhook secret v1",
             Self::VoicePreview => b"sidetone voice preview v1",
             Self::Node => b"sidetone node request v1",
+            Self::CallToken => b"sidetone call token v1",
+            Self::Visitor => b"sidetone visitor v1",
         }
     }
 }

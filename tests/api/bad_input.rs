@@ -125,7 +125,6 @@ async fn connect_names_what_is_wrong() {
         ("agent_id", json!("x"), "body.agent_id"),
         ("agent_id", json!(null), "body.agent_id"),
         ("transport", json!("carrier_pigeon"), "body.transport"),
-        ("transport", json!("webrtc"), "body.transport"),
         ("direction", json!("sideways"), "body.direction"),
         ("protocol", json!("morse"), "body.protocol"),
         ("audio_format", json!("mp3"), "body.audio_format"),

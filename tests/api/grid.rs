@@ -101,7 +101,10 @@ fn filled(endpoint: &Endpoint, id: &str) -> String {
 }
 
 fn keyed(endpoint: &Endpoint) -> bool {
-    matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_))
+    matches!(
+        endpoint.access,
+        Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_)
+    )
 }
 
 async fn key_with(client: &Client, scopes: &[&str]) -> Client {
@@ -229,6 +232,10 @@ pub(crate) fn body_for(endpoint: &Endpoint) -> serde_json::Value {
         json!({"token": "x"})
     } else if path.ends_with("/tool-result") {
         json!({"tool_call_id": "x", "result": null})
+    } else if path.ends_with("/offer") {
+        json!({"sdp": "v=0", "type": "offer"})
+    } else if path.ends_with("/ice") {
+        json!({"pc_id": "x", "candidates": []})
     } else {
         json!({})
     }

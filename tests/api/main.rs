@@ -6,6 +6,7 @@ mod addresses;
 mod audio;
 mod bad_input;
 mod billing;
+mod browser_sessions;
 mod calls;
 mod conversations;
 mod crash;

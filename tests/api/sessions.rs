@@ -93,8 +93,6 @@ async fn connect_names_every_wrong_field() {
     };
     assert_eq!(wrong(json!({"agent_id": null})).await, ["agent_id"]);
     assert_eq!(wrong(json!({"agent_id": "x"})).await, ["agent_id"]);
-    assert_eq!(wrong(json!({"transport": "webrtc"})).await, ["transport"]);
-    assert_eq!(wrong(json!({"transport": null})).await, ["transport"]);
     assert_eq!(wrong(json!({"transport": "smoke"})).await, ["transport"]);
     assert_eq!(wrong(json!({"direction": "up"})).await, ["direction"]);
     assert_eq!(wrong(json!({"protocol": "morse"})).await, ["protocol"]);

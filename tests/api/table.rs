@@ -30,17 +30,24 @@ fn both_agree_on_who_may_call() {
         let wanted = match endpoint.access {
             Access::Scopes(scopes) => vec![names(scopes).join(" and ")],
             Access::AnyScope(scopes) => names(scopes),
+            Access::CallToken(scopes) => with(names(scopes), &["call-token"]),
+            Access::PublicAgent(scopes) => with(names(scopes), &["call-token", "public-agent"]),
             // A key with a scope, or a signed token that the handler checks.
             Access::Signed => vec!["audio-token".to_owned()],
             Access::SignedUrl => vec!["signed-url".to_owned()],
             Access::Admin => vec!["admin".to_owned()],
             Access::None => vec!["none".to_owned()],
         };
-        for one in wanted {
+        for one in &wanted {
             assert!(
                 said.contains(&one.as_str()),
                 "{route:?}: {one} against {said:?}"
             );
+        }
+        // No call token where the table has none.
+        for one in ["call-token", "public-agent"] {
+            let built = wanted.iter().any(|wanted| wanted == one);
+            assert_eq!(said.contains(&one), built, "{route:?}: {one}");
         }
     }
 }
@@ -105,6 +112,11 @@ fn unnamed(path: &str) -> String {
         }
     };
     path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+fn with(mut names: Vec<String>, more: &[&str]) -> Vec<String> {
+    names.extend(more.iter().map(|name| (*name).to_owned()));
+    names
 }
 
 fn names(scopes: &[control::http::Scope]) -> Vec<String> {

@@ -71,6 +71,19 @@ pub async fn get(db: &Db, account: AccountId, id: AgentId) -> Result<Option<Agen
     .await
 }
 
+/// The public agent of this id, with its account. Who asks has no key: the account follows from the
+/// agent.
+pub async fn get_public(db: &Db, id: AgentId) -> Result<Option<(AccountId, Agent)>, DbError> {
+    let found = db
+        .query_built(format!(
+            "select account_id, {COLUMNS} from agents where id = $1"
+        ))
+        .bind(id)
+        .optional(|row| Ok((row.parse("account_id")?, read(row)?)))
+        .await?;
+    Ok(found.filter(|(_, agent)| agent.settings.public_access))
+}
+
 /// A page of agents, newest first, and how many there are.
 pub async fn list(
     db: &Db,

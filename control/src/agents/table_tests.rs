@@ -132,7 +132,7 @@ fn wrong(kind: &Kind) -> Vec<Value> {
             json!({"a": null}),
             json!({"system__a": "x"}),
         ],
-        Kind::AnyObject | Kind::Any => vec![],
+        Kind::AnyObject | Kind::Any | Kind::OpenObject(_) => vec![],
         Kind::Timestamp => vec![json!("yesterday")],
     };
     if !matches!(kind, Kind::Int { .. } | Kind::Num { .. }) {
@@ -195,7 +195,7 @@ fn right(kind: &Kind) -> Vec<Value> {
         )],
         Kind::Scalars { .. } => vec![json!({}), json!({"a": "x", "b": 2.5, "c": false})],
         Kind::AnyObject | Kind::Any => vec![json!({}), json!({"a": {"b": [1]}})],
-        Kind::Pattern { .. } | Kind::HttpsUrl | Kind::Timestamp => {
+        Kind::Pattern { .. } | Kind::HttpsUrl | Kind::Timestamp | Kind::OpenObject(_) => {
             panic!("no setting is of this kind")
         }
     }

@@ -65,6 +65,7 @@ pub async fn authenticate(
             account: key.account,
             key: key.id,
             scopes: key.scopes,
+            token: None,
         }))
 }
 

@@ -1,23 +1,23 @@
 //! Between the records and the engine: what a call is told, and its placing.
 
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
-use media::shell::{self, Refused};
+use media::shell::{self, Carrier, Refused};
 use tokio::sync::watch;
 use tracing::Instrument;
 
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
-use super::live::{LiveCall, Pulse};
+use super::live::{LiveCall, Peer, Pulse};
 use super::rules::Ending;
 use super::store::{self, CallRow};
-use crate::admission::{Renewal, Request, State};
+use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent, Builtins, Variables};
 use crate::app::App;
 use crate::billing;
+use crate::db::{DbError, Tx};
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
@@ -37,16 +37,39 @@ pub enum NotPlaced {
     Failed,
 }
 
-/// Hands a joined session's connection to the engine, and starts writing down what happens.
+/// Makes this process the host of a call that somebody joins, as the last thing of the transaction in
+/// which they joined. `false`: somebody else hosts it, or it is over.
+pub async fn take(app: &App, mut tx: Tx, account: AccountId, id: CallId) -> Result<bool, DbError> {
+    let (node, number) = (&app.config.cluster.node, app.incarnation.number);
+    let now = app.clock.now();
+    if !store::take(&mut tx, account, id, node, number, now).await? {
+        return Ok(false);
+    }
+    if let Err(error) = tx.commit().await {
+        // The answer may have been lost and not the commit: then nobody would end this call.
+        let owner = Owner {
+            account,
+            call: id,
+            incarnation: number,
+        };
+        let ending = Ending::engine_error("the database was lost while the caller joined".into());
+        lifecycle::could_not_start(app, owner, ending).await;
+        return Err(error);
+    }
+    Ok(true)
+}
+
+/// Hands a joined session to the engine, with its connection where it has one yet, and starts writing
+/// down what happens. `lease`: where it was taken before the caller joined.
 pub async fn place(
     app: &App,
     session: &SessionRow,
     events: OptionalEvents,
-    socket: TcpStream,
-    leftover: Vec<u8>,
-) -> Result<(), NotPlaced> {
+    carrier: Carrier,
+    lease: Option<Lease>,
+) -> Result<Arc<LiveCall>, NotPlaced> {
     let span = super::span(session.account, session.id);
-    let placing = place_in_span(app, session, events, socket, leftover);
+    let placing = place_in_span(app, session, events, carrier, lease);
     placing.instrument(span).await
 }
 
@@ -54,9 +77,9 @@ async fn place_in_span(
     app: &App,
     session: &SessionRow,
     events: OptionalEvents,
-    socket: TcpStream,
-    leftover: Vec<u8>,
-) -> Result<(), NotPlaced> {
+    carrier: Carrier,
+    lease: Option<Lease>,
+) -> Result<Arc<LiveCall>, NotPlaced> {
     let account = session.account;
     let fail = async |ending: Ending, why: NotPlaced| {
         let owner = Owner {
@@ -83,12 +106,15 @@ async fn place_in_span(
     }
     let wanted = wish(app, account, session.id, State::Live);
     let slot = Renewal::from(&wanted);
-    let lease = match app.adopt(wanted).await {
-        Ok(lease) => lease,
-        Err(refusal) => {
-            let ending = Ending::engine_error(format!("no slot: {}", refusal.reason.name()));
-            return Err(fail(ending, NotPlaced::NoCapacity).await);
-        }
+    let lease = match lease {
+        Some(lease) => lease,
+        None => match app.adopt(wanted).await {
+            Ok(lease) => lease,
+            Err(refusal) => {
+                let ending = Ending::engine_error(format!("no slot: {}", refusal.reason.name()));
+                return Err(fail(ending, NotPlaced::NoCapacity).await);
+            }
+        },
     };
     let config = call_config(app, session, &call, &agent, events);
     let CallSpeech { providers, usage } = match speech(app, &agent, &config.agent) {
@@ -106,12 +132,10 @@ async fn place_in_span(
     };
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
+    let peer = matches!(carrier, Carrier::Peer).then(Peer::new);
     let handle = match app.engine.place(shell::NewCall {
         config,
-        carrier: shell::Carrier::Socket {
-            stream: socket,
-            leftover,
-        },
+        carrier,
         providers,
         on_event,
     }) {
@@ -129,15 +153,16 @@ async fn place_in_span(
         slot,
         handle,
         pulse,
+        peer,
         usage,
         leased: AtomicBool::new(true),
         ended: watch::Sender::new(false),
     });
     app.live.insert(session.id, live.clone());
     tracing::info!(agent = %agent.id, channel = call.channel, "a call begins");
-    let following = lifecycle::follow(app.clone(), claim, live, lease, news);
+    let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
     tokio::spawn(following.in_current_span());
-    Ok(())
+    Ok(live)
 }
 
 /// What this process asks of the lease store for a call.

@@ -53,9 +53,9 @@ pub fn line(
             CallNews::Event(CallEvent::Started) => return,
             CallNews::Event(CallEvent::Tool { id, stage }) => return pulse.set_tool(id, *stage),
             CallNews::Event(CallEvent::Turn(_)) => pulse.count_turn(),
+            CallNews::Event(CallEvent::Peer(state)) => return pulse.set_peer(*state),
+            CallNews::Network(quality) => return pulse.note_network(*quality),
             CallNews::CancelTool { .. } => return,
-            // Calls over WebRTC have no route yet.
-            CallNews::Event(CallEvent::Peer(_)) | CallNews::Network(_) => return,
             CallNews::Event(CallEvent::Ended(_))
             | CallNews::Recorded(_)
             | CallNews::Taped(_)
@@ -127,6 +127,7 @@ pub async fn follow(
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
                 let (mut ending, recording) = (Ending::of(&summary), claim.recording);
+                ending.network = rules::network(call.pulse.network(), summary.media);
                 if let Some(used) = &mut ending.used {
                     let models = call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;
@@ -165,8 +166,8 @@ pub async fn follow(
                 });
             }
             CallNews::Event(_)
-            | CallNews::Recorded(_)
             | CallNews::Network(_)
+            | CallNews::Recorded(_)
             | CallNews::CancelTool { .. } => {}
         }
     }

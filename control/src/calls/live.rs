@@ -1,13 +1,15 @@
 //! The calls that this process hosts right now: what the database does not know of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use media::call::output::{AgentState, ToolStage};
+use media::peer::{PeerError, PeerReply, PeerRequest, PeerState, Quality};
 use media::shell::CallHandle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
+use uuid::Uuid;
 
 use crate::admission::Renewal;
 use crate::ids::{AccountId, CallId};
@@ -17,7 +19,15 @@ use crate::vendors::usage::SpeechUsage;
 #[derive(Default)]
 pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
+    /// Sessions whose first offer is being answered; as many as requests are served at a time.
+    joining: Mutex<HashSet<CallId>>,
     changed: Notify,
+}
+
+/// The right to answer a session's first offer; given back when dropped.
+pub struct Joining<'a> {
+    calls: &'a LiveCalls,
+    id: CallId,
 }
 
 /// One call that this process hosts.
@@ -27,6 +37,8 @@ pub struct LiveCall {
     pub slot: Renewal,
     pub handle: CallHandle,
     pub pulse: Arc<Pulse>,
+    /// Where it is a browser's.
+    pub peer: Option<Peer>,
     /// What its speech providers use, to be read when the call is over.
     pub usage: Arc<SpeechUsage>,
     /// Whether it holds a slot: until the engine is done with it.
@@ -35,13 +47,87 @@ pub struct LiveCall {
     pub ended: watch::Sender<bool>,
 }
 
+/// The peer connection of a browser's call, as the routes know it.
+pub struct Peer {
+    /// Held while descriptions are exchanged: one exchange at a time.
+    pub negotiation: tokio::sync::Mutex<()>,
+    seat: Mutex<PeerSeat>,
+}
+
+struct PeerSeat {
+    pc_id: String,
+    /// Our own offer, until it is answered.
+    offered: Option<String>,
+}
+
+/// How long the engine may take to answer: a description takes it a few milliseconds.
+const PEER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What changes many times in a call and is kept in memory only; written by the engine's threads.
 #[derive(Default)]
 pub struct Pulse {
     agent: AtomicU8,
     turns: AtomicU32,
+    /// Held for a few instructions, a few times a second at most.
+    wire: Mutex<Wire>,
     /// Oldest first. Held for a few instructions, a few times in a call.
     tools: Mutex<VecDeque<(String, ToolStage)>>,
+}
+
+/// What is known of the way to the caller.
+#[derive(Default)]
+struct Wire {
+    peer: Option<PeerState>,
+    network: NetworkLog,
+}
+
+/// How the network was, over a whole call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NetworkLog {
+    last: Option<Quality>,
+    rtt: Mean,
+    jitter: Mean,
+    mos: Mean,
+}
+
+/// A mean that is still being taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mean {
+    sum: f64,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, value: Option<f64>) {
+        if let Some(value) = value {
+            self.sum += value;
+            self.count += 1;
+        }
+    }
+
+    fn get(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / f64::from(self.count))
+    }
+}
+
+impl NetworkLog {
+    /// Notes the last few seconds.
+    pub fn add(&mut self, quality: Quality) {
+        self.last = Some(quality);
+        self.rtt.add(quality.rtt_ms);
+        self.jitter.add(Some(quality.jitter_ms));
+        self.mos.add(quality.mos);
+    }
+
+    /// The last few seconds.
+    pub const fn last(&self) -> Option<Quality> {
+        self.last
+    }
+
+    /// Means over the call: round trip in ms, jitter in ms, MOS.
+    pub fn means(&self) -> [Option<f64>; 3] {
+        [self.rtt, self.jitter, self.mos].map(Mean::get)
+    }
 }
 
 /// Tool calls that are remembered per call: enough to tell a late answer from a wrong id.
@@ -62,6 +148,12 @@ impl LiveCalls {
     pub fn insert(&self, id: CallId, call: Arc<LiveCall>) {
         self.lock().insert(id, call);
         self.changed.notify_waiters();
+    }
+
+    /// The right to answer the first offer of a session: of two at a time one has it.
+    pub fn begin(&self, id: CallId) -> Option<Joining<'_>> {
+        let mut joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        joining.insert(id).then_some(Joining { calls: self, id })
     }
 
     /// Forgets a call: its end and its recording are written.
@@ -147,7 +239,82 @@ impl LiveCalls {
     }
 }
 
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        let mut joining = self
+            .calls
+            .joining
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        joining.remove(&self.id);
+    }
+}
+
+impl Peer {
+    /// A connection that is about to be made.
+    pub fn new() -> Self {
+        Self {
+            negotiation: tokio::sync::Mutex::default(),
+            seat: Mutex::new(PeerSeat {
+                pc_id: Uuid::new_v4().to_string(),
+                offered: None,
+            }),
+        }
+    }
+
+    /// What requests name it by.
+    pub fn pc_id(&self) -> String {
+        self.seat().pc_id.clone()
+    }
+
+    pub fn is(&self, pc_id: &str) -> bool {
+        self.seat().pc_id == pc_id
+    }
+
+    /// Another connection took its place: its id.
+    pub fn renew(&self) -> String {
+        let mut seat = self.seat();
+        seat.pc_id = Uuid::new_v4().to_string();
+        seat.offered = None;
+        seat.pc_id.clone()
+    }
+
+    /// Our offer that waits for its answer.
+    pub fn offered(&self) -> Option<String> {
+        self.seat().offered.clone()
+    }
+
+    pub fn set_offered(&self, sdp: Option<String>) {
+        self.seat().offered = sdp;
+    }
+
+    fn seat(&self) -> MutexGuard<'_, PeerSeat> {
+        // Whole after any panic: each use is one operation.
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl LiveCall {
+    /// Asks the browser's side of the call for something. `None`: the call is over, or its thread does
+    /// not answer.
+    pub async fn ask_peer(&self, request: PeerRequest) -> Option<Result<PeerReply, PeerError>> {
+        let (sender, answer) = oneshot::channel();
+        let reply = Box::new(move |reply| {
+            // Who asked may have gone.
+            let _ = sender.send(reply);
+        });
+        if !self.handle.peer(request, reply) {
+            return None;
+        }
+        tokio::time::timeout(PEER_PATIENCE, answer).await.ok()?.ok()
+    }
+
     /// Waits until the call's end is in the database, at most `patience`.
     pub async fn wait_ended(&self, patience: Duration) -> bool {
         let mut ended = self.ended.subscribe();
@@ -167,6 +334,31 @@ impl Pulse {
             AgentState::OnHold => 5,
         };
         self.agent.store(code, Ordering::Relaxed);
+    }
+
+    /// Notes where the peer connection stands.
+    pub fn set_peer(&self, state: PeerState) {
+        self.wire().peer = Some(state);
+    }
+
+    /// Where the peer connection stands.
+    pub fn peer(&self) -> PeerState {
+        self.wire().peer.unwrap_or(PeerState::New)
+    }
+
+    /// Notes how the network is.
+    pub fn note_network(&self, quality: Quality) {
+        self.wire().network.add(quality);
+    }
+
+    /// How the network was so far.
+    pub fn network(&self) -> NetworkLog {
+        self.wire().network
+    }
+
+    fn wire(&self) -> MutexGuard<'_, Wire> {
+        // Whole after any panic: each use is one operation.
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a finished turn.
@@ -248,6 +440,42 @@ mod tests {
         }
         assert_eq!(pulse.tools().len(), TOOLS);
         assert_eq!(pulse.claim_tool("0"), Claimed::Unknown);
+    }
+
+    #[test]
+    fn of_two_first_offers_one_is_answered() {
+        let calls = LiveCalls::default();
+        let first = calls.begin(CallId::NIL);
+        assert!(first.is_some() && calls.begin(CallId::NIL).is_none());
+        drop(first);
+        assert!(calls.begin(CallId::NIL).is_some());
+    }
+
+    #[test]
+    fn a_new_peer_connection_has_a_new_id_and_no_open_offer() {
+        let peer = Peer::new();
+        let first = peer.pc_id();
+        peer.set_offered(Some("v=0".to_owned()));
+        let second = peer.renew();
+        assert!(first != second && peer.is(&second) && !peer.is(&first));
+        assert_eq!(peer.offered(), None);
+    }
+
+    #[test]
+    fn the_network_is_told_as_it_is_and_as_it_was() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.network().means(), [None; 3]);
+        for (rtt_ms, jitter_ms) in [(None, 1.0), (Some(10.0), 2.0), (Some(20.0), 3.0)] {
+            pulse.note_network(Quality {
+                rtt_ms,
+                jitter_ms,
+                mos: rtt_ms.map(|_| 4.0),
+                ..Quality::default()
+            });
+        }
+        let log = pulse.network();
+        assert_eq!(log.means(), [Some(15.0), Some(2.0), Some(4.0)]);
+        assert_eq!(log.last().and_then(|last| last.rtt_ms), Some(20.0));
     }
 
     #[test]

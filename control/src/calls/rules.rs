@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use media::call::record::{EndReason, EndedBy, Offsets, Summary, Turn};
+use media::peer::MediaTotals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::live::NetworkLog;
 use crate::usage::CallUse;
 
 /// Where a call stands.
@@ -97,6 +99,42 @@ pub struct Ending {
     /// Which of the turns written so far keep their place in the recording.
     #[serde(default)]
     pub offsets: Offsets,
+    /// `None` where the channel measures nothing.
+    #[serde(default)]
+    pub network: Option<Network>,
+}
+
+/// How the audio of a call travelled, for diagnostics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Mean round trip, ms.
+    pub rtt_ms: Option<f64>,
+    /// Of the caller's packets, per cent.
+    pub loss_pct: Option<f64>,
+    /// Mean, ms.
+    pub jitter_ms: Option<f64>,
+    /// Mean; an estimate.
+    pub mos: Option<f64>,
+    /// What the caller's packets came to.
+    pub media: MediaTotals,
+}
+
+/// What is written down of the network; `None` where nothing was measured.
+pub fn network(log: NetworkLog, totals: Option<MediaTotals>) -> Option<Network> {
+    let media = totals?;
+    let [rtt_ms, jitter_ms, mos] = log
+        .means()
+        .map(|mean| mean.map(|mean| (mean * 100.0).round() / 100.0));
+    let sent = media.packets + media.lost;
+    // Packets of a call are far below 2^52: exact.
+    let loss_pct = (sent > 0).then(|| (media.lost as f64 * 1e4 / sent as f64).round() / 100.0);
+    Some(Network {
+        rtt_ms,
+        loss_pct,
+        jitter_ms,
+        mos,
+        media,
+    })
 }
 
 impl Ending {
@@ -126,6 +164,7 @@ impl Ending {
                 tokens: 0,
             }),
             offsets: summary.offsets,
+            network: None,
         }
     }
 
@@ -170,6 +209,7 @@ impl Ending {
             errors: Vec::new(),
             used: None,
             offsets: Offsets::Known,
+            network: None,
         }
     }
 
@@ -188,6 +228,7 @@ impl Ending {
                 ..CallUse::default()
             }),
             offsets: Offsets::Known,
+            network: None,
         }
     }
 }

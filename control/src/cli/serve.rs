@@ -174,7 +174,7 @@ fn assemble(
         spool_dir: calls::spool_dir(&config),
         min_free: u64::from(config.recordings.min_free_mib) << 20,
         lead_ms: config.engine.lead_ms,
-        webrtc: None,
+        webrtc: Some(config.webrtc.to_engine(config.server.listen)),
         priority: config.engine.priority,
     })?);
     models::catalogue::configure(&config.speech.remote);

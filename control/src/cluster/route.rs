@@ -19,11 +19,12 @@ use crate::app::App;
 use crate::calls;
 use crate::calls::store::CallRow;
 use crate::http::extract::query_pairs;
+use crate::http::validate::FieldError;
 use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::ids::{AccountId, SessionId};
 use crate::secret::{Purpose, sha256};
 use crate::sessions;
-use crate::sessions::wire::ToolResult;
+use crate::sessions::wire::{Offer, ToolResult, Trickle, TrickledCandidate};
 use crate::time::Timestamp;
 
 /// How far the clocks of two nodes may be apart, and how long a request may take to arrive.
@@ -32,8 +33,8 @@ const FRESH: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(1);
 /// How long the host may take: ending a call waits up to seven seconds for its goodbye.
 const ANSWER: Duration = Duration::from_secs(9);
-/// A tool's answer with what is around it.
-const BODY: usize = 96 * 1024;
+/// A tool's answer or a session's description, escaped, with what is around it.
+const BODY: usize = 192 * 1024;
 
 /// What one node asks another.
 #[derive(Debug, Deserialize, Serialize)]
@@ -42,6 +43,17 @@ pub enum Ask {
     Status,
     End {
         reason: Option<String>,
+    },
+    Offer {
+        sdp: String,
+        kind: String,
+        pc_id: Option<String>,
+        restart_pc: Option<bool>,
+    },
+    MakeOffer,
+    Ice {
+        pc_id: String,
+        candidates: Vec<TrickledCandidate>,
     },
     ToolResult {
         tool_call_id: String,
@@ -156,10 +168,20 @@ fn understood(reply: Reply) -> Option<Result<Value, ApiError>> {
         "tool_call_expired",
         "conflict",
         "service_unavailable",
+        "peer_not_found",
+        "invalid_sdp",
+        "invalid_candidate",
+        "session_ended",
+        "validation_error",
+        "internal_error",
     ]
     .into_iter()
     .find(|known| *known == code)?;
     Some(Err(match status {
+        400 => ApiError::BadRequest { code, message },
+        422 if code == "validation_error" => ApiError::fields(fields(&body)?),
+        422 => ApiError::unprocessable(code, message),
+        500 => ApiError::internal("the node that hosts the session failed: see its log"),
         404 if code == "not_found" => ApiError::NotFound,
         404 => ApiError::Missing { code, message },
         409 => ApiError::Conflict { code, message },
@@ -171,6 +193,19 @@ fn understood(reply: Reply) -> Option<Result<Value, ApiError>> {
         },
         _ => return None,
     }))
+}
+
+/// The wrong fields that a host named. What it says of descriptions is of two kinds.
+fn fields(body: &Value) -> Option<Vec<FieldError>> {
+    let named = body.get("fields")?.as_array()?.iter().map(|field| {
+        let kind = field.get("type")?.as_str()?;
+        let kind = ["missing", "enum"]
+            .into_iter()
+            .find(|known| *known == kind)?;
+        let name = field.get("loc")?.get(1)?.as_str()?;
+        Some(FieldError::body(name, kind, field.get("msg")?.as_str()?))
+    });
+    named.collect()
 }
 
 async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>, ApiError> {
@@ -205,6 +240,25 @@ async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>,
         Ask::Status => json(sessions::service::status_here(&app, account, id).await),
         Ask::End { reason } => {
             json(calls::service::end_here(&app, account, id, reason.as_deref()).await)
+        }
+        Ask::Offer {
+            sdp,
+            kind,
+            pc_id,
+            restart_pc,
+        } => {
+            let body = Offer {
+                sdp,
+                r#type: kind,
+                pc_id,
+                restart_pc,
+            };
+            json(sessions::peer::offer_here(&app, account, id, body).await)
+        }
+        Ask::MakeOffer => json(sessions::peer::make_offer_here(&app, account, id).await),
+        Ask::Ice { pc_id, candidates } => {
+            let body = Trickle { pc_id, candidates };
+            json(sessions::peer::trickle_here(&app, account, id, body).await)
         }
         Ask::ToolResult {
             tool_call_id,

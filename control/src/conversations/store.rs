@@ -1,5 +1,6 @@
 //! What a conversation keeps beside its call: feedback, and what went wrong.
 
+use crate::calls::rules::Network;
 use crate::db::{Db, DbError};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
@@ -9,20 +10,25 @@ pub struct Faults {
     /// In words, oldest first.
     pub errors: Vec<String>,
     pub provider_request_ids: Vec<String>,
+    /// How the audio travelled, where the channel measures it.
+    pub network: Option<Network>,
 }
 
 /// The faults of one conversation of the account.
 pub async fn faults(db: &Db, account: AccountId, id: CallId) -> Result<Option<Faults>, DbError> {
-    db.query("select errors, provider_request_ids from calls where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(id)
-        .optional(|row| {
-            Ok(Faults {
-                errors: row.json("errors")?,
-                provider_request_ids: row.json("provider_request_ids")?,
-            })
+    db.query(
+        "select errors, provider_request_ids, network from calls where account_id = $1 and id = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .optional(|row| {
+        Ok(Faults {
+            errors: row.json("errors")?,
+            provider_request_ids: row.json("provider_request_ids")?,
+            network: row.opt_json("network")?,
         })
-        .await
+    })
+    .await
 }
 
 /// Keeps a rating, in place of an earlier one. `false`: the account has no such conversation.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use media::peer::MediaTotals;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -300,6 +301,10 @@ pub struct Network {
     pub loss_pct: Option<f64>,
     pub jitter_ms: Option<f64>,
     pub mos: Option<f64>,
+    /// What became of the caller's packets, counted since the call began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, u64>>")]
+    pub media: Option<MediaTotals>,
 }
 
 impl Diagnostics {
@@ -307,7 +312,9 @@ impl Diagnostics {
         let Faults {
             errors,
             provider_request_ids,
+            network,
         } = faults;
+        let measured = network.as_ref();
         Self {
             conversation_id: call.id,
             status: call.conversation_status,
@@ -316,10 +323,13 @@ impl Diagnostics {
             waterfall: rules::waterfall(turns),
             network: Network {
                 channel: call.channel,
-                rtt_ms: rules::round_trip(turns),
-                loss_pct: None,
-                jitter_ms: None,
-                mos: None,
+                rtt_ms: measured
+                    .and_then(|network| network.rtt_ms)
+                    .or_else(|| rules::round_trip(turns)),
+                loss_pct: measured.and_then(|network| network.loss_pct),
+                jitter_ms: measured.and_then(|network| network.jitter_ms),
+                mos: measured.and_then(|network| network.mos),
+                media: measured.map(|network| network.media),
             },
             errors: rules::faults(errors, turns),
             provider_request_ids,

@@ -1,5 +1,5 @@
 //! Who calls. A key comes in `X-API-Key` or as a bearer; it is looked up at every request, so a
-//! revoked key is refused from that moment on.
+//! revoked key is refused from that moment on. Routes that say so take a call token as well, as a bearer.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,18 +11,38 @@ use super::error::ApiError;
 use super::scope::{Scope, Scopes};
 use crate::api_keys::{self, rules::Presented};
 use crate::app::App;
-use crate::ids::{AccountId, ApiKeyId};
+use crate::ids::{AccountId, AgentId, ApiKeyId, SessionId};
 use crate::secret::{same, sha256};
+use crate::sessions::call_token;
 
 /// The account and key behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub account: AccountId,
+    /// Of a call token: the key that minted it; nil where there was none.
     pub key: ApiKeyId,
     pub scopes: Scopes,
+    /// What a call token opens; `None`: the caller has a key.
+    pub token: Option<Grant>,
+}
+
+/// What of an account a call token opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Tells tokens apart.
+    pub id: uuid::Uuid,
+    pub agent: AgentId,
+    /// The one session, of a token that came with a keyless connect.
+    pub session: Option<SessionId>,
 }
 
 impl Caller {
+    /// Whose budget of requests this one uses. A token has one of its own: who holds it cannot use up
+    /// that of the key.
+    pub fn budget(&self) -> ApiKeyId {
+        self.token.map_or(self.key, |grant| ApiKeyId(grant.id))
+    }
+
     /// 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<(), ApiError> {
         if self.scopes.has(scope) {
@@ -91,14 +111,22 @@ pub fn has_credential(headers: &HeaderMap) -> bool {
     headers.contains_key("x-api-key") || headers.contains_key(http::header::AUTHORIZATION)
 }
 
-/// The caller behind these headers. A failure costs the address one of its failures; when those
-/// are used up the answer is 429.
-pub async fn authenticate(app: &App, headers: &HeaderMap, ip: IpAddr) -> Result<Caller, ApiError> {
-    let caller = match credential(headers).and_then(|text| presented(app, text)) {
-        Some(presented) => {
+/// The caller behind these headers. `tokens`: a call token will do. A failure costs the address one of
+/// its failures; when those are used up the answer is 429.
+pub async fn authenticate(
+    app: &App,
+    headers: &HeaderMap,
+    ip: IpAddr,
+    tokens: bool,
+) -> Result<Caller, ApiError> {
+    let text = credential(headers);
+    let tokens = tokens && !headers.contains_key("x-api-key");
+    let caller = match (text.and_then(|text| presented(app, text)), text) {
+        (Some(presented), _) => {
             api_keys::store::authenticate(&app.db, &presented, app.clock.now()).await?
         }
-        None => None,
+        (None, Some(text)) if tokens => call_token::caller(app, text).await?,
+        (None, _) => None,
     };
     match caller {
         Some(caller) => Ok(caller),

@@ -29,6 +29,10 @@ pub enum Access {
     Scopes(&'static [Scope]),
     /// A key with at least one of these scopes.
     AnyScope(&'static [Scope]),
+    /// A key or a call token with at least one of these scopes.
+    CallToken(&'static [Scope]),
+    /// The same, or nobody: the handler sees `Option<Caller>`, and asks whether the agent is public.
+    PublicAgent(&'static [Scope]),
     /// A key, or something else that the handler checks itself (a `token` of the query). A key that
     /// is given must be valid; the handler sees it as `Option<Caller>`.
     Signed,
@@ -321,14 +325,19 @@ async fn admit(
     let caller = match rule.access {
         Access::None | Access::SignedUrl => return Ok(()),
         Access::Admin => return admin(app, request.headers(), ip).await,
-        Access::Signed if !auth::has_credential(request.headers()) => return Ok(()),
+        Access::Signed | Access::PublicAgent(_) if !auth::has_credential(request.headers()) => {
+            return Ok(());
+        }
         Access::Signed | Access::Scopes(_) | Access::AnyScope(_) => {
-            auth::authenticate(app, request.headers(), ip).await?
+            auth::authenticate(app, request.headers(), ip, false).await?
+        }
+        Access::CallToken(_) | Access::PublicAgent(_) => {
+            auth::authenticate(app, request.headers(), ip, true).await?
         }
     };
     match app
         .limits
-        .request(caller.key, rule.class, app.clock.now())
+        .request(caller.budget(), rule.class, app.clock.now())
         .await
     {
         Ok(None) => {}
@@ -340,7 +349,9 @@ async fn admit(
     }
     match rule.access {
         Access::Scopes(scopes) => scopes.iter().try_for_each(|scope| caller.require(*scope))?,
-        Access::AnyScope(scopes) if !scopes.iter().any(|scope| caller.scopes.has(*scope)) => {
+        Access::AnyScope(scopes) | Access::CallToken(scopes) | Access::PublicAgent(scopes)
+            if !scopes.iter().any(|scope| caller.scopes.has(*scope)) =>
+        {
             return Err(scopes
                 .first()
                 .map_or(ApiError::NotFound, |scope| ApiError::Scope(*scope)));

@@ -24,6 +24,8 @@ pub enum ApiError {
     Unauthorized,
     /// 403: the key lacks this scope.
     Scope(Scope),
+    /// 400: the request means nothing where things stand.
+    BadRequest { code: &'static str, message: String },
     /// 402: the account may not spend; where it can be helped.
     PaymentRequired {
         message: String,
@@ -171,6 +173,7 @@ impl ApiError {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
             Self::PaymentRequired { .. } => StatusCode::PAYMENT_REQUIRED,
             Self::Scope(_) | Self::Forbidden { .. } | Self::Refused { .. } => StatusCode::FORBIDDEN,
             Self::NotFound | Self::Missing { .. } => StatusCode::NOT_FOUND,
@@ -207,7 +210,8 @@ impl ApiError {
             Self::RateLimited { .. } => "rate_limited",
             Self::Capacity { reason, .. } => reason.name(),
             Self::Internal(_) => "internal_error",
-            Self::Forbidden { code, .. }
+            Self::BadRequest { code, .. }
+            | Self::Forbidden { code, .. }
             | Self::Refused { code, .. }
             | Self::Missing { code, .. }
             | Self::Conflict { code, .. }
@@ -258,7 +262,8 @@ impl ApiError {
                 }
             },
             Self::Internal(_) => "Internal error".to_owned(),
-            Self::Forbidden { message, .. }
+            Self::BadRequest { message, .. }
+            | Self::Forbidden { message, .. }
             | Self::PaymentRequired { message, .. }
             | Self::Refused { message, .. }
             | Self::Missing { message, .. }

@@ -287,7 +287,7 @@ fn make_room<K: Hash + Eq + Copy>(
 }
 
 /// The part of an address that one subscriber holds: all of IPv4, the /64 of IPv6.
-fn network(ip: IpAddr) -> IpAddr {
+pub fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
         v4 => v4,

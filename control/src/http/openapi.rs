@@ -196,13 +196,22 @@ fn operation(
     }
     let (scopes, all) = match endpoint.access {
         Access::Scopes(scopes) => (scopes, true),
-        Access::AnyScope(scopes) => (scopes, false),
+        Access::AnyScope(scopes) | Access::CallToken(scopes) | Access::PublicAgent(scopes) => {
+            (scopes, false)
+        }
         Access::Signed | Access::SignedUrl | Access::Admin | Access::None => return operation,
     };
     let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
     let words: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let joined = words.join(if all { " and " } else { " or " });
-    operation["description"] = format!("Scope: {joined}.").into();
+    let also = match endpoint.access {
+        Access::CallToken(_) => " A call token with it will do.",
+        Access::PublicAgent(_) => {
+            " A call token with it will do; a public agent needs no credential."
+        }
+        _ => "",
+    };
+    operation["description"] = format!("Scope: {joined}.{also}").into();
     operation["x-scopes"] = json!(names);
     operation
 }
@@ -295,7 +304,10 @@ fn path_parameter(name: &str) -> Value {
 
 fn security(endpoint: &Endpoint) -> Value {
     match endpoint.access {
-        Access::Scopes(_) | Access::AnyScope(_) => json!([{"apiKey": []}, {"bearer": []}]),
+        Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_) => {
+            json!([{"apiKey": []}, {"bearer": []}])
+        }
+        Access::PublicAgent(_) => json!([{}, {"apiKey": []}, {"bearer": []}]),
         Access::Signed => json!([{"apiKey": []}, {"bearer": []}, {"signedUrl": []}]),
         Access::Admin => json!([{"adminToken": []}]),
         // The token of the other sockets is a part of the path.

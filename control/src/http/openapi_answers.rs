@@ -201,7 +201,10 @@ fn is_keyed(endpoint: &Endpoint) -> bool {
 fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
     let mut all = endpoint.refusals.clone();
     let mut add = |status, code, when| all.push(Refusal { status, code, when });
-    let scoped = matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_));
+    let scoped = matches!(
+        endpoint.access,
+        Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_) | Access::PublicAgent(_)
+    );
     if is_keyed(endpoint) {
         add(
             StatusCode::UNAUTHORIZED,
@@ -348,6 +351,7 @@ fn error(refusal: Refusal) -> ApiError {
             action_url: Some("https://sidetone.acme.com/billing".to_owned()),
         },
         _ => match status {
+            StatusCode::BAD_REQUEST => ApiError::BadRequest { code, message },
             StatusCode::FORBIDDEN => ApiError::Forbidden { code, message },
             StatusCode::NOT_FOUND => ApiError::Missing { code, message },
             StatusCode::CONFLICT => ApiError::Conflict { code, message },

@@ -120,6 +120,7 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
             schema
         }
         Kind::Object(fields) => object(fields, Unknown::Refuse),
+        Kind::OpenObject(fields) => object(fields, Unknown::Ignore),
         Kind::Scalars { max, key_rule, .. } => json!({
             "type": "object", "maxProperties": max,
             "propertyNames": {"pattern": key_pattern(key_rule), "description": key_rule},

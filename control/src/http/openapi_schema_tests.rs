@@ -9,7 +9,9 @@ fn kinds() -> Vec<Kind> {
         found.push(kind);
         match kind {
             Kind::List { item, .. } => of(*item, found),
-            Kind::Object(fields) => fields.iter().for_each(|field| of(field.kind, found)),
+            Kind::Object(fields) | Kind::OpenObject(fields) => {
+                fields.iter().for_each(|field| of(field.kind, found))
+            }
             _ => {}
         }
     }

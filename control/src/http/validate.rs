@@ -109,6 +109,8 @@ pub enum Kind {
         max: usize,
     },
     Object(&'static [Field]),
+    /// The same; members that are not among the fields are ignored.
+    OpenObject(&'static [Field]),
     /// A flat object of strings, numbers and booleans, at most `max` keys.
     Scalars {
         max: usize,

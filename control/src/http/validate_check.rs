@@ -52,7 +52,7 @@ fn settle_kind(kind: &Kind, value: &mut Value) {
         (Kind::List { item, .. }, Value::Array(items)) => {
             items.iter_mut().for_each(|value| settle_kind(item, value));
         }
-        (Kind::Object(fields), value) => settle(fields, value),
+        (Kind::Object(fields) | Kind::OpenObject(fields), value) => settle(fields, value),
         _ => {}
     }
 }
@@ -203,6 +203,10 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
         Kind::List { item, min, max } => list(item, *min, *max, value, errors),
         Kind::Object(fields) => match value {
             Value::Object(map) => object(fields, Unknown::Refuse, map, errors),
+            _ => errors.push("model_type", "Input should be an object".into()),
+        },
+        Kind::OpenObject(fields) => match value {
+            Value::Object(map) => object(fields, Unknown::Ignore, map, errors),
             _ => errors.push("model_type", "Input should be an object".into()),
         },
         Kind::Scalars {

@@ -1,24 +1,31 @@
 //! Routes of sessions (document 2, Real-time conversation sessions).
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::response::IntoResponse;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use media::config::OptionalEvents;
 
-use super::service;
-use super::store;
-use super::wire::{Connect, Connected, End, Ended, Status, ToolAccepted, ToolResult};
+use super::connect::{self, Visitor};
+use super::wire::{
+    Connect, Connected, Described, End, Ended, MintToken, Minted, Offer, Status, ToolAccepted,
+    ToolResult, Trickle, Trickled, WantedEvents,
+};
+use super::{peer, rules, service, store};
 use crate::app::App;
 use crate::calls;
-use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Scope};
+use crate::http::auth::Peer;
+use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Query, Scope};
 use crate::ids::SessionId;
 use crate::telemetry::TraceParent;
 
 /// The routes, in the order of the document; the socket's own come last.
 pub fn endpoints() -> Vec<Endpoint> {
-    let write = Access::Scopes(&[Scope::CallsWrite]);
+    const WRITE: &[Scope] = &[Scope::CallsWrite];
+    let (key, token) = (Access::Scopes(WRITE), Access::CallToken(WRITE));
     let mut endpoints = vec![
-        Endpoint::post("/conversation/connect", write, connect)
+        Endpoint::post("/conversation/connect", Access::PublicAgent(WRITE), open)
             .summary("Open a session: who speaks with which agent, and how")
             .body::<Connect>()
             .answers::<Connected>()
@@ -26,6 +33,16 @@ pub fn endpoints() -> Vec<Endpoint> {
                 StatusCode::NOT_FOUND,
                 "not_found",
                 "there is no such agent in this account",
+            )
+            .refuses(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "a WebSocket without an API key, or the token of a keyless session",
+            )
+            .refuses(
+                StatusCode::FORBIDDEN,
+                "origin_not_allowed",
+                "the page may not call this agent without a credential",
             )
             .refuses(
                 StatusCode::CONFLICT,
@@ -45,9 +62,70 @@ pub fn endpoints() -> Vec<Endpoint> {
             .class(Class::CallCreation)
             .returns(StatusCode::OK)
             .cors(),
+        Endpoint::post("/conversation/token", key, mint_token)
+            .summary("Mint a token with which a browser may call one agent")
+            .body::<MintToken>()
+            .answers::<Minted>()
+            .refuses(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is no such agent in this account",
+            )
+            .returns(StatusCode::OK)
+            .cors(),
+        negotiated(Endpoint::post(
+            "/conversation/{session_id}/offer",
+            token,
+            offer,
+        ))
+        .summary(
+            "Offer a peer connection, the first or a changed one, or answer the server's offer",
+        )
+        .body::<Offer>()
+        .query::<WantedEvents>()
+        .refuses(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_sdp",
+            "the description cannot be used",
+        )
+        .refuses(
+            StatusCode::NOT_FOUND,
+            "peer_not_found",
+            "`pc_id` is not that of the session's connection",
+        )
+        .returns(StatusCode::OK)
+        .cors(),
+        negotiated(Endpoint::get(
+            "/conversation/{session_id}/offer",
+            token,
+            make_offer,
+        ))
+        .summary("Have the server make the offer")
+        .query::<WantedEvents>()
+        .cors(),
+        hosted(Endpoint::patch(
+            "/conversation/{session_id}/ice",
+            token,
+            trickle,
+        ))
+        .summary("Add ICE candidates to the peer connection")
+        .body::<Trickle>()
+        .answers::<Trickled>()
+        .refuses(
+            StatusCode::BAD_REQUEST,
+            "peer_not_found",
+            "no connection of this `pc_id` is open: connect and offer anew",
+        )
+        .refuses(
+            StatusCode::BAD_REQUEST,
+            "invalid_candidate",
+            "a candidate cannot be used; none of the request's was taken",
+        )
+        .class(Class::Exempt)
+        .cors(),
         hosted(Endpoint::post(
             "/conversation/{session_id}/tool-result",
-            write,
+            key,
             tool_result,
         ))
         .summary("Answer a tool call of the agent")
@@ -70,7 +148,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .returns(StatusCode::ACCEPTED)
         .cors(),
-        hosted(Endpoint::post("/conversation/{session_id}/end", write, end))
+        hosted(Endpoint::post("/conversation/{session_id}/end", token, end))
             .summary("End a session")
             .body::<End>()
             .answers::<Ended>()
@@ -78,7 +156,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             .cors(),
         hosted(Endpoint::get(
             "/conversation/{session_id}/status",
-            Access::AnyScope(&[Scope::CallsRead, Scope::CallsWrite]),
+            Access::CallToken(&[Scope::CallsRead, Scope::CallsWrite]),
             status,
         ))
         .summary("Where a session stands")
@@ -98,23 +176,137 @@ pub fn hosted(endpoint: Endpoint) -> Endpoint {
     )
 }
 
-async fn connect(
+/// What the two offers have in common.
+fn negotiated(endpoint: Endpoint) -> Endpoint {
+    hosted(endpoint)
+        .answers::<Described>()
+        .refuses(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "the session belongs to another account",
+        )
+        .refuses(
+            StatusCode::NOT_FOUND,
+            "session_expired",
+            "nobody joined the session in time",
+        )
+        .refuses(
+            StatusCode::NOT_FOUND,
+            "session_ended",
+            "the session has ended",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "session_not_webrtc",
+            "the session is joined over its `ws_url`",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "conflict",
+            "another request joins the session, or has",
+        )
+        .refuses(
+            StatusCode::PAYMENT_REQUIRED,
+            "billing.hard_block",
+            "the account may not spend; `detail` tells where that is mended",
+        )
+        .refuses(
+            StatusCode::TOO_MANY_REQUESTS,
+            "capacity",
+            "a cap on concurrent calls is reached; `resource` tells whose",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "duplicate_lease",
+            "this call is being handled elsewhere; try again",
+        )
+        .refuses(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "redis_unavailable",
+            "concurrent calls cannot be counted right now",
+        )
+        .refuses(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "redis_error",
+            "concurrent calls cannot be counted right now",
+        )
+}
+
+impl<S: Sync> FromRequestParts<S> for Visitor {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let origin = parts.headers.get(http::header::ORIGIN);
+        Ok(Self {
+            ip: Peer::ip(&parts.extensions),
+            // What is no text is no origin that could be on a list.
+            origin: origin.map(|value| value.to_str().unwrap_or_default().to_owned()),
+        })
+    }
+}
+
+async fn open(
     State(app): State<App>,
-    caller: Caller,
+    caller: Option<Caller>,
+    visitor: Visitor,
     headers: HeaderMap,
     Body(body): Body<Connect>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let connected = service::connect(&app, caller.account, body).await?;
+    let (account, connected) = connect::connect(&app, caller, &visitor, body).await?;
     if app.telemetry.sample_percent().is_some()
         && let Some(parent) = headers.get("traceparent").and_then(|v| v.to_str().ok())
         && TraceParent::parse(parent).is_some()
         && let Err(error) =
-            store::set_traceparent(&app.db, caller.account, connected.session_id, parent).await
+            store::set_traceparent(&app.db, account, connected.session_id(), parent).await
     {
         // The call is worth more than where its trace hangs.
         tracing::warn!(%error, "a traceparent could not be noted");
     }
     Ok(Json(connected))
+}
+
+async fn mint_token(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<MintToken>,
+) -> Result<impl IntoResponse, ApiError> {
+    connect::mint_token(&app, caller, &body).await.map(Json)
+}
+
+async fn offer(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+    Query(wanted): Query<WantedEvents>,
+    Body(body): Body<Offer>,
+) -> Result<impl IntoResponse, ApiError> {
+    peer::offer(&app, &caller, id, body, events(&wanted))
+        .await
+        .map(Json)
+}
+
+async fn make_offer(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+    Query(wanted): Query<WantedEvents>,
+) -> Result<impl IntoResponse, ApiError> {
+    peer::make_offer(&app, &caller, id, events(&wanted))
+        .await
+        .map(Json)
+}
+
+fn events(wanted: &WantedEvents) -> OptionalEvents {
+    rules::optional_events(wanted.events.as_deref().unwrap_or_default())
+}
+
+async fn trickle(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+    Body(body): Body<Trickle>,
+) -> Result<impl IntoResponse, ApiError> {
+    peer::trickle(&app, &caller, id, body).await.map(Json)
 }
 
 async fn tool_result(
@@ -140,6 +332,7 @@ async fn end(
     Id(id): Id<SessionId>,
     Body(body): Body<End>,
 ) -> Result<impl IntoResponse, ApiError> {
+    service::reach(&app, &caller, id).await?;
     let ended = calls::end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
     Ok(Json(Ended {
         session_id: id,
@@ -155,5 +348,5 @@ async fn status(
     caller: Caller,
     Id(id): Id<SessionId>,
 ) -> Result<impl IntoResponse, ApiError> {
-    service::status(&app, caller.account, id).await.map(Json)
+    service::status(&app, &caller, id).await.map(Json)
 }

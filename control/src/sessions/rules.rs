@@ -2,28 +2,34 @@
 
 use media::config::{AudioFormat, Direction, OptionalEvents, Protocol};
 
+use super::store::SessionRow;
 use super::wire::Connect;
-use crate::http::validate::FieldError;
-use crate::ids::SessionId;
+use crate::http::auth::Grant;
+use crate::http::validate::{FieldError, is_e164};
+use crate::ids::{AgentId, SessionId};
 
 /// A session as it was asked for, with the defaults of the API applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub enum Plan {
+    Browser,
+    Socket(Socket),
+}
+
+/// What a WebSocket is to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Socket {
     pub direction: Direction,
     pub protocol: Protocol,
     pub audio_format: AudioFormat,
 }
 
-/// Reads the wishes of a connect whose fields are right one by one.
+/// Reads the wishes of a connect whose fields are right one by one. What is about WebSockets means
+/// nothing for a browser.
 pub fn plan(body: &Connect) -> Result<Plan, Vec<FieldError>> {
-    let mut errors = Vec::new();
     if body.transport.as_deref().unwrap_or("webrtc") != "websocket" {
-        errors.push(FieldError::body(
-            "transport",
-            "enum",
-            "Input should be 'websocket': this server does not offer webrtc (the default) yet",
-        ));
+        return Ok(Plan::Browser);
     }
+    let mut errors = Vec::new();
     let direction = match body.direction.as_deref() {
         Some("outbound") => Direction::Outbound,
         _ => Direction::Inbound,
@@ -37,32 +43,77 @@ pub fn plan(body: &Connect) -> Result<Plan, Vec<FieldError>> {
             "Input should be 'ulaw_8000' with the protocol telco (the default is pcm_16000)",
         ));
     }
+    if body
+        .caller_phone
+        .as_deref()
+        .is_some_and(|phone| !is_e164(phone))
+    {
+        errors.push(FieldError::body(
+            "caller_phone",
+            "string_pattern_mismatch",
+            r"String should match pattern '^\+[1-9]\d{1,14}$'",
+        ));
+    }
     if errors.is_empty() {
-        Ok(Plan {
+        Ok(Plan::Socket(Socket {
             direction,
             protocol,
             audio_format,
-        })
+        }))
     } else {
         Err(errors)
     }
 }
 
+/// Whether a browser on this origin may speak with an agent that is open to these hosts; none: to all.
+/// A program that is no browser sends no origin.
+pub fn origin_may(allowed: &[String], origin: Option<&str>) -> bool {
+    let Some(origin) = origin.filter(|_| !allowed.is_empty()) else {
+        return true;
+    };
+    // `<scheme>://<host>[:<port>]` (RFC 6454 section 6.1), or `null`.
+    let authority = origin.split_once("://").map_or("", |(_, rest)| rest);
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    !host.is_empty() && allowed.iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// How long a call token lasts, s: as long as asked for, or as a call of the agent may and a minute to
+/// begin it; never outside the bounds of the API.
+pub fn token_lifetime(asked: Option<i64>, longest_call: u32) -> u32 {
+    const MARGIN: i64 = 60;
+    let wanted = asked.unwrap_or(i64::from(longest_call) + MARGIN);
+    wanted.clamp(60, 4320) as u32
+}
+
+/// Whether a call token opens a session with this agent: one that the token opened itself, or that an
+/// API key of the account opened for whom it hands the token to. The token of a keyless session opens
+/// that session only.
+pub fn opens(grant: &Grant, session: &SessionRow, agent: AgentId) -> bool {
+    grant.agent == agent
+        && grant.session.is_none_or(|only| only == session.id)
+        && session
+            .opened_by
+            .map_or(grant.session.is_none(), |id| id == grant.id)
+}
+
 /// The protocol of this name; `native` for any other word.
 pub fn protocol(name: &str) -> Protocol {
-    if name == "telco" {
-        Protocol::Telco
-    } else {
-        Protocol::Native
+    match name {
+        "telco" => Protocol::Telco,
+        "webrtc" => Protocol::WebRtc,
+        _ => Protocol::Native,
     }
 }
 
 /// The audio format of this name; `pcm_16000` for any other word.
 pub fn audio_format(name: &str) -> AudioFormat {
-    if name == "ulaw_8000" {
-        AudioFormat::Ulaw8000
-    } else {
-        AudioFormat::Pcm16000
+    match name {
+        "ulaw_8000" => AudioFormat::Ulaw8000,
+        "opus_48000" => AudioFormat::Opus48000,
+        _ => AudioFormat::Pcm16000,
     }
 }
 
@@ -131,8 +182,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails should stop at once")]
 
     use serde_json::{Value, json};
+    use uuid::Uuid;
 
     use super::*;
+    use crate::ids::AccountId;
+    use crate::time::Timestamp;
 
     fn planned(more: Value) -> Result<Plan, Vec<String>> {
         let mut body = json!({"agent_id": "0190a000-0000-7000-8000-000000000000"});
@@ -145,11 +199,11 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_api() {
-        let expected = Plan {
+        let expected = Plan::Socket(Socket {
             direction: Direction::Inbound,
             protocol: Protocol::Native,
             audio_format: AudioFormat::Pcm16000,
-        };
+        });
         assert_eq!(planned(json!({"transport": "websocket"})), Ok(expected));
         assert_eq!(
             planned(
@@ -162,25 +216,102 @@ mod tests {
     #[test]
     fn every_choice_is_taken() {
         let body = json!({"transport": "websocket", "direction": "outbound", "protocol": "telco", "audio_format": "ulaw_8000"});
-        let expected = Plan {
+        let telco = Socket {
             direction: Direction::Outbound,
             protocol: Protocol::Telco,
             audio_format: AudioFormat::Ulaw8000,
         };
-        assert_eq!(planned(body), Ok(expected));
+        assert_eq!(planned(body), Ok(Plan::Socket(telco)));
         let body = json!({"transport": "websocket", "audio_format": "ulaw_8000"});
-        assert_eq!(planned(body).unwrap().audio_format, AudioFormat::Ulaw8000);
+        let native = Socket {
+            direction: Direction::Inbound,
+            protocol: Protocol::Native,
+            ..telco
+        };
+        assert_eq!(planned(body), Ok(Plan::Socket(native)));
     }
 
     #[test]
-    fn a_transport_that_is_not_there_is_named() {
+    fn a_browser_is_the_default_and_what_is_for_sockets_means_nothing_to_it() {
         for body in [
             json!({}),
             json!({"transport": null}),
-            json!({"transport": "webrtc"}),
+            json!({"transport": "webrtc", "direction": "outbound"}),
+            json!({"protocol": "telco", "audio_format": "pcm_16000", "caller_phone": "12"}),
         ] {
-            assert_eq!(planned(body), Err(vec!["transport".to_owned()]));
+            assert_eq!(planned(body), Ok(Plan::Browser));
         }
+    }
+
+    #[test]
+    fn origins_are_hosts_and_no_list_is_open_to_all() {
+        let allowed = ["shop.example.com".to_owned(), "localhost".to_owned()];
+        for (origin, may) in [
+            ("https://shop.example.com", true),
+            ("https://SHOP.example.com:8443", true),
+            ("http://localhost:3000", true),
+            ("https://example.com", false),
+            ("https://evil.shop.example.com", false),
+            ("https://shop.example.com.evil.example", false),
+            ("https://shop.example.com@evil.example", false),
+            ("null", false),
+            ("", false),
+            ("shop.example.com", false),
+            ("https://[2001:db8::7]:80", false),
+        ] {
+            assert_eq!(origin_may(&allowed, Some(origin)), may, "{origin}");
+            assert!(origin_may(&[], Some(origin)));
+        }
+        assert!(origin_may(&allowed, None));
+    }
+
+    #[test]
+    fn a_token_s_lifetime_stays_within_the_bounds() {
+        for (asked, longest_call, lifetime) in [
+            (None, 1800, 1860),
+            (None, 3600, 3660),
+            (None, 86_400, 4320),
+            (Some(90), 1800, 90),
+            (Some(0), 1800, 60),
+            (Some(-5), 1800, 60),
+            (Some(i64::MAX), 1800, 4320),
+            (Some(i64::MIN), 1800, 60),
+        ] {
+            assert_eq!(token_lifetime(asked, longest_call), lifetime, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_opens_what_it_opened_and_what_keys_opened_for_it() {
+        let id = Uuid::from_u128;
+        let (mine, other, agent) = (id(1), id(2), AgentId(id(3)));
+        let session = |opened_by| SessionRow {
+            id: SessionId::NIL,
+            account: AccountId(id(9)),
+            transport: "webrtc".to_owned(),
+            protocol: "webrtc".to_owned(),
+            audio_format: "opus_48000".to_owned(),
+            keyless: false,
+            opened_by,
+            expires_at: Timestamp(0),
+            spent_at: None,
+            traceparent: None,
+        };
+        let grant = |session| Grant {
+            id: mine,
+            agent,
+            session,
+        };
+        let (free, bound) = (grant(None), grant(Some(SessionId::NIL)));
+        assert!(opens(&free, &session(None), agent));
+        assert!(opens(&free, &session(Some(mine)), agent));
+        assert!(!opens(&free, &session(Some(other)), agent));
+        assert!(!opens(&free, &session(Some(mine)), AgentId(other)));
+        assert!(opens(&bound, &session(Some(mine)), agent));
+        assert!(!opens(&bound, &session(None), agent));
+        assert!(!opens(&bound, &session(Some(other)), agent));
+        let elsewhere = grant(Some(crate::ids::CallId(id(7))));
+        assert!(!opens(&elsewhere, &session(Some(mine)), agent));
     }
 
     #[test]
@@ -191,10 +322,9 @@ mod tests {
         ] {
             assert_eq!(planned(body), Err(vec!["audio_format".to_owned()]));
         }
-        assert_eq!(
-            planned(json!({"protocol": "telco"})),
-            Err(vec!["transport".to_owned(), "audio_format".to_owned()])
-        );
+        let body = json!({"transport": "websocket", "protocol": "telco", "caller_phone": "12"});
+        let both = vec!["audio_format".to_owned(), "caller_phone".to_owned()];
+        assert_eq!(planned(body), Err(both));
     }
 
     #[test]

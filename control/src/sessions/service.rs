@@ -1,109 +1,46 @@
 //! What the session routes do.
 
-use std::time::Duration;
-
 use media::call::input::ToolOutcome;
-use serde_json::Value;
 
-use super::store::{self, NewSession};
-use super::wire::{Connect, Connected, Quality, Status, TOOL_RESULT_LIMIT, ToolResult};
-use super::{rules, token};
-use crate::admission::State;
-use crate::agents;
+use super::rules;
+use super::store::{self, SessionRow};
+use super::wire::{Quality, Status, TOOL_RESULT_LIMIT, ToolResult};
 use crate::app::App;
 use crate::calls;
 use crate::calls::ending::seconds;
-use crate::calls::live::Claimed;
+use crate::calls::live::{Claimed, Peer};
 use crate::calls::store::CallRow;
 use crate::cluster::route::{self, Answer, Ask};
-use crate::http::ApiError;
 use crate::http::validate::FieldError;
-use crate::ids::{AccountId, CallId, SessionId};
-use crate::secret;
-use crate::webhooks;
+use crate::http::{ApiError, Caller};
+use crate::ids::{AccountId, SessionId};
 
-/// How long a session waits for its caller.
-const JOIN_WITHIN: Duration = Duration::from_secs(60);
-
-/// Opens a session: a slot, a record, and a `ws_url` that one holder may use once.
-pub async fn connect(app: &App, account: AccountId, body: Connect) -> Result<Connected, ApiError> {
-    let plan = rules::plan(&body).map_err(ApiError::fields)?;
-    let agent = agents::store::get(&app.db, account, body.agent_id)
+/// A session and its call, if this caller may know of them: those of the account, for a call token those
+/// that it opens.
+pub async fn reach(
+    app: &App,
+    caller: &Caller,
+    id: SessionId,
+) -> Result<(SessionRow, CallRow), ApiError> {
+    let session = store::get(&app.db, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
-    if agent.status != agents::Status::Active {
-        return Err(ApiError::conflict(
-            "agent_not_ready",
-            format!("The agent is {}", agent.status.name()),
-        ));
+    let call = calls::store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    match caller.token {
+        Some(grant) if !rules::opens(&grant, &session, call.agent_id) => Err(ApiError::NotFound),
+        _ => Ok((session, call)),
     }
-    calls::bridge::can_speak(app, &agent)?;
-
-    let id = CallId::new(&app.clock);
-    let random = secret::random_bytes().map_err(ApiError::internal)?;
-    let ticket = token::mint(&app.master_key, id, random);
-    let now = app.clock.now();
-    let expires_at = now.plus(JOIN_WITHIN);
-    // Given back when it is dropped: whatever fails from here on leaves nothing behind.
-    let lease = app
-        .admit(calls::bridge::wish(app, account, id, State::Pending))
-        .await?;
-    let (from_number, to_number) = match plan.direction {
-        media::config::Direction::Inbound => (body.caller_phone.as_deref(), None),
-        media::config::Direction::Outbound => (None, body.caller_phone.as_deref()),
-    };
-    let variables = body.dynamic_variables.unwrap_or_default();
-    let call = calls::store::NewCall {
-        id,
-        agent_id: agent.id,
-        agent_name: &agent.settings.name,
-        direction: rules::direction_name(plan.direction),
-        channel: "websocket",
-        language: agents::rules::language_name(agent.settings.language),
-        from_number,
-        to_number,
-        dynamic_variables: &Value::Object(variables.clone()),
-    };
-    let session = NewSession {
-        id,
-        transport: "websocket",
-        protocol: rules::protocol_name(plan.protocol),
-        audio_format: plan.audio_format.name(),
-        token_hash: &token::fingerprint(&ticket),
-        expires_at,
-    };
-    let mut tx = app.db.begin_write().await?;
-    if !agents::store::hold(&mut tx, account, agent.id).await? {
-        return Err(ApiError::NotFound);
-    }
-    calls::store::insert(&mut tx, account, &call, now).await?;
-    store::insert(&mut tx, account, &session, now).await?;
-    // No call is refused over a placeholder that nothing fills; the agent's owner is told.
-    webhooks::service::tell_unfilled(app, &mut tx, account, &agent, &variables, id).await?;
-    tx.commit().await?;
-    app.webhooks.wake();
-    lease.leave();
-    Ok(Connected {
-        session_id: id,
-        transport: "websocket",
-        ws_url: rules::ws_url(&app.config.server.public_url, plan.protocol, id, &ticket),
-        protocol: rules::protocol_name(plan.protocol),
-        audio_format: plan.audio_format.name(),
-        direction: rules::direction_name(plan.direction),
-        expires_at,
-    })
 }
 
 /// Where a session stands, asked at the node that hosts it.
-pub async fn status(
-    app: &App,
-    account: AccountId,
-    id: SessionId,
-) -> Result<Answer<Status>, ApiError> {
-    if let Some(call) = hosted_elsewhere(app, account, id).await? {
+pub async fn status(app: &App, caller: &Caller, id: SessionId) -> Result<Answer<Status>, ApiError> {
+    let (_, call) = reach(app, caller, id).await?;
+    if route::is_elsewhere(app, &call) {
         return route::ask(app, &call, Ask::Status).await.map(Answer::There);
     }
-    status_here(app, account, id).await.map(Answer::Here)
+    status_here(app, caller.account, id).await.map(Answer::Here)
 }
 
 /// Where a session stands, with what only the engine knows of a live one.
@@ -123,6 +60,7 @@ pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result
         (None, Some(answered)) => app.clock.now().since(answered).as_millis() as f64 / 1000.0,
         _ => seconds(call.duration_ms),
     };
+    let peer = live.as_ref().and_then(|live| live.peer.as_ref());
     Ok(Status {
         session_id: id,
         call_id: id,
@@ -130,18 +68,24 @@ pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result
         transport: session.transport,
         agent_id: call.agent_id,
         agent_state: live.as_ref().and_then(|live| live.pulse.agent()),
-        pc_id: None,
-        connection_state: match status {
-            "open" => "new",
-            "live" => "connected",
+        pc_id: peer.map(Peer::pc_id),
+        connection_state: match (status, &live) {
+            ("open", _) => "new",
+            ("live", Some(live)) if peer.is_some() => live.pulse.peer().name(),
+            ("live", _) => "connected",
             _ => "closed",
         },
         started_at: call.started_at,
         ended_at: call.ended_at,
         duration_seconds,
-        turn_count: live.map_or(call.turn_count, |live| i64::from(live.pulse.turns())),
+        turn_count: live
+            .as_ref()
+            .map_or(call.turn_count, |live| i64::from(live.pulse.turns())),
         end_reason: call.end_reason,
-        quality: Quality::default(),
+        quality: live
+            .and_then(|live| live.pulse.network().last())
+            .map(Quality::from)
+            .unwrap_or_default(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The `sessions` table: who may join a call, once.
 
+use uuid::Uuid;
+
 use crate::db::{Db, DbError, Row, Tx};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
@@ -12,6 +14,10 @@ pub struct SessionRow {
     pub transport: String,
     pub protocol: String,
     pub audio_format: String,
+    /// Opened without an API key.
+    pub keyless: bool,
+    /// The call token that opened it; `None`: an API key did.
+    pub opened_by: Option<Uuid>,
     pub expires_at: Timestamp,
     pub spent_at: Option<Timestamp>,
     /// Of the trace that its call belongs to, as `connect` was given it.
@@ -24,8 +30,12 @@ pub struct NewSession<'a> {
     pub transport: &'a str,
     pub protocol: &'a str,
     pub audio_format: &'a str,
-    /// SHA-256 of the one-time token, hex.
+    /// SHA-256 of the one-time token, hex; empty where none joins it.
     pub token_hash: &'a str,
+    pub keyless: bool,
+    pub opened_by: Option<Uuid>,
+    /// What a visitor of a public agent is counted by.
+    pub visitor: Option<&'a str>,
     pub expires_at: Timestamp,
 }
 
@@ -37,8 +47,9 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<(), DbError> {
     tx.query(
-        "insert into sessions (id, account_id, transport, protocol, audio_format, token_hash, expires_at, created_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "insert into sessions (id, account_id, transport, protocol, audio_format, token_hash, keyless, opened_by,
+            visitor, expires_at, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
     .bind(session.id)
     .bind(account)
@@ -46,6 +57,9 @@ pub async fn insert(
     .bind(session.protocol)
     .bind(session.audio_format)
     .bind(session.token_hash)
+    .bind(session.keyless)
+    .bind(session.opened_by.map(|id| id.to_string()))
+    .bind(session.visitor)
     .bind(session.expires_at)
     .bind(now)
     .execute()
@@ -60,6 +74,50 @@ pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<Sessi
         .bind(id)
         .optional(SessionRow::read)
         .await
+}
+
+/// Whether another account has a session of this id.
+pub async fn is_of_another(db: &Db, account: AccountId, id: CallId) -> Result<bool, DbError> {
+    let found = db
+        .query("select id from sessions where id = $1 and account_id <> $2")
+        .bind(id)
+        .bind(account)
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Uses up a session that is joined by an offer: `false` when it was joined, has expired or is over.
+pub async fn join(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update sessions set spent_at = $1
+             where account_id = $2 and id = $3 and spent_at is null and expires_at > $1",
+        )
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// How many calls of this visitor are open, whoever's agents they are with.
+pub async fn open_of_visitor(tx: &mut Tx, visitor: &str) -> Result<u64, DbError> {
+    let open = tx
+        .query(
+            "select count(*) as open from sessions s join calls c on c.id = s.id
+             where s.visitor = $1 and c.ended_at is null",
+        )
+        .bind(visitor)
+        .one(|row| row.i64("open"))
+        .await?;
+    Ok(open.unsigned_abs())
 }
 
 /// Uses up the one-time token: of any number of racers one gets the session, the others `None`, as
@@ -156,6 +214,8 @@ impl SessionRow {
             transport: row.text("transport")?,
             protocol: row.text("protocol")?,
             audio_format: row.text("audio_format")?,
+            keyless: row.bool("keyless")?,
+            opened_by: row.opt_parse("opened_by")?,
             expires_at: row.time("expires_at")?,
             spent_at: row.opt_time("spent_at")?,
             traceparent: row.opt_text("traceparent")?,

@@ -14,6 +14,7 @@ use axum::response::Response;
 use futures_util::{SinkExt, StreamExt};
 use http::StatusCode;
 use media::config::OptionalEvents;
+use media::shell::Carrier;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -21,8 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 
 use super::{rules, start_token, store, token};
 use crate::app::App;
-use crate::calls::rules::Ending;
-use crate::calls::{self, bridge};
+use crate::calls::bridge;
 use crate::cluster;
 use crate::db::DbError;
 use crate::http::envelope::RequestId;
@@ -195,8 +195,12 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
     let refused = match admitted {
         Err(refusal) => refusal,
         Ok(Ok(Some(session))) => {
-            match bridge::place(app, &session, ticket.events, stream, leftover.clone()).await {
-                Ok(()) => return,
+            let carrier = Carrier::Socket {
+                stream,
+                leftover: leftover.clone(),
+            };
+            match bridge::place(app, &session, ticket.events, carrier, None).await {
+                Ok(_) => return,
                 Err(bridge::NotPlaced::NoCapacity) => Refusal::NO_CAPACITY,
                 Err(bridge::NotPlaced::Blocked) => Refusal::BLOCKED,
                 Err(bridge::NotPlaced::Failed) => Refusal::FAILED,
@@ -260,30 +264,8 @@ async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, 
     else {
         return Ok(None);
     };
-    let taken = calls::store::take(
-        &mut tx,
-        session.account,
-        id,
-        &app.config.cluster.node,
-        app.incarnation.number,
-        now,
-    )
-    .await?;
-    if !taken {
-        return Ok(None);
-    }
-    if let Err(error) = tx.commit().await {
-        // The answer may have been lost and not the commit: then nobody would end this call.
-        let owner = calls::journal::Owner {
-            account: session.account,
-            call: id,
-            incarnation: app.incarnation.number,
-        };
-        let ending = Ending::engine_error("the database was lost while the caller joined".into());
-        calls::lifecycle::could_not_start(app, owner, ending).await;
-        return Err(error);
-    }
-    Ok(Some(session))
+    let taken = bridge::take(app, tx, session.account, id).await?;
+    Ok(taken.then_some(session))
 }
 
 /// Sends the reason and the close code on an upgraded connection, and waits a little for the peer.

@@ -131,3 +131,74 @@ async fn events(cluster: &Cluster, call: &str) -> i64 {
         .await
         .unwrap()
 }
+
+#[tokio::test]
+async fn offers_and_candidates_go_to_the_node_that_answered_the_first_offer() {
+    let cluster = Cluster::new().await;
+    let a = cluster.node("a").start().await;
+    let mut b = cluster.node("b").start().await;
+    let (at_a, at_b) = (a.client(), b.client());
+    let agent = agent(&at_a).await;
+    let session = at_a
+        .post("/conversation/connect", &json!({"agent_id": agent}))
+        .await
+        .expect(200);
+    let path = |route: &str| format!("/conversation/{}/{route}", session.text("session_id"));
+    let sdp = include_str!("../../../fixtures/sdp/aiortc_offer.sdp").replace('\n', "\r\n");
+    let offer = |pc_id: serde_json::Value| json!({"sdp": sdp, "type": "offer", "pc_id": pc_id});
+    let first = at_b
+        .post(&path("offer"), &offer(json!(null)))
+        .await
+        .expect(200);
+    let pc_id = first.text("pc_id");
+    // Only the host knows the connection.
+    let status = at_a.get(&path("status")).await.expect(200);
+    assert_eq!(
+        (status.text("status"), status.text("pc_id")),
+        ("live".into(), pc_id.clone())
+    );
+    let second = at_a
+        .post(&path("offer"), &offer(json!(pc_id)))
+        .await
+        .expect(200);
+    assert_eq!(second.text("pc_id"), pc_id);
+    let candidate = "candidate:1 1 udp 2130706431 127.0.0.1 9 typ host";
+    let ice = |pc_id: &str, candidate: &str| json!({"pc_id": pc_id, "candidates": [{"candidate": candidate, "sdp_mid": "0", "sdp_mline_index": 0}]});
+    let taken = at_a
+        .patch(&path("ice"), &ice(&pc_id, candidate))
+        .await
+        .expect(200);
+    assert_eq!(taken.body["accepted"], 1);
+    // What the host refuses comes back as it said it.
+    let nameless = at_a
+        .post(&path("offer"), &offer(json!(null)))
+        .await
+        .expect(422);
+    assert_eq!(nameless.wrong_fields(), ["body.pc_id"]);
+    let other = at_a
+        .post(&path("offer"), &offer(json!("elsewhere")))
+        .await
+        .expect(404);
+    assert_eq!(other.text("code"), "peer_not_found");
+    let other = at_a
+        .patch(&path("ice"), &ice("elsewhere", candidate))
+        .await
+        .expect(400);
+    assert_eq!(other.text("code"), "peer_not_found");
+    let bad = at_a
+        .patch(&path("ice"), &ice(&pc_id, "candidate:nonsense"))
+        .await
+        .expect(400);
+    assert_eq!(bad.text("code"), "invalid_candidate");
+    let late = at_a.get(&path("offer")).await.expect(409);
+    assert_eq!(late.text("code"), "conflict");
+    b.kill();
+    let gone = at_a
+        .patch(&path("ice"), &ice(&pc_id, candidate))
+        .await
+        .expect(502);
+    assert_eq!(gone.text("code"), "session_host_unreachable");
+    at_a.post(&path("offer"), &offer(json!(pc_id)))
+        .await
+        .expect(502);
+}

@@ -206,6 +206,7 @@ impl Server {
                     self.book.take_up(call, by, now);
                 }
                 self.epoch = Some((self.identity, now.plus(EPOCH)));
+                self.back.0.clear();
                 words(["warm"])
             }
         }

@@ -23,4 +23,7 @@ for at = 3 + owners, #ARGV, 5 do
   end
 end
 redis.call('SET', EPOCH, identity(), 'PX', EPOCH_MS)
+-- When it is cold again, who told it this time has to tell it anew: a node that sleeps then may have
+-- taken calls meanwhile.
+redis.call('DEL', back)
 return { 'warm' }

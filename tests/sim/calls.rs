@@ -237,6 +237,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         errors: Vec::new(),
         used: None,
         offsets: Offsets::default(),
+        network: None,
     };
     let at = w.wall(life.node);
     let recording = false;

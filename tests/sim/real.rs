@@ -173,6 +173,9 @@ impl Place {
                     protocol: "native",
                     audio_format: "pcm_16000",
                     token_hash: &token.to_string(),
+                    keyless: false,
+                    opened_by: None,
+                    visitor: None,
                     expires_at: *expires_at,
                 };
                 let mut tx = db.begin_write().await.unwrap();

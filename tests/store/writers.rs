@@ -59,6 +59,9 @@ async fn call(db: &Db, account: AccountId, agent: AgentId, clock: &Clock, token:
         protocol: "native",
         audio_format: "pcm_16000",
         token_hash: token,
+        keyless: false,
+        opened_by: None,
+        visitor: None,
         expires_at: now.plus(std::time::Duration::from_secs(60)),
     };
     let mut tx = db.begin_write().await.unwrap();

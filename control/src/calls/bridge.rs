@@ -1,12 +1,16 @@
-//! Between the records and the engine: what a call is told, and its placing.
+//! Between the records and the engine: what a call is told, and its placing. Telephone calls meet the
+//! SIP stack in [`telephone`]; nothing else knows both it and the engine.
+
+pub mod telephone;
 
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
-use media::shell::{self, Refused};
-use tokio::sync::watch;
+use media::call::output::CallEvent;
+use media::config::{AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol};
+use media::shell::{self, CallNews, Refused};
+use tokio::sync::{Notify, watch};
 
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
@@ -36,26 +40,63 @@ pub enum NotPlaced {
     Failed,
 }
 
+/// How a caller reaches the engine.
+pub struct Way {
+    pub protocol: Protocol,
+    pub audio_format: AudioFormat,
+    pub events: OptionalEvents,
+    pub carrier: shell::Carrier,
+    /// Told when the engine is done with the call.
+    pub over: Option<Arc<Notify>>,
+}
+
 /// Hands a joined session's connection to the engine, and starts writing down what happens.
 pub async fn place(
     app: &App,
     session: &SessionRow,
     events: OptionalEvents,
-    socket: TcpStream,
+    stream: TcpStream,
     leftover: Vec<u8>,
 ) -> Result<(), NotPlaced> {
-    let account = session.account;
+    let way = Way {
+        protocol: session_rules::protocol(&session.protocol),
+        audio_format: session_rules::audio_format(&session.audio_format),
+        events,
+        carrier: shell::Carrier::Socket { stream, leftover },
+        over: None,
+    };
+    run(app, session.account, session.id, way).await.map(drop)
+}
+
+/// Ends a call that this process hosts and that the engine never had.
+pub async fn could_not_start(app: &App, account: AccountId, call: CallId, why: &str) {
+    let owner = Owner {
+        account,
+        call,
+        incarnation: app.incarnation.number,
+    };
+    lifecycle::could_not_start(app, owner, Ending::engine_error(why.to_owned())).await;
+    app.admission.release(call, &app.incarnation.owner);
+}
+
+/// Puts a call that this process hosts on the engine, and starts writing down what happens.
+pub async fn run(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    way: Way,
+) -> Result<Arc<LiveCall>, NotPlaced> {
     let fail = async |ending: Ending, why: NotPlaced| {
         let owner = Owner {
             account,
-            call: session.id,
+            call: id,
             incarnation: app.incarnation.number,
         };
         lifecycle::could_not_start(app, owner, ending).await;
-        app.admission.release(session.id, &app.incarnation.owner);
+        app.admission.release(id, &app.incarnation.owner);
         why
     };
-    let (call, agent) = match records(app, session).await {
+    let (call, agent) = match records(app, account, id).await {
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
@@ -68,7 +109,7 @@ pub async fn place(
             return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
         }
     }
-    let wanted = wish(app, account, session.id, State::Live);
+    let wanted = wish(app, account, id, State::Live);
     let slot = Renewal::from(&wanted);
     let lease = match app.adopt(wanted).await {
         Ok(lease) => lease,
@@ -77,7 +118,19 @@ pub async fn place(
             return Err(fail(ending, NotPlaced::NoCapacity).await);
         }
     };
-    let config = call_config(app, session, &call, &agent, events);
+    let Way {
+        protocol,
+        audio_format,
+        events,
+        carrier,
+        over,
+    } = way;
+    let config = CallConfig {
+        protocol,
+        audio_format,
+        events,
+        ..call_config(app, &call, &agent)
+    };
     let CallSpeech { providers, usage } = match speech(app, &agent, &config.agent) {
         Ok(speech) => speech,
         Err(error) => {
@@ -86,19 +139,26 @@ pub async fn place(
     };
     let claim = Claim {
         account,
-        id: session.id,
+        id,
         incarnation: app.incarnation.number,
         transcript: agent.settings.transcription_enabled,
         recording: config.recording,
     };
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
+    let on_event: Arc<dyn Fn(CallNews) + Send + Sync> = match over {
+        None => on_event,
+        Some(over) => Arc::new(move |news: CallNews| {
+            let ended = matches!(news, CallNews::Event(CallEvent::Ended(_)));
+            on_event(news);
+            if ended {
+                over.notify_one();
+            }
+        }),
+    };
     let handle = match app.engine.place(shell::NewCall {
         config,
-        carrier: shell::Carrier::Socket {
-            stream: socket,
-            leftover,
-        },
+        carrier,
         providers,
         on_event,
     }) {
@@ -120,9 +180,15 @@ pub async fn place(
         leased: AtomicBool::new(true),
         ended: watch::Sender::new(false),
     });
-    app.live.insert(session.id, live.clone());
-    tokio::spawn(lifecycle::follow(app.clone(), claim, live, lease, news));
-    Ok(())
+    app.live.insert(id, live.clone());
+    tokio::spawn(lifecycle::follow(
+        app.clone(),
+        claim,
+        live.clone(),
+        lease,
+        news,
+    ));
+    Ok(live)
 }
 
 /// What this process asks of the lease store for a call.
@@ -180,26 +246,20 @@ fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<CallSpeech, Sp
 }
 
 /// The call and its agent, or what is missing.
-async fn records(app: &App, session: &SessionRow) -> Result<(CallRow, Agent), String> {
-    let call = store::get(&app.db, session.account, session.id)
+async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
+    let call = store::get(&app.db, account, id)
         .await
         .map_err(|error| error.to_string())?;
     let call = call.ok_or("the call has no record")?;
-    let agent = agents::store::get(&app.db, session.account, call.agent_id)
+    let agent = agents::store::get(&app.db, account, call.agent_id)
         .await
         .map_err(|error| error.to_string())?;
     let agent = agent.ok_or("the agent was deleted before the caller joined")?;
     Ok((call, agent))
 }
 
-/// What the engine is told of a call.
-fn call_config(
-    app: &App,
-    session: &SessionRow,
-    call: &CallRow,
-    agent: &Agent,
-    events: OptionalEvents,
-) -> CallConfig {
+/// What the engine is told of a call; how it is reached stands there until it is known.
+fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
     let variables: Variables = call
         .dynamic_variables
         .as_object()
@@ -212,18 +272,18 @@ fn call_config(
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {
-        session_id: session.id.to_string(),
+        session_id: call.id.to_string(),
         agent_id: agent.id.to_string(),
         direction: if call.direction == "outbound" {
             Direction::Outbound
         } else {
             Direction::Inbound
         },
-        protocol: session_rules::protocol(&session.protocol),
-        audio_format: session_rules::audio_format(&session.audio_format),
+        protocol: Protocol::Native,
+        audio_format: AudioFormat::Pcm16000,
         agent: told,
         recording: agent.settings.recording_enabled,
-        events,
+        events: OptionalEvents::default(),
         vad: app.config.engine.vad,
         lead_ms: app.config.engine.lead_ms,
     }

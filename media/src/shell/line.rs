@@ -1,30 +1,40 @@
-//! A caller's way to the call: a WebSocket of their own, or the thread's UDP port.
+//! A caller's way to the call: a WebSocket of their own, the thread's UDP port, or a telephone line with
+//! two ports of its own.
 
 use mio::{Registry, Token};
 
 use super::peer::Peer;
+use super::rtp::RtpLine;
 use super::socket::Socket;
 use crate::time::Time;
 
 pub(super) enum Line {
     Socket(Socket),
     Peer(Box<Peer>),
+    Rtp(Box<RtpLine>),
 }
 
 impl Line {
-    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+    /// Each has two tokens; only a telephone line has two sockets.
+    pub(super) fn register(
+        &mut self,
+        registry: &Registry,
+        tokens: [Token; 2],
+    ) -> std::io::Result<()> {
         match self {
-            Self::Socket(socket) => socket.register(registry, token),
+            Self::Socket(socket) => socket.register(registry, tokens[0]),
             // The port is the thread's.
             Self::Peer(_) => Ok(()),
+            Self::Rtp(line) => line.register(registry, tokens),
         }
     }
 
-    /// The poll said so; see [`Socket::ready`].
-    pub(super) fn ready(&mut self, readable: bool, writable: bool, end: bool) {
+    /// The poll said so of the socket with this one of the tokens; see [`Socket::ready`].
+    pub(super) fn ready(&mut self, token: usize, readable: bool, writable: bool, end: bool) {
         match self {
             Self::Socket(socket) => socket.ready(readable, writable, end),
             Self::Peer(_) => {}
+            Self::Rtp(line) => line.ready(token),
         }
     }
 
@@ -33,6 +43,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.wants_more(),
             Self::Peer(_) => false,
+            Self::Rtp(line) => line.wants_more(),
         }
     }
 
@@ -40,6 +51,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.close(now, code, reason),
             Self::Peer(peer) => peer.close(now),
+            Self::Rtp(line) => line.close(now),
         }
     }
 
@@ -47,6 +59,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.deadline(),
             Self::Peer(peer) => peer.deadline(),
+            Self::Rtp(line) => line.deadline(),
         }
     }
 
@@ -54,6 +67,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.is_over(),
             Self::Peer(peer) => peer.is_over(),
+            Self::Rtp(line) => line.is_over(),
         }
     }
 
@@ -62,6 +76,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.take_traffic(),
             Self::Peer(_) => (0, 0),
+            Self::Rtp(line) => line.take_traffic(),
         }
     }
 }

@@ -21,4 +21,5 @@ mod providers;
 mod recorded;
 mod stage;
 mod streams;
+mod telephone;
 mod ws_url;

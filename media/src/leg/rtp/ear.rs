@@ -184,6 +184,7 @@ fn place(
     if !std::mem::take(unplaced) {
         return 0;
     }
+    sink(LegEvent::Reconnected);
     let missing = Samples::in_duration(began.since(origin))
         .minus(Samples(told))
         .0;

@@ -69,6 +69,7 @@ impl Bed {
             LegEvent::Lost { samples } => audio.resize(audio.len() + samples as usize, 0),
             LegEvent::Digit(key) => digits.push(key),
             LegEvent::Silent => *silent = true,
+            LegEvent::Reconnected => {}
             other => panic!("{other:?}"),
         });
     }

@@ -1,5 +1,5 @@
-//! A whole frame of 20 ms in and out through one call, over telephony or WebRTC, with
-//! recording: see
+//! A whole frame of 20 ms in and out through one call, over a vendor's socket, a telephone line or WebRTC,
+//! with recording: see
 //! [`benches_kit::session`].
 
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ fn frame(c: &mut Criterion) {
         (Scene::Agent, "agent"),
         (Scene::Caller, "caller"),
     ] {
+        group.bench_function(format!("rtp_{what}"), |b| {
+            b.iter_custom(|frames| ticks(frames, || Session::over_rtp(scene, VadKind::Energy)));
+        });
         group.bench_function(format!("webrtc_{what}"), |b| {
             b.iter_custom(|frames| ticks(frames, || Session::over_webrtc(scene, VadKind::Energy)));
         });

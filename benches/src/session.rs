@@ -14,8 +14,10 @@ use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
 };
 use media::leg::RtpPacket;
+use media::leg::rtp::RtpPlan;
 use media::leg::webrtc::OPUS;
 use media::peer::PeerState;
+use media::rtp::sdp::{Codec, Flow};
 use media::speech::script::Script;
 use media::time::Time;
 
@@ -67,6 +69,8 @@ enum Carrier {
     Messages(Rc<[String]>),
     /// Payloads; an empty one is not sent.
     Packets(Rc<[Vec<u8>]>),
+    /// Payloads of a telephone.
+    Line(Rc<[Vec<u8>]>),
 }
 
 /// What a call sent and handed over.
@@ -104,6 +108,29 @@ impl Session {
         );
         session.give(Input::Peer(PeerState::New));
         session.give(Input::Peer(PeerState::Connected));
+        session.warmed()
+    }
+
+    /// The same over a telephone line, behind its encryption: G.711 both ways, and silence while the
+    /// agent says nothing.
+    pub fn over_rtp(scene: Scene, vad: VadKind) -> Self {
+        let line = Carrier::Line(
+            frames(scene, 160)
+                .map(|(_, samples)| ulaw(&samples))
+                .collect(),
+        );
+        let plan = RtpPlan {
+            codec: Codec::Pcmu,
+            payload_type: 0,
+            events: Some(101),
+            comfort_noise: None,
+            flow: Flow::SendRecv,
+            ssrc: 7,
+            sequence: 1,
+            timestamp: 1,
+        };
+        let mut session = Self::begin(scene, vad, Protocol::Rtp(plan), AudioFormat::Ulaw8000, line);
+        session.give(Input::Connected);
         session.warmed()
     }
 
@@ -160,6 +187,17 @@ impl Session {
         match self.carrier.clone() {
             Carrier::Messages(messages) => {
                 self.give(Input::Text(&messages[self.given % messages.len()]));
+            }
+            Carrier::Line(packets) => {
+                self.give(Input::Packet(RtpPacket {
+                    payload_type: 0,
+                    marker: false,
+                    sequence: self.sequence,
+                    timestamp: (self.given as u32).wrapping_mul(160),
+                    ssrc: 1,
+                    payload: &packets[self.given % packets.len()],
+                }));
+                self.sequence = self.sequence.wrapping_add(1);
             }
             Carrier::Packets(packets) => {
                 let payload = &packets[self.given % packets.len()];
@@ -218,6 +256,10 @@ impl Session {
                 Output::Packet { payload, .. } => {
                     self.sent.messages += 1;
                     self.sent.bytes += payload.len() as u64;
+                }
+                Output::Rtp(packet) => {
+                    self.sent.messages += 1;
+                    self.sent.bytes += packet.payload.len() as u64;
                 }
                 Output::Stt(SttCommand::Audio(_, samples)) => {
                     self.sent.heard += samples.len() as u64;
@@ -279,13 +321,17 @@ fn packets(scene: Scene) -> Rc<[Vec<u8>]> {
         .collect()
 }
 
+fn ulaw(samples: &[i16]) -> Vec<u8> {
+    let mut bytes = vec![0; samples.len()];
+    ulaw_encode(samples, &mut bytes);
+    bytes
+}
+
 /// Media messages of a vendor, as the common telephony protocol has them.
 fn messages(scene: Scene) -> Rc<[String]> {
     frames(scene, 160)
         .map(|(at, samples)| {
-            let mut bytes = [0; 160];
-            ulaw_encode(&samples, &mut bytes);
-            let payload = base64_simd::STANDARD.encode_to_string(bytes);
+            let payload = base64_simd::STANDARD.encode_to_string(ulaw(&samples));
             format!(
                 r#"{{"event":"media","sequenceNumber":"{at}","media":{{"track":"inbound","chunk":"{at}","payload":"{payload}"}},"streamSid":"MZ0123456789abcdef"}}"#
             )

@@ -7,6 +7,8 @@ use benches_kit::session::{LIFE, Scene, Session};
 use media::audio::resample::Resampler;
 use media::audio::tones::noise;
 use media::config::VadKind;
+use media::rtp::packet::Header;
+use media::rtp::srtp::{Keys, Opener, Sealer, Suite};
 use media::vad::Vad;
 
 #[test]
@@ -81,6 +83,53 @@ fn a_frame_through_a_call_over_webrtc_allocates_nothing() {
             "{scene:?}: {packets} packets"
         );
     }
+}
+
+/// The same over a telephone line, behind its encryption.
+#[test]
+fn a_frame_through_a_telephone_call_allocates_nothing() {
+    for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
+        let mut session = Session::over_rtp(scene, VadKind::Energy);
+        let sent = session.sent.messages;
+        let counts: Vec<Option<u64>> = (0..LIFE - 500).map(|_| session.counted_tick()).collect();
+        let steady = counts.iter().flatten().count();
+        assert!(
+            steady * 10 >= counts.len() * 9,
+            "{scene:?}: {steady} steady ticks"
+        );
+        let total: u64 = counts.iter().flatten().sum();
+        assert_eq!(total, 0, "{scene:?}");
+        let packets = session.sent.messages - sent;
+        assert!(
+            packets.abs_diff(counts.len() as u64) <= 2,
+            "{scene:?}: {packets} packets, silence among them"
+        );
+    }
+}
+
+/// Encryption and decryption of a packet.
+#[test]
+fn a_sealed_packet_allocates_nothing() {
+    let keys = Keys::new(Suite::Aes128Tag80, &[7; 30]).unwrap();
+    let (mut sealer, mut opener) = (Sealer::new(&keys), Opener::new(&keys));
+    let mut packet = Vec::with_capacity(256);
+    let count = allocations(|| {
+        for sequence in 0..1_000_u16 {
+            packet.clear();
+            let header = Header {
+                payload_type: 0,
+                marker: false,
+                sequence,
+                timestamp: 160 * u32::from(sequence),
+                ssrc: 9,
+            };
+            header.write(&mut packet);
+            packet.extend_from_slice(&[0x55; 160]);
+            sealer.seal(&mut packet);
+            assert_eq!(opener.open(&mut packet), Ok(172));
+        }
+    });
+    assert_eq!(count, 0);
 }
 
 /// A whole frame in and out through the call: message to samples, voice detection, turn, recording,

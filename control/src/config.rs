@@ -3,6 +3,7 @@
 
 mod providers;
 mod read;
+pub mod sip;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +37,7 @@ pub struct Config {
     pub engine: Engine,
     pub speech: Speech,
     pub egress: Egress,
+    pub sip: sip::Sip,
     pub webhooks: Webhooks,
     pub storage: Storage,
     pub recordings: Recordings,
@@ -265,7 +267,6 @@ impl Config {
         let database = database(&mut settings, &data_dir);
         let redis_url = redis_url(&mut settings);
         let cluster = cluster(&mut settings);
-        reserved(&mut settings);
         let chosen = providers::read(&mut settings);
         let config = Self {
             server: Server {
@@ -319,6 +320,7 @@ impl Config {
                 allow: allow(&mut settings),
                 dns: dns(&mut settings),
             },
+            sip: sip::read(&mut settings),
             webhooks: webhooks(&mut settings),
             storage: storage(&mut settings),
             recordings: Recordings {
@@ -374,36 +376,6 @@ fn database(settings: &mut read::Settings, data_dir: &Path) -> Database {
             acquire,
             statement,
         },
-    }
-}
-
-/// Settings of parts that are not in this build. A wrong value is told all the same.
-fn reserved(settings: &mut read::Settings) {
-    let address = |text: &str| text.parse::<SocketAddr>().is_ok();
-    let with_transport = |text: &str| {
-        let (transport, rest) = text.split_once(':').unwrap_or(("", text));
-        if ["udp", "tcp", "tls"].contains(&transport) {
-            address(rest)
-        } else {
-            address(text)
-        }
-    };
-    if !settings
-        .list("sip.listen")
-        .iter()
-        .all(|text| with_transport(text))
-    {
-        settings.wrong(
-            "sip.listen",
-            "must be addresses with ports, as in udp:127.0.0.1:5060",
-        );
-    }
-    let ports = settings.text("rtp.ports");
-    let range = ports
-        .split_once('-')
-        .and_then(|(first, last)| Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?)));
-    if !range.is_some_and(|(first, last)| first > 0 && first < last) {
-        settings.wrong("rtp.ports", "must be two ports, as in 20000-29999");
     }
 }
 

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::leg::rtp::RtpPlan;
+
 /// Everything that one call needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallConfig {
@@ -39,6 +41,8 @@ pub enum Protocol {
     Telco,
     /// No WebSocket but WebRTC; the native protocol's events run over its data channel `events`.
     WebRtc,
+    /// A telephone call: RTP and no messages.
+    Rtp(RtpPlan),
 }
 
 /// The audio on the wire, both ways.

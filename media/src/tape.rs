@@ -94,6 +94,10 @@ enum Kind {
     Hold = 12,
     /// A [`Report`](crate::call::input::Report) as JSON.
     Report = 13,
+    /// An [`RtpPlan`](crate::leg::rtp::RtpPlan) as JSON.
+    Media = 14,
+    /// One byte: the key.
+    Press = 15,
     Check = 0x40,
     Stop = 0x41,
     Done = 0x42,
@@ -115,6 +119,8 @@ impl Kind {
             Self::Peer,
             Self::Hold,
             Self::Report,
+            Self::Media,
+            Self::Press,
             Self::Check,
             Self::Stop,
             Self::Done,

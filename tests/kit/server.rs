@@ -185,6 +185,12 @@ impl Server {
         None
     }
 
+    /// Sets one setting for the next start, by its environment name without the prefix.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.settings
+            .push((format!("SIDETONE_{name}"), value.to_owned()));
+    }
+
     /// Starts the same server again on the same data.
     pub async fn start_again(&mut self) {
         let (child, url) = spawn(&self.data, &self.settings, Some(&self.url)).await;

@@ -6,3 +6,4 @@
 mod heard;
 mod properties;
 mod rows;
+mod telephone;

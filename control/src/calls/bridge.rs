@@ -1,11 +1,15 @@
-//! Between the records and the engine: what a call is told, and its placing.
+//! Between the records and the engine: what a call is told, and its placing. Telephone calls meet the
+//! SIP stack in [`telephone`]; nothing else knows both it and the engine.
+
+pub mod telephone;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use media::config::{AgentConfig, CallConfig, Direction, OptionalEvents};
-use media::shell::{self, Carrier, Refused};
-use tokio::sync::watch;
+use media::call::output::CallEvent;
+use media::config::{AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol};
+use media::shell::{self, CallNews, Carrier, Refused};
+use tokio::sync::{Notify, watch};
 use tracing::Instrument;
 
 use super::journal::Owner;
@@ -59,6 +63,16 @@ pub async fn take(app: &App, mut tx: Tx, account: AccountId, id: CallId) -> Resu
     Ok(true)
 }
 
+/// How a caller reaches the engine.
+pub struct Way {
+    pub protocol: Protocol,
+    pub audio_format: AudioFormat,
+    pub events: OptionalEvents,
+    pub carrier: shell::Carrier,
+    /// Told when the engine is done with the call.
+    pub over: Option<Arc<Notify>>,
+}
+
 /// Hands a joined session to the engine, with its connection where it has one yet, and starts writing
 /// down what happens. `lease`: where it was taken before the caller joined.
 pub async fn place(
@@ -68,30 +82,57 @@ pub async fn place(
     carrier: Carrier,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
-    let span = super::span(session.account, session.id);
-    let placing = place_in_span(app, session, events, carrier, lease);
-    placing.instrument(span).await
+    let way = Way {
+        protocol: session_rules::protocol(&session.protocol),
+        audio_format: session_rules::audio_format(&session.audio_format),
+        events,
+        carrier,
+        over: None,
+    };
+    run(app, session.account, session.id, way, lease).await
 }
 
-async fn place_in_span(
+/// Ends a call that this process hosts and that the engine never had.
+pub async fn could_not_start(app: &App, account: AccountId, call: CallId, why: &str) {
+    let owner = Owner {
+        account,
+        call,
+        incarnation: app.incarnation.number,
+    };
+    lifecycle::could_not_start(app, owner, Ending::engine_error(why.to_owned())).await;
+    app.admission.release(call, &app.incarnation.owner);
+}
+
+/// Puts a call that this process hosts on the engine, and starts writing down what happens.
+pub async fn run(
     app: &App,
-    session: &SessionRow,
-    events: OptionalEvents,
-    carrier: Carrier,
+    account: AccountId,
+    id: CallId,
+    way: Way,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
-    let account = session.account;
+    let placing = run_in_span(app, account, id, way, lease);
+    placing.instrument(super::span(account, id)).await
+}
+
+async fn run_in_span(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    way: Way,
+    lease: Option<Lease>,
+) -> Result<Arc<LiveCall>, NotPlaced> {
     let fail = async |ending: Ending, why: NotPlaced| {
         let owner = Owner {
             account,
-            call: session.id,
+            call: id,
             incarnation: app.incarnation.number,
         };
         lifecycle::could_not_start(app, owner, ending).await;
-        app.admission.release(session.id, &app.incarnation.owner);
+        app.admission.release(id, &app.incarnation.owner);
         why
     };
-    let (call, agent) = match records(app, session).await {
+    let (call, agent) = match records(app, account, id).await {
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
@@ -104,7 +145,7 @@ async fn place_in_span(
             return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
         }
     }
-    let wanted = wish(app, account, session.id, State::Live);
+    let wanted = wish(app, account, id, State::Live);
     let slot = Renewal::from(&wanted);
     let lease = match lease {
         Some(lease) => lease,
@@ -116,7 +157,19 @@ async fn place_in_span(
             }
         },
     };
-    let config = call_config(app, session, &call, &agent, events);
+    let Way {
+        protocol,
+        audio_format,
+        events,
+        carrier,
+        over,
+    } = way;
+    let config = CallConfig {
+        protocol,
+        audio_format,
+        events,
+        ..call_config(app, &call, &agent)
+    };
     let CallSpeech { providers, usage } = match speech(app, &agent, &config.agent) {
         Ok(speech) => speech,
         Err(error) => {
@@ -125,7 +178,7 @@ async fn place_in_span(
     };
     let claim = Claim {
         account,
-        id: session.id,
+        id,
         incarnation: app.incarnation.number,
         transcript: agent.settings.transcription_enabled,
         recording: config.recording,
@@ -133,6 +186,16 @@ async fn place_in_span(
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
     let peer = matches!(carrier, Carrier::Peer).then(Peer::new);
+    let on_event: Arc<dyn Fn(CallNews) + Send + Sync> = match over {
+        None => on_event,
+        Some(over) => Arc::new(move |news: CallNews| {
+            let ended = matches!(news, CallNews::Event(CallEvent::Ended(_)));
+            on_event(news);
+            if ended {
+                over.notify_one();
+            }
+        }),
+    };
     let handle = match app.engine.place(shell::NewCall {
         config,
         carrier,
@@ -158,7 +221,7 @@ async fn place_in_span(
         leased: AtomicBool::new(true),
         ended: watch::Sender::new(false),
     });
-    app.live.insert(session.id, live.clone());
+    app.live.insert(id, live.clone());
     tracing::info!(agent = %agent.id, channel = call.channel, "a call begins");
     let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
     tokio::spawn(following.in_current_span());
@@ -220,26 +283,20 @@ fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<CallSpeech, Sp
 }
 
 /// The call and its agent, or what is missing.
-async fn records(app: &App, session: &SessionRow) -> Result<(CallRow, Agent), String> {
-    let call = store::get(&app.db, session.account, session.id)
+async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
+    let call = store::get(&app.db, account, id)
         .await
         .map_err(|error| error.to_string())?;
     let call = call.ok_or("the call has no record")?;
-    let agent = agents::store::get(&app.db, session.account, call.agent_id)
+    let agent = agents::store::get(&app.db, account, call.agent_id)
         .await
         .map_err(|error| error.to_string())?;
     let agent = agent.ok_or("the agent was deleted before the caller joined")?;
     Ok((call, agent))
 }
 
-/// What the engine is told of a call.
-fn call_config(
-    app: &App,
-    session: &SessionRow,
-    call: &CallRow,
-    agent: &Agent,
-    events: OptionalEvents,
-) -> CallConfig {
+/// What the engine is told of a call; how it is reached stands there until it is known.
+fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
     let variables: Variables = call
         .dynamic_variables
         .as_object()
@@ -252,18 +309,18 @@ fn call_config(
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {
-        session_id: session.id.to_string(),
+        session_id: call.id.to_string(),
         agent_id: agent.id.to_string(),
         direction: if call.direction == "outbound" {
             Direction::Outbound
         } else {
             Direction::Inbound
         },
-        protocol: session_rules::protocol(&session.protocol),
-        audio_format: session_rules::audio_format(&session.audio_format),
+        protocol: Protocol::Native,
+        audio_format: AudioFormat::Pcm16000,
         agent: told,
         recording: agent.settings.recording_enabled,
-        events,
+        events: OptionalEvents::default(),
         vad: app.config.engine.vad,
         lead_ms: app.config.engine.lead_ms,
     }

@@ -106,6 +106,9 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(billing::run_guard(app.clone()));
     tokio::spawn(rotation::run(app.clone()));
     tokio::spawn(webhooks::run_pruning(app.clone()));
+    calls::bridge::telephone::start(&app)
+        .await
+        .map_err(|error| ConfigError::one("sip", error))?;
     let (stop, stopped) = watch::channel(false);
     let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
     let serving = tokio::spawn({

@@ -128,7 +128,7 @@ pub fn ws_url(public_url: &str, protocol: Protocol, session: SessionId, token: &
         ),
     };
     match protocol {
-        Protocol::Native | Protocol::WebRtc => {
+        Protocol::Native | Protocol::WebRtc | Protocol::Rtp(_) => {
             format!("{base}/ws/v1/conversation/{session}?token={token}")
         }
         Protocol::Telco => format!("{base}/ws/v1/conversation/{session}/{token}"),
@@ -141,6 +141,7 @@ pub const fn protocol_name(protocol: Protocol) -> &'static str {
         Protocol::Native => "native",
         Protocol::Telco => "telco",
         Protocol::WebRtc => "webrtc",
+        Protocol::Rtp(_) => "rtp",
     }
 }
 

@@ -129,6 +129,9 @@ impl Call {
                     let at = self.playout.position_of(index).unwrap_or(position);
                     out.packet(|out| leg.audio(out, &frame, at, ducked));
                 }
+                Leg::Rtp(leg) => {
+                    leg.audio(self.now, &frame, ducked, &mut |packet| out.rtp(&packet));
+                }
             }
             let sent = self.playout.sent();
             if (sent / MARK_EVERY != index / MARK_EVERY || self.playout.waiting() == 0)
@@ -174,7 +177,7 @@ impl Call {
             .map_or(self.now, |at| self.time_of(at));
         let Some(reply) = &mut self.reply else { return };
         reply.latency = reply.marks.latency(heard, trimmed);
-        if let (Leg::WebRtc(_), Some(latency)) = (&self.leg, &mut reply.latency) {
+        if let (Leg::WebRtc(_) | Leg::Rtp(_), Some(latency)) = (&self.leg, &mut reply.latency) {
             latency.network_rtt_ms = self.round_trip_ms;
         }
         let latency = reply.latency.clone();

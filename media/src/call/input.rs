@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::leg::RtpPacket;
+use crate::leg::rtp::RtpPlan;
 use crate::peer::PeerState;
 use crate::speech::SpeechEvent;
 
@@ -25,6 +26,10 @@ pub enum Input<'a> {
     Hold(bool),
     /// The caller's receiver report.
     Report(Report),
+    /// Another agreement on a telephone call's media holds from now on.
+    Media(RtpPlan),
+    /// Send this key to the other side of a telephone call.
+    Press(char),
     /// The caller's socket is gone.
     Gone(Gone),
     /// A provider answered.

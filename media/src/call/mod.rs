@@ -144,6 +144,7 @@ enum Found {
     },
     Marked(u64),
     Started,
+    Silent,
     End,
     Invalid {
         close: Option<u16>,
@@ -168,7 +169,7 @@ impl Call {
         // Packets are played as they come: nothing is gained by sending them sooner.
         let lead_ms = match config.protocol {
             Protocol::Native | Protocol::Telco => config.lead_ms.min(400),
-            Protocol::WebRtc => 0,
+            Protocol::WebRtc | Protocol::Rtp(_) => 0,
         };
         Self {
             leg,
@@ -240,14 +241,22 @@ impl Call {
         }
         match input {
             Input::Connected => self.connected(now),
-            Input::Text(text) => self.message(|leg, sink| leg.messages().receive(text, sink)),
-            Input::Binary(bytes) => {
-                self.message(|leg, sink| leg.messages().receive_binary(bytes, sink));
-            }
+            Input::Text(text) => self.message(|leg, sink| {
+                if let Some(messages) = leg.messages() {
+                    messages.receive(text, sink);
+                }
+            }),
+            Input::Binary(bytes) => self.message(|leg, sink| {
+                if let Some(messages) = leg.messages() {
+                    messages.receive_binary(bytes, sink);
+                }
+            }),
             Input::Packet(packet) => self.packet(now, &packet),
             Input::Peer(state) => self.peer(now, state),
             Input::Hold(hold) => self.hold(hold),
             Input::Report(report) => self.reported(report),
+            Input::Media(plan) => self.renew_media(now, plan),
+            Input::Press(key) => self.press(now, key),
             Input::Gone(gone) => self.gone(gone),
             Input::Speech(event) => self.speech(event),
             Input::Tool(outcome) => self.tool_answered(outcome),
@@ -307,6 +316,7 @@ impl Call {
         self.packet_timers(now);
         self.tool_timeouts(now);
         self.pump();
+        self.send_between(now);
     }
 
     fn connected(&mut self, now: Time) {
@@ -325,6 +335,13 @@ impl Call {
             }
             // The vendor's `start` names the stream that all messages to it need.
             Protocol::Telco => self.start_deadline = Some(now + START_DEADLINE),
+            Protocol::Rtp(_) => {
+                self.started = true;
+                if let Leg::Rtp(leg) = &mut self.leg {
+                    leg.start(now);
+                }
+                self.cue(Cue::Start);
+            }
             // Whether the client is there is told by its connection, not by pings.
             Protocol::WebRtc => {
                 self.started = true;
@@ -388,6 +405,10 @@ impl Call {
                     self.start_deadline = None;
                     self.cue(Cue::Start);
                 }
+            }
+            Found::Silent => {
+                self.note("no packet came from the caller for too long");
+                self.cue(Cue::End(EndReason::MediaTimeout));
             }
             Found::End => self.cue(Cue::End(EndReason::CallerHangup)),
             Found::Invalid {
@@ -609,6 +630,7 @@ impl Found {
             },
             LegEvent::Marked { sent } => Self::Marked(sent),
             LegEvent::Started { .. } => Self::Started,
+            LegEvent::Silent => Self::Silent,
             LegEvent::End => Self::End,
             LegEvent::Invalid { code, message } => Self::Invalid {
                 close: None,

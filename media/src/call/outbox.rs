@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::output::{CallEvent, LlmCommand, Output, Side, SttCommand, TtsCommand};
+use crate::leg::RtpPacket;
 use crate::speech::{ReplyId, ToolCall, UtteranceId};
 use crate::time::{Samples, Time};
 
@@ -31,6 +32,8 @@ enum Item {
         marker: bool,
         bytes: Range<usize>,
     },
+    /// A packet; its payload stands here.
+    Rtp(RtpPacket<'static>, Range<usize>),
     Close {
         code: u16,
         reason: &'static str,
@@ -100,6 +103,21 @@ impl Outbox {
             }
             _ => self.bytes.truncate(start),
         }
+    }
+
+    /// Appends a whole packet.
+    pub(super) fn rtp(&mut self, packet: &RtpPacket<'_>) {
+        if self.closed {
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(packet.payload);
+        let head = RtpPacket {
+            payload: &[],
+            ..*packet
+        };
+        self.queue
+            .push_back(Item::Rtp(head, start..self.bytes.len()));
     }
 
     pub(super) fn close(&mut self, code: u16, reason: &'static str) {
@@ -185,6 +203,10 @@ impl Outbox {
                 marker,
                 payload: &self.bytes[bytes],
             },
+            Item::Rtp(head, range) => Output::Rtp(RtpPacket {
+                payload: &self.bytes[range],
+                ..head
+            }),
             Item::Close { code, reason } => Output::Close { code, reason },
             Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
             Item::SttAudio(utterance, range) => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::record::{Summary, Turn};
+use crate::leg::RtpPacket;
 use crate::peer::PeerState;
 use crate::speech::{ModelRequest, ReplyId, ToolCall, UtteranceId};
 use crate::time::Time;
@@ -20,6 +21,8 @@ pub enum Output<'a> {
         marker: bool,
         payload: &'a [u8],
     },
+    /// Send this packet on a telephone call's line.
+    Rtp(RtpPacket<'a>),
     /// Close the caller's socket with this code (RFC 6455 section 7.4). Nothing is sent after it.
     Close {
         code: u16,

@@ -6,6 +6,7 @@ use super::Call;
 use super::input::Report;
 use super::output::CallEvent;
 use super::record::EndReason;
+use crate::leg::rtp::RtpPlan;
 use crate::leg::{Leg, RtpPacket};
 use crate::peer::{MediaTotals, PeerState};
 use crate::time::Time;
@@ -23,6 +24,7 @@ impl Call {
     pub fn network(&self) -> Option<(MediaTotals, Duration)> {
         match &self.leg {
             Leg::WebRtc(leg) => Some((leg.totals(), leg.jitter())),
+            Leg::Rtp(leg) => Some((leg.totals(), leg.jitter())),
             Leg::Socket(_) => None,
         }
     }
@@ -55,19 +57,50 @@ impl Call {
 
     /// The agent's voice stops without a click: what would come next, fading within 10 ms.
     pub(super) fn fade(&mut self) {
-        let (Leg::WebRtc(leg), Some(fading)) = (&mut self.leg, self.playout.fade()) else {
+        let Some(fading) = self.playout.fade() else {
             return;
         };
         let next = self.playout.position_of(self.playout.sent());
         // Only while it is being heard is there something to fade.
-        if let Some(at) = next.filter(|_| !self.on_hold && self.playout.all_played().is_some()) {
-            self.out.packet(|out| leg.audio(out, &fading, at, false));
+        let Some(at) = next.filter(|_| !self.on_hold && self.playout.all_played().is_some()) else {
+            return;
+        };
+        let out = &mut self.out;
+        match &mut self.leg {
+            Leg::Socket(_) => {}
+            Leg::WebRtc(leg) => out.packet(|out| leg.audio(out, &fading, at, false)),
+            Leg::Rtp(leg) => leg.audio(self.now, &fading, false, &mut |packet| out.rtp(&packet)),
         }
     }
 
     pub(super) fn hold(&mut self, hold: bool) {
         if std::mem::replace(&mut self.on_hold, hold) != hold && self.started {
             self.cue(if hold { Cue::Hold } else { Cue::Unhold });
+        }
+    }
+
+    /// Both sides of a telephone call agreed anew.
+    pub(super) fn renew_media(&mut self, now: Time, plan: RtpPlan) {
+        let Leg::Rtp(leg) = &mut self.leg else { return };
+        leg.renew(now, plan);
+        let held = leg.is_held();
+        self.hold(held);
+    }
+
+    pub(super) fn press(&mut self, now: Time, key: char) {
+        if let Leg::Rtp(leg) = &mut self.leg
+            && !leg.press(now, key)
+        {
+            self.note("a key could not be sent: the other side takes no keypad events");
+        }
+    }
+
+    /// What a telephone line is sent while the agent says nothing.
+    pub(super) fn send_between(&mut self, now: Time) {
+        if let Leg::Rtp(leg) = &mut self.leg
+            && !self.ended
+        {
+            leg.send_due(now, &mut |packet| self.out.rtp(&packet));
         }
     }
 

@@ -100,10 +100,8 @@ impl Call {
             spoken_ms,
             estimated_text_spoken: &heard,
         };
-        self.out.message(|out| {
-            leg.clear(out, &header, &interruption);
-            true
-        });
+        self.out
+            .message(|out| leg.clear(out, &header, &interruption));
         self.settle_filler();
         if let Some(reply) = reply {
             if self.config.events.agent_response_correction && reply.announced {

@@ -1,8 +1,10 @@
 //! One audio leg: wire bytes to caller audio and back. Pure: no socket, no clock.
 
+pub mod rtp;
 pub mod webrtc;
 pub mod ws;
 
+use self::rtp::RtpLeg;
 use self::webrtc::WebRtcLeg;
 use self::ws::{Interruption, ServerEvent, ServerHeader, WsLeg};
 use crate::config::{AudioFormat, CallConfig, Protocol};
@@ -52,6 +54,8 @@ pub enum LegEvent<'a> {
     /// The vendor played everything up to our mark: `sent` samples (16 kHz) of agent audio since
     /// the call's start.
     Marked { sent: u64 },
+    /// Nothing has come for so long that the caller is not there any more.
+    Silent,
     /// The other side ends the call.
     End,
     /// A message that cannot be used: tell the client `error{code, message}` and go on.
@@ -75,6 +79,7 @@ pub enum LegEvent<'a> {
 pub enum Leg {
     Socket(WsLeg),
     WebRtc(Box<WebRtcLeg>),
+    Rtp(Box<RtpLeg>),
 }
 
 impl Leg {
@@ -89,6 +94,7 @@ impl Leg {
                     WebRtcLeg::new(COMPLEXITY).map_err(|_| "the Opus codec cannot be set up")?;
                 Self::WebRtc(Box::new(leg))
             }
+            Protocol::Rtp(plan) => Self::Rtp(Box::new(RtpLeg::new(plan))),
         })
     }
 
@@ -97,15 +103,16 @@ impl Leg {
         Self::Socket(WsLeg::new(Protocol::WebRtc, AudioFormat::Opus48000))
     }
 
-    /// The part that speaks the protocol's messages.
-    pub fn messages(&mut self) -> &mut WsLeg {
+    /// The part that speaks the protocol's messages; `None`: a telephone has none.
+    pub fn messages(&mut self) -> Option<&mut WsLeg> {
         match self {
-            Self::Socket(leg) => leg,
-            Self::WebRtc(leg) => &mut leg.events,
+            Self::Socket(leg) => Some(leg),
+            Self::WebRtc(leg) => Some(&mut leg.events),
+            Self::Rtp(_) => None,
         }
     }
 
-    /// Takes an RTP packet; see [`WebRtcLeg::packet`].
+    /// Takes an RTP packet; see [`WebRtcLeg::packet`] and [`RtpLeg::packet`].
     pub fn packet(
         &mut self,
         now: Time,
@@ -115,6 +122,7 @@ impl Leg {
         match self {
             Self::Socket(_) => {}
             Self::WebRtc(leg) => leg.packet(now, packet, sink),
+            Self::Rtp(leg) => leg.packet(now, packet, sink),
         }
     }
 
@@ -123,6 +131,7 @@ impl Leg {
         match self {
             Self::Socket(_) => Time::NEVER,
             Self::WebRtc(leg) => leg.deadline(),
+            Self::Rtp(leg) => leg.deadline(),
         }
     }
 
@@ -130,6 +139,7 @@ impl Leg {
         match self {
             Self::Socket(_) => {}
             Self::WebRtc(leg) => leg.timeout(now, sink),
+            Self::Rtp(leg) => leg.timeout(now, sink),
         }
     }
 
@@ -140,20 +150,28 @@ impl Leg {
         header: &ServerHeader,
         event: &ServerEvent<'_>,
     ) -> bool {
-        self.messages().event(out, header, event)
+        self.messages()
+            .is_some_and(|messages| messages.event(out, header, event))
     }
 
-    /// The agent stops here; see [`WsLeg::clear`].
+    /// The agent stops here; see [`WsLeg::clear`]. `false`: the other side is told nothing of it, and
+    /// nothing was written.
     pub fn clear(
         &mut self,
         out: &mut String,
         header: &ServerHeader,
         interruption: &Interruption<'_>,
-    ) {
-        if let Self::WebRtc(leg) = self {
-            leg.cut();
+    ) -> bool {
+        match self {
+            Self::WebRtc(leg) => leg.cut(),
+            Self::Rtp(leg) => leg.cut(),
+            Self::Socket(_) => {}
         }
-        self.messages().clear(out, header, interruption);
+        let Some(messages) = self.messages() else {
+            return false;
+        };
+        messages.clear(out, header, interruption);
+        true
     }
 }
 

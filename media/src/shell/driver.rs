@@ -24,8 +24,9 @@ use super::live::{Live, Placed, Tools, WebRtc};
 use super::mailbox::{CallKey, Command, Inbox, Mailbox};
 use super::peer::Datagram;
 use super::recorder::Ring;
+use super::rtp::LARGEST;
 use super::wheel::Wheel;
-use crate::call::input::Input;
+use crate::call::input::{Gone, Input};
 use crate::peer::PeerError;
 use crate::time::Time;
 
@@ -33,7 +34,7 @@ const WAKE: Token = Token(0);
 const ALARM: Token = Token(1);
 /// The UDP port of the calls over WebRTC.
 const PORT: Token = Token(2);
-/// Calls have the tokens from here on.
+/// Calls have the tokens from here on, two each.
 const FIRST_CALL: usize = 3;
 
 /// Events taken from the poll at once. What is more comes in the next pass.
@@ -83,6 +84,7 @@ impl Driver {
             ring: Ring::new(ring, disk.writer.thread().clone(), tallies.clone()),
             openings: disk.openings.clone(),
             scratch: BytesMut::with_capacity(4 << 10),
+            datagram: vec![0; LARGEST],
             tallies: tallies.clone(),
             webrtc,
         };
@@ -154,11 +156,11 @@ impl Driver {
                 ALARM => self.alarm.rang(),
                 PORT => self.port_ready = true,
                 Token(call) => {
-                    let place = call - FIRST_CALL;
+                    let (place, socket) = ((call - FIRST_CALL) / 2, (call - FIRST_CALL) % 2);
                     if let Some(live) = self.calls.get_mut(place) {
                         let end = event.is_read_closed() || event.is_error();
-                        live.line
-                            .ready(event.is_readable(), event.is_writable(), end);
+                        let (readable, writable) = (event.is_readable(), event.is_writable());
+                        live.line.ready(socket, readable, writable, end);
                         mark(&mut self.work, live, place);
                     }
                 }
@@ -216,6 +218,15 @@ impl Driver {
             }
             Command::End(key, request) => self.deliver(*now, key, Input::End(request)),
             Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
+            Command::HungUp(key) => self.deliver(*now, key, Input::Gone(Gone::Closed)),
+            Command::Press(key, digit) => self.deliver(*now, key, Input::Press(digit)),
+            Command::Media(key, renewal) => {
+                if let Some(&place) = self.places.get(&key) {
+                    let live = &mut self.calls[place];
+                    live.renew(*now, *renewal, &mut self.tools);
+                    mark(&mut self.work, live, place);
+                }
+            }
             Command::Peer(key, request, answer) => {
                 if let Some(&place) = self.places.get(&key) {
                     let live = &mut self.calls[place];
@@ -245,10 +256,8 @@ impl Driver {
         let mut live = Box::new(Live::start(placed, now, &mut self.tools));
         let entry = self.calls.vacant_entry();
         let place = entry.key();
-        if let Err(error) = live
-            .line
-            .register(self.poll.registry(), Token(place + FIRST_CALL))
-        {
+        let tokens = [0, 1].map(|socket| Token(2 * place + socket + FIRST_CALL));
+        if let Err(error) = live.line.register(self.poll.registry(), tokens) {
             tracing::error!(parent: live.span(), %error, "a call's socket cannot be polled");
             live.cut(now, &mut self.tools);
         }
@@ -306,6 +315,7 @@ impl Driver {
         let mut live = self.calls.remove(place);
         match &mut live.line {
             Line::Socket(socket) => socket.deregister(self.poll.registry()),
+            Line::Rtp(line) => line.deregister(self.poll.registry()),
             Line::Peer(peer) => {
                 if let Some(webrtc) = &mut self.tools.webrtc {
                     peer.forget(&mut webrtc.net);

@@ -17,16 +17,19 @@ use super::driver::Driver;
 use super::finish::RecordedFile;
 use super::lateness::{Histogram, Lateness, LatenessTotals};
 use super::line::Line;
-use super::live::{Placed, Seat, WebRtc};
+use super::live::{Placed, Renewal, Seat, WebRtc};
 use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
 use super::peer::{Identity, Net, Peer};
 use super::recorder::RING;
+use super::rtp::{RtpCarrier, RtpLine};
 use super::socket::Socket;
 use crate::call::input::{EndRequest, ToolOutcome};
 use crate::call::output::CallEvent;
 use crate::config::CallConfig;
 use crate::error::Refused;
+use crate::leg::rtp::RtpPlan;
 use crate::peer::{PeerAnswer, PeerRequest, Quality};
+use crate::rtp::sdp::Agreed;
 use crate::speech::{Providers, ReplyId, SpeechSink, ToolCall};
 
 /// How the engine is set up.
@@ -104,6 +107,8 @@ pub enum Carrier {
         /// What was read of it after the request.
         leftover: Vec<u8>,
     },
+    /// A telephone call: its ports are bound, and both sides have agreed.
+    Rtp(Box<RtpCarrier>),
     /// Over WebRTC: the connection is made by what [`CallHandle::peer`] is told.
     Peer,
 }
@@ -223,6 +228,7 @@ impl Engine {
                     .map_err(|_| Refused::Socket)?;
                 Line::Socket(socket)
             }
+            Carrier::Rtp(carrier) => Line::Rtp(Box::new(RtpLine::new(*carrier))),
             Carrier::Peer if self.config.webrtc.is_none() => return Err(Refused::Socket),
             Carrier::Peer => Line::Peer(Box::new(Peer::new(key))),
         };
@@ -357,6 +363,26 @@ impl CallHandle {
             && self
                 .mailbox
                 .command(Command::Peer(self.key, request, answer))
+    }
+
+    /// The other side of a telephone call hung up. `false` as with [`end`](Self::end).
+    pub fn hung_up(&self) -> bool {
+        !self.gate.is_closed() && self.mailbox.command(Command::HungUp(self.key))
+    }
+
+    /// Both sides of a telephone call agreed anew: hold, resume, another codec or address. `false` as
+    /// with [`end`](Self::end).
+    pub fn renew(&self, agreed: Agreed, plan: RtpPlan) -> bool {
+        let renewal = Box::new(Renewal { agreed, plan });
+        !self.gate.is_closed() && self.mailbox.command(Command::Media(self.key, renewal))
+    }
+
+    /// Sends keys on a telephone call, in their order. `false` as with [`end`](Self::end).
+    pub fn press(&self, keys: &str) -> bool {
+        !self.gate.is_closed()
+            && keys
+                .chars()
+                .all(|key| self.mailbox.command(Command::Press(self.key, key)))
     }
 
     /// Hands a tool's answer to the call. `false` as with [`end`](Self::end).

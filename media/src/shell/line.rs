@@ -1,8 +1,10 @@
-//! A caller's way to the call: a WebSocket of their own, or the thread's UDP port.
+//! A caller's way to the call: a WebSocket of their own, the thread's UDP port, or a telephone line with
+//! two ports of its own.
 
 use mio::{Registry, Token};
 
 use super::peer::Peer;
+use super::rtp::RtpLine;
 use super::socket::Socket;
 use crate::time::Time;
 
@@ -13,22 +15,30 @@ use crate::time::Time;
 pub(super) enum Line {
     Socket(Socket),
     Peer(Box<Peer>),
+    Rtp(Box<RtpLine>),
 }
 
 impl Line {
-    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+    /// Each has two tokens; only a telephone line has two sockets.
+    pub(super) fn register(
+        &mut self,
+        registry: &Registry,
+        tokens: [Token; 2],
+    ) -> std::io::Result<()> {
         match self {
-            Self::Socket(socket) => socket.register(registry, token),
+            Self::Socket(socket) => socket.register(registry, tokens[0]),
             // The port is the thread's.
             Self::Peer(_) => Ok(()),
+            Self::Rtp(line) => line.register(registry, tokens),
         }
     }
 
-    /// The poll said so; see [`Socket::ready`].
-    pub(super) fn ready(&mut self, readable: bool, writable: bool, end: bool) {
+    /// The poll said so of the socket with this one of the tokens; see [`Socket::ready`].
+    pub(super) fn ready(&mut self, token: usize, readable: bool, writable: bool, end: bool) {
         match self {
             Self::Socket(socket) => socket.ready(readable, writable, end),
             Self::Peer(_) => {}
+            Self::Rtp(line) => line.ready(token),
         }
     }
 
@@ -37,6 +47,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.wants_more(),
             Self::Peer(_) => false,
+            Self::Rtp(line) => line.wants_more(),
         }
     }
 
@@ -44,6 +55,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.close(now, code, reason),
             Self::Peer(peer) => peer.close(now),
+            Self::Rtp(line) => line.close(now),
         }
     }
 
@@ -51,6 +63,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.deadline(),
             Self::Peer(peer) => peer.deadline(),
+            Self::Rtp(line) => line.deadline(),
         }
     }
 
@@ -58,6 +71,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.is_over(),
             Self::Peer(peer) => peer.is_over(),
+            Self::Rtp(line) => line.is_over(),
         }
     }
 
@@ -66,6 +80,7 @@ impl Line {
         match self {
             Self::Socket(socket) => socket.take_traffic(),
             Self::Peer(_) => (0, 0),
+            Self::Rtp(line) => line.take_traffic(),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::line::Line;
 use super::mailbox::{CallKey, Gate, Mailbox};
 use super::peer::{Datagram, Heard, Identity, Net};
 use super::recorder::{Recorder, Ring};
+use super::rtp::Taken;
 use super::socket::Received;
 use crate::call::Call;
 use crate::call::input::{EndRequest, Gone, Input};
@@ -21,7 +22,10 @@ use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand}
 use crate::call::record::{EndReason, EndedBy, Offsets, Summary};
 use crate::config::CallConfig;
 use crate::leg::RtpPacket;
+use crate::leg::rtp::RtpPlan;
 use crate::peer::{PeerAnswer, PeerError, PeerRequest, PeerState};
+use crate::rtp::packet::Packet;
+use crate::rtp::sdp::Agreed;
 use crate::speech::Providers;
 use crate::tape::TapeWriter;
 use crate::time::Time;
@@ -41,6 +45,12 @@ pub(super) struct Placed {
     pub(super) seat: Seat,
     /// What the log says of the call; whoever placed it chose it.
     pub(super) span: tracing::Span,
+}
+
+/// What both sides of a telephone call agreed on anew.
+pub(super) struct Renewal {
+    pub(super) agreed: Agreed,
+    pub(super) plan: RtpPlan,
 }
 
 /// A call's place in the counts, given back when dropped.
@@ -77,6 +87,8 @@ pub(super) struct Tools {
     pub(super) openings: Sender<Opening>,
     /// For messages on their way into a send buffer.
     pub(super) scratch: BytesMut,
+    /// For a datagram of a telephone call.
+    pub(super) datagram: Vec<u8>,
     pub(super) tallies: Arc<Tallies>,
     /// `None`: this node takes no calls over WebRTC.
     pub(super) webrtc: Option<WebRtc>,
@@ -173,6 +185,11 @@ impl Live {
             let begins = match live.line {
                 Line::Socket(_) => Input::Connected,
                 Line::Peer(_) => Input::Peer(PeerState::New),
+                // Its INVITE is being answered.
+                Line::Rtp(ref mut line) => {
+                    line.start(now);
+                    Input::Connected
+                }
             };
             live.handle(now, begins, tools);
         });
@@ -197,8 +214,10 @@ impl Live {
     /// This call's part of a pass: what came in, what is due, and one write.
     pub(super) fn serve(&mut self, now: Time, tools: &mut Tools) {
         self.guarded(now, tools, |live, tools| {
-            if let Line::Socket(socket) = &mut live.line {
-                socket.new_pass();
+            match &mut live.line {
+                Line::Socket(socket) => socket.new_pass(),
+                Line::Peer(_) => {}
+                Line::Rtp(line) => line.new_pass(),
             }
             live.read(now, tools);
             if now >= live.deadline {
@@ -258,6 +277,49 @@ impl Live {
                 }
                 self.hear(now, tools);
                 self.tell_quality(now);
+            }
+            Line::Rtp(line) => {
+                if let Some(quality) = line.report(now) {
+                    tell(&self.on_event, CallNews::Network(quality));
+                }
+            }
+        }
+    }
+
+    /// Both sides of a telephone call agreed anew.
+    pub(super) fn renew(&mut self, now: Time, renewal: Renewal, tools: &mut Tools) {
+        if let Line::Rtp(line) = &mut self.line {
+            line.renew(renewal.agreed);
+            self.deliver(now, Input::Media(renewal.plan), tools);
+        }
+    }
+
+    fn read_line(&mut self, now: Time, datagram: &mut [u8], tools: &mut Tools) {
+        while let Line::Rtp(line) = &mut self.line {
+            match line.receive(now, datagram) {
+                Taken::Packet(length) => {
+                    if let Some(packet) = Packet::parse(&datagram[..length]) {
+                        let Packet {
+                            payload_type,
+                            marker,
+                            sequence,
+                            timestamp,
+                            ssrc,
+                            payload,
+                        } = packet;
+                        let packet = RtpPacket {
+                            payload_type,
+                            marker,
+                            sequence,
+                            timestamp,
+                            ssrc,
+                            payload,
+                        };
+                        self.handle(now, Input::Packet(packet), tools);
+                    }
+                }
+                Taken::Report(report) => self.handle(now, Input::Report(report), tools),
+                Taken::Nothing => return,
             }
         }
     }
@@ -338,6 +400,11 @@ impl Live {
     }
 
     fn read(&mut self, now: Time, tools: &mut Tools) {
+        if let Line::Rtp(_) = self.line {
+            let mut datagram = std::mem::take(&mut tools.datagram);
+            self.read_line(now, &mut datagram, tools);
+            tools.datagram = datagram;
+        }
         while let Line::Socket(socket) = &mut self.line {
             match socket.receive(now) {
                 Received::Text(text) => self.handle(now, Input::Text(&text), tools),
@@ -379,8 +446,14 @@ impl Live {
                 Output::Text(text) => match (&mut self.line, &tools.webrtc) {
                     (Line::Socket(socket), _) => socket.send(text, &mut tools.scratch),
                     (Line::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
-                    (Line::Peer(_), None) => {}
+                    // A telephone has no messages.
+                    (Line::Peer(_), None) | (Line::Rtp(_), _) => {}
                 },
+                Output::Rtp(packet) => {
+                    if let Line::Rtp(line) = &mut self.line {
+                        line.send(now, &packet);
+                    }
+                }
                 Output::Packet {
                     timestamp,
                     marker,

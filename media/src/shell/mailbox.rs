@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::counters::{Tallies, count};
-use super::live::Placed;
+use super::live::{Placed, Renewal};
 use crate::call::input::{EndRequest, ToolOutcome};
 use crate::peer::{PeerAnswer, PeerRequest};
 use crate::speech::{NotTaken, SpeechEvent, SpeechSink};
@@ -22,6 +22,12 @@ pub(super) enum Command {
     Place(Box<Placed>),
     End(CallKey, EndRequest),
     Tool(CallKey, ToolOutcome),
+    /// The other side of a telephone call hung up.
+    HungUp(CallKey),
+    /// Send a key on a telephone call.
+    Press(CallKey, char),
+    /// Both sides of a telephone call agreed anew.
+    Media(CallKey, Box<Renewal>),
     Peer(CallKey, PeerRequest, PeerAnswer),
     /// Every call ends.
     EndAll(EndRequest),

@@ -21,7 +21,9 @@ mod line;
 mod live;
 mod mailbox;
 mod peer;
+mod ports;
 mod recorder;
+mod rtp;
 mod socket;
 mod wheel;
 
@@ -31,6 +33,8 @@ pub use self::engine::{
 };
 pub use self::finish::{RecordedFile, forget, salvage};
 pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
+pub use self::ports::{PortPair, Ports};
+pub use self::rtp::RtpCarrier;
 pub use crate::error::Refused;
 
 #[cfg(test)]

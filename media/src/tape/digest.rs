@@ -36,6 +36,11 @@ impl Digest {
                 self.mix(7);
                 self.mix(u64::from(*timestamp) << 1 | u64::from(*marker));
             }
+            Output::Rtp(packet) => {
+                self.mix(8);
+                self.mix(u64::from(packet.timestamp) << 32 | u64::from(packet.sequence));
+                self.bytes(packet.payload);
+            }
             Output::Stt(SttCommand::Audio(utterance, samples)) => {
                 self.mix(2);
                 self.mix(utterance.0.into());
@@ -97,6 +102,19 @@ pub(super) fn line(output: &Output<'_>) -> String {
             timestamp, marker, ..
         } => {
             format!("packet {timestamp}{}", if *marker { " first" } else { "" })
+        }
+        Output::Rtp(packet) => {
+            let mut digest = Digest::default();
+            digest.bytes(packet.payload);
+            let first = if packet.marker { " first" } else { "" };
+            format!(
+                "rtp {} {} {}{first} <{} {:016x}>",
+                packet.payload_type,
+                packet.sequence,
+                packet.timestamp,
+                packet.payload.len(),
+                digest.value()
+            )
         }
         Output::Close { code, reason } => format!("close {code} {reason}"),
         Output::Stt(SttCommand::Begin(id)) => format!("stt begin {}", id.0),

@@ -183,6 +183,13 @@ impl TapeWriter {
                 self.pending.push(u8::from(*hold));
             }
             Input::Report(report) => self.json(Kind::Report, delta, report),
+            Input::Media(plan) => self.json(Kind::Media, delta, plan),
+            Input::Press(key) => {
+                self.start(Kind::Press, delta);
+                // Keys are ASCII; what is none is no key when it is played again either.
+                let key = if self.redacted { '0' } else { *key };
+                self.pending.push(u8::try_from(key).unwrap_or(b'?'));
+            }
             Input::Gone(gone) => {
                 self.start(Kind::Gone, delta);
                 self.pending.push(u8::from(*gone == Gone::Stalled));

@@ -26,4 +26,5 @@ mod recorded;
 mod stage;
 mod streams;
 mod synthesis;
+mod telephone;
 mod ws_url;

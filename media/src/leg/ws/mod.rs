@@ -136,7 +136,7 @@ impl WsLeg {
     pub fn new(protocol: Protocol, format: AudioFormat) -> Self {
         let peer = match protocol {
             Protocol::Native => Peer::Native(native::Native::new(format)),
-            Protocol::WebRtc => Peer::Native(native::Native::without_audio()),
+            Protocol::WebRtc | Protocol::Rtp(_) => Peer::Native(native::Native::without_audio()),
             Protocol::Telco => Peer::Telco(telco::Telco::new()),
         };
         Self { peer, invalid: 0 }

@@ -334,5 +334,6 @@ const fn protocol_name(protocol: Protocol) -> &'static str {
         Protocol::Native => "native",
         Protocol::Telco => "telco",
         Protocol::WebRtc => "webrtc",
+        Protocol::Rtp(_) => "rtp",
     }
 }

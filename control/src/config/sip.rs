@@ -1,0 +1,140 @@
+//! The settings of telephone calls.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use media::rtp::sdp::Encryption;
+use sip::message::Transport;
+use sip::shell::Listen;
+use sip::trunk::Net;
+
+use super::read::Settings;
+use crate::ids::AgentId;
+
+/// `[sip]` and `[rtp]`.
+#[derive(Clone, Debug)]
+pub struct Sip {
+    pub listen: Vec<Listen>,
+    /// What the other side is told of where we are; the address listened on when `None`.
+    pub public_address: Option<IpAddr>,
+    /// Whose calls are taken. Empty: nothing is listened on.
+    pub sources: Vec<Net>,
+    /// The name of the account whose agents answer.
+    pub account: String,
+    /// Who answers which number, and who answers all others.
+    pub numbers: BTreeMap<String, AgentId>,
+    pub agent: Option<AgentId>,
+    pub encryption: Encryption,
+    /// The first and the last port for audio.
+    pub ports: (u16, u16),
+}
+
+pub(super) fn read(settings: &mut Settings) -> Sip {
+    let listen: Vec<Option<Listen>> = settings
+        .list("sip.listen")
+        .iter()
+        .map(|s| listen(s))
+        .collect();
+    if listen.contains(&None) {
+        settings.wrong(
+            "sip.listen",
+            "must be addresses with ports, as in udp:127.0.0.1:5060",
+        );
+    }
+    let listen: Vec<Listen> = listen.into_iter().flatten().collect();
+    let sources: Vec<Option<Net>> = settings
+        .list("sip.sources")
+        .iter()
+        .map(|s| Net::parse(s))
+        .collect();
+    if sources.contains(&None) {
+        settings.wrong(
+            "sip.sources",
+            "must be addresses or blocks of them, as in 192.0.2.1, 198.51.100.0/24",
+        );
+    }
+    let sources: Vec<Net> = sources.into_iter().flatten().collect();
+    if !sources.is_empty() && listen.iter().any(|l| l.transport == Transport::Tls) {
+        settings.wrong(
+            "sip.listen",
+            "tls: is not listened on yet: udp: and tcp: are",
+        );
+    }
+    let public = settings.text("sip.public_address");
+    let public_address = public.parse().ok();
+    if !public.is_empty() && public_address.is_none() {
+        settings.wrong("sip.public_address", "must be an IP address");
+    }
+    let anywhere = |listen: &Listen| listen.addr.ip().is_unspecified();
+    if !sources.is_empty() && public_address.is_none() && listen.iter().any(anywhere) {
+        settings.wrong(
+            "sip.public_address",
+            "must be set when sip.listen names no address that callers reach",
+        );
+    }
+    let mut numbers = BTreeMap::new();
+    for entry in settings.list("sip.numbers") {
+        let agent = entry.split_once('=').and_then(|(number, agent)| {
+            let agent: AgentId = agent.trim().parse().ok()?;
+            numbers
+                .insert(number.trim().to_owned(), agent)
+                .is_none()
+                .then_some(())
+        });
+        if agent.is_none() {
+            settings.wrong(
+                "sip.numbers",
+                "must be numbers with an agent's id each, as in +4930123456=<id>, each number once",
+            );
+        }
+    }
+    let agent = settings.text("sip.agent");
+    let everybody = agent.parse().ok();
+    if !agent.is_empty() && everybody.is_none() {
+        settings.wrong("sip.agent", "must be the id of an agent");
+    }
+    let encryption = settings.word(
+        "sip.media_encryption",
+        &[
+            ("allow", Encryption::Allow),
+            ("disable", Encryption::Disable),
+            ("require", Encryption::Require),
+        ],
+    );
+    Sip {
+        listen,
+        public_address,
+        sources,
+        account: settings.text("sip.account"),
+        numbers,
+        agent: everybody,
+        encryption,
+        ports: ports(settings),
+    }
+}
+
+/// `udp:127.0.0.1:5060`; without a transport it is UDP.
+fn listen(text: &str) -> Option<Listen> {
+    let (transport, addr) = match text.split_once(':') {
+        Some(("udp", addr)) => (Transport::Udp, addr),
+        Some(("tcp", addr)) => (Transport::Tcp, addr),
+        Some(("tls", addr)) => (Transport::Tls, addr),
+        _ => (Transport::Udp, text),
+    };
+    let addr: SocketAddr = addr.parse().ok()?;
+    Some(Listen { transport, addr })
+}
+
+fn ports(settings: &mut Settings) -> (u16, u16) {
+    let text = settings.text("rtp.ports");
+    let range = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?)));
+    match range {
+        Some((first, last)) if first > 0 && first < last => (first, last),
+        _ => {
+            settings.wrong("rtp.ports", "must be two ports, as in 20000-29999");
+            (0, 0)
+        }
+    }
+}

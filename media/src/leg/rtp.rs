@@ -1,0 +1,240 @@
+//! An RTP leg: packets to caller audio and digits, agent audio to packets. Pure: what comes here is
+//! decrypted and from the right address, what goes out is sealed by the shell.
+//!
+//! What is received goes through the jitter buffer: packets in their order go straight on, so the leg
+//! adds no delay of its own; gaps and pauses have the length that the timestamps say. Where timestamps
+//! end (another stream, a jump), the clock says it.
+//!
+//! What is sent is one stream in real time: agent audio as it comes, and between it silence, so that
+//! networks keep the path open and the other side hears a line that lives; comfort noise instead when
+//! both sides know it.
+
+mod codec;
+mod ear;
+mod mouth;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::ear::Ear;
+use self::mouth::Mouth;
+use super::{LegEvent, RtpPacket};
+use crate::frame::FRAME;
+use crate::peer::MediaTotals;
+use crate::rtp::sdp::{Agreed, Codec, Flow};
+use crate::time::Time;
+
+/// How long the first packet may take, and any later one.
+const FIRST_PACKET: Duration = Duration::from_secs(30);
+const NEXT_PACKET: Duration = Duration::from_secs(15);
+
+/// Packets of a stream that was left are passed over for this long: they trickle in beside the new one's.
+const STRAGGLERS: Duration = Duration::from_secs(2);
+
+/// What the leg needs to know of an agreement, and the random beginnings of our stream. It stands in
+/// the call's tape, so it holds neither addresses nor keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtpPlan {
+    pub codec: Codec,
+    pub payload_type: u8,
+    pub events: Option<u8>,
+    pub comfort_noise: Option<u8>,
+    pub flow: Flow,
+    pub ssrc: u32,
+    pub sequence: u16,
+    pub timestamp: u32,
+}
+
+impl RtpPlan {
+    /// `seed`: ten random bytes (RFC 3550 section 5.1 asks for random beginnings).
+    pub fn new(agreed: &Agreed, seed: [u8; 10]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j] = seed;
+        Self {
+            codec: agreed.codec,
+            payload_type: agreed.payload_type,
+            events: agreed.events,
+            comfort_noise: agreed.comfort_noise,
+            flow: agreed.flow,
+            ssrc: u32::from_be_bytes([a, b, c, d]),
+            sequence: u16::from_be_bytes([e, f]),
+            timestamp: u32::from_be_bytes([g, h, i, j]),
+        }
+    }
+
+    /// The same stream under another agreement.
+    #[must_use]
+    pub fn renewed(self, agreed: &Agreed) -> Self {
+        Self {
+            codec: agreed.codec,
+            payload_type: agreed.payload_type,
+            events: agreed.events,
+            comfort_noise: agreed.comfort_noise,
+            flow: agreed.flow,
+            ..self
+        }
+    }
+}
+
+/// Where packets go that are to be sent.
+pub type Out<'s> = &'s mut dyn FnMut(RtpPacket<'_>);
+
+type Sink<'s> = &'s mut dyn FnMut(LegEvent<'_>);
+
+/// The caller's side of a telephone call.
+pub struct RtpLeg {
+    plan: RtpPlan,
+    ear: Ear,
+    mouth: Mouth,
+    stream: Option<u32>,
+    /// The stream before this one, and until when its packets are passed over.
+    left: Option<(u32, Time)>,
+    last_packet: Option<Time>,
+    /// Since when packets are awaited.
+    awaited: Time,
+    /// The silence was told.
+    told_silent: bool,
+}
+
+impl RtpLeg {
+    /// The codecs that the leg speaks, the preferred ones first.
+    pub const CODECS: &'static [Codec] = codec::SPOKEN;
+
+    pub fn new(plan: RtpPlan) -> Self {
+        Self {
+            plan,
+            ear: Ear::new(&plan),
+            mouth: Mouth::new(&plan),
+            stream: None,
+            left: None,
+            last_packet: None,
+            awaited: Time::NEVER,
+            told_silent: false,
+        }
+    }
+
+    /// The call begins: from now on there is something to send and to wait for.
+    pub fn start(&mut self, now: Time) {
+        self.awaited = now;
+        self.mouth.start(now);
+    }
+
+    /// Another agreement holds from now on: hold, resume, another codec.
+    pub fn renew(&mut self, now: Time, plan: RtpPlan) {
+        if plan.flow != self.plan.flow {
+            self.awaited = now;
+            self.told_silent = false;
+        }
+        self.ear.renew(&plan);
+        self.mouth.renew(now, &plan);
+        self.plan = plan;
+    }
+
+    /// Whether the other side holds the call: it does not hear us.
+    pub const fn is_held(&self) -> bool {
+        !matches!(self.plan.flow, Flow::SendRecv | Flow::SendOnly)
+    }
+
+    /// Takes a packet, and tells what can be heard because of it.
+    pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
+        let (audio, events, noise) = (
+            packet.payload_type == self.plan.payload_type,
+            Some(packet.payload_type) == self.plan.events,
+            Some(packet.payload_type) == self.plan.comfort_noise,
+        );
+        if !(audio || events || noise) || !self.is_ours(now, packet.ssrc) {
+            return;
+        }
+        self.last_packet = Some(now);
+        self.told_silent = false;
+        if events {
+            self.ear.event(packet, sink);
+        }
+        self.ear.packet(now, packet, audio, sink);
+    }
+
+    /// Whether the packet is of the caller's stream, which another may replace at any time.
+    fn is_ours(&mut self, now: Time, ssrc: u32) -> bool {
+        match self.stream {
+            Some(stream) if stream == ssrc => return true,
+            Some(_)
+                if self
+                    .left
+                    .is_some_and(|(left, until)| left == ssrc && now < until) =>
+            {
+                return false;
+            }
+            Some(stream) => {
+                self.left = Some((stream, now + STRAGGLERS));
+                self.ear.interrupted();
+            }
+            None => {}
+        }
+        self.stream = Some(ssrc);
+        true
+    }
+
+    /// Sends 20 ms of agent audio, 12 dB softer when `ducked`.
+    pub fn audio(&mut self, now: Time, frame: &[i16; FRAME], ducked: bool, out: Out<'_>) {
+        self.mouth.audio(now, frame, ducked, out);
+    }
+
+    /// The agent was interrupted: nothing of it may ring on.
+    pub fn cut(&mut self) {
+        self.mouth.cut();
+    }
+
+    /// Queues a key to be sent as events. `false`: it is no key, none were agreed, or too many wait.
+    pub fn press(&mut self, now: Time, key: char) -> bool {
+        self.mouth.press(now, key)
+    }
+
+    /// When [`timeout`](Self::timeout) or [`send_due`](Self::send_due) has something to do.
+    pub fn deadline(&self) -> Time {
+        let silent = if self.told_silent {
+            Time::NEVER
+        } else {
+            self.silent_at()
+        };
+        self.ear.deadline().min(self.mouth.deadline()).min(silent)
+    }
+
+    /// Gives up what is missing by now, and a caller who is.
+    pub fn timeout(&mut self, now: Time, sink: Sink<'_>) {
+        self.ear.timeout(now, sink);
+        if !self.told_silent && now >= self.silent_at() {
+            self.told_silent = true;
+            sink(LegEvent::Silent);
+        }
+    }
+
+    /// Sends the silence or the digits that are due. Agent audio that is due now goes first.
+    pub fn send_due(&mut self, now: Time, out: Out<'_>) {
+        self.mouth.timeout(now, out);
+    }
+
+    /// What the caller's packets came to.
+    pub fn totals(&self) -> MediaTotals {
+        self.ear.totals()
+    }
+
+    /// Of the caller's packets.
+    pub fn jitter(&self) -> Duration {
+        self.ear.jitter()
+    }
+
+    /// When nothing having come becomes too long. A side that holds the call need not send.
+    fn silent_at(&self) -> Time {
+        if self.is_held() {
+            return Time::NEVER;
+        }
+        match self.last_packet {
+            Some(last) => last.max(self.awaited) + NEXT_PACKET,
+            None => self.awaited + FIRST_PACKET,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a failed step is a failed test")]
+mod tests;

@@ -1,0 +1,203 @@
+//! What the caller says: packets in their order to audio, their gaps to the right length, digits.
+
+use super::codec::Decoder;
+use super::{RtpPlan, Sink};
+use crate::audio::jitter::{Arrival, JitterBuffer, Next};
+use crate::frame::FRAME;
+use crate::leg::{LegEvent, RtpPacket};
+use crate::peer::MediaTotals;
+use crate::rtp::dtmf::{Detector, Listener};
+use crate::time::{RATE, Samples, Time};
+
+/// A pause shorter than this is filled with silence; a longer one is told as a gap (in samples, 100 ms).
+const SHORT_PAUSE: u64 = 1_600;
+
+/// The clock and the timestamps may differ by so much before a new stream's place is corrected, samples
+/// (10 ms).
+const CLOSE: u64 = 160;
+
+pub(super) struct Ear {
+    decoder: Decoder,
+    jitter: JitterBuffer,
+    listener: Listener,
+    /// Present when digits come as tones, for no events were agreed.
+    detector: Option<Detector>,
+    /// When the first sample came, and how many were told since, gaps included.
+    origin: Option<Time>,
+    told: u64,
+    /// The next audio's place is what the clock says.
+    unplaced: bool,
+    /// Samples of silence in the place of lost packets, and in gaps too long for that.
+    concealed: u64,
+    gap: u64,
+}
+
+impl Ear {
+    pub(super) fn new(plan: &RtpPlan) -> Self {
+        Self {
+            decoder: Decoder::new(plan.codec),
+            jitter: JitterBuffer::new(plan.codec.clock()),
+            listener: Listener::default(),
+            detector: detector(plan),
+            origin: None,
+            told: 0,
+            unplaced: false,
+            concealed: 0,
+            gap: 0,
+        }
+    }
+
+    /// Another agreement: a codec that stays keeps its filters.
+    pub(super) fn renew(&mut self, plan: &RtpPlan) {
+        if plan.codec != self.decoder.codec() {
+            self.decoder = Decoder::new(plan.codec);
+            self.jitter = JitterBuffer::new(plan.codec.clock());
+            self.interrupted();
+        }
+        if plan.events.is_some() != self.detector.is_none() {
+            self.detector = detector(plan);
+        }
+    }
+
+    /// What comes next has nothing to do with what came: another stream, or a pause nobody counted.
+    pub(super) fn interrupted(&mut self) {
+        self.jitter.reset();
+        self.listener.reset();
+        self.unplaced = true;
+    }
+
+    /// A packet in the order of its stream; those without audio have a number in it too.
+    pub(super) fn packet(
+        &mut self,
+        now: Time,
+        packet: &RtpPacket<'_>,
+        audio: bool,
+        sink: Sink<'_>,
+    ) {
+        let duration = if audio {
+            match self.decoder.duration(packet.payload) {
+                Some(duration) => duration,
+                None => return,
+            }
+        } else {
+            0
+        };
+        let arrival = Arrival {
+            sequence: packet.sequence,
+            timestamp: packet.timestamp,
+            duration,
+            payload: packet.payload,
+        };
+        self.jitter.insert(now, &arrival);
+        self.drain(now, sink);
+    }
+
+    /// An event packet.
+    pub(super) fn event(&mut self, packet: &RtpPacket<'_>, sink: Sink<'_>) {
+        if let Some(key) = self.listener.hear(packet.timestamp, packet.payload) {
+            sink(LegEvent::Digit(key));
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.jitter.deadline()
+    }
+
+    pub(super) fn timeout(&mut self, now: Time, sink: Sink<'_>) {
+        if now >= self.jitter.deadline() {
+            self.drain(now, sink);
+        }
+    }
+
+    pub(super) fn totals(&self) -> MediaTotals {
+        let counts = self.jitter.counts();
+        MediaTotals {
+            packets: counts.packets,
+            lost: counts.lost,
+            late: counts.late,
+            duplicates: counts.duplicates,
+            recovered_ms: 0,
+            concealed_ms: Samples(self.concealed).ms(),
+            gap_ms: Samples(self.gap).ms(),
+        }
+    }
+
+    pub(super) fn jitter(&self) -> std::time::Duration {
+        self.jitter.jitter()
+    }
+
+    /// Hands on all that is in its turn.
+    fn drain(&mut self, now: Time, sink: Sink<'_>) {
+        let clock = u64::from(self.decoder.codec().clock());
+        let samples = |duration: u64| duration * u64::from(RATE) / clock;
+        while let Some(next) = self.jitter.next(now) {
+            match next {
+                Next::Packet { payload, duration } => {
+                    let length = samples(duration.into());
+                    self.told += place(
+                        (&mut self.origin, &mut self.unplaced),
+                        (now, self.told, length),
+                        sink,
+                    );
+                    let (narrow, wide) = self.decoder.decode(payload);
+                    if let Some(detector) = &mut self.detector {
+                        detector.hear(narrow, |key| sink(LegEvent::Digit(key)));
+                    }
+                    if !wide.is_empty() {
+                        sink(LegEvent::Audio(wide));
+                    }
+                    self.told += length;
+                }
+                Next::Missing { duration, .. } => {
+                    sink(LegEvent::Audio(self.decoder.conceal(duration)));
+                    let length = samples(duration.into());
+                    self.concealed += length;
+                    self.told += length;
+                }
+                Next::Pause { duration } => {
+                    let length = samples(duration);
+                    if length < SHORT_PAUSE {
+                        sink(LegEvent::Audio(self.decoder.conceal(duration as u32)));
+                    } else {
+                        sink(LegEvent::Lost { samples: length });
+                        self.gap += length;
+                    }
+                    self.told += length;
+                }
+                Next::Restart => {
+                    self.unplaced = true;
+                }
+            }
+        }
+    }
+}
+
+/// Where the timestamps cannot say it, the clock tells how much is missing before audio that ends now.
+/// Returns what was told of it, samples.
+fn place(
+    (origin, unplaced): (&mut Option<Time>, &mut bool),
+    (now, told, length): (Time, u64, u64),
+    sink: Sink<'_>,
+) -> u64 {
+    let began = now.before(Samples(length).duration());
+    let origin = *origin.get_or_insert(began);
+    if !std::mem::take(unplaced) {
+        return 0;
+    }
+    sink(LegEvent::Reconnected);
+    let missing = Samples::in_duration(began.since(origin))
+        .minus(Samples(told))
+        .0;
+    if missing <= CLOSE {
+        return 0;
+    }
+    // A gap is a frame at least, so that what was begun before it can be completed.
+    let missing = missing.max(FRAME as u64);
+    sink(LegEvent::Lost { samples: missing });
+    missing
+}
+
+fn detector(plan: &RtpPlan) -> Option<Detector> {
+    // Only narrow-band codecs are listened to: they are what gateways send tones in.
+    (plan.events.is_none() && plan.codec.clock() == 8_000).then(Detector::default)
+}

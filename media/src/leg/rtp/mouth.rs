@@ -1,0 +1,220 @@
+//! What is sent: agent audio as it comes, silence or comfort noise between, digits instead of both.
+//!
+//! Timestamps follow the clock: a frame that comes early (the first of a reply does not wait for the
+//! grid) is put behind what was sent, and silence after it waits until the clock has come there, so the
+//! stream is never more than a frame ahead.
+
+use std::time::Duration;
+
+use super::codec::Encoder;
+use super::{Out, RtpPlan};
+use crate::frame::{FRAME, FRAME_MS};
+use crate::leg::RtpPacket;
+use crate::rtp::dtmf::Sender;
+use crate::rtp::sdp::Flow;
+use crate::time::Time;
+
+/// Agent audio may be so late before silence takes its place.
+const PATIENCE: Duration = Duration::from_millis(FRAME_MS + 10);
+
+/// Between two packets of comfort noise.
+const NOISE_EVERY: Duration = Duration::from_millis(200);
+
+/// The level of comfort noise, −dBov (RFC 3389 section 3): as good as none, for a voice that is made by
+/// a machine has no room around it.
+const NOISE_LEVEL: u8 = 78;
+
+pub(super) struct Mouth {
+    plan: RtpPlan,
+    encoder: Encoder,
+    payload: Vec<u8>,
+    begun: Time,
+    sequence: u16,
+    /// Units of the codec's clock since the beginning, up to the end of what was sent.
+    covered: u64,
+    /// The next packet of silence.
+    silence: Time,
+    /// The next audio follows on nothing.
+    talk_begins: bool,
+    digits: Sender,
+    /// Of the last sample sent.
+    gain: i32,
+}
+
+/// Gains in 1/256: as it is, and 12 dB softer.
+const WHOLE: i32 = 256;
+const DUCKED: i32 = 64;
+
+impl Mouth {
+    pub(super) fn new(plan: &RtpPlan) -> Self {
+        Self {
+            plan: *plan,
+            encoder: Encoder::new(plan.codec),
+            payload: Vec::with_capacity(320),
+            begun: Time::NEVER,
+            sequence: plan.sequence,
+            covered: 0,
+            silence: Time::NEVER,
+            talk_begins: true,
+            digits: Sender::default(),
+            gain: WHOLE,
+        }
+    }
+
+    pub(super) fn start(&mut self, now: Time) {
+        self.begun = now;
+        self.silence = now;
+    }
+
+    pub(super) fn renew(&mut self, now: Time, plan: &RtpPlan) {
+        if plan.codec != self.encoder.codec() {
+            // The stream goes on under the other clock.
+            let clock = u64::from(self.encoder.codec().clock());
+            self.covered = self.covered * u64::from(plan.codec.clock()) / clock;
+            self.encoder = Encoder::new(plan.codec);
+        }
+        self.plan = *plan;
+        self.silence = now;
+        self.talk_begins = true;
+    }
+
+    /// 20 ms of the agent.
+    pub(super) fn audio(&mut self, now: Time, frame: &[i16; FRAME], ducked: bool, out: Out<'_>) {
+        if !self.may_send() || self.digits.is_busy() {
+            return;
+        }
+        let marker = self.catch_up(now) || std::mem::take(&mut self.talk_begins);
+        self.payload.clear();
+        let gain = if ducked { DUCKED } else { WHOLE };
+        if gain == WHOLE && self.gain == WHOLE {
+            self.encoder.encode(frame, &mut self.payload);
+        } else {
+            let softer = between(frame, self.gain, gain);
+            self.gain = gain;
+            self.encoder.encode(&softer, &mut self.payload);
+        }
+        self.send(
+            self.plan.payload_type,
+            marker,
+            self.timestamp(self.covered),
+            out,
+        );
+        self.covered += self.encoder.frame() as u64;
+        self.silence = now + PATIENCE;
+    }
+
+    pub(super) fn cut(&mut self) {
+        self.encoder.cut();
+    }
+
+    pub(super) fn press(&mut self, now: Time, key: char) -> bool {
+        self.plan.events.is_some() && self.digits.press(now, key)
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        if !self.may_send() {
+            return Time::NEVER;
+        }
+        if self.digits.is_busy() {
+            return self.digits.deadline();
+        }
+        self.silence.max(self.time_of(self.covered))
+    }
+
+    pub(super) fn timeout(&mut self, now: Time, out: Out<'_>) {
+        if now < self.deadline() {
+            return;
+        }
+        if self.digits.is_busy() {
+            return self.send_digit(now, out);
+        }
+        if let Some(number) = self.plan.comfort_noise {
+            self.catch_up(now);
+            self.payload.clear();
+            self.payload.push(NOISE_LEVEL);
+            self.send(number, false, self.timestamp(self.covered), out);
+            self.silence = now + NOISE_EVERY;
+            self.talk_begins = true;
+            return;
+        }
+        let marker = self.catch_up(now);
+        self.payload.clear();
+        self.encoder.silence(&mut self.payload);
+        self.send(
+            self.plan.payload_type,
+            marker,
+            self.timestamp(self.covered),
+            out,
+        );
+        self.covered += self.encoder.frame() as u64;
+        self.silence = now;
+    }
+
+    fn send_digit(&mut self, now: Time, out: Out<'_>) {
+        self.catch_up(now);
+        let timestamp = self.timestamp(self.covered);
+        let clock = self.encoder.codec().clock();
+        let (Some(number), Some(event)) =
+            (self.plan.events, self.digits.send(now, timestamp, clock))
+        else {
+            return;
+        };
+        self.payload.clear();
+        self.payload.extend_from_slice(&event.payload);
+        self.send(number, event.marker, event.timestamp, out);
+        self.talk_begins = true;
+        self.silence = now + PATIENCE;
+    }
+
+    /// Follows the clock when it is more than a frame ahead of what was sent. Whether it was.
+    fn catch_up(&mut self, now: Time) -> bool {
+        let clock = self.clock_at(now);
+        let behind = clock > self.covered + self.encoder.frame() as u64;
+        if behind {
+            self.covered = clock;
+        }
+        behind
+    }
+
+    fn send(&mut self, payload_type: u8, marker: bool, timestamp: u32, out: Out<'_>) {
+        out(RtpPacket {
+            payload_type,
+            marker,
+            sequence: self.sequence,
+            timestamp,
+            ssrc: self.plan.ssrc,
+            payload: &self.payload,
+        });
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    const fn may_send(&self) -> bool {
+        matches!(self.plan.flow, Flow::SendRecv | Flow::SendOnly)
+    }
+
+    fn timestamp(&self, units: u64) -> u32 {
+        self.plan.timestamp.wrapping_add(units as u32)
+    }
+
+    /// The clock as units since the beginning.
+    fn clock_at(&self, now: Time) -> u64 {
+        let clock = u64::from(self.encoder.codec().clock());
+        now.since(self.begun).as_micros() as u64 * clock / 1_000_000
+    }
+
+    /// When the clock is there.
+    fn time_of(&self, units: u64) -> Time {
+        let clock = u64::from(self.encoder.codec().clock());
+        self.begun + Duration::from_micros((units * 1_000_000).div_ceil(clock))
+    }
+}
+
+/// The frame with a gain that goes from one to the other, so that the change does not click.
+fn between(frame: &[i16; FRAME], from: i32, to: i32) -> [i16; FRAME] {
+    let mut softer = *frame;
+    for (at, sample) in softer.iter_mut().enumerate() {
+        let gain = from + (to - from) * at as i32 / FRAME as i32;
+        *sample = (i32::from(*sample) * gain / WHOLE) as i16;
+    }
+    softer
+}

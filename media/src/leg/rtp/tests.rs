@@ -1,0 +1,426 @@
+//! A telephone leg with a network between: what is heard and sent, however packets come.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::audio::g711;
+use crate::audio::tones::{goertzel, sine};
+use crate::rtp::dtmf::Event;
+use crate::time::{RATE, Samples};
+
+const SSRC: u32 = 0x1111_2222;
+
+fn plan() -> RtpPlan {
+    RtpPlan {
+        codec: Codec::Pcmu,
+        payload_type: 0,
+        events: Some(101),
+        comfort_noise: None,
+        flow: Flow::SendRecv,
+        ssrc: 7,
+        sequence: u16::MAX - 1,
+        timestamp: u32::MAX - 100,
+    }
+}
+
+fn start() -> Time {
+    Time::from_millis(100_000)
+}
+
+/// A leg whose call has begun, and what was heard on it.
+struct Bed {
+    leg: RtpLeg,
+    now: Time,
+    /// Audio and gaps as samples.
+    audio: Vec<i16>,
+    digits: String,
+    silent: bool,
+    sent: Vec<(Time, u8, bool, u16, u32, Vec<u8>)>,
+}
+
+impl Bed {
+    fn new(plan: RtpPlan) -> Self {
+        let mut leg = RtpLeg::new(plan);
+        assert_eq!(leg.deadline(), Time::NEVER);
+        leg.start(start());
+        Self {
+            leg,
+            now: start(),
+            audio: Vec::new(),
+            digits: String::new(),
+            silent: false,
+            sent: Vec::new(),
+        }
+    }
+
+    fn hear(&mut self, run: impl FnOnce(&mut RtpLeg, Time, Sink<'_>)) {
+        let Self {
+            leg,
+            now,
+            audio,
+            digits,
+            silent,
+            ..
+        } = self;
+        run(leg, *now, &mut |event| match event {
+            LegEvent::Audio(samples) => audio.extend_from_slice(samples),
+            LegEvent::Lost { samples } => audio.resize(audio.len() + samples as usize, 0),
+            LegEvent::Digit(key) => digits.push(key),
+            LegEvent::Silent => *silent = true,
+            LegEvent::Reconnected => {}
+            other => panic!("{other:?}"),
+        });
+    }
+
+    fn packet(&mut self, packet: &RtpPacket<'_>) {
+        self.hear(|leg, now, sink| leg.packet(now, packet, sink));
+    }
+
+    fn speak(&mut self, run: impl FnOnce(&mut RtpLeg, Time, Out<'_>)) {
+        let (now, sent) = (self.now, &mut self.sent);
+        run(&mut self.leg, now, &mut |packet| {
+            sent.push((
+                now,
+                packet.payload_type,
+                packet.marker,
+                packet.sequence,
+                packet.timestamp,
+                packet.payload.to_vec(),
+            ));
+        });
+    }
+
+    /// Plays the world up to then.
+    fn until(&mut self, until: Time) {
+        while self.leg.deadline() <= until {
+            self.now = self.now.max(self.leg.deadline());
+            self.hear(|leg, now, sink| leg.timeout(now, sink));
+            self.speak(|leg, now, out| leg.send_due(now, out));
+        }
+        self.now = until;
+    }
+}
+
+fn audio_packet(sequence: u16, timestamp: u32, payload: &[u8]) -> RtpPacket<'_> {
+    RtpPacket {
+        payload_type: 0,
+        marker: false,
+        sequence,
+        timestamp,
+        ssrc: SSRC,
+        payload,
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn a_tone_comes_through_both_ways() {
+    for codec in RtpLeg::CODECS {
+        let plan = RtpPlan {
+            codec: *codec,
+            payload_type: if *codec == Codec::Pcma { 8 } else { 0 },
+            ..plan()
+        };
+        let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
+        let tone = sine(RATE, 1_000.0, -10.0, 50 * FRAME);
+        for (count, frame) in tone.as_chunks::<FRAME>().0.iter().enumerate() {
+            one.now = start() + ms(20 * count as u64);
+            one.speak(|leg, now, out| leg.audio(now, frame, false, out));
+        }
+        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+            other.now = *at;
+            other.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+        assert_eq!(other.audio.len(), 50 * FRAME, "{codec:?}");
+        let steady = &other.audio[5 * FRAME..];
+        let energy: f64 = steady.iter().map(|s| f64::from(*s).powi(2)).sum();
+        let mean = energy / steady.len() as f64;
+        assert!(
+            goertzel(steady, RATE, 1_000.0) > 0.0 && mean > 1e6,
+            "{codec:?} {mean}"
+        );
+        assert!(one.sent[0].2, "the first packet begins the talk");
+        assert!(one.sent[1..].iter().all(|sent| !sent.2));
+    }
+}
+
+#[test]
+fn silence_fills_the_line_and_talk_follows_on_it() {
+    let mut bed = Bed::new(plan());
+    bed.until(start() + ms(107));
+    assert_eq!(bed.sent.len(), 6, "at 0, 20, 40, 60, 80 and 100 ms");
+    let frame = [1_000; FRAME];
+    // A reply does not wait for the grid.
+    for count in 0..10 {
+        bed.until(start() + ms(107 + 20 * count));
+        bed.speak(|leg, now, out| leg.audio(now, &frame, false, out));
+    }
+    bed.until(start() + ms(1_000));
+    for (before, after) in bed.sent.iter().zip(&bed.sent[1..]) {
+        assert_eq!(after.3, before.3.wrapping_add(1), "no number is left out");
+        assert_eq!(after.4, before.4.wrapping_add(160), "the stream is one");
+    }
+    let silence = bed.sent.iter().filter(|sent| sent.5 == [0xff; 160]).count();
+    assert_eq!(bed.sent.len() - silence, 10);
+    // 50 packets cover a second, whoever speaks.
+    assert!((50..=51).contains(&bed.sent.len()), "{}", bed.sent.len());
+}
+
+#[test]
+fn comfort_noise_takes_the_place_of_silence_where_it_is_known() {
+    let mut bed = Bed::new(RtpPlan {
+        comfort_noise: Some(13),
+        ..plan()
+    });
+    bed.until(start() + ms(1_050));
+    assert_eq!(bed.sent.len(), 6);
+    assert!(bed.sent.iter().all(|sent| sent.1 == 13 && sent.5 == [78]));
+    bed.speak(|leg, now, out| leg.audio(now, &[0; FRAME], false, out));
+    let (_, payload_type, marker, _, timestamp, _) = bed.sent[6];
+    assert_eq!((payload_type, marker), (0, true));
+    assert_eq!(timestamp.wrapping_sub(plan().timestamp), 8 * 1_050);
+}
+
+#[test]
+fn digits_are_sent_instead_of_audio_and_heard_once() {
+    let (mut one, mut other) = (Bed::new(plan()), Bed::new(plan()));
+    one.until(start() + ms(55));
+    assert!(one.leg.press(one.now, '4') && one.leg.press(one.now, '#'));
+    assert!(!one.leg.press(one.now, 'x'));
+    for _ in 0..30 {
+        one.until(one.now + ms(20));
+        one.speak(|leg, now, out| leg.audio(now, &[500; FRAME], false, out));
+    }
+    let events: Vec<Event> = one
+        .sent
+        .iter()
+        .filter(|sent| sent.1 == 101)
+        .map(|sent| Event::parse(&sent.5).expect("an event"))
+        .collect();
+    assert_eq!(events.len(), 20);
+    for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+        other.now = *at;
+        other.packet(&RtpPacket {
+            payload_type: *payload_type,
+            marker: *marker,
+            sequence: *sequence,
+            timestamp: *timestamp,
+            ssrc: SSRC,
+            payload,
+        });
+    }
+    assert_eq!(other.digits, "4#");
+    let heard = Samples(other.audio.len() as u64).ms();
+    let lasted = one.now.since(start()).as_millis() as u64 + 20;
+    assert!(heard.abs_diff(lasted) <= 20, "{heard} {lasted}");
+    let mut deaf = RtpLeg::new(RtpPlan {
+        events: None,
+        ..plan()
+    });
+    assert!(!deaf.press(start(), '1'));
+}
+
+#[test]
+fn digits_come_as_tones_where_no_events_were_agreed() {
+    let mut bed = Bed::new(RtpPlan {
+        events: None,
+        ..plan()
+    });
+    let mut tone = sine(8_000, 770.0, -16.0, 800);
+    crate::audio::tones::mix(&mut tone, &sine(8_000, 1_336.0, -14.0, 800));
+    tone.resize(1_600, 0);
+    let mut payload = vec![0; tone.len()];
+    g711::ulaw_encode(&tone, &mut payload);
+    for (count, piece) in (0..).zip(payload.chunks(160)) {
+        bed.now = start() + ms(20 * count);
+        bed.packet(&audio_packet(count as u16, 160 * count as u32, piece));
+    }
+    assert_eq!(bed.digits, "5");
+}
+
+#[test]
+fn a_caller_who_sends_nothing_is_given_up() {
+    let mut bed = Bed::new(plan());
+    bed.until(start() + ms(29_990));
+    assert!(!bed.silent);
+    bed.until(start() + ms(30_010));
+    assert!(bed.silent);
+
+    let mut bed = Bed::new(plan());
+    bed.now = start() + ms(25_000);
+    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
+    bed.until(start() + ms(39_990));
+    assert!(!bed.silent);
+    bed.until(start() + ms(40_010));
+    assert!(bed.silent);
+}
+
+#[test]
+fn a_held_leg_is_quiet_and_awaits_nothing() {
+    let mut bed = Bed::new(plan());
+    bed.until(start() + ms(100));
+    let held = RtpPlan {
+        flow: Flow::RecvOnly,
+        ..plan()
+    };
+    bed.leg.renew(bed.now, held);
+    assert!(bed.leg.is_held());
+    let before = bed.sent.len();
+    bed.until(start() + Duration::from_secs(600));
+    bed.speak(|leg, now, out| leg.audio(now, &[9; FRAME], false, out));
+    assert!(!bed.silent);
+    assert_eq!(bed.sent.len(), before);
+    bed.leg.renew(bed.now, plan());
+    let now = bed.now;
+    bed.until(now + ms(1_000));
+    assert!((50..=51).contains(&(bed.sent.len() - before)));
+    let first = &bed.sent[before];
+    assert!(first.2, "the talk begins again");
+    assert_eq!(first.4.wrapping_sub(plan().timestamp), 600 * 8_000);
+    bed.until(now + ms(29_000));
+    assert!(!bed.silent, "the other side may take its time");
+}
+
+#[test]
+fn stragglers_of_a_stream_that_was_left_do_not_bring_it_back() {
+    let mut bed = Bed::new(plan());
+    let payload = [0xff; 160];
+    for count in 0..50_u32 {
+        bed.now = start() + ms(20 * u64::from(count));
+        bed.packet(&audio_packet(count as u16, 160 * count, &payload));
+    }
+    for count in 50..100_u32 {
+        bed.now = start() + ms(20 * u64::from(count));
+        bed.packet(&RtpPacket {
+            ssrc: 99,
+            ..audio_packet(30_000 + count as u16, 160 * count + 77_777, &payload)
+        });
+        bed.packet(&audio_packet(count as u16, 160 * count, &payload));
+    }
+    assert_eq!(bed.audio.len(), 100 * FRAME);
+}
+
+/// What a network and a sender may do to a stream of 20 ms packets.
+#[derive(Clone, Copy, Debug)]
+enum Event24 {
+    Lose,
+    Duplicate,
+    Swap,
+    NewSsrc,
+    JumpTimestamp(u32),
+    JumpSequence(u16),
+    /// Nothing is sent for so many frames, and the timestamps say so.
+    Pause(u8),
+}
+
+fn event() -> impl Strategy<Value = Event24> {
+    prop_oneof![
+        3 => Just(Event24::Lose),
+        3 => Just(Event24::Duplicate),
+        3 => Just(Event24::Swap),
+        1 => Just(Event24::NewSsrc),
+        1 => any::<u32>().prop_map(Event24::JumpTimestamp),
+        1 => any::<u16>().prop_map(Event24::JumpSequence),
+        2 => (1..60_u8).prop_map(Event24::Pause),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_recording_is_as_long_as_the_stream(
+        first in any::<(u16, u32)>(),
+        events in proptest::collection::vec((5..40_u32, event()), 0..12),
+    ) {
+        let mut bed = Bed::new(plan());
+        let (mut sequence, mut timestamp) = first;
+        let mut ssrc = SSRC;
+        let payload = [0xff; 160];
+        let mut frame = 0_u64;
+        let steady = |bed: &mut Bed, frames: u32, sequence: &mut u16, timestamp: &mut u32, ssrc: u32, frame: &mut u64| {
+            for _ in 0..frames {
+                bed.until(start() + ms(20 * *frame));
+                bed.packet(&RtpPacket { ssrc, ..audio_packet(*sequence, *timestamp, &payload) });
+                *sequence = sequence.wrapping_add(1);
+                *timestamp = timestamp.wrapping_add(160);
+                *frame += 1;
+            }
+        };
+        steady(&mut bed, 10, &mut sequence, &mut timestamp, ssrc, &mut frame);
+        for (frames, event) in events {
+            match event {
+                Event24::Lose => {
+                    sequence = sequence.wrapping_add(1);
+                    timestamp = timestamp.wrapping_add(160);
+                    frame += 1;
+                }
+                Event24::Duplicate => {
+                    bed.packet(&RtpPacket { ssrc, ..audio_packet(sequence.wrapping_sub(1), timestamp.wrapping_sub(160), &payload) });
+                }
+                Event24::Swap => {
+                    bed.until(start() + ms(20 * (frame + 1)));
+                    for ahead in [1_u16, 0] {
+                        bed.packet(&RtpPacket { ssrc, ..audio_packet(
+                            sequence.wrapping_add(ahead),
+                            timestamp.wrapping_add(160 * u32::from(ahead)),
+                            &payload,
+                        ) });
+                    }
+                    sequence = sequence.wrapping_add(2);
+                    timestamp = timestamp.wrapping_add(320);
+                    frame += 2;
+                }
+                Event24::NewSsrc => {
+                    ssrc = ssrc.wrapping_add(1);
+                    sequence = sequence.wrapping_mul(31).wrapping_add(7);
+                    timestamp = timestamp.wrapping_mul(17).wrapping_add(3);
+                }
+                Event24::JumpTimestamp(by) => timestamp = timestamp.wrapping_add(by),
+                Event24::JumpSequence(by) => sequence = sequence.wrapping_add(by),
+                Event24::Pause(frames) => {
+                    timestamp = timestamp.wrapping_add(160 * u32::from(frames));
+                    frame += u64::from(frames);
+                }
+            }
+            steady(&mut bed, frames, &mut sequence, &mut timestamp, ssrc, &mut frame);
+        }
+        // A last stretch in peace; then what is still missing is given up.
+        steady(&mut bed, 20, &mut sequence, &mut timestamp, ssrc, &mut frame);
+        bed.until(start() + ms(20 * frame + 400));
+        let heard = Samples(bed.audio.len() as u64).ms();
+        // A timestamp that jumps by less than 3 s looks like a pause of so long, and is one.
+        prop_assert!(heard.abs_diff(20 * frame) <= 20, "{heard} of {}", 20 * frame);
+    }
+
+    #[test]
+    fn any_packets_are_taken_or_left(packets in proptest::collection::vec(
+        (any::<u8>(), any::<u16>(), any::<u32>(), 0..3_u32, proptest::collection::vec(any::<u8>(), 0..400), 0..2_000_u64),
+        0..60,
+    )) {
+        let mut bed = Bed::new(RtpPlan { events: Some(1), comfort_noise: Some(2), ..plan() });
+        for (kind, sequence, timestamp, ssrc, payload, wait) in packets {
+            bed.until(bed.now + ms(wait));
+            bed.packet(&RtpPacket {
+                payload_type: kind % 4,
+                marker: kind > 127,
+                sequence,
+                timestamp,
+                ssrc,
+                payload: &payload,
+            });
+        }
+    }
+}

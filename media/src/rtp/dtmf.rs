@@ -1,0 +1,458 @@
+//! Keypad digits: as events between the audio (RFC 4733), and as tones in it (ITU-T Q.23).
+
+use crate::time::Time;
+
+/// The keys in the order of their event numbers (RFC 4733 section 3.2).
+const KEYS: [char; 16] = [
+    '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '*', '#', 'A', 'B', 'C', 'D',
+];
+
+/// Bytes of an event's payload.
+pub const EVENT: usize = 4;
+
+/// An event packet's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub number: u8,
+    pub end: bool,
+    /// 0 to 63, dBm0 without its sign.
+    pub volume: u8,
+    /// Since the event's timestamp, in units of it.
+    pub duration: u16,
+}
+
+impl Event {
+    /// `None`: cut short.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let bytes: &[u8; EVENT] = payload.first_chunk()?;
+        Some(Self {
+            number: bytes[0],
+            end: bytes[1] & 0x80 != 0,
+            volume: bytes[1] & 0x3f,
+            duration: u16::from_be_bytes([bytes[2], bytes[3]]),
+        })
+    }
+
+    pub fn to_bytes(self) -> [u8; EVENT] {
+        let [high, low] = self.duration.to_be_bytes();
+        let flags = u8::from(self.end) << 7 | self.volume & 0x3f;
+        [self.number, flags, high, low]
+    }
+}
+
+/// The event number of a key.
+pub fn number(key: char) -> Option<u8> {
+    let key = key.to_ascii_uppercase();
+    KEYS.iter().position(|k| *k == key).map(|at| at as u8)
+}
+
+/// The key of an event number; `None`: a tone that no key makes (flash, modem tones).
+pub fn key(number: u8) -> Option<char> {
+    KEYS.get(usize::from(number)).copied()
+}
+
+/// Hears digits in event packets: each once, however often its packets are repeated.
+#[derive(Clone, Debug, Default)]
+pub struct Listener {
+    /// The timestamp of the newest event; all packets of an event share it.
+    newest: Option<u32>,
+}
+
+impl Listener {
+    /// An event packet came. The key, if this is the first of it.
+    pub fn hear(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
+        let event = Event::parse(payload)?;
+        // A packet that was overtaken belongs to an event that was heard.
+        let new = self.newest.is_none_or(|newest| {
+            let ahead = timestamp.wrapping_sub(newest);
+            ahead != 0 && ahead < 1 << 31
+        });
+        if !new {
+            return None;
+        }
+        self.newest = Some(timestamp);
+        key(event.number)
+    }
+
+    /// Another stream: its timestamps have nothing to do with those before.
+    pub fn reset(&mut self) {
+        self.newest = None;
+    }
+}
+
+/// How long a digit of ours is pressed, and the pause after it, ms: what every receiver takes for two
+/// (ITU-T Q.24 asks for 40 and 40).
+const PRESS_MS: u32 = 160;
+const PAUSE_MS: u32 = 100;
+/// Between packets of an event, ms.
+const STEP_MS: u32 = 20;
+/// The end is told so often (RFC 4733 section 2.5.1.4), for nothing else tells it.
+const ENDS: u32 = 3;
+/// −10 dBm0.
+const VOLUME: u8 = 10;
+
+/// Digits that may wait to be sent.
+pub const MOST_WAITING: usize = 128;
+
+/// Sends digits as event packets.
+#[derive(Clone, Debug, Default)]
+pub struct Sender {
+    waiting: std::collections::VecDeque<u8>,
+    /// The digit that is being pressed.
+    pressed: Option<Pressed>,
+    next: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pressed {
+    number: u8,
+    timestamp: u32,
+    /// Packets sent of it.
+    sent: u32,
+}
+
+/// A packet of an event, to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToSend {
+    pub payload: [u8; EVENT],
+    /// The event's first sample; the same in all of its packets.
+    pub timestamp: u32,
+    /// Set on the first packet of an event.
+    pub marker: bool,
+}
+
+impl Sender {
+    /// Queues a key. `false`: no key, or too many wait.
+    pub fn press(&mut self, now: Time, key: char) -> bool {
+        let Some(number) = number(key).filter(|_| self.waiting.len() < MOST_WAITING) else {
+            return false;
+        };
+        if !self.is_busy() {
+            self.next = self.next.max(now);
+        }
+        self.waiting.push_back(number);
+        true
+    }
+
+    /// Whether digits are under way: no audio is sent meanwhile.
+    pub fn is_busy(&self) -> bool {
+        self.pressed.is_some() || !self.waiting.is_empty()
+    }
+
+    /// When [`send`](Self::send) has something.
+    pub fn deadline(&self) -> Time {
+        if self.is_busy() {
+            self.next
+        } else {
+            Time::NEVER
+        }
+    }
+
+    /// The packet that is due. `timestamp`: that of audio sent now, for an event that begins;
+    /// `clock`: timestamps a second.
+    pub fn send(&mut self, now: Time, timestamp: u32, clock: u32) -> Option<ToSend> {
+        if now < self.next {
+            return None;
+        }
+        let mut pressed = match self.pressed {
+            Some(pressed) => pressed,
+            None => Pressed {
+                number: self.waiting.pop_front()?,
+                timestamp,
+                sent: 0,
+            },
+        };
+        let steps = PRESS_MS / STEP_MS;
+        pressed.sent += 1;
+        let end = pressed.sent >= steps;
+        let ms = STEP_MS * pressed.sent.min(steps);
+        let event = Event {
+            number: pressed.number,
+            end,
+            volume: VOLUME,
+            duration: u16::try_from(ms * clock / 1000).unwrap_or(u16::MAX),
+        };
+        let over = pressed.sent == steps + ENDS - 1;
+        self.pressed = (!over).then_some(pressed);
+        let wait = match (over, end) {
+            (true, _) => PAUSE_MS,
+            // Copies of the end follow each other closely.
+            (false, true) => STEP_MS / 4,
+            (false, false) => STEP_MS,
+        };
+        self.next = now + std::time::Duration::from_millis(wait.into());
+        Some(ToSend {
+            payload: event.to_bytes(),
+            timestamp: pressed.timestamp,
+            marker: pressed.sent == 1,
+        })
+    }
+}
+
+/// 2 cos(2π f / 8,000) of the four rows and of the four columns of a keypad.
+const ROWS: [f32; 4] = [1.707_737_7, 1.645_281, 1.568_687, 1.478_204_6];
+const COLUMNS: [f32; 4] = [1.164_104, 0.996_370_2, 0.798_618_4, 0.568_532_7];
+/// Keys by row and column.
+const PAD: [[char; 4]; 4] = [
+    ['1', '2', '3', 'A'],
+    ['4', '5', '6', 'B'],
+    ['7', '8', '9', 'C'],
+    ['*', '0', '#', 'D'],
+];
+/// Samples at 8 kHz of one look: 20 ms.
+const LOOK: usize = 160;
+/// Looks that must agree: 40 ms, the shortest key of ITU-T Q.24.
+const SURE: u8 = 2;
+/// The parts of a look's energy that both tones have together, and each at least.
+const TOGETHER: f32 = 0.8;
+const EACH: f32 = 0.12;
+/// Quieter looks hold no key: −45 dBFS as a sum of squares over a look.
+const FAINT: f32 = 5_400_000.0;
+
+/// Hears keys in narrow-band audio, for callers whose telephone sends them as tones.
+#[derive(Clone, Debug)]
+pub struct Detector {
+    look: [i16; LOOK],
+    fill: usize,
+    /// The key of the latest looks, and how many agree.
+    candidate: Option<char>,
+    agree: u8,
+    /// It was told.
+    told: bool,
+}
+
+impl Default for Detector {
+    fn default() -> Self {
+        Self {
+            look: [0; LOOK],
+            fill: 0,
+            candidate: None,
+            agree: 0,
+            told: false,
+        }
+    }
+}
+
+impl Detector {
+    /// Audio at 8 kHz. `sink` is called once for each key.
+    pub fn hear(&mut self, mut samples: &[i16], mut sink: impl FnMut(char)) {
+        while !samples.is_empty() {
+            let length = samples.len().min(LOOK - self.fill);
+            let (now, rest) = samples.split_at(length);
+            self.look[self.fill..self.fill + length].copy_from_slice(now);
+            self.fill += length;
+            samples = rest;
+            if self.fill == LOOK {
+                self.fill = 0;
+                let key = key_in(&self.look);
+                if let Some(key) = self.judge(key) {
+                    sink(key);
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, key: Option<char>) -> Option<char> {
+        if key == self.candidate {
+            self.agree = self.agree.saturating_add(1);
+        } else if key.is_none() && self.told && self.agree != 0 {
+            // One look between two keys may be a drop-out of the first.
+            self.agree = 0;
+            return None;
+        } else {
+            *self = Self {
+                candidate: key,
+                agree: 1,
+                told: false,
+                ..*self
+            };
+        }
+        if self.agree < SURE || self.told {
+            return None;
+        }
+        self.told = true;
+        self.candidate
+    }
+}
+
+fn key_in(look: &[i16; LOOK]) -> Option<char> {
+    let energy: f32 = look.iter().map(|s| f32::from(*s) * f32::from(*s)).sum();
+    if energy < FAINT {
+        return None;
+    }
+    let strongest = |group: [f32; 4]| {
+        let mut best = (0, 0.0);
+        for (at, tone) in group.into_iter().enumerate() {
+            let power = power(look, tone);
+            if power > best.1 {
+                best = (at, power);
+            }
+        }
+        best
+    };
+    let (row, row_power) = strongest(ROWS);
+    let (column, column_power) = strongest(COLUMNS);
+    let sure =
+        row_power.min(column_power) > EACH * energy && row_power + column_power > TOGETHER * energy;
+    sure.then(|| PAD[row][column])
+}
+
+/// The energy that a sine of that frequency has in the look (Goertzel).
+fn power(look: &[i16; LOOK], twice_cos: f32) -> f32 {
+    let (mut last, mut before) = (0.0, 0.0);
+    for sample in look {
+        (last, before) = (f32::from(*sample) + twice_cos * last - before, last);
+    }
+    (last * last + before * before - twice_cos * last * before) * 2.0 / LOOK as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::audio::tones::{mix, noise, sine};
+
+    #[test]
+    fn the_example_of_the_rfc_is_read() {
+        // RFC 4733 section 2.3: event 9, volume 7, 1,600 units.
+        let event = Event {
+            number: 9,
+            end: false,
+            volume: 7,
+            duration: 1600,
+        };
+        assert_eq!(event.to_bytes(), [9, 7, 0x06, 0x40]);
+        assert_eq!(Event::parse(&event.to_bytes()), Some(event));
+        assert_eq!(Event::parse(&[9, 7, 6]), None);
+        assert_eq!(key(16), None, "flash is no key");
+    }
+
+    #[test]
+    fn a_digit_is_sent_with_one_timestamp_and_three_ends() {
+        let mut sender = Sender::default();
+        let start = Time::from_millis(7);
+        assert_eq!(sender.deadline(), Time::NEVER);
+        assert!(sender.press(start, '5') && sender.press(start, '#'));
+        assert!(!sender.press(start, 'x'));
+        let (mut now, mut packets) = (start, Vec::new());
+        while sender.is_busy() {
+            now = now.max(sender.deadline());
+            let clock = 1_000 + (now.since(start).as_millis() as u32) * 8;
+            packets.push((now, sender.send(now, clock, 8_000).expect("a packet")));
+        }
+        assert_eq!(packets.len(), 20);
+        for (digit, key) in packets.chunks(10).zip(['5', '#']) {
+            let events: Vec<Event> = digit
+                .iter()
+                .map(|(_, packet)| Event::parse(&packet.payload).expect("an event"))
+                .collect();
+            assert!(
+                digit
+                    .iter()
+                    .all(|(_, p)| p.timestamp == digit[0].1.timestamp)
+            );
+            assert!(digit[0].1.marker && digit[1..].iter().all(|(_, p)| !p.marker));
+            assert!(
+                events
+                    .iter()
+                    .all(|e| e.number == number(key).expect("a key"))
+            );
+            let durations: Vec<u16> = events.iter().map(|e| e.duration).collect();
+            assert_eq!(
+                durations,
+                [160, 320, 480, 640, 800, 960, 1120, 1280, 1280, 1280]
+            );
+            let ends: Vec<bool> = events.iter().map(|e| e.end).collect();
+            assert_eq!(ends, [vec![false; 7], vec![true; 3]].concat());
+        }
+        let gap = packets[10].0 - packets[9].0;
+        assert_eq!(gap, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_digit_is_heard_once_whatever_is_lost_repeated_or_late() {
+        let mut listener = Listener::default();
+        let packet = |number, end, duration| {
+            Event {
+                number,
+                end,
+                volume: 10,
+                duration,
+            }
+            .to_bytes()
+        };
+        // Its first packets lost; the rest three times.
+        let mut heard = String::new();
+        for _ in 0..3 {
+            heard.extend(listener.hear(u32::MAX - 100, &packet(1, true, 800)));
+        }
+        // The same key again, after the timestamp has wrapped.
+        heard.extend(listener.hear(900, &packet(1, false, 160)));
+        heard.extend(listener.hear(900, &packet(1, true, 320)));
+        // Overtaken.
+        heard.extend(listener.hear(u32::MAX - 100, &packet(1, true, 800)));
+        heard.extend(listener.hear(2_000, &packet(11, true, 320)));
+        heard.extend(listener.hear(3_000, &packet(16, true, 320)));
+        heard.extend(listener.hear(4_000, &[1]));
+        assert_eq!(heard, "11#");
+        listener.reset();
+        heard.extend(listener.hear(5, &packet(0, true, 320)));
+        assert_eq!(heard, "11#0");
+    }
+
+    fn tone(key: char, ms: usize) -> Vec<i16> {
+        let rows = [697.0, 770.0, 852.0, 941.0];
+        let columns = [1_209.0, 1_336.0, 1_477.0, 1_633.0];
+        for (row, keys) in rows.iter().zip(PAD) {
+            for (column, k) in columns.iter().zip(keys) {
+                if k == key {
+                    let mut tone = sine(8_000, *row, -16.0, ms * 8);
+                    mix(&mut tone, &sine(8_000, *column, -14.0, ms * 8));
+                    return tone;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn keys_are_heard_in_the_audio_each_once() {
+        let said = "0123456789*#ABCD1155";
+        let mut audio = vec![0; 333];
+        for key in said.chars() {
+            audio.extend(tone(key, 80));
+            audio.extend([0; 8 * 70]);
+        }
+        let hiss = noise(3, -40.0, audio.len());
+        mix(&mut audio, &hiss);
+        let (mut detector, mut heard) = (Detector::default(), String::new());
+        for piece in audio.chunks(97) {
+            detector.hear(piece, |key| heard.push(key));
+        }
+        assert_eq!(heard, said);
+    }
+
+    #[test]
+    fn other_sounds_are_no_keys() {
+        let mut audio = noise(1, -20.0, 80_000);
+        audio.extend(sine(8_000, 697.0, -10.0, 16_000));
+        audio.extend(sine(8_000, 1_209.0, -10.0, 16_000));
+        // A voice's harmonics.
+        let mut voice = sine(8_000, 233.0, -14.0, 40_000);
+        for harmonic in 2..12 {
+            let level = -14.0 - f64::from(harmonic);
+            mix(
+                &mut voice,
+                &sine(8_000, 233.0 * f64::from(harmonic), level, 40_000),
+            );
+        }
+        audio.extend(voice);
+        // Too short for a key.
+        audio.extend(tone('5', 15));
+        audio.extend([0; 800]);
+        let mut heard = String::new();
+        Detector::default().hear(&audio, |key| heard.push(key));
+        assert_eq!(heard, "");
+    }
+}

@@ -1,0 +1,488 @@
+//! What two sides agree on before the first packet: SDP (RFC 8866) by offer and answer (RFC 3264), with
+//! keys in it (RFC 4568).
+//!
+//! [`answer`] answers an offer; [`offer`] makes one and [`Offered::accept`] reads its answer. All end in
+//! an [`Agreed`]: one codec, both addresses, keys or none. Only audio is taken; other media of an offer
+//! are refused by their port.
+
+mod parse;
+
+use core::net::{IpAddr, SocketAddr};
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use self::parse::{Description, Media};
+use super::srtp::{Keys, Suite};
+
+pub use self::parse::Malformed;
+
+/// An audio codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Codec {
+    #[serde(rename = "PCMU")]
+    Pcmu,
+    #[serde(rename = "PCMA")]
+    Pcma,
+    G722,
+    #[serde(rename = "opus")]
+    Opus,
+}
+
+impl Codec {
+    /// In the order in which they are preferred: better sound first.
+    pub const ALL: [Self; 4] = [Self::Opus, Self::G722, Self::Pcmu, Self::Pcma];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pcmu => "PCMU",
+            Self::Pcma => "PCMA",
+            Self::G722 => "G722",
+            Self::Opus => "opus",
+        }
+    }
+
+    /// Timestamps a second. G.722 has 16,000 samples a second and 8,000 timestamps, by an error that
+    /// became the rule (RFC 3551 section 4.5.2).
+    pub const fn clock(self) -> u32 {
+        match self {
+            Self::Pcmu | Self::Pcma | Self::G722 => 8_000,
+            Self::Opus => 48_000,
+        }
+    }
+
+    /// Its type when an offer gives it no other (RFC 3551 section 6), or the one that we offer.
+    const fn payload_type(self) -> u8 {
+        match self {
+            Self::Pcmu => 0,
+            Self::Pcma => 8,
+            Self::G722 => 9,
+            Self::Opus => 111,
+        }
+    }
+
+    /// Opus is always said to have two channels (RFC 7587 section 7).
+    const fn channels(self) -> u32 {
+        match self {
+            Self::Opus => 2,
+            Self::Pcmu | Self::Pcma | Self::G722 => 1,
+        }
+    }
+
+    fn is(self, name: &str, clock: u32, channels: u32) -> bool {
+        self.name().eq_ignore_ascii_case(name)
+            && self.clock() == clock
+            && self.channels() == channels
+    }
+}
+
+/// Which way audio goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Flow {
+    #[default]
+    SendRecv,
+    SendOnly,
+    RecvOnly,
+    Inactive,
+}
+
+impl Flow {
+    const ALL: [Self; 4] = [
+        Self::SendRecv,
+        Self::SendOnly,
+        Self::RecvOnly,
+        Self::Inactive,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SendRecv => "sendrecv",
+            Self::SendOnly => "sendonly",
+            Self::RecvOnly => "recvonly",
+            Self::Inactive => "inactive",
+        }
+    }
+
+    const fn sends(self) -> bool {
+        matches!(self, Self::SendRecv | Self::SendOnly)
+    }
+
+    const fn receives(self) -> bool {
+        matches!(self, Self::SendRecv | Self::RecvOnly)
+    }
+
+    const fn of(sends: bool, receives: bool) -> Self {
+        match (sends, receives) {
+            (true, true) => Self::SendRecv,
+            (true, false) => Self::SendOnly,
+            (false, true) => Self::RecvOnly,
+            (false, false) => Self::Inactive,
+        }
+    }
+}
+
+/// Whether media is encrypted (document 3, `media_encryption`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// As the other side wants it.
+    #[default]
+    Allow,
+    /// Never.
+    Disable,
+    /// Always: nothing goes out in plain.
+    Require,
+}
+
+/// Our side of a session.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Where we receive, as the other side reaches us.
+    pub address: IpAddr,
+    /// An even port; reports have the next one.
+    pub port: u16,
+    /// Names the session in all of its descriptions.
+    pub session: u64,
+    /// Grows with each description of ours that differs from the one before.
+    pub version: u64,
+    /// The codecs that are spoken, the preferred ones first.
+    pub codecs: Vec<Codec>,
+    pub encryption: Encryption,
+    /// Random bytes for the keys of our direction.
+    pub random: [u8; Suite::Aes256Tag80.material()],
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    pub codec: Codec,
+    /// In what we send, and in what we receive.
+    pub payload_type: u8,
+    /// Keypad events (RFC 4733).
+    pub events: Option<u8>,
+    /// Comfort noise (RFC 3389).
+    pub comfort_noise: Option<u8>,
+    pub remote: SocketAddr,
+    pub remote_reports: SocketAddr,
+    /// Reports go over the port of the audio (RFC 5761).
+    pub mux: bool,
+    /// As seen from us.
+    pub flow: Flow,
+    pub keys: Option<KeyPair>,
+}
+
+/// The keys of both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPair {
+    pub ours: Keys,
+    pub theirs: Keys,
+}
+
+/// Why there is no agreement. The answer to a SIP request is 488 (RFC 3261 section 21.4.26) for all of
+/// them but the first: 400.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Malformed(Malformed),
+    /// No audio is offered, or none with a port.
+    NoAudio,
+    /// None of our codecs.
+    NoCodec,
+    /// They want encryption and we must not, or the other way round.
+    Encryption,
+    /// They want encryption, but with none of our suites.
+    NoSuite,
+    /// The answer has what was not offered.
+    NotOffered,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "the SDP is malformed: {why}"),
+            Self::NoAudio => f.write_str("the SDP has no audio"),
+            Self::NoCodec => f.write_str("the SDP has none of the codecs that are spoken here"),
+            Self::Encryption => f.write_str(
+                "the SDP's encryption of media is not what the trunk's setting asks for",
+            ),
+            Self::NoSuite => f.write_str("the SDP has none of the SRTP suites that are known here"),
+            Self::NotOffered => f.write_str("the answer's SDP has what was not offered"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Answers an offer: our description, and what is agreed by it. `flow`: what we want, both ways as a
+/// rule.
+pub fn answer(offer: &[u8], local: &Local, flow: Flow) -> Result<(String, Agreed), Refusal> {
+    let offer = Description::parse(offer)?;
+    let mut why = Refusal::NoAudio;
+    // An encrypted line is preferred to a plain one.
+    let mut lines: Vec<usize> = (0..offer.media.len()).collect();
+    lines.sort_by_key(|line| !offer.media[*line].is_secure());
+    for line in lines {
+        match choose(&offer, &offer.media[line], local, flow) {
+            Ok(chosen) => {
+                let text = chosen.text(&offer, line, local);
+                return Ok((text, chosen.agreed));
+            }
+            // The most telling reason is that of the first audio line.
+            Err(reason) if why == Refusal::NoAudio => why = reason,
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+struct Chosen {
+    agreed: Agreed,
+    /// The number of their crypto line that is answered.
+    tag: u32,
+}
+
+fn choose(
+    offer: &Description,
+    media: &Media,
+    local: &Local,
+    flow: Flow,
+) -> Result<Chosen, Refusal> {
+    if media.kind != "audio" || media.port == 0 || !media.is_rtp() {
+        return Err(Refusal::NoAudio);
+    }
+    let (tag, keys) = match (media.is_secure(), local.encryption) {
+        (true, Encryption::Disable) | (false, Encryption::Require) => {
+            return Err(Refusal::Encryption);
+        }
+        (false, _) => (0, None),
+        (true, _) => {
+            let (tag, theirs) = media.crypto.first().ok_or(Refusal::NoSuite)?;
+            let ours = local.keys(theirs.suite).ok_or(Refusal::NoSuite)?;
+            let theirs = theirs.clone();
+            (*tag, Some(KeyPair { ours, theirs }))
+        }
+    };
+    let (codec, payload_type) = media.codec(&local.codecs).ok_or(Refusal::NoCodec)?;
+    let address = media.address(offer).ok_or(Refusal::NoAudio)?;
+    let theirs = media.flow(offer);
+    // An address of zeros is how telephones said "hold" before there were attributes for it.
+    let hears = theirs.receives() && !address.is_unspecified();
+    let agreed = Agreed {
+        codec,
+        payload_type,
+        events: media.events(codec.clock()),
+        comfort_noise: media.comfort_noise(codec),
+        remote: SocketAddr::new(address, media.port),
+        remote_reports: media.reports(address),
+        mux: media.mux,
+        flow: Flow::of(hears && flow.sends(), theirs.sends() && flow.receives()),
+        keys,
+    };
+    Ok(Chosen { agreed, tag })
+}
+
+impl Chosen {
+    fn text(&self, offer: &Description, line: usize, local: &Local) -> String {
+        let mut text = local.head();
+        for (at, media) in offer.media.iter().enumerate() {
+            if at == line {
+                local.audio(
+                    &mut text,
+                    &media.protocol,
+                    &[self.agreed.codec],
+                    &self.agreed,
+                );
+                if let Some(keys) = &self.agreed.keys {
+                    crypto(&mut text, self.tag, &keys.ours);
+                }
+            } else {
+                let formats = media.formats.first().map_or("0", String::as_str);
+                line_of(
+                    &mut text,
+                    format_args!("m={} 0 {} {formats}", media.kind, media.protocol),
+                );
+            }
+        }
+        text
+    }
+}
+
+/// An offer of ours, kept until it is answered.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    pub text: String,
+    local: Local,
+    flow: Flow,
+    keys: Vec<(u32, Keys)>,
+}
+
+/// The types that we offer.
+const EVENTS: u8 = 101;
+const COMFORT_NOISE: u8 = 13;
+
+/// Makes an offer: one audio line, encrypted when the setting requires it.
+pub fn offer(local: &Local, flow: Flow) -> Offered {
+    let secure = local.encryption == Encryption::Require;
+    let protocol = if secure { "RTP/SAVP" } else { "RTP/AVP" };
+    let codec = local.codecs.first().copied().unwrap_or(Codec::Pcmu);
+    let mut text = local.head();
+    let said = Agreed {
+        codec,
+        payload_type: codec.payload_type(),
+        events: Some(EVENTS),
+        comfort_noise: Some(COMFORT_NOISE),
+        remote: SocketAddr::new(local.address, local.port),
+        remote_reports: SocketAddr::new(local.address, local.port),
+        mux: true,
+        flow,
+        keys: None,
+    };
+    local.audio(&mut text, protocol, &local.codecs, &said);
+    let mut keys = Vec::new();
+    if secure {
+        for (tag, suite) in (1..).zip(Suite::ALL) {
+            if let Some(ours) = local.keys(suite) {
+                crypto(&mut text, tag, &ours);
+                keys.push((tag, ours));
+            }
+        }
+    }
+    Offered {
+        text,
+        local: local.clone(),
+        flow,
+        keys,
+    }
+}
+
+impl Offered {
+    /// What an answer agrees to.
+    pub fn accept(&self, answer: &[u8]) -> Result<Agreed, Refusal> {
+        let answer = Description::parse(answer)?;
+        let media = answer.media.first().ok_or(Refusal::NoAudio)?;
+        let secure = self.local.encryption == Encryption::Require;
+        if media.kind == "audio" && media.is_rtp() && media.is_secure() != secure {
+            // A plain answer to an encrypted offer would have us speak in plain.
+            return Err(Refusal::Encryption);
+        }
+        let mut local = self.local.clone();
+        if !secure {
+            local.encryption = Encryption::Disable;
+        }
+        let mut agreed = choose(&answer, media, &local, self.flow)?.agreed;
+        if let Some(keys) = &mut agreed.keys {
+            let tag = media.crypto.first().map_or(0, |(tag, _)| *tag);
+            let ours = self.keys.iter().find(|(offered, _)| *offered == tag);
+            let (_, ours) = ours.ok_or(Refusal::NotOffered)?;
+            if ours.suite != keys.theirs.suite {
+                return Err(Refusal::NotOffered);
+            }
+            keys.ours = ours.clone();
+        }
+        Ok(agreed)
+    }
+}
+
+impl Local {
+    fn keys(&self, suite: Suite) -> Option<Keys> {
+        Keys::new(suite, &self.random[..suite.material()])
+    }
+
+    fn head(&self) -> String {
+        let family = family(self.address);
+        let mut text = String::with_capacity(512);
+        line_of(&mut text, format_args!("v=0"));
+        let (session, version, address) = (self.session, self.version, self.address);
+        line_of(
+            &mut text,
+            format_args!("o=- {session} {version} IN {family} {address}"),
+        );
+        line_of(&mut text, format_args!("s=-"));
+        line_of(&mut text, format_args!("c=IN {family} {address}"));
+        line_of(&mut text, format_args!("t=0 0"));
+        text
+    }
+
+    /// The audio line. With one codec it is the agreed one, under the type that the offer gave it.
+    fn audio(&self, text: &mut String, protocol: &str, codecs: &[Codec], said: &Agreed) {
+        let types: Vec<(u8, Codec)> = match codecs {
+            [codec] => vec![(said.payload_type, *codec)],
+            many => many.iter().map(|c| (c.payload_type(), *c)).collect(),
+        };
+        let mut formats = String::new();
+        for number in types
+            .iter()
+            .map(|(number, _)| *number)
+            .chain(said.events)
+            .chain(said.comfort_noise)
+        {
+            // Writing to a String cannot fail.
+            let _ = write!(formats, " {number}");
+        }
+        line_of(
+            text,
+            format_args!("m=audio {} {protocol}{formats}", self.port),
+        );
+        for (number, codec) in &types {
+            let (name, clock) = (codec.name(), codec.clock());
+            match codec.channels() {
+                1 => line_of(text, format_args!("a=rtpmap:{number} {name}/{clock}")),
+                channels => {
+                    line_of(
+                        text,
+                        format_args!("a=rtpmap:{number} {name}/{clock}/{channels}"),
+                    );
+                    line_of(text, format_args!("a=fmtp:{number} useinbandfec=1"));
+                }
+            }
+        }
+        if let Some(number) = said.events {
+            // In an offer they go with whatever codec is taken: their clock is that of most.
+            let clock = if types.len() == 1 {
+                said.codec.clock()
+            } else {
+                8_000
+            };
+            line_of(
+                text,
+                format_args!("a=rtpmap:{number} telephone-event/{clock}"),
+            );
+            line_of(text, format_args!("a=fmtp:{number} 0-15"));
+        }
+        if let Some(number) = said.comfort_noise {
+            line_of(text, format_args!("a=rtpmap:{number} CN/8000"));
+        }
+        line_of(text, format_args!("a=ptime:20"));
+        line_of(text, format_args!("a={}", said.flow.name()));
+        if said.mux {
+            line_of(text, format_args!("a=rtcp-mux"));
+        }
+    }
+}
+
+fn crypto(text: &mut String, tag: u32, keys: &Keys) {
+    let key = base64_simd::STANDARD.encode_to_string(keys.material());
+    let suite = keys.suite.name();
+    line_of(text, format_args!("a=crypto:{tag} {suite} inline:{key}"));
+}
+
+const fn family(address: IpAddr) -> &'static str {
+    match address {
+        IpAddr::V4(_) => "IP4",
+        IpAddr::V6(_) => "IP6",
+    }
+}
+
+fn line_of(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = text.write_fmt(line);
+    text.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests;

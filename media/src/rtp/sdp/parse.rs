@@ -1,0 +1,266 @@
+//! SDP text to what an audio line says. Total and bounded: lines that are not known are passed over, as
+//! RFC 8866 section 5 asks, whatever order they come in.
+
+use core::net::{IpAddr, SocketAddr};
+use std::fmt;
+
+use super::{Codec, Flow};
+use crate::rtp::srtp::{Keys, Suite};
+
+/// The longest description, bytes: a browser's with all its codecs has a third of it.
+const LONGEST: usize = 16 << 10;
+/// Media lines, and attributes of one: more is no telephone.
+const MOST_MEDIA: usize = 16;
+const MOST_FORMATS: usize = 64;
+
+/// What is wrong with a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(&'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Description {
+    address: Option<IpAddr>,
+    flow: Option<Flow>,
+    pub(super) media: Vec<Media>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Media {
+    pub(super) kind: String,
+    pub(super) port: u16,
+    pub(super) protocol: String,
+    pub(super) formats: Vec<String>,
+    address: Option<IpAddr>,
+    maps: Vec<Map>,
+    flow: Option<Flow>,
+    reports: Option<(u16, Option<IpAddr>)>,
+    pub(super) mux: bool,
+    /// The lines whose suite is known and whose parameters say nothing unknown, with their numbers.
+    pub(super) crypto: Vec<(u32, Keys)>,
+}
+
+#[derive(Debug)]
+struct Map {
+    number: u8,
+    name: String,
+    clock: u32,
+    channels: u32,
+}
+
+impl Description {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        if bytes.len() > LONGEST {
+            return Err(Malformed("longer than 16 KiB"));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Malformed("not UTF-8"))?;
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        if lines.next().map(str::trim_end) != Some("v=0") {
+            return Err(Malformed("does not begin with v=0"));
+        }
+        let mut description = Self::default();
+        for line in lines {
+            let Some((kind, value)) = line.trim_end().split_once('=') else {
+                return Err(Malformed("a line without ="));
+            };
+            match kind {
+                "m" => {
+                    if description.media.len() == MOST_MEDIA {
+                        return Err(Malformed("too many media"));
+                    }
+                    description.media.push(Media::parse(value)?);
+                }
+                "c" => {
+                    let address = Some(address(value)?);
+                    match description.media.last_mut() {
+                        Some(media) => media.address = address,
+                        None => description.address = address,
+                    }
+                }
+                "a" => match description.media.last_mut() {
+                    Some(media) => media.attribute(value)?,
+                    None => description.flow = description.flow.or(flow(value)),
+                },
+                _ => {}
+            }
+        }
+        Ok(description)
+    }
+}
+
+impl Media {
+    /// `audio 49170 RTP/AVP 0 8`
+    fn parse(value: &str) -> Result<Self, Malformed> {
+        let mut words = value.split_ascii_whitespace();
+        let (Some(kind), Some(port), Some(protocol)) = (words.next(), words.next(), words.next())
+        else {
+            return Err(Malformed("an m line without kind, port and protocol"));
+        };
+        // `49170/2` would be two ports.
+        let port = port.split('/').next().unwrap_or_default();
+        Ok(Self {
+            kind: kind.to_owned(),
+            port: port
+                .parse()
+                .map_err(|_| Malformed("a port that is no port"))?,
+            protocol: protocol.to_owned(),
+            formats: words.take(MOST_FORMATS).map(str::to_owned).collect(),
+            ..Self::default()
+        })
+    }
+
+    fn attribute(&mut self, value: &str) -> Result<(), Malformed> {
+        let (name, value) = value.split_once(':').unwrap_or((value, ""));
+        match name {
+            "rtpmap" if self.maps.len() < MOST_FORMATS => {
+                self.maps
+                    .push(map(value).ok_or(Malformed("an rtpmap without number, name and clock"))?);
+            }
+            "rtcp-mux" => self.mux = true,
+            "rtcp" => {
+                let mut words = value.splitn(2, ' ');
+                let port = words.next().and_then(|port| port.parse().ok());
+                let port = port.ok_or(Malformed("a=rtcp without a port"))?;
+                self.reports = Some((port, words.next().map(address).transpose()?));
+            }
+            "crypto" if self.crypto.len() < MOST_FORMATS => self.crypto.extend(crypto(value)),
+            _ => self.flow = self.flow.or(flow(name)),
+        }
+        Ok(())
+    }
+
+    /// RTP that is not keyed by a handshake of its own.
+    pub(super) fn is_rtp(&self) -> bool {
+        ["RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF"].contains(&&*self.protocol)
+    }
+
+    pub(super) fn is_secure(&self) -> bool {
+        self.protocol.starts_with("RTP/SAVP")
+    }
+
+    pub(super) fn address(&self, description: &Description) -> Option<IpAddr> {
+        self.address.or(description.address)
+    }
+
+    pub(super) fn flow(&self, description: &Description) -> Flow {
+        self.flow.or(description.flow).unwrap_or_default()
+    }
+
+    pub(super) fn reports(&self, address: IpAddr) -> SocketAddr {
+        match self.reports {
+            _ if self.mux => SocketAddr::new(address, self.port),
+            Some((port, own)) => SocketAddr::new(own.unwrap_or(address), port),
+            None => SocketAddr::new(address, self.port.saturating_add(1)),
+        }
+    }
+
+    /// The first of the codecs that is there, and its number.
+    pub(super) fn codec(&self, codecs: &[Codec]) -> Option<(Codec, u8)> {
+        codecs.iter().find_map(|codec| {
+            let number = self.numbers().find(|number| {
+                match self.maps.iter().find(|map| map.number == *number) {
+                    Some(map) => codec.is(&map.name, map.clock, map.channels),
+                    None => *number == codec.payload_type() && *number < 96,
+                }
+            });
+            Some((*codec, number?))
+        })
+    }
+
+    /// Keypad events that count time as the codec does; else the first there are.
+    pub(super) fn events(&self, clock: u32) -> Option<u8> {
+        let all = || {
+            self.numbers().filter_map(|number| {
+                self.maps.iter().find(|map| {
+                    map.number == number && map.name.eq_ignore_ascii_case("telephone-event")
+                })
+            })
+        };
+        all()
+            .find(|map| map.clock == clock)
+            .or_else(|| all().next())
+            .map(|map| map.number)
+    }
+
+    pub(super) fn comfort_noise(&self, codec: Codec) -> Option<u8> {
+        if codec.clock() != 8_000 {
+            return None;
+        }
+        self.numbers().find(
+            |number| match self.maps.iter().find(|map| map.number == *number) {
+                Some(map) => map.name.eq_ignore_ascii_case("CN") && map.clock == 8_000,
+                None => *number == 13,
+            },
+        )
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u8> {
+        let numbers = self.formats.iter().filter_map(|format| format.parse().ok());
+        numbers.filter(|number| *number < 128)
+    }
+}
+
+fn flow(name: &str) -> Option<Flow> {
+    Flow::ALL.into_iter().find(|flow| flow.name() == name)
+}
+
+/// `IN IP4 192.0.2.1`, perhaps with a multicast's rest.
+fn address(value: &str) -> Result<IpAddr, Malformed> {
+    let bad = Malformed("an address that is no IP address");
+    let mut words = value.split_ascii_whitespace();
+    if words.next() != Some("IN") || words.next().is_none() {
+        return Err(bad);
+    }
+    let address: IpAddr = words
+        .next()
+        .unwrap_or_default()
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| bad)?;
+    if address.is_multicast() {
+        return Err(Malformed("a multicast address"));
+    }
+    Ok(address)
+}
+
+/// `0 PCMU/8000`, `111 opus/48000/2`
+fn map(value: &str) -> Option<Map> {
+    let (number, encoding) = value.split_once(' ')?;
+    let mut parts = encoding.trim().split('/');
+    Some(Map {
+        number: number.parse().ok()?,
+        name: parts.next()?.to_owned(),
+        clock: parts.next()?.parse().ok()?,
+        channels: match parts.next() {
+            Some(channels) => channels.parse().ok()?,
+            None => 1,
+        },
+    })
+}
+
+/// `1 AES_CM_128_HMAC_SHA1_80 inline:key|2^31`. A line that asks for what is not known here is none: it
+/// must not be chosen (RFC 4568 section 7.1.2).
+fn crypto(value: &str) -> Option<(u32, Keys)> {
+    let mut words = value.split_ascii_whitespace();
+    let tag = words.next()?.parse().ok()?;
+    let suite = Suite::named(words.next()?)?;
+    let mut parts = words.next()?.strip_prefix("inline:")?.split('|');
+    let key = parts.next()?.trim_end_matches('=');
+    // A lifetime is far longer than any call; a key index would be in each packet.
+    if parts.any(|part| part.contains(':'))
+        || words.any(|word| !word.to_ascii_uppercase().starts_with("WSH="))
+    {
+        return None;
+    }
+    let material = base64_simd::STANDARD_NO_PAD
+        .decode_to_vec(key.as_bytes())
+        .ok()?;
+    Some((tag, Keys::new(suite, &material)?))
+}

@@ -1,0 +1,286 @@
+//! Offers and answers, as a table and as any text.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KEY: &str = "PS1uQCVeeCFCanVmcjkpPywjNWhcYD0mXXtxaVBR";
+
+fn local(encryption: Encryption) -> Local {
+    Local {
+        address: "192.0.2.9".parse().expect("an address"),
+        port: 20_000,
+        session: 7,
+        version: 1,
+        codecs: Codec::ALL.to_vec(),
+        encryption,
+        random: [0x42; Suite::Aes256Tag80.material()],
+    }
+}
+
+/// An offer whose session level is usual, with these media lines.
+fn offer_of(media: &str) -> Vec<u8> {
+    let head = "v=0\r\no=- 1 1 IN IP4 198.51.100.1\r\ns=call\r\nc=IN IP4 198.51.100.1\r\nt=0 0\r\n";
+    let media = media.trim().replace('\n', "\r\n");
+    format!("{head}{media}\r\n").into_bytes()
+}
+
+fn agreed(media: &str) -> Agreed {
+    answer(&offer_of(media), &local(Encryption::Allow), Flow::SendRecv)
+        .expect("an answer")
+        .1
+}
+
+#[test]
+fn the_preferred_codec_is_taken_under_the_number_of_the_offer() {
+    for (media, codec, number) in [
+        ("m=audio 4000 RTP/AVP 0", Codec::Pcmu, 0),
+        ("m=audio 4000 RTP/AVP 8 0", Codec::Pcmu, 0),
+        ("m=audio 4000 RTP/AVP 8", Codec::Pcma, 8),
+        ("m=audio 4000 RTP/AVP 0 9", Codec::G722, 9),
+        (
+            "m=audio 4000 RTP/AVP 0 107\na=rtpmap:107 OPUS/48000/2",
+            Codec::Opus,
+            107,
+        ),
+        (
+            "m=audio 4000 RTP/AVP 97\na=rtpmap:97 pcma/8000/1",
+            Codec::Pcma,
+            97,
+        ),
+        // A number that is given another meaning has that one.
+        (
+            "m=audio 4000 RTP/AVP 0 8\na=rtpmap:0 iLBC/8000",
+            Codec::Pcma,
+            8,
+        ),
+    ] {
+        let agreed = agreed(media);
+        assert_eq!(
+            (agreed.codec, agreed.payload_type),
+            (codec, number),
+            "{media}"
+        );
+        assert_eq!(agreed.remote.to_string(), "198.51.100.1:4000");
+        assert_eq!(agreed.remote_reports.to_string(), "198.51.100.1:4001");
+        assert_eq!((agreed.flow, agreed.keys), (Flow::SendRecv, None));
+    }
+}
+
+#[test]
+fn an_answer_says_what_is_agreed_and_refuses_the_rest_by_port() {
+    let offer = offer_of(
+        "m=video 5000 RTP/AVP 96
+a=rtpmap:96 VP8/90000
+m=audio 4000 RTP/AVP 18 0 8 101 13
+c=IN IP4 198.51.100.2
+a=rtpmap:101 telephone-event/8000
+a=fmtp:101 0-16
+a=rtcp:4010 IN IP4 198.51.100.3
+a=ptime:20",
+    );
+    let (text, agreed) =
+        answer(&offer, &local(Encryption::Allow), Flow::SendRecv).expect("an answer");
+    assert_eq!(
+        text.replace("\r\n", "\n"),
+        "v=0
+o=- 7 1 IN IP4 192.0.2.9
+s=-
+c=IN IP4 192.0.2.9
+t=0 0
+m=video 0 RTP/AVP 96
+m=audio 20000 RTP/AVP 0 101 13
+a=rtpmap:0 PCMU/8000
+a=rtpmap:101 telephone-event/8000
+a=fmtp:101 0-15
+a=rtpmap:13 CN/8000
+a=ptime:20
+a=sendrecv
+"
+    );
+    assert_eq!((agreed.events, agreed.comfort_noise), (Some(101), Some(13)));
+    assert_eq!(agreed.remote.to_string(), "198.51.100.2:4000");
+    assert_eq!(agreed.remote_reports.to_string(), "198.51.100.3:4010");
+}
+
+#[test]
+fn hold_and_resume_turn_the_flow() {
+    for (theirs, wanted, flow) in [
+        ("sendrecv", Flow::SendRecv, Flow::SendRecv),
+        ("sendonly", Flow::SendRecv, Flow::RecvOnly),
+        ("recvonly", Flow::SendRecv, Flow::SendOnly),
+        ("inactive", Flow::SendRecv, Flow::Inactive),
+        ("sendrecv", Flow::SendOnly, Flow::SendOnly),
+        ("sendonly", Flow::SendOnly, Flow::Inactive),
+    ] {
+        let offer = offer_of(&format!("m=audio 4000 RTP/AVP 0\na={theirs}"));
+        let (text, agreed) = answer(&offer, &local(Encryption::Allow), wanted).expect("an answer");
+        assert_eq!(agreed.flow, flow, "{theirs}");
+        assert!(text.contains(&format!("a={}\r\n", flow.name())), "{text}");
+    }
+    // At the session level, and with an address of zeros.
+    let text = String::from_utf8(offer_of("m=audio 4000 RTP/AVP 0")).expect("text");
+    let session = text.replace("t=0 0\r\n", "t=0 0\r\na=inactive\r\n");
+    let (_, agreed) = answer(
+        session.as_bytes(),
+        &local(Encryption::Allow),
+        Flow::SendRecv,
+    )
+    .expect("an answer");
+    assert_eq!(agreed.flow, Flow::Inactive);
+    let agreed = self::agreed("m=audio 4000 RTP/AVP 0\nc=IN IP4 0.0.0.0");
+    assert_eq!(agreed.flow, Flow::RecvOnly);
+}
+
+#[test]
+fn encryption_is_as_the_setting_says() {
+    let plain = "m=audio 4000 RTP/AVP 0";
+    let secure = format!(
+        "m=audio 4002 RTP/SAVP 0\na=crypto:1 F8_128_HMAC_SHA1_80 inline:{KEY}
+a=crypto:4 AES_CM_128_HMAC_SHA1_32 inline:{KEY}|2^31"
+    );
+    let both = format!("{plain}\n{secure}");
+    let port = |media: &str, encryption| {
+        answer(&offer_of(media), &local(encryption), Flow::SendRecv)
+            .map(|(_, agreed)| (agreed.remote.port(), agreed.keys.is_some()))
+    };
+    for (media, encryption, expected) in [
+        (plain, Encryption::Allow, Ok((4000, false))),
+        (plain, Encryption::Disable, Ok((4000, false))),
+        (plain, Encryption::Require, Err(Refusal::Encryption)),
+        (&secure, Encryption::Allow, Ok((4002, true))),
+        (&secure, Encryption::Disable, Err(Refusal::Encryption)),
+        (&secure, Encryption::Require, Ok((4002, true))),
+        (&both, Encryption::Allow, Ok((4002, true))),
+        (&both, Encryption::Disable, Ok((4000, false))),
+        (&both, Encryption::Require, Ok((4002, true))),
+    ] {
+        assert_eq!(port(media, encryption), expected, "{media} {encryption:?}");
+    }
+    let (text, agreed) = answer(
+        &offer_of(&secure),
+        &local(Encryption::Require),
+        Flow::SendRecv,
+    )
+    .expect("an answer");
+    let keys = agreed.keys.expect("keys");
+    assert_eq!(keys.theirs.suite, Suite::Aes128Tag32);
+    assert_eq!(keys.ours.material(), [0x42; 30]);
+    assert!(text.contains("m=audio 20000 RTP/SAVP 0\r\n"), "{text}");
+    let ours = base64_simd::STANDARD.encode_to_string([0x42; 30]);
+    let line = format!("a=crypto:4 AES_CM_128_HMAC_SHA1_32 inline:{ours}\r\n");
+    assert!(text.contains(&line), "{text}");
+}
+
+#[test]
+fn a_crypto_line_that_asks_for_more_is_not_chosen() {
+    for line in [
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^31|1:4"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY} UNENCRYPTED_SRTP"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY} KDR=1"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{}", &KEY[..36]),
+        format!("one AES_CM_128_HMAC_SHA1_80 inline:{KEY}"),
+        "1 AES_CM_128_HMAC_SHA1_80 inline:***".to_owned(),
+        "1 AES_CM_128_HMAC_SHA1_80".to_owned(),
+    ] {
+        let offer = offer_of(&format!("m=audio 4000 RTP/SAVP 0\na=crypto:{line}"));
+        let refused = answer(&offer, &local(Encryption::Allow), Flow::SendRecv);
+        assert_eq!(refused.map(|_| ()), Err(Refusal::NoSuite), "{line}");
+    }
+}
+
+#[test]
+fn what_cannot_be_agreed_is_refused_with_its_reason() {
+    for (media, why) in [
+        ("", Refusal::NoAudio),
+        ("m=audio 0 RTP/AVP 0", Refusal::NoAudio),
+        ("m=image 4000 udptl t38", Refusal::NoAudio),
+        ("m=audio 4000 UDP/TLS/RTP/SAVPF 0", Refusal::NoAudio),
+        ("m=audio 4000 RTP/AVP 18 3", Refusal::NoCodec),
+        (
+            "m=audio 4000 RTP/AVP 96\na=rtpmap:96 opus/48000",
+            Refusal::NoCodec,
+        ),
+    ] {
+        let refused = answer(&offer_of(media), &local(Encryption::Allow), Flow::SendRecv);
+        assert_eq!(refused.map(|_| ()), Err(why), "{media}");
+    }
+    for text in [
+        &b"v=1\r\n"[..],
+        b"",
+        b"\xff\xfe",
+        b"v=0\r\nm=audio\r\n",
+        b"v=0\r\nm=audio 99999 RTP/AVP 0\r\n",
+        b"v=0\r\nc=IN IP4 host.example\r\nm=audio 4000 RTP/AVP 0\r\n",
+        b"v=0\r\nc=IN IP4 224.0.0.1/127\r\nm=audio 4000 RTP/AVP 0\r\n",
+        b"v=0\r\njunk\r\n",
+        b"v=0\r\nm=audio 4000 RTP/AVP 0\r\na=rtpmap:0\r\n",
+    ] {
+        let refused = answer(text, &local(Encryption::Allow), Flow::SendRecv);
+        assert!(matches!(refused, Err(Refusal::Malformed(_))), "{refused:?}");
+    }
+    let long = [b"v=0\r\n".as_slice(), &vec![b'a'; LONGEST_TRIED]].concat();
+    let refused = answer(&long, &local(Encryption::Allow), Flow::SendRecv);
+    assert!(matches!(refused, Err(Refusal::Malformed(_))));
+}
+
+const LONGEST_TRIED: usize = 20_000;
+
+#[test]
+fn our_offer_is_answered_by_ourselves() {
+    for encryption in [Encryption::Allow, Encryption::Disable, Encryption::Require] {
+        let offered = offer(&local(encryption), Flow::SendRecv);
+        let mut other = local(encryption);
+        other.address = "192.0.2.33".parse().expect("an address");
+        other.random = [0x17; Suite::Aes256Tag80.material()];
+        let (text, theirs) =
+            answer(offered.text.as_bytes(), &other, Flow::SendRecv).expect("an answer");
+        let ours = offered.accept(text.as_bytes()).expect("an agreement");
+        assert_eq!(
+            (ours.codec, ours.payload_type),
+            (theirs.codec, theirs.payload_type)
+        );
+        assert_eq!(ours.remote.to_string(), "192.0.2.33:20000");
+        assert_eq!(ours.events, theirs.events);
+        assert_eq!(ours.keys.is_some(), encryption == Encryption::Require);
+        if let (Some(ours), Some(theirs)) = (ours.keys, theirs.keys) {
+            assert_eq!((ours.ours, ours.theirs), (theirs.theirs, theirs.ours));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_takes_the_encryption_back_is_refused() {
+    let offered = offer(&local(Encryption::Require), Flow::SendRecv);
+    assert!(offered.text.contains("RTP/SAVP"));
+    assert!(!offered.text.contains("RTP/AVP"));
+    let plain = offer_of("m=audio 4000 RTP/AVP 0");
+    assert_eq!(offered.accept(&plain), Err(Refusal::Encryption));
+    let other = offer_of(&format!(
+        "m=audio 4000 RTP/SAVP 0\na=crypto:9 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
+    ));
+    assert_eq!(offered.accept(&other), Err(Refusal::NotOffered));
+    let none = offer_of("m=audio 4000 RTP/SAVP 0");
+    assert_eq!(offered.accept(&none), Err(Refusal::NoSuite));
+    let declined = offer_of("m=audio 0 RTP/SAVP 0");
+    assert_eq!(offered.accept(&declined), Err(Refusal::NoAudio));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered_or_refused(lines in proptest::collection::vec(
+        prop_oneof![
+            Just("m=audio 4000 RTP/AVP 0 8 101".to_owned()),
+            Just("m=audio 4000 RTP/SAVP 0".to_owned()),
+            Just("c=IN IP4 198.51.100.1".to_owned()),
+            Just("a=rtcp:1".to_owned()),
+            "[a-z]=.{0,40}",
+            "a=(crypto|rtpmap|fmtp|rtcp|ptime):.{0,60}",
+            "m=audio [0-9]{1,6} .{0,20}",
+        ], 0..20)) {
+        let text = format!("v=0\r\n{}\r\n", lines.join("\r\n"));
+        if let Ok((answered, _)) = answer(text.as_bytes(), &local(Encryption::Allow), Flow::SendRecv) {
+            prop_assert!(answered.starts_with("v=0\r\n"));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The UDP ports of telephone calls: an even one for audio and the next for reports (RFC 3550 section
+//! 11), bound before they are offered, and kept a while after the call, so that the next call does not
+//! inherit strangers' packets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::net::UdpSocket;
+
+/// How long a call's ports stay bound after it: what the other side still had under way has come by
+/// then.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The ports of one node.
+#[derive(Debug)]
+pub struct Ports {
+    address: IpAddr,
+    /// Even.
+    first: u16,
+    pairs: u16,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    /// The pair that is tried next: all take turns, so that one that was given back rests longest.
+    next: u16,
+    /// Pairs of calls that are over, oldest first. At most all pairs.
+    drained: VecDeque<(Instant, UdpSocket, UdpSocket)>,
+}
+
+impl Ports {
+    /// Ports of `address` from `first` to `last`. `None`: there is no pair among them.
+    pub fn new(address: IpAddr, first: u16, last: u16) -> Option<Arc<Self>> {
+        let first = first.checked_add(first % 2)?;
+        let count = u32::from(last).checked_sub(first.into())? + 1;
+        let pairs = u16::try_from(count / 2).ok().filter(|pairs| *pairs > 0)?;
+        Some(Arc::new(Self {
+            address,
+            first,
+            pairs,
+            pool: Mutex::default(),
+        }))
+    }
+
+    /// Binds a pair for a call. An error when none is free, or why the last one could not be bound.
+    pub fn take(self: &Arc<Self>) -> io::Result<PortPair> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        while pool
+            .drained
+            .front()
+            .is_some_and(|(at, ..)| at.elapsed() >= DRAIN)
+        {
+            pool.drained.pop_front();
+        }
+        let mut error = io::Error::from(io::ErrorKind::AddrInUse);
+        for _ in 0..self.pairs {
+            let port = self.first + 2 * pool.next;
+            pool.next = (pool.next + 1) % self.pairs;
+            match self.bind(port) {
+                Ok((audio, reports)) => {
+                    return Ok(PortPair {
+                        port,
+                        sockets: Some((audio, reports)),
+                        home: Arc::clone(self),
+                    });
+                }
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+
+    fn bind(&self, port: u16) -> io::Result<(UdpSocket, UdpSocket)> {
+        let audio = UdpSocket::bind(SocketAddr::new(self.address, port))?;
+        let reports = UdpSocket::bind(SocketAddr::new(self.address, port + 1))?;
+        Ok((audio, reports))
+    }
+}
+
+/// A call's two sockets. Dropped, they are drained and then closed.
+#[derive(Debug)]
+pub struct PortPair {
+    port: u16,
+    /// Taken only when dropped.
+    sockets: Option<(UdpSocket, UdpSocket)>,
+    home: Arc<Ports>,
+}
+
+impl PortPair {
+    /// The port of the audio.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {
+        self.sockets.as_mut()
+    }
+}
+
+impl Drop for PortPair {
+    fn drop(&mut self) {
+        if let Some((audio, reports)) = self.sockets.take() {
+            let mut pool = self
+                .home
+                .pool
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            pool.drained.push_back((Instant::now(), audio, reports));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_pair_is_even_and_rests_after_its_call() {
+        let ports = Ports::new(LOOPBACK, 41_001, 41_008).unwrap();
+        let taken: Vec<PortPair> = (0..3).map(|_| ports.take().unwrap()).collect();
+        let numbers: Vec<u16> = taken.iter().map(PortPair::port).collect();
+        assert_eq!(numbers, [41_002, 41_004, 41_006]);
+        assert!(ports.take().is_err(), "all are in use");
+        drop(taken);
+        assert!(ports.take().is_err(), "they rest");
+        let mut pool = ports.pool.lock().unwrap();
+        assert_eq!(pool.drained.len(), 3);
+        for (at, ..) in &mut pool.drained {
+            *at = at.checked_sub(DRAIN).unwrap();
+        }
+        drop(pool);
+        assert_eq!(ports.take().unwrap().port(), 41_002);
+    }
+
+    #[test]
+    fn a_range_without_a_pair_is_none() {
+        assert!(Ports::new(LOOPBACK, 40_000, 40_001).is_some());
+        assert!(Ports::new(LOOPBACK, 40_001, 40_002).is_none());
+        assert!(Ports::new(LOOPBACK, 40_002, 40_001).is_none());
+        assert!(Ports::new(LOOPBACK, 65_535, 65_535).is_none());
+    }
+}

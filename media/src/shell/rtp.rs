@@ -1,0 +1,406 @@
+//! One telephone call's line: two UDP sockets, who may send on them, encryption, and the reports that
+//! both sides exchange.
+
+use std::io;
+use std::time::Duration;
+
+use mio::event::Source as _;
+use mio::net::UdpSocket;
+use mio::{Interest, Registry, Token};
+
+use super::ports::PortPair;
+use crate::call::input::Report;
+use crate::leg::RtpPacket;
+use crate::peer::Quality;
+use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
+use crate::rtp::peer::Peer;
+use crate::rtp::rtcp::{self, Reception, Sent};
+use crate::rtp::sdp::Agreed;
+use crate::rtp::srtp::{Keys, Opener, Sealer};
+use crate::time::Time;
+
+/// Datagrams read of one call in one pass: no caller starves the thread's others.
+const READ_BUDGET: u32 = 64;
+
+/// A datagram's largest size, bytes: no telephone sends more in a packet, and what is cut off is refused.
+pub(super) const LARGEST: usize = 2048;
+
+/// A telephone call's way to the network.
+pub struct RtpCarrier {
+    /// Bound before they were offered.
+    pub ports: PortPair,
+    pub agreed: Agreed,
+    /// Our stream's name, as in the call's plan.
+    pub ssrc: u32,
+}
+
+pub(super) struct RtpLine {
+    ports: PortPair,
+    agreed: Agreed,
+    ssrc: u32,
+    audio: Peer,
+    reports: Peer,
+    crypt: Option<Crypt>,
+    packet: Vec<u8>,
+    /// Of the audio and of the reports.
+    readable: [bool; 2],
+    budget: u32,
+    reception: Option<(u32, Reception)>,
+    sent: Sent,
+    /// The timestamp of the newest packet sent, and when.
+    newest: (u32, Time),
+    next_report: Time,
+    rtt_ms: Option<u32>,
+    remote_loss: Option<u8>,
+    /// Lost and expected at the quality before.
+    before: (u32, u32),
+    over: bool,
+    received: u64,
+    written: u64,
+    told: (u64, u64),
+    /// Datagrams that were not taken.
+    pub(super) refused: u64,
+}
+
+struct Crypt {
+    keys: (Keys, Keys),
+    sealer: Sealer,
+    opener: Opener,
+}
+
+/// What was read.
+pub(super) enum Taken {
+    /// An RTP packet of so many bytes stands at the front of the buffer.
+    Packet(usize),
+    Report(Report),
+    Nothing,
+}
+
+impl RtpLine {
+    pub(super) fn new(carrier: RtpCarrier) -> Self {
+        let RtpCarrier {
+            ports,
+            agreed,
+            ssrc,
+        } = carrier;
+        Self {
+            ports,
+            ssrc,
+            audio: Peer::new(agreed.remote),
+            reports: Peer::new(agreed.remote_reports),
+            crypt: Crypt::of(&agreed),
+            packet: Vec::with_capacity(LARGEST),
+            readable: [true; 2],
+            budget: READ_BUDGET,
+            reception: None,
+            sent: Sent::default(),
+            newest: (0, Time::from_micros(0)),
+            next_report: Time::NEVER,
+            rtt_ms: None,
+            remote_loss: None,
+            before: (0, 0),
+            over: false,
+            received: 0,
+            written: 0,
+            told: (0, 0),
+            refused: 0,
+            agreed,
+        }
+    }
+
+    /// Both sides agreed anew. Keys that stay the same keep their counts (RFC 3711 section 9.1).
+    pub(super) fn renew(&mut self, agreed: Agreed) {
+        self.audio.renew(agreed.remote);
+        self.reports.renew(agreed.remote_reports);
+        let same = match (&self.crypt, &agreed.keys) {
+            (Some(crypt), Some(pair)) => crypt.keys == (pair.ours.clone(), pair.theirs.clone()),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.crypt = Crypt::of(&agreed);
+        }
+        self.agreed = agreed;
+    }
+
+    pub(super) fn start(&mut self, now: Time) {
+        self.next_report = now + Duration::from_millis(rtcp::INTERVAL_MS);
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, tokens: [Token; 2]) -> io::Result<()> {
+        let Some((audio, reports)) = self.ports.sockets() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        audio.register(registry, tokens[0], Interest::READABLE)?;
+        reports.register(registry, tokens[1], Interest::READABLE)
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        if let Some((audio, reports)) = self.ports.sockets() {
+            // They stay open for a while, and must not wake anybody.
+            for socket in [audio, reports] {
+                if let Err(error) = socket.deregister(registry) {
+                    tracing::debug!(%error, "a call's port could not be let go of");
+                }
+            }
+        }
+    }
+
+    /// The poll said so of the audio (0) or the reports (1).
+    pub(super) fn ready(&mut self, socket: usize) {
+        self.readable[socket & 1] = true;
+    }
+
+    pub(super) fn new_pass(&mut self) {
+        self.budget = READ_BUDGET;
+    }
+
+    pub(super) fn wants_more(&self) -> bool {
+        !self.over && self.readable.contains(&true)
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        if self.over {
+            Time::NEVER
+        } else {
+            self.next_report
+        }
+    }
+
+    /// Reads on until there is something for the call. `buffer` has [`LARGEST`] bytes.
+    pub(super) fn receive(&mut self, now: Time, buffer: &mut [u8]) -> Taken {
+        while !self.over && self.budget > 0 {
+            let Some(socket) = self.readable.iter().position(|readable| *readable) else {
+                return Taken::Nothing;
+            };
+            let Some((audio, reports)) = self.ports.sockets() else {
+                return Taken::Nothing;
+            };
+            let from = if socket == 0 { audio } else { reports };
+            let (length, from) = match receive(from, buffer) {
+                Ok(read) => read,
+                Err(error) => {
+                    // What the network says of packets that we sent (ICMP) is no end of the call.
+                    if error.kind() == io::ErrorKind::WouldBlock {
+                        self.readable[socket] = false;
+                    } else {
+                        self.budget -= 1;
+                    }
+                    continue;
+                }
+            };
+            self.budget -= 1;
+            self.received += length as u64;
+            let datagram = &mut buffer[..length];
+            let report = is_rtcp(datagram) && (socket == 1 || self.agreed.mux);
+            let taken = if report {
+                self.report_came(now, from, datagram).map(Taken::Report)
+            } else if socket == 0 {
+                self.packet_came(now, from, datagram).map(Taken::Packet)
+            } else {
+                None
+            };
+            match taken {
+                Some(taken) => return taken,
+                None if report => {}
+                None => self.refused += 1,
+            }
+        }
+        Taken::Nothing
+    }
+
+    /// The length of the packet, decrypted in place; `None`: it is not the caller's.
+    fn packet_came(
+        &mut self,
+        now: Time,
+        from: std::net::SocketAddr,
+        datagram: &mut [u8],
+    ) -> Option<usize> {
+        if !self.audio.may_send(now, from) {
+            return None;
+        }
+        let length = match &mut self.crypt {
+            Some(crypt) => crypt.opener.open(datagram).ok()?,
+            None => datagram.len(),
+        };
+        let packet = Packet::parse(&datagram[..length])?;
+        let is_audio = packet.payload_type == self.agreed.payload_type;
+        let known = is_audio
+            || Some(packet.payload_type) == self.agreed.events
+            || Some(packet.payload_type) == self.agreed.comfort_noise;
+        if !known {
+            return None;
+        }
+        self.audio.sent(now, from);
+        let clock = self.agreed.codec.clock();
+        if self
+            .reception
+            .as_ref()
+            .is_none_or(|(ssrc, _)| *ssrc != packet.ssrc)
+        {
+            let reception = Reception::new(packet.ssrc, packet.sequence, clock);
+            self.reception = Some((packet.ssrc, reception));
+            self.before = (0, 0);
+        }
+        if let Some((_, reception)) = &mut self.reception {
+            let timestamp = is_audio.then_some(packet.timestamp);
+            reception.packet(now, packet.sequence, timestamp);
+        }
+        Some(length)
+    }
+
+    fn report_came(
+        &mut self,
+        now: Time,
+        from: std::net::SocketAddr,
+        datagram: &mut [u8],
+    ) -> Option<Report> {
+        let peer = if self.agreed.mux {
+            &mut self.audio
+        } else {
+            &mut self.reports
+        };
+        if !peer.may_send(now, from) {
+            return None;
+        }
+        let length = match &mut self.crypt {
+            Some(crypt) => crypt.opener.open_report(datagram).ok()?,
+            None => datagram.len(),
+        };
+        let told = rtcp::parse(&datagram[..length], self.ssrc)?;
+        if !self.agreed.mux {
+            peer.sent(now, from);
+        }
+        if let (Some((_, reception)), Some(middle)) = (&mut self.reception, told.sender_time) {
+            reception.report_came(now, middle);
+        }
+        let block = told.block?;
+        self.rtt_ms = rtcp::round_trip_ms(now, &block).or(self.rtt_ms);
+        self.remote_loss = Some(block.fraction_lost);
+        Some(Report {
+            round_trip_ms: self.rtt_ms,
+            lost: block.fraction_lost,
+        })
+    }
+
+    /// Sends a packet at once: it is due.
+    pub(super) fn send(&mut self, now: Time, packet: &RtpPacket<'_>) {
+        if self.over {
+            return;
+        }
+        let header = Header {
+            payload_type: packet.payload_type,
+            marker: packet.marker,
+            sequence: packet.sequence,
+            timestamp: packet.timestamp,
+            ssrc: packet.ssrc,
+        };
+        self.packet.clear();
+        header.write(&mut self.packet);
+        self.packet.extend_from_slice(packet.payload);
+        self.newest = (packet.timestamp, now);
+        self.sent.packets = self.sent.packets.wrapping_add(1);
+        let octets = (self.packet.len() - HEADER) as u32;
+        self.sent.octets = self.sent.octets.wrapping_add(octets);
+        if let Some(crypt) = &mut self.crypt {
+            crypt.sealer.seal(&mut self.packet);
+        }
+        let to = self.audio.address();
+        if let Some((audio, _)) = self.ports.sockets() {
+            // A full buffer of the kernel, or a network that is away, is a lost packet.
+            if audio.send_to(&self.packet, to).is_ok() {
+                self.written += self.packet.len() as u64;
+            }
+        }
+    }
+
+    /// Sends the report that is due; how the network was since the one before.
+    pub(super) fn report(&mut self, now: Time) -> Option<Quality> {
+        if self.over || now < self.next_report {
+            return None;
+        }
+        self.next_report = now + Duration::from_millis(rtcp::INTERVAL_MS);
+        self.send_report(now, false);
+        let (_, reception) = self.reception.as_ref()?;
+        let (lost, expected) = reception.lost();
+        let (lost_now, expected_now) = (
+            lost.saturating_sub(self.before.0),
+            expected.saturating_sub(self.before.1),
+        );
+        self.before = (lost, expected);
+        Some(Quality {
+            rtt_ms: self.rtt_ms.map(f64::from),
+            loss_pct: 100.0 * f64::from(lost_now) / f64::from(expected_now.max(1)),
+            jitter_ms: f64::from(reception.jitter_ms()),
+            remote_loss_pct: self.remote_loss.map(|lost| f64::from(lost) / 2.56),
+            mos: None,
+        })
+    }
+
+    /// The call is over: says so, and lets the ports rest.
+    pub(super) fn close(&mut self, now: Time) {
+        if !self.over {
+            self.send_report(now, true);
+            self.over = true;
+        }
+    }
+
+    fn send_report(&mut self, now: Time, bye: bool) {
+        let block = self.reception.as_mut().map(|(_, r)| r.block(now));
+        let (timestamp, at) = self.newest;
+        let since = now.since(at).as_micros() * u128::from(self.agreed.codec.clock()) / 1_000_000;
+        let sent = (self.sent.packets > 0).then_some(Sent {
+            timestamp: timestamp.wrapping_add(since as u32),
+            ..self.sent
+        });
+        self.packet.clear();
+        rtcp::write(&mut self.packet, now, self.ssrc, sent, block, bye);
+        if let Some(crypt) = &mut self.crypt {
+            crypt.sealer.seal_report(&mut self.packet);
+        }
+        let mux = self.agreed.mux;
+        let to = if mux {
+            self.audio.address()
+        } else {
+            self.reports.address()
+        };
+        if let Some((audio, reports)) = self.ports.sockets() {
+            let socket = if mux { audio } else { reports };
+            // As for audio: it is a lost packet.
+            if socket.send_to(&self.packet, to).is_ok() {
+                self.written += self.packet.len() as u64;
+            }
+        }
+    }
+
+    /// Bytes read and written since the last asking.
+    pub(super) fn take_traffic(&mut self) -> (u64, u64) {
+        let traffic = (self.received - self.told.0, self.written - self.told.1);
+        self.told = (self.received, self.written);
+        traffic
+    }
+}
+
+impl Crypt {
+    fn of(agreed: &Agreed) -> Option<Self> {
+        agreed.keys.as_ref().map(|pair| Self {
+            sealer: Sealer::new(&pair.ours),
+            opener: Opener::new(&pair.theirs),
+            keys: (pair.ours.clone(), pair.theirs.clone()),
+        })
+    }
+}
+
+/// A call that a signal interrupted is made again.
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, std::net::SocketAddr)> {
+    loop {
+        match socket.recv_from(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

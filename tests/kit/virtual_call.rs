@@ -288,7 +288,7 @@ impl VirtualCall {
             self.script.react(self.now, &output);
             match output {
                 // Its calls come over sockets.
-                Output::Packet { .. } => {}
+                Output::Packet { .. } | Output::Rtp(_) => {}
                 Output::Wait(at) => {
                     assert!(at >= self.now, "a deadline in the past");
                     self.deadline = at;

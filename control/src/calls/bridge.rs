@@ -68,7 +68,7 @@ pub struct Way {
     pub protocol: Protocol,
     pub audio_format: AudioFormat,
     pub events: OptionalEvents,
-    pub carrier: shell::Carrier,
+    pub carrier: Carrier,
     /// Told when the engine is done with the call.
     pub over: Option<Arc<Notify>>,
 }

@@ -444,7 +444,7 @@ impl Exchange {
             carrier: Carrier::Rtp(Box::new(carrier)),
             over: Some(Arc::clone(over)),
         };
-        let live = super::run(&self.app, self.account, admitted.id, way)
+        let live = super::run(&self.app, self.account, admitted.id, way, None)
             .await
             .map_err(|why| match why {
                 NotPlaced::NoCapacity => Declined::BUSY,

@@ -1,11 +1,8 @@
 //! schemathesis makes requests out of the document, right and wrong ones, and checks every answer against it.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use kit::client::Client;
 use kit::server::{Server, Setup};
-use kit::socket::{self, Caller, native};
 use serde_json::json;
 
 use crate::{beside, copy, tool};
@@ -88,29 +85,6 @@ async fn every_answer_is_as_the_document_says() {
         text.contains(&format!("{operations} selected / {operations} total")),
         "not every operation:\n{text}"
     );
-}
-
-/// A conversation with both sides' words and a recording, for the routes that show such.
-async fn a_call(client: &Client) {
-    let agent = socket::agent(client, json!({"first_message": "Good morning."})).await;
-    let mut caller = Caller::call(client, &native(&agent)).await;
-    caller.wait_for("audio", 5000).await;
-    caller
-        .send(&json!({"type": "user_message", "text": "When is breakfast?"}))
-        .await;
-    caller.wait_for("agent_response", 5000).await;
-    caller.listen(1000).await;
-    caller.send(&json!({"type": "end"})).await;
-    assert_eq!(caller.close_code(Duration::from_secs(5)).await, Some(1000));
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let found = client.get("/recordings").await.expect(200).body;
-        if found["items"][0]["status"] == "ready" {
-            return;
-        }
-        assert!(Instant::now() < until, "no recording: {found}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 async fn start() -> Server {

@@ -61,59 +61,43 @@ while read -r package check; do
     bash -c "$check" >/dev/null 2>&1 || missing+=("$package")
 done < <(needed)
 
-# A server of the S3 protocol and a WebRTC client for the tests, each in a folder of its own.
-# A server of the S3 protocol for the tests, and the schemas of Kubernetes, each in a folder of its own.
-from_pypi() {
-    local peer="${CARGO_TARGET_DIR:-target}/peers/aiortc"
-    if [ "$purpose" = test ] && [ ! -x "$peer/bin/python" ]; then
-        echo "Installing: aiortc (from PyPI, into $peer)"
-        python3 -m venv "$peer"
-        "$peer/bin/pip" install --quiet aiortc==1.16.0
-    local schemas="${CARGO_TARGET_DIR:-target}/peers/kubernetes"
-    if [ "$purpose" = test ] && [ ! -x "$schemas/bin/kubernetes-validate" ]; then
-        echo "Installing: kubernetes-validate (from PyPI, into $schemas)"
-        python3 -m venv "$schemas"
-        "$schemas/bin/pip" install --quiet kubernetes-validate==1.37.0
-    fi
-    local own="${CARGO_TARGET_DIR:-target}/peers/moto"
-    if [ "$purpose" = test ] && ! command -v moto_server >/dev/null && [ ! -x "$own/bin/moto_server" ]; then
-        echo "Installing: moto (from PyPI, into $own)"
-        python3 -m venv "$own"
-        "$own/bin/pip" install --quiet 'moto[server]==5.2.1'
-    fi
+# Where peers from PyPI and npm go, each into a folder of its own.
+peers=${CARGO_TARGET_DIR:-target}/peers
+
+# venv NAME PROGRAM PACKAGE…: a Python environment of this name, made unless the program is in it.
+venv() {
+    local own=$peers/$1 program=$2
+    shift 2
+    [ ! -e "$own/bin/$program" ] || return 0
+    echo "Installing: $* (from PyPI, into $own)"
+    python3 -m venv "$own"
+    "$own/bin/pip" install --quiet "$@"
 }
 
-# The rules by which the console's pages are checked, a script that a wheel carries along.
-axe() {
-    local own="${CARGO_TARGET_DIR:-target}/peers/axe"
-    if [ "$purpose" = test ] && [ -z "$(find "$own" -name axe.min.js 2>/dev/null)" ]; then
-        echo "Installing: axe-core (from PyPI, into $own)"
-        python3 -m venv "$own"
-        "$own/bin/pip" install --quiet --no-deps 'axe-playwright-python==0.1.8'
-    fi
-}
-
-[ ${#missing[@]} -gt 0 ] || { from_pypi; axe; exit 0; }
-# What holds the program to its OpenAPI document, and what makes clients of it.
-openapi_tools() {
+# Peers of the tests that Debian does not have.
+more_peers() {
     [ "$purpose" = test ] || return 0
-    local own="${CARGO_TARGET_DIR:-target}/peers"
-    if [ ! -x "$own/openapi/bin/st" ] || [ ! -x "$own/openapi/bin/openapi-python-client" ]; then
-        echo "Installing: schemathesis, openapi-python-client (from PyPI, into $own/openapi)"
-        python3 -m venv "$own/openapi"
-        "$own/openapi/bin/pip" install --quiet schemathesis==4.32.5 openapi-python-client==0.29.1
-    fi
+    # A server of the S3 protocol.
+    command -v moto_server >/dev/null || venv moto moto_server 'moto[server]==5.2.1'
+    # A WebRTC client.
+    [ -d "$(echo "$peers"/aiortc/lib/python3*/site-packages/aiortc)" ] || venv aiortc none aiortc==1.16.0
+    # The schemas of Kubernetes.
+    venv kubernetes kubernetes-validate kubernetes-validate==1.37.0
+    # What holds the program to its OpenAPI document, and what makes clients of it.
+    venv openapi openapi-python-client schemathesis==4.32.5 openapi-python-client==0.29.1
+    # The rules by which the console's pages are checked, a script that a wheel carries along.
+    [ -n "$(find "$peers/axe" -name axe.min.js 2>/dev/null)" ] || venv axe none axe-playwright-python==0.1.8 --no-deps
     local client=tests/peers/document/typescript
-    if ! cmp --silent "$client/package-lock.json" "$own/typescript/package-lock.json" ||
-        [ ! -x "$own/typescript/node_modules/.bin/openapi-typescript" ]; then
-        echo "Installing: openapi-typescript, openapi-fetch, typescript (from npm, into $own/typescript)"
-        mkdir -p "$own/typescript"
-        cp "$client/package.json" "$client/package-lock.json" "$own/typescript/"
-        npm ci --prefix "$own/typescript" --no-audit --no-fund --loglevel=error >/dev/null
+    if ! cmp --silent "$client/package-lock.json" "$peers/typescript/package-lock.json" ||
+        [ ! -x "$peers/typescript/node_modules/.bin/openapi-typescript" ]; then
+        echo "Installing: openapi-typescript, openapi-fetch, typescript (from npm, into $peers/typescript)"
+        mkdir -p "$peers/typescript"
+        cp "$client/package.json" "$client/package-lock.json" "$peers/typescript/"
+        npm ci --prefix "$peers/typescript" --no-audit --no-fund --loglevel=error >/dev/null
     fi
 }
 
-[ ${#missing[@]} -gt 0 ] || { from_pypi; openapi_tools; exit 0; }
+[ ${#missing[@]} -gt 0 ] || { more_peers; exit 0; }
 
 if ! command -v apt-get >/dev/null; then
     echo "Missing, by their Debian names: ${missing[*]}" >&2
@@ -133,6 +117,4 @@ fi
 echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-from_pypi
-axe
-openapi_tools
+more_peers

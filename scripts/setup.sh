@@ -37,8 +37,8 @@ needed() {
         echo "redis-server        command -v redis-server"
         echo "pocketsphinx-testdata dpkg-query -W pocketsphinx-testdata"
         # /metrics is read by Prometheus' own client library; deploy/ by those who would run it.
-        echo "python3-prometheus-client python3 -c 'import prometheus_client'"
-        echo "python3-yaml        python3 -c 'import yaml'"
+        echo "python3-prometheus-client /usr/bin/python3 -c 'import prometheus_client'"
+        echo "python3-yaml        /usr/bin/python3 -c 'import yaml'"
         echo "docker-compose      command -v docker-compose"
         echo "nginx-light         command -v nginx || test -x /usr/sbin/nginx"
         # The wall clock jumps under live calls.

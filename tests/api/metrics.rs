@@ -52,7 +52,7 @@ print(json.dumps(families))
 "#;
 
 fn parsed(text: &str) -> Vec<Value> {
-    let mut python = Command::new("python3")
+    let mut python = Command::new("/usr/bin/python3")
         .args(["-c", READ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -13,7 +13,7 @@ use crate::{file, read};
 /// The documents of a YAML file.
 fn yaml(path: &Path) -> Vec<Value> {
     let script = "import json, sys, yaml; print(json.dumps([d for d in yaml.safe_load_all(open(sys.argv[1])) if d]))";
-    let output = Command::new("python3")
+    let output = Command::new("/usr/bin/python3")
         .args(["-c", script])
         .arg(path)
         .output()

@@ -1,0 +1,612 @@
+//! Who may open a browser session and go on with it: keys, call tokens, public agents, origins, budgets.
+
+use super::*;
+
+#[tokio::test]
+async fn connect_tells_a_browser_its_servers() {
+    let server = Server::with(|config| {
+        config.webrtc.stun_urls = vec!["stun:stun.example.com:3478".to_owned()];
+        config.webrtc.turn = Some(control::config::Turn {
+            urls: vec!["turn:turn.example.com:3478".to_owned()],
+            secret: control::secret::Secret::new("north".to_owned()),
+            ttl_seconds: 600,
+        });
+    })
+    .await;
+    let agent = server.agent(json!({})).await;
+    for transport in [json!(null), json!("webrtc")] {
+        let body = json!({"agent_id": agent, "transport": transport, "direction": "outbound",
+            "caller_phone": "12", "requestData": {"a": 1}});
+        let (status, answer) = server
+            .test
+            .call("POST", "/conversation/connect", Some(body))
+            .await;
+        assert_eq!(status, 200, "{answer}");
+        let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            ["expires_at", "ice_config", "session_id", "transport"]
+        );
+        assert_eq!(answer["transport"], "webrtc");
+        let [stun, turn] = &answer["ice_config"]["iceServers"].as_array().unwrap()[..] else {
+            panic!("{answer}")
+        };
+        assert_eq!(*stun, json!({"urls": ["stun:stun.example.com:3478"]}));
+        assert_eq!(turn["urls"], json!(["turn:turn.example.com:3478"]));
+        let expires = server.test.app.clock.now().seconds() + 600;
+        let id = answer["session_id"].as_str().unwrap();
+        assert_eq!(turn["username"], format!("{expires}:{id}"));
+        assert!(
+            turn["credential"]
+                .as_str()
+                .is_some_and(|text| text.len() == 28)
+        );
+        let (_, call) = server.test.call("GET", &format!("/calls/{id}"), None).await;
+        assert_eq!(
+            (&call["channel"], &call["direction"], &call["from_number"]),
+            (&json!("webrtc"), &json!("inbound"), &json!(null))
+        );
+        let (_, status) = server
+            .test
+            .call("GET", &format!("/conversation/{id}/status"), None)
+            .await;
+        assert_eq!(
+            (
+                &status["status"],
+                &status["connection_state"],
+                &status["pc_id"]
+            ),
+            (&json!("open"), &json!("new"), &json!(null))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_token_says_what_it_is_for_and_how_long() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({"max_duration_seconds": 600})).await;
+    let now = server.test.app.clock.now().seconds();
+    for (asked, lifetime) in [
+        (json!({}), 660),
+        (json!({"ttl_seconds": null}), 660),
+        (json!({"ttl_seconds": 5}), 60),
+        (json!({"ttl_seconds": -1}), 60),
+        (json!({"ttl_seconds": 90}), 90),
+        (json!({"ttl_seconds": 1_000_000}), 4320),
+    ] {
+        let mut body = json!({"agent_id": agent});
+        body.as_object_mut()
+            .unwrap()
+            .extend(asked.as_object().unwrap().clone());
+        let (status, answer) = server
+            .test
+            .call("POST", "/conversation/token", Some(body))
+            .await;
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(
+            (
+                &answer["token_type"],
+                &answer["agent_id"],
+                &answer["expires_in"]
+            ),
+            (&json!("Bearer"), &json!(agent), &json!(lifetime))
+        );
+        assert_eq!(answer["scopes"], json!(["calls:read", "calls:write"]));
+        let expires = control::time::Timestamp::from_micros((now + lifetime) * 1_000_000);
+        assert_eq!(answer["expires_at"], json!(expires));
+    }
+    for (body, field) in [
+        (json!({}), "agent_id"),
+        (json!({"agent_id": "x"}), "agent_id"),
+        (
+            json!({"agent_id": agent, "ttl_seconds": 1.5}),
+            "ttl_seconds",
+        ),
+        (
+            json!({"agent_id": agent, "ttl_seconds": "90"}),
+            "ttl_seconds",
+        ),
+        (json!({"agent_id": agent, "more": 1}), "more"),
+    ] {
+        let (status, answer) = server
+            .test
+            .call("POST", "/conversation/token", Some(body))
+            .await;
+        assert_eq!(
+            (status.as_u16(), &answer["fields"][0]["loc"][1]),
+            (422, &json!(field))
+        );
+    }
+    let unknown = json!({"agent_id": CallId::NIL});
+    let (status, _) = server
+        .test
+        .call("POST", "/conversation/token", Some(unknown))
+        .await;
+    assert_eq!(status, 404);
+    // It carries what of the key's scopes is about calls.
+    let few = server
+        .test
+        .key_for(&[Scope::CallsWrite, Scope::AgentsRead])
+        .await;
+    let (_, answer) = server
+        .test
+        .call_as(
+            &few,
+            "POST",
+            "/conversation/token",
+            Some(json!({"agent_id": agent})),
+        )
+        .await;
+    assert_eq!(answer["scopes"], json!(["calls:write"]));
+    // Another account's agent is not there.
+    let (_, stranger) = server.test.other_account().await;
+    let (status, _) = server
+        .test
+        .call_as(
+            &stranger,
+            "POST",
+            "/conversation/token",
+            Some(json!({"agent_id": agent})),
+        )
+        .await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn a_call_token_opens_the_session_routes_and_no_others() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let bearer = format!("Bearer {}", token(&server, &agent).await);
+    let headers = [("authorization", bearer.as_str())];
+    let browser = Client::of(&server, &headers);
+    let connected = browser.connect(&agent).await;
+    assert_eq!(connected.0, 200, "{}", connected.1);
+    assert!(connected.1.get("token").is_none());
+    let id = text(&connected, "session_id");
+    for (method, path, body) in routes(&id) {
+        let answer = browser.ask(method, &path, body).await;
+        assert!(
+            ![401, 403].contains(&answer.0) && answer.1["code"] != "not_found",
+            "{method} {path}: {}",
+            answer.1
+        );
+    }
+    for (method, path, body) in [
+        ("GET", "/agents".to_owned(), Value::Null),
+        ("GET", format!("/calls/{id}"), Value::Null),
+        ("POST", format!("/calls/{id}/end"), json!({})),
+        (
+            "POST",
+            "/conversation/token".to_owned(),
+            json!({"agent_id": agent}),
+        ),
+        (
+            "POST",
+            format!("/conversation/{id}/tool-result"),
+            json!({"tool_call_id": "x", "result": 1}),
+        ),
+        ("GET", format!("/conversations/{id}"), Value::Null),
+    ] {
+        let answer = browser.ask(method, &path, body).await;
+        assert_eq!(code(&answer), (401, "unauthorized"), "{method} {path}");
+    }
+    // As a key it is none.
+    let as_key = [("x-api-key", headers[0].1.strip_prefix("Bearer ").unwrap())];
+    let answer = Client::of(&server, &as_key).connect(&agent).await;
+    assert_eq!(code(&answer), (401, "unauthorized"));
+    // A WebSocket needs a key.
+    let socket = json!({"agent_id": agent, "transport": "websocket"});
+    let answer = browser.ask("POST", "/conversation/connect", socket).await;
+    assert_eq!(code(&answer), (403, "forbidden"));
+}
+
+/// The table of tokens: each that is not good, at each route that takes one.
+#[tokio::test]
+async fn a_token_that_is_not_good_opens_nothing() {
+    let server = Server::start().await;
+    let app = &server.test.app;
+    let agent = server.agent(json!({})).await;
+    let other_agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let good = token(&server, &agent).await;
+    let claims = |token: &str| call_token::read(&app.master_key, token, app.clock.now()).unwrap();
+    let sign = |claims: &Claims| call_token::mint(&app.master_key, claims).unwrap();
+
+    let (header, rest) = good.split_once('.').unwrap();
+    let (payload, signature) = rest.split_once('.').unwrap();
+    let base64 = |text: &str| base64_simd::URL_SAFE_NO_PAD.encode_to_string(text);
+    let mut elsewhere = claims(&good);
+    elsewhere.account = server.test.other_account().await.0;
+    let mut keyless = claims(&good);
+    keyless.kid = None;
+    let mut expired = claims(&good);
+    expired.exp = app.clock.now().seconds();
+    let none = base64(r#"{"alg":"none","typ":"JWT"}"#);
+    let hs256 = base64(r#"{"alg":"HS256","typ":"JWT"}"#);
+    let kid = base64(r#"{"alg":"EdDSA","typ":"JWT","kid":"/dev/null"}"#);
+    let another = sign(&claims(&token(&server, &other_agent).await));
+    let (_, another_signature) = another.rsplit_once('.').unwrap();
+    // A key that was revoked, one that has expired, one that lost its scope.
+    let by_key = async |change: &str| {
+        let made = json!({"name": "minter", "scopes": ["calls:read", "calls:write"]});
+        let (_, key) = server.test.call("POST", "/api-keys", Some(made)).await;
+        let text = key["key"].as_str().unwrap().to_owned();
+        let body = json!({"agent_id": agent});
+        let (status, minted) = server
+            .test
+            .call_as(&text, "POST", "/conversation/token", Some(body))
+            .await;
+        assert_eq!(status, 200, "{minted}");
+        let path = format!("/api-keys/{}", key["id"].as_str().unwrap());
+        let (method, body) = match change {
+            "revoked" => ("DELETE", None),
+            "expired" => (
+                "PATCH",
+                Some(json!({"expires_at": app.clock.now().plus(Duration::from_millis(1))})),
+            ),
+            _ => ("PATCH", Some(json!({"scopes": ["models:read"]}))),
+        };
+        let (status, answer) = server.test.call(method, &path, body).await;
+        assert!(status.is_success(), "{answer}");
+        minted["token"].as_str().unwrap().to_owned()
+    };
+    let revoked = by_key("revoked").await;
+    let narrowed = by_key("narrowed").await;
+    let outlived = by_key("expired").await;
+    app.clock.advance(Duration::from_millis(2));
+
+    let bad = [
+        ("no token", String::new()),
+        ("no JWT", "nonsense".to_owned()),
+        ("a cut signature", good[..good.len() - 4].to_owned()),
+        ("no signature", format!("{header}.{payload}.")),
+        ("two parts", format!("{header}.{payload}")),
+        ("alg none", format!("{none}.{payload}.")),
+        ("alg none, signed", format!("{none}.{payload}.{signature}")),
+        ("alg HS256", format!("{hs256}.{payload}.{signature}")),
+        (
+            "a key id that is a path",
+            format!("{kid}.{payload}.{signature}"),
+        ),
+        (
+            "another token's signature",
+            format!("{header}.{payload}.{another_signature}"),
+        ),
+        ("expired", sign(&expired)),
+        ("of neither key nor session", sign(&keyless)),
+        ("another account's key", sign(&elsewhere)),
+        ("a revoked key's", revoked),
+        ("an expired key's", outlived),
+    ];
+    let mut cases = 0;
+    for (what, token) in &bad {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        let client = Client::of(&server, &headers);
+        let connect = client.connect(&agent).await;
+        assert_eq!(code(&connect), (401, "unauthorized"), "{what} at connect");
+        for (method, path, body) in routes(&id) {
+            let answer = client.ask(method, &path, body).await;
+            assert_eq!(
+                code(&answer),
+                (401, "unauthorized"),
+                "{what}: {method} {path}"
+            );
+            cases += 1;
+        }
+    }
+    let bearer = format!("Bearer {narrowed}");
+    let headers = [("authorization", bearer.as_str())];
+    let client = Client::of(&server, &headers);
+    for (method, path, body) in routes(&id) {
+        let answer = client.ask(method, &path, body).await;
+        assert_eq!(
+            code(&answer),
+            (403, "insufficient_scope"),
+            "{method} {path}"
+        );
+        cases += 1;
+    }
+    assert_eq!(cases, (bad.len() + 1) * 5);
+    // All that came to nothing, the session among it.
+    let (_, status) = server
+        .test
+        .call("GET", &format!("/conversation/{id}/status"), None)
+        .await;
+    assert_eq!(status["status"], "open");
+}
+
+#[tokio::test]
+async fn a_token_opens_no_other_agent_and_no_other_session() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({"public_access": true})).await;
+    let other_agent = server.agent(json!({})).await;
+    let first = format!("Bearer {}", token(&server, &agent).await);
+    let second = format!("Bearer {}", token(&server, &agent).await);
+    let headers = |bearer| [("authorization", bearer)];
+    let (first, second) = (headers(first.as_str()), headers(second.as_str()));
+    let (first, second) = (Client::of(&server, &first), Client::of(&server, &second));
+    let refused = first.connect(&other_agent).await;
+    assert_eq!(code(&refused), (404, "not_found"));
+
+    let of_key = session(&server, &agent).await;
+    let of_other_agent = session(&server, &other_agent).await;
+    let of_second = text(&second.connect(&agent).await, "session_id");
+    let visitor = Client::of(&server, &[]).connect(&agent).await;
+    let (of_visitor, bearer) = (text(&visitor, "session_id"), text(&visitor, "token"));
+    let bearer = format!("Bearer {bearer}");
+    let bound = headers(bearer.as_str());
+    let bound = Client::of(&server, &bound);
+
+    let status = |id: &str| format!("/conversation/{id}/status");
+    // What the key opened the token may take up; its holder gave it away for that.
+    assert_eq!(first.ask("GET", &status(&of_key), Value::Null).await.0, 200);
+    assert_eq!(
+        second.ask("GET", &status(&of_second), Value::Null).await.0,
+        200
+    );
+    assert_eq!(
+        bound.ask("GET", &status(&of_visitor), Value::Null).await.0,
+        200
+    );
+    for (client, id) in [
+        (first, &of_other_agent),
+        (first, &of_second),
+        (first, &of_visitor),
+        (bound, &of_key),
+        (bound, &of_second),
+        (bound, &of_other_agent),
+    ] {
+        for (method, path, body) in routes(id) {
+            let answer = client.ask(method, &path, body).await;
+            assert_eq!(code(&answer), (404, "not_found"), "{method} {path}");
+        }
+    }
+    // The token of a keyless session opens no second one.
+    let again = bound.connect(&agent).await;
+    assert_eq!(code(&again), (403, "forbidden"));
+}
+
+#[tokio::test]
+async fn an_offer_about_another_account_s_session_is_403_and_the_rest_404() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let (_, stranger) = server.test.other_account().await;
+    for (method, path, body) in routes(&id) {
+        let body = Some(body).filter(|body| !body.is_null());
+        let (status, answer) = server.test.call_as(&stranger, method, &path, body).await;
+        let expected = if path.ends_with("/offer") {
+            (403, "forbidden")
+        } else {
+            (404, "not_found")
+        };
+        let found = (status.as_u16(), answer["code"].as_str().unwrap());
+        assert_eq!(found, expected, "{method} {path}");
+    }
+    let unknown = routes("00000000-0000-0000-0000-000000000001");
+    for (method, path, body) in unknown {
+        let body = Some(body).filter(|body| !body.is_null());
+        let (status, answer) = server.test.call_as(&stranger, method, &path, body).await;
+        assert_eq!(
+            (status.as_u16(), &answer["code"]),
+            (404, &json!("not_found"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_public_agent_is_called_without_a_key_and_others_are_not() {
+    let server = Server::start().await;
+    let open = server.agent(json!({"public_access": true})).await;
+    let closed = server.agent(json!({})).await;
+    let visitor = Client::of(&server, &[]);
+    let connected = visitor.connect(&open).await;
+    assert_eq!(connected.0, 200, "{}", connected.1);
+    let keys: Vec<&String> = connected.1.as_object().unwrap().keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "expires_at",
+            "ice_config",
+            "session_id",
+            "token",
+            "transport"
+        ]
+    );
+    let now = server.test.app.clock.now();
+    // Who has no key has half the time.
+    assert_eq!(
+        connected.1["expires_at"],
+        json!(now.plus(Duration::from_secs(30)))
+    );
+    let counts = server.test.app.admission.counts().await.unwrap();
+    assert_eq!(counts.pending, 1);
+    // Not public, not there: the same answer.
+    for agent in [closed.as_str(), "00000000-0000-0000-0000-000000000001"] {
+        let answer = visitor.connect(agent).await;
+        assert_eq!(code(&answer), (401, "unauthorized"), "{agent}");
+        let socket = json!({"agent_id": agent, "transport": "websocket"});
+        let answer = visitor.ask("POST", "/conversation/connect", socket).await;
+        assert_eq!(code(&answer), (401, "unauthorized"), "{agent}");
+    }
+    let socket = json!({"agent_id": open, "transport": "websocket"});
+    let answer = visitor.ask("POST", "/conversation/connect", socket).await;
+    assert_eq!(code(&answer), (403, "forbidden"));
+    // A credential that is given has to be good.
+    let wrong = [("authorization", "Bearer nonsense")];
+    let answer = Client::of(&server, &wrong).connect(&open).await;
+    assert_eq!(code(&answer), (401, "unauthorized"));
+    // Without its token nobody goes on with the session.
+    let id = text(&connected, "session_id");
+    for (method, path, body) in routes(&id) {
+        let answer = visitor.ask(method, &path, body).await;
+        assert_eq!(code(&answer), (401, "unauthorized"), "{method} {path}");
+    }
+    server.test.app.clock.advance(Duration::from_secs(30));
+    let swept = control::sessions::sweep(&server.test.app, server.test.app.clock.now()).await;
+    assert_eq!(swept.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn who_has_no_key_sets_no_variables() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({"public_access": true})).await;
+    let bearer = format!("Bearer {}", token(&server, &agent).await);
+    let with_token = [("authorization", bearer.as_str())];
+    let with_key = [("x-api-key", server.test.key.as_str())];
+    let body = json!({"agent_id": agent, "dynamic_variables": {"name": "Ann"}});
+    for (headers, kept) in [
+        (&[][..], json!({})),
+        (&with_token[..], json!({})),
+        (&with_key[..], json!({"name": "Ann"})),
+    ] {
+        let client = Client::of(&server, headers);
+        let connected = client
+            .ask("POST", "/conversation/connect", body.clone())
+            .await;
+        assert_eq!(connected.0, 200, "{}", connected.1);
+        let path = format!("/calls/{}", text(&connected, "session_id"));
+        let (_, call) = server.test.call("GET", &path, None).await;
+        assert_eq!(call["dynamic_variables"], kept);
+    }
+}
+
+#[tokio::test]
+async fn an_origin_is_held_against_the_agent_s_where_there_is_no_key() {
+    let server = Server::start().await;
+    let agent = server
+        .agent(json!({"public_access": true, "allowed_origins": ["shop.example.com"]}))
+        .await;
+    let (right, wrong) = ("https://shop.example.com", "https://evil.example");
+    for (origin, status) in [
+        (Some(right), 200),
+        (Some(wrong), 403),
+        (Some("null"), 403),
+        (None, 200),
+    ] {
+        let headers: Vec<(&str, &str)> = origin
+            .map(|origin| ("origin", origin))
+            .into_iter()
+            .collect();
+        let answer = Client::of(&server, &headers).connect(&agent).await;
+        assert_eq!(answer.0, status, "{origin:?}: {}", answer.1);
+        // The page can read what it is told, whatever that is.
+        let allowed = answer.2.get("access-control-allow-origin");
+        assert_eq!(allowed.and_then(|value| value.to_str().ok()), origin);
+        if status == 403 {
+            assert_eq!(answer.1["code"], "origin_not_allowed");
+        }
+    }
+    // Never on a key or a token.
+    let bearer = format!("Bearer {}", token(&server, &agent).await);
+    for credential in [
+        ("x-api-key", server.test.key.as_str()),
+        ("authorization", bearer.as_str()),
+    ] {
+        let headers = [("origin", wrong), credential];
+        let answer = Client::of(&server, &headers).connect(&agent).await;
+        assert_eq!(answer.0, 200, "{}", answer.1);
+    }
+    // Nor on the token that a keyless session goes on with.
+    let headers = [("origin", right)];
+    let connected = Client::of(&server, &headers).connect(&agent).await;
+    let bearer = format!("Bearer {}", text(&connected, "token"));
+    let headers = [("origin", wrong), ("authorization", bearer.as_str())];
+    let path = format!("/conversation/{}/status", text(&connected, "session_id"));
+    let answer = Client::of(&server, &headers)
+        .ask("GET", &path, Value::Null)
+        .await;
+    assert_eq!(answer.0, 200);
+}
+
+#[tokio::test]
+async fn preflights_are_answered_at_every_session_route() {
+    let server = Server::start().await;
+    let headers = [
+        ("origin", "https://shop.example.com"),
+        ("access-control-request-method", "POST"),
+        (
+            "access-control-request-headers",
+            "authorization,content-type",
+        ),
+    ];
+    let client = Client::of(&server, &headers);
+    let id = CallId::NIL.to_string();
+    let mut paths: Vec<(&str, String)> =
+        routes(&id).map(|(method, path, _)| (method, path)).to_vec();
+    paths.push(("POST", "/conversation/connect".to_owned()));
+    paths.push(("POST", "/conversation/token".to_owned()));
+    for (method, path) in paths {
+        let (status, _, headers) = client.ask("OPTIONS", &path, Value::Null).await;
+        let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+        assert_eq!(status, 204, "{path}");
+        assert_eq!(
+            header("access-control-allow-origin"),
+            "https://shop.example.com"
+        );
+        assert!(
+            header("access-control-allow-methods").contains(method),
+            "{path}"
+        );
+        assert!(header("access-control-allow-headers").contains("Authorization"));
+        assert_eq!(header("vary"), "Origin");
+    }
+    let (_, _, headers) = client.ask("OPTIONS", "/agents", Value::Null).await;
+    assert!(headers.get("access-control-allow-origin").is_none());
+}
+
+#[tokio::test]
+async fn one_address_has_so_many_keyless_calls_and_asks_so_often() {
+    let server = Server::with(|config| {
+        config.limits.keyless_calls = 2;
+        config.limits.keyless_per_minute = 3;
+    })
+    .await;
+    let agent = server.agent(json!({"public_access": true})).await;
+    let visitor = Client::of(&server, &[]);
+    let first = visitor.connect(&agent).await;
+    assert_eq!((first.0, visitor.connect(&agent).await.0), (200, 200));
+    let third = visitor.connect(&agent).await;
+    assert_eq!(code(&third), (429, "rate_limited"));
+    assert_eq!(third.2["retry-after"], "5");
+    let neighbour = Client {
+        ip: [192, 0, 2, 8],
+        ..visitor
+    };
+    assert_eq!(neighbour.connect(&agent).await.0, 200);
+    // What was refused holds no slot, and what has ended makes room.
+    let counts = server.test.app.admission.counts().await.unwrap();
+    assert_eq!(counts.pending, 3);
+    let end = format!("/conversation/{}/end", text(&first, "session_id"));
+    let (status, _) = server.test.call("POST", &end, None).await;
+    assert_eq!(status, 200);
+    assert_eq!(visitor.connect(&agent).await.0, 200);
+    // Six requests in a burst of two minutes; then one in twenty seconds.
+    visitor.connect(&agent).await;
+    visitor.connect(&agent).await;
+    let often = visitor.connect(&agent).await;
+    assert_eq!(code(&often), (429, "rate_limited"));
+    assert_eq!(often.2["retry-after"], "20");
+    // A key is not counted there.
+    let key = [("x-api-key", server.test.key.as_str())];
+    assert_eq!(Client::of(&server, &key).connect(&agent).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_token_has_a_budget_of_its_own() {
+    let server = Server::with(|config| config.limits.call_creations_per_minute = 1).await;
+    let agent = server.agent(json!({})).await;
+    let bearer = format!("Bearer {}", token(&server, &agent).await);
+    let headers = [("authorization", bearer.as_str())];
+    let browser = Client::of(&server, &headers);
+    assert_eq!(browser.connect(&agent).await.0, 200);
+    let second = browser.connect(&agent).await;
+    assert_eq!(
+        (second.0, &second.2["ratelimit-remaining"]),
+        (200, &"0".parse().unwrap())
+    );
+    assert_eq!(code(&browser.connect(&agent).await), (429, "rate_limited"));
+    // The key that minted it still has its own.
+    session(&server, &agent).await;
+}

@@ -118,7 +118,10 @@ async fn a_voice_that_fails_or_does_not_end_breaks_the_stream() {
     };
     let (_, mut failed) = speaking(&failing, "One.", Pace::Stream).await;
     assert!(failed.next().await.unwrap().is_some());
-    assert_eq!(failed.next().await.unwrap_err().to_string(), "hoarse");
+    assert_eq!(
+        failed.next().await.unwrap_err().to_string(),
+        "the voice failed"
+    );
 
     // "One." may sound 3.8 s (three letters, a capital and a mark); this is 5 s.
     let endless = Script {

@@ -91,7 +91,7 @@ fn addresses(endpoint: &Endpoint) -> Vec<&'static str> {
     let fields = endpoint.body.map_or(&[][..], |schema| schema.fields);
     let urls = fields
         .iter()
-        .filter(|field| matches!(field.kind, Kind::HttpsUrl));
+        .filter(|field| matches!(field.kind, Kind::HttpsUrl) || field.name == "webhook_url");
     urls.map(|field| field.name).collect()
 }
 

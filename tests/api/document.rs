@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const COPY: &str = include_str!("../../docs/openapi.json");
 
 fn made() -> Value {
-    document(&routes::endpoints(), "http://127.0.0.1:8080")
+    document(&routes::endpoints(), "")
 }
 
 /// Where two documents begin to differ.
@@ -50,7 +50,7 @@ async fn the_program_serves_and_prints_it() {
         .expect(200)
         .body;
     assert_eq!(served["servers"], json!([{"url": server.url}]));
-    served["servers"] = json!([{"url": "http://127.0.0.1:8080"}]);
+    served["servers"] = json!([{"url": ""}]);
     assert_eq!(difference(&made(), &served, ""), None);
     let printed: Value = serde_json::from_str(&server.command(&["openapi"])).unwrap();
     assert_eq!(difference(&made(), &printed, ""), None);

@@ -21,6 +21,7 @@ use super::page;
 use super::scope::Scope;
 use super::validate::Schema;
 use crate::app::App;
+use crate::metrics::LeaseStep;
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,6 +372,7 @@ async fn uncounted(app: &App, class: Class, unmetered: Unmetered) -> ApiError {
     if class == Class::CallCreation
         && let Err(refusal) = app.admission.counts().await
     {
+        app.metrics.refused(LeaseStep::Acquire, &refusal);
         return refusal.into();
     }
     unmetered.into()

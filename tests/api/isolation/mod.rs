@@ -197,6 +197,8 @@ impl Asked<'_> {
             // The handler itself judges who may, after the form of the id.
             (Some(Access::Signed), Standing::Anonymous) => &[401, 422],
             (Some(Access::Signed), Standing::Scopeless) => &[403, 422],
+            // Without a key the body says whom it is about, so its form is judged first.
+            (Some(Access::PublicAgent(_)), Standing::Anonymous) => &[401, 422],
             (Some(_), Standing::Scopeless) => &[403],
             (Some(_), Standing::Anonymous) => &[401],
             (Some(_), Standing::Whole) => match self.which {

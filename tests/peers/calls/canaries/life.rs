@@ -256,6 +256,9 @@ impl Life {
             .unwrap();
         let id = caller.session_id.clone();
         caller.listen(600).await;
+        // First, for where all fails the call ends before long.
+        caller.speak(&stage::voice(600)).await;
+        caller.wait_for("user_transcript", 8000).await;
         for message in [
             json!({"type": "user_message", "text": birds.text("a typed message")}),
             json!({"type": "contextual_update", "text": birds.text("background")}),
@@ -270,8 +273,6 @@ impl Life {
         caller
             .send_text(birds.text("a message that is no JSON"))
             .await;
-        caller.speak(&stage::voice(600)).await;
-        caller.wait_for("user_transcript", 8000).await;
         caller.listen(2500).await;
         let told: Vec<String> = caller.messages.iter().map(|(_, m)| m.to_string()).collect();
         let told = told.join("\n");

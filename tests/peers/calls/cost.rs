@@ -15,6 +15,9 @@ use crate::stage;
 /// Ours may cost this many times as much.
 const MOST: f64 = 1.5;
 
+/// The same of the short run, which only sees whether something went far astray.
+const MOST_IN_SHORT: f64 = 4.0;
+
 /// Clients at a time, each with a connection of its own.
 const CLIENTS: usize = 4;
 
@@ -123,6 +126,7 @@ async fn a_request_costs_little_more_than_its_queries() {
         let (ours, theirs) = (stage::median(&mut ours), stage::median(&mut theirs));
         let ratio = ours / theirs;
         println!("{what}: {ours:.0} us of CPU, bare {theirs:.0} us: {ratio:.2} times");
-        assert!(ratio <= MOST, "{what}: {ratio:.2} times");
+        let most = if stage::soak() { MOST } else { MOST_IN_SHORT };
+        assert!(ratio <= most, "{what}: {ratio:.2} times, at most {most}");
     }
 }

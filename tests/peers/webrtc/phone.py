@@ -63,10 +63,18 @@ class Mouth(AudioStreamTrack):
 
 async def listen(track, line):
     """Tells when the other side begins and stops to be heard."""
-    heard, quiet, loud = False, 0, 0
+    heard, quiet, loud, waiting = False, 0, 0, None
     while True:
         try:
-            frame = await track.recv()
+            # In silence nothing is sent.
+            frame = await asyncio.wait_for(asyncio.shield(waiting := waiting or asyncio.ensure_future(track.recv())), 0.6)
+            waiting = None
+        except asyncio.TimeoutError:
+            loud = 0
+            if heard:
+                heard = False
+                tell("silence", line=line)
+            continue
         except MediaStreamError:
             return
         samples = memoryview(bytes(frame.planes[0])).cast("h")[: frame.samples * len(frame.layout.channels)]

@@ -159,11 +159,20 @@ fn header(kind: &str, doc: &str) -> Value {
 
 fn refused(status: u16, refusals: &[Refusal]) -> Value {
     let mut headers = json!({"X-Request-ID": {"$ref": "#/components/headers/RequestId"}});
-    if refusals
+    let asking = refusals
         .iter()
-        .any(|refusal| error(*refusal).retry_after().is_some())
-    {
-        headers["Retry-After"] = json!({"$ref": "#/components/headers/RetryAfter"});
+        .filter(|refusal| error(**refusal).retry_after().is_some());
+    match asking.count() {
+        0 => {}
+        all if all == refusals.len() => {
+            headers["Retry-After"] = json!({"$ref": "#/components/headers/RetryAfter"});
+        }
+        _ => {
+            headers["Retry-After"] = json!({
+                "description": "Seconds to wait, with the codes that pass.",
+                "schema": {"type": "integer"},
+            });
+        }
     }
     if status == StatusCode::UNAUTHORIZED.as_u16() {
         headers["WWW-Authenticate"] = json!({"$ref": "#/components/headers/WwwAuthenticate"});

@@ -17,6 +17,11 @@
     clippy::cast_precision_loss,
     reason = "small numbers of a simulation"
 )]
+#![allow(
+    clippy::large_enum_variant,
+    clippy::type_complexity,
+    reason = "questions and answers of the stores, as they are"
+)]
 
 mod calls;
 mod database;

@@ -317,10 +317,10 @@ impl World {
                     self.fail(format!("{call}: its body is another"));
                 }
             }
-            (Ask::Finish { call, token, .. }, Told::Flag(true)) => {
-                if self.claims.borrow().get(call) != Some(token) {
-                    self.fail(format!("{call}: a stale claim was finished"));
-                }
+            (Ask::Finish { call, token, .. }, Told::Flag(true))
+                if self.claims.borrow().get(call) != Some(token) =>
+            {
+                self.fail(format!("{call}: a stale claim was finished"));
             }
             _ => {}
         }

@@ -51,9 +51,10 @@ fn unbound(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.retain(|key, value| {
-                !(BOUNDS.contains(&key.as_str())
-                    && !value.get("type").is_some_and(Value::is_string))
-                    && !(key == "pattern" && value.is_string())
+                let is_bound = BOUNDS.contains(&key.as_str())
+                    && !value.get("type").is_some_and(Value::is_string);
+                let is_pattern = key == "pattern" && value.is_string();
+                !is_bound && !is_pattern
             });
             map.values_mut().for_each(unbound);
         }

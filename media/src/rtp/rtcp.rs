@@ -155,7 +155,7 @@ pub fn write(
 fn ntp(now: Time) -> u64 {
     let micros = now.as_micros();
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
-    seconds << 32 | (rest << 32) / 1_000_000
+    (seconds << 32) | ((rest << 32) / 1_000_000)
 }
 
 /// The middle 32 bits of the time.

@@ -69,7 +69,7 @@ impl Proxy {
             ("http {", &format!("http {{\n{scratch}")),
         ] {
             assert!(text.contains(from), "{from:?} is not in nginx.conf");
-            text = text.replacen(from, to, 1);
+            text = text.replace(from, to);
         }
         let path = folder.path().join("nginx.conf");
         std::fs::write(&path, text).unwrap();

@@ -1,5 +1,10 @@
 //! The leg between its own encoder and decoder, and over networks that lose and delay.
 
+#![allow(
+    clippy::panic,
+    reason = "a missing prompt ends the test and says how to get it"
+)]
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -612,12 +612,12 @@ impl Connection {
                 });
             }
             RTCMessage::DataChannelMessage(id, message)
-                if message.is_string && self.channel == Some(id) =>
-            {
                 // As many as on a socket; what is more is not heard.
-                if self.messages.take(now, 1) {
-                    heard.push_back(Heard::Text(message.data));
-                }
+                if message.is_string
+                    && self.channel == Some(id)
+                    && self.messages.take(now, 1) =>
+            {
+                heard.push_back(Heard::Text(message.data));
             }
             // Binary messages, other channels, and what later versions of the core may have.
             _ => {}

@@ -255,8 +255,15 @@ async fn a_collector_that_is_away_costs_no_call_and_is_counted() {
         .await
         .expect(200);
     let id = talk(&session).await;
-    let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
-    assert_eq!(call["status"], "completed");
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
+        if call["status"] == "completed" {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "{call}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     // A batch is tried again for ten seconds.
     let until = tokio::time::Instant::now() + 4 * PATIENCE;
     loop {

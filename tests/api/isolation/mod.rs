@@ -205,6 +205,8 @@ impl Asked<'_> {
                 _ if !self.names => return,
                 Which::Anothers if self.what.contains("/offer,") => &[403],
                 Which::Unknown | Which::Anothers | Which::Misplaced => &[404],
+                // The session at hand is one of a socket.
+                Which::Own if self.what.contains("/offer,") => &[409],
                 Which::Own => &[200],
                 // A voice may be named by its slug, which may be any text.
                 Which::Malformed(_) => &[404, 422],

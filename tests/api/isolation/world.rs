@@ -155,6 +155,7 @@ impl Account {
             let mut answer = self.client.get(&format!("/{path}")).await.expect(200).body;
             if let Some(items) = answer["items"].as_array_mut() {
                 items.retain(|item| item["id"] != self.row("session"));
+                answer["total"] = items.len().into();
             }
             blank(&mut answer);
             seen.insert(path, answer);

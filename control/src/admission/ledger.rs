@@ -1,7 +1,9 @@
 //! What one node holds in a lease store that it shares with others, as the node itself knows it. Pure.
 //!
-//! A wish is noted before it is sent: should the store forget it meanwhile, it is told of it again. A
-//! wish whose answer does not come may have been granted or not, so a new lease is given back then.
+//! A store that forgot is told of what was granted and of nothing else: it takes up what it is told
+//! whatever the caps say, so a wish that is still on its way has to be judged by them. When such a store
+//! was told while a wish was on its way, a grant that comes after all may be one that the store no longer
+//! knows: it counts as none, and a new lease is given back. So is one whose answer never comes.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,8 @@ use crate::ids::CallId;
 #[derive(Debug, Default)]
 pub struct Ledger {
     mine: BTreeMap<CallId, Renewal>,
+    /// Wishes on their way.
+    sent: BTreeMap<CallId, Renewal>,
     /// How often a cold store was told of them.
     told: u64,
 }
@@ -22,7 +26,6 @@ pub struct Ledger {
 #[must_use = "the answer has to be heard"]
 pub struct Sent {
     lease: CallId,
-    before: Option<Renewal>,
     told: u64,
     new: bool,
 }
@@ -39,42 +42,41 @@ impl Ledger {
     /// Notes a wish that is about to be sent. `new`: a lease that nobody holds; one that is adopted has a
     /// session, whose end gives it back.
     pub fn send(&mut self, request: &Request, new: bool) -> Sent {
+        self.sent.insert(request.lease, request.into());
         Sent {
             lease: request.lease,
-            before: self.mine.insert(request.lease, request.into()),
             told: self.told,
             new,
         }
     }
 
-    /// What became of it: a word of the store, or why there is none.
+    /// What became of it: a word of the store, or why there is none. What was held of the lease before
+    /// is held still when it is denied.
     pub fn heard(&mut self, sent: Sent, answer: Result<Word, Refusal>) -> Result<(), Denied> {
+        let wish = self.sent.remove(&sent.lease);
+        let told = self.told != sent.told;
         let (refusal, unsure) = match answer {
             Ok(word) => match word.refusal() {
-                None => return Ok(()),
-                // A cold store was told of it meanwhile, with all else that is held here.
-                Some(refusal) => (refusal, word == Word::Cold && self.told != sent.told),
+                None if !told => {
+                    // Unless its session ended meanwhile.
+                    self.mine.extend(wish.map(|wish| (sent.lease, wish)));
+                    return Ok(());
+                }
+                None => (Refusal::error(), true),
+                Some(refusal) => (refusal, false),
             },
             Err(refusal) => (refusal, refusal == Refusal::error()),
         };
-        match sent.before {
-            // What it held before it still holds.
-            Some(before) => {
-                self.mine.insert(sent.lease, before);
-            }
-            None => {
-                self.mine.remove(&sent.lease);
-            }
-        }
         Err(Denied {
             refusal,
-            give_back: sent.before.is_none() && unsure && sent.new,
+            give_back: unsure && sent.new,
         })
     }
 
     /// Forgets a lease that is given back, or stands by itself.
     pub fn forget(&mut self, lease: CallId) {
         self.mine.remove(&lease);
+        self.sent.remove(&lease);
     }
 
     /// All that a cold store has to be told, in parts of at most `batch` leases.
@@ -141,12 +143,28 @@ mod tests {
     }
 
     #[test]
-    fn one_that_a_cold_store_was_told_of_meanwhile_is_given_back() {
+    fn a_wish_on_its_way_is_told_to_nobody_and_a_grant_after_that_is_none() {
+        for new in [true, false] {
+            let mut ledger = Ledger::default();
+            let sent = ledger.send(&wish(1, State::Live), new);
+            assert_eq!(ledger.tell(250), [(Part::Only, vec![])]);
+            let denied = ledger.heard(sent, Ok(Word::Ok)).unwrap_err();
+            assert_eq!((denied.refusal, denied.give_back), (Refusal::error(), new));
+            assert!(ledger.is_empty());
+            // Asked again, it is granted as it is known now.
+            let sent = ledger.send(&wish(1, State::Live), new);
+            ledger.heard(sent, Ok(Word::Ok)).unwrap();
+            assert_eq!(ledger.len(), 1);
+        }
+    }
+
+    #[test]
+    fn one_whose_session_ended_on_its_way_is_not_held() {
         let mut ledger = Ledger::default();
-        let sent = ledger.send(&wish(1, State::Pending), true);
-        assert_eq!(ledger.tell(250).len(), 1);
-        let denied = ledger.heard(sent, Ok(Word::Cold)).unwrap_err();
-        assert!(denied.give_back);
+        let sent = ledger.send(&wish(1, State::Live), false);
+        ledger.forget(CallId(Uuid::from_u128(1)));
+        ledger.heard(sent, Ok(Word::Ok)).unwrap();
+        assert!(ledger.is_empty());
     }
 
     #[test]

@@ -151,9 +151,9 @@ impl LiveCalls {
     }
 
     /// The right to answer the first offer of a session: of two at a time one has it.
-    // Lazily: a right that is not given must not be dropped, for that would give back another's.
     pub fn begin(&self, id: CallId) -> Option<Joining<'_>> {
         let mut joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        // Lazily: a right that is not given must not be dropped, for that would give back the other's.
         joining.insert(id).then(|| Joining { calls: self, id })
     }
 

@@ -128,10 +128,7 @@ impl Phone {
 
     /// Calls: connect, offer, answer. The session, once the connection is there.
     pub(crate) async fn call(&mut self, client: &Client, connect: &Value) -> Session {
-        let answer = client
-            .post("/conversation/connect", connect)
-            .await
-            .expect(200);
+        let answer = client.connect(connect).await;
         let client = match answer.body["token"].as_str() {
             Some(token) => client.with_bearer(token),
             None => client.clone(),

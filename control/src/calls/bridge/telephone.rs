@@ -398,6 +398,8 @@ impl Exchange {
             language: agents::rules::language_name(agent.settings.language),
             from_number: from,
             to_number: Some(to),
+            phone_number_id: None,
+            trunk_id: None,
             dynamic_variables: &Value::Object(serde_json::Map::new()),
         };
         let written = async {

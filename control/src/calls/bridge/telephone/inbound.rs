@@ -16,11 +16,11 @@ use sip::event::{CallId as LineId, Command, EndedBy, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::{Notify, mpsc};
 
-use super::super::{self as bridge, NotPlaced, Way};
 use super::{Exchange, Line, SOURCES, trunks};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
+use crate::calls::bridge::{self, NotPlaced, Way};
 use crate::calls::live::LiveCall;
 use crate::calls::store;
 use crate::db::DbError;

@@ -93,6 +93,8 @@ ids! {
     TurnId,
     /// A SIP trunk.
     TrunkId,
+    /// A phone number that an account registered.
+    PhoneNumberId,
     /// One process start of one node.
     NodeId,
 }

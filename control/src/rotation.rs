@@ -22,12 +22,20 @@ struct Sealed {
 }
 
 /// All of them.
-const SEALED: &[Sealed] = &[Sealed {
-    table: "webhook_secrets",
-    row: "account_id",
-    column: "sealed",
-    purpose: Purpose::WebhookSecret,
-}];
+const SEALED: &[Sealed] = &[
+    Sealed {
+        table: "webhook_secrets",
+        row: "account_id",
+        column: "sealed",
+        purpose: Purpose::WebhookSecret,
+    },
+    Sealed {
+        table: "sip_trunks",
+        row: "id",
+        column: "password_sealed",
+        purpose: Purpose::TrunkPassword,
+    },
+];
 
 /// Follows the file of the master key until the process ends.
 pub async fn run(app: App) {

@@ -64,6 +64,8 @@ pub enum Purpose {
     CallToken,
     /// What keyless visitors are told apart by.
     Visitor,
+    /// Passwords of SIP trunks, as they lie in the database.
+    TrunkPassword,
 }
 
 impl Purpose {
@@ -77,6 +79,7 @@ impl Purpose {
             Self::Node => b"sidetone node request v1",
             Self::CallToken => b"sidetone call token v1",
             Self::Visitor => b"sidetone visitor v1",
+            Self::TrunkPassword => b"sidetone trunk password v1",
         }
     }
 }

@@ -165,6 +165,8 @@ impl Place {
                     language: "english",
                     from_number: None,
                     to_number: None,
+                    phone_number_id: None,
+                    trunk_id: None,
                     dynamic_variables: &json!({}),
                 };
                 let session = sessions::store::NewSession {

@@ -18,6 +18,7 @@ fn world(allow: &Allow) -> World<'_> {
     World {
         voice: |_| Some(uuid::Uuid::nil()),
         model: |_| true,
+        trunk: None,
         egress: allow,
     }
 }
@@ -51,6 +52,8 @@ async fn call(db: &Db, account: AccountId, agent: AgentId, clock: &Clock, token:
         language: "english",
         from_number: None,
         to_number: Some("+4930123456"),
+        phone_number_id: None,
+        trunk_id: None,
         dynamic_variables: &json!({}),
     };
     let session = sessions::NewSession {
@@ -199,6 +202,8 @@ async fn an_agent_is_not_deleted_under_a_call_that_begins() {
                 language: "english",
                 from_number: None,
                 to_number: None,
+                phone_number_id: None,
+                trunk_id: None,
                 dynamic_variables: &json!({}),
             };
             // Long enough for the other to come to where it has to wait.

@@ -245,6 +245,8 @@ async fn an_agent_on_a_live_call_is_deleted_only_by_force() {
         language: "english",
         from_number: None,
         to_number: None,
+        phone_number_id: None,
+        trunk_id: None,
         dynamic_variables: &json!({}),
     };
     let mut tx = test.app.db.begin_write().await.unwrap();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::rules::{CallStatus, ConversationStatus, Ending};
 use crate::db::{Arg, Db, DbError, Query, Row, Tx};
-use crate::ids::{AccountId, AgentId, CallId, RecordingId};
+use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
 use crate::time::Timestamp;
 
 /// One call with its delivery state. Call, conversation and session read the same row. It has no
@@ -24,6 +24,8 @@ pub struct CallRow {
     pub language: String,
     pub from_number: Option<String>,
     pub to_number: Option<String>,
+    pub phone_number_id: Option<PhoneNumberId>,
+    pub trunk_id: Option<TrunkId>,
     pub dynamic_variables: Value,
     pub metadata: Value,
     pub batch_id: Option<String>,
@@ -69,6 +71,8 @@ pub struct NewCall<'a> {
     pub language: &'a str,
     pub from_number: Option<&'a str>,
     pub to_number: Option<&'a str>,
+    pub phone_number_id: Option<PhoneNumberId>,
+    pub trunk_id: Option<TrunkId>,
     pub dynamic_variables: &'a Value,
 }
 
@@ -112,8 +116,9 @@ pub async fn insert(
 ) -> Result<(), DbError> {
     tx.query(
         "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
-            channel, language, from_number, to_number, dynamic_variables, created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)",
+            channel, language, from_number, to_number, dynamic_variables, phone_number_id, trunk_id,
+            created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)",
     )
     .bind(call.id)
     .bind(account)
@@ -127,6 +132,8 @@ pub async fn insert(
     .bind(call.from_number)
     .bind(call.to_number)
     .bind(call.dynamic_variables.to_string())
+    .bind(call.phone_number_id)
+    .bind(call.trunk_id)
     .bind(now)
     .execute()
     .await?;
@@ -536,6 +543,8 @@ impl CallRow {
             language: row.text("language")?,
             from_number: row.opt_text("from_number")?,
             to_number: row.opt_text("to_number")?,
+            phone_number_id: row.opt_parse("phone_number_id")?,
+            trunk_id: row.opt_parse("trunk_id")?,
             dynamic_variables: row.json("dynamic_variables")?,
             metadata: row.json("metadata")?,
             batch_id: row.opt_text("batch_id")?,

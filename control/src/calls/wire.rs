@@ -13,7 +13,7 @@ use super::store::{CallRow, Filter};
 use super::turn::TurnRecord;
 use crate::http::extract::Wire;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
-use crate::ids::{AgentId, CallId, RecordingId};
+use crate::ids::{AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
 use crate::time::Timestamp;
 
 /// Who calls whom.
@@ -106,8 +106,8 @@ pub struct CallRecord {
     pub channel: String,
     pub from_number: Option<String>,
     pub to_number: Option<String>,
-    pub phone_number_id: Option<String>,
-    pub trunk_id: Option<String>,
+    pub phone_number_id: Option<PhoneNumberId>,
+    pub trunk_id: Option<TrunkId>,
     pub started_at: Option<Timestamp>,
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
@@ -176,6 +176,8 @@ impl From<CallRow> for CallRecord {
             language: _,
             from_number,
             to_number,
+            phone_number_id,
+            trunk_id,
             dynamic_variables,
             metadata,
             batch_id,
@@ -210,8 +212,8 @@ impl From<CallRow> for CallRecord {
             channel,
             from_number,
             to_number,
-            phone_number_id: None,
-            trunk_id: None,
+            phone_number_id,
+            trunk_id,
             started_at,
             answered_at,
             ended_at,

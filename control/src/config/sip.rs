@@ -25,6 +25,9 @@ pub struct Sip {
     pub numbers: BTreeMap<String, AgentId>,
     pub agent: Option<AgentId>,
     pub encryption: Encryption,
+    /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
+    pub trunk_calls: u32,
+    pub trunk_calls_per_hour: u32,
     /// The first and the last port for audio.
     pub ports: (u16, u16),
 }
@@ -54,7 +57,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         );
     }
     let sources: Vec<Net> = sources.into_iter().flatten().collect();
-    if !sources.is_empty() && listen.iter().any(|l| l.transport == Transport::Tls) {
+    if listen.iter().any(|l| l.transport == Transport::Tls) {
         settings.wrong(
             "sip.listen",
             "tls: is not listened on yet: udp: and tcp: are",
@@ -109,6 +112,8 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         numbers,
         agent: everybody,
         encryption,
+        trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
+        trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
         ports: ports(settings),
     }
 }

@@ -79,6 +79,8 @@ impl ConversationRecord {
             language,
             from_number: _,
             to_number: _,
+            phone_number_id: _,
+            trunk_id: _,
             dynamic_variables: _,
             metadata,
             batch_id: _,

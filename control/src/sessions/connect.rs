@@ -203,6 +203,8 @@ async fn open(
         language: agents::rules::language_name(agent.settings.language),
         from_number: how.from_number,
         to_number: how.to_number,
+        phone_number_id: None,
+        trunk_id: None,
         dynamic_variables: &Value::Object(variables.clone()),
     };
     let session = NewSession {

@@ -1,0 +1,101 @@
+//! What a phone number is and what it does. Pure.
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::sip_trunks::rules::{digits, is_wire_number};
+
+/// Who carries the number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// The cloud telephony vendor.
+    Telco,
+    /// A trunk of the account.
+    Sip,
+    /// A regional carrier's short code; its word.
+    Regional(String),
+}
+
+impl Provider {
+    /// The word of the API.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Telco => "telco",
+            Self::Sip => "sip",
+            Self::Regional(name) => name,
+        }
+    }
+}
+
+impl std::str::FromStr for Provider {
+    type Err = std::convert::Infallible;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(match name {
+            "telco" => Self::Telco,
+            "sip" => Self::Sip,
+            other => Self::Regional(other.to_owned()),
+        })
+    }
+}
+
+/// What is done with a call when no agent answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FallbackAction {
+    Voicemail,
+    Forward,
+    Hangup,
+}
+
+impl FallbackAction {
+    /// The words of the API.
+    pub const NAMES: &'static [&'static str] = &["voicemail", "forward", "hangup"];
+
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// How long a number rings, when its rules do not say; seconds.
+pub const MAX_RING_SECONDS: u32 = 30;
+
+/// Applied when no agent answers (document 3, routing rules).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutingRules {
+    pub fallback_action: FallbackAction,
+    /// E.164; there when the action is to forward.
+    #[serde(default)]
+    pub fallback_number: Option<String>,
+    #[serde(default)]
+    pub max_ring_seconds: Option<u32>,
+}
+
+impl RoutingRules {
+    /// Whether they can be followed.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.fallback_action == FallbackAction::Forward && self.fallback_number.is_none() {
+            return Err("Field required when fallback_action is forward");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_forward_takes_a_number() {
+        let mut rules = RoutingRules {
+            fallback_action: FallbackAction::Forward,
+            fallback_number: None,
+            max_ring_seconds: None,
+        };
+        assert!(rules.check().is_err());
+        rules.fallback_number = Some("+15550100".to_owned());
+        assert_eq!(rules.check(), Ok(()));
+        rules.fallback_action = FallbackAction::Hangup;
+        rules.fallback_number = None;
+        assert_eq!(rules.check(), Ok(()));
+    }
+}

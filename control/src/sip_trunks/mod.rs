@@ -1,0 +1,25 @@
+//! SIP trunks: the carriers over which calls come and go (document 3, SIP trunks).
+//!
+//! A trunk is active or disabled, and once deleted it is no more than what old calls name. Its
+//! password lies sealed in the database. To other resources it is [`Trunk`], [`store::get`],
+//! [`store::find_default_outbound`] and [`store::for_number`]; the SIP stack knows it by [`sip_id`].
+
+pub mod auth;
+pub mod http;
+pub mod rules;
+pub mod service;
+pub mod store;
+pub mod wire;
+
+pub use rules::{
+    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth, Status,
+    Transport, TrunkType,
+};
+pub use store::Trunk;
+
+use crate::ids::TrunkId;
+
+/// The trunk's number in the SIP stack, the same on every node: the random half of its id.
+pub const fn sip_id(id: TrunkId) -> sip::trunk::TrunkId {
+    sip::trunk::TrunkId(id.0.as_u64_pair().1)
+}

@@ -1,0 +1,270 @@
+//! What a trunk may be. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// A closed set of words: the API's, the database's and the type's are the same.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant),+
+        }
+
+        impl $name {
+            /// Every word, for the API document.
+            pub const NAMES: &'static [&'static str] = &[$($word),+];
+
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(format!("{word} is none of {}", Self::NAMES.join(", "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// Which way its calls go.
+    TrunkType {
+        Inbound = "inbound",
+        Outbound = "outbound",
+    }
+}
+
+words! {
+    /// How the two sides know one another.
+    AuthMode {
+        /// By user name and password.
+        Digest = "digest",
+        /// By address.
+        IpAcl = "ip_acl",
+        /// By both.
+        DigestPlusIpAcl = "digest_plus_ip_acl",
+        /// We register with the carrier, and its calls come to where we registered.
+        Register = "register",
+    }
+}
+
+impl AuthMode {
+    /// Whether it takes a user name and a password.
+    pub const fn has_credentials(self) -> bool {
+        !matches!(self, Self::IpAcl)
+    }
+
+    /// Whether an inbound trunk of this mode lists the addresses that calls come from.
+    pub const fn has_addresses(self) -> bool {
+        matches!(self, Self::IpAcl | Self::DigestPlusIpAcl)
+    }
+}
+
+words! {
+    Transport {
+        Udp = "udp",
+        Tcp = "tcp",
+        Tls = "tls",
+    }
+}
+
+words! {
+    /// Whether audio is encrypted (SDES, RFC 4568).
+    MediaEncryption {
+        /// As the other side wants.
+        Allow = "allow",
+        Disable = "disable",
+        Require = "require",
+    }
+}
+
+words! {
+    /// How the number that is called is written to the carrier.
+    DialFormat {
+        /// `+4930123456`.
+        E164 = "e164",
+        /// `4930123456`.
+        Digits = "digits",
+        /// `030123456`.
+        National = "national",
+    }
+}
+
+words! {
+    /// Where a trunk that registers sends its calls.
+    OutboundAuth {
+        /// Through the registrar.
+        Proxy = "proxy",
+        /// To the host of the number.
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// Who the user part of From is, on a trunk that registers.
+    FromUser {
+        /// The number that calls.
+        Number = "number",
+        /// The user name it registers with.
+        Username = "username",
+    }
+}
+
+words! {
+    /// Whether calls go over it.
+    Status {
+        Active = "active",
+        Disabled = "disabled",
+    }
+}
+
+words! {
+    /// Where a trunk that registers stands with its registrar.
+    RegistrationStatus {
+        /// It has not answered yet.
+        Unregistered = "unregistered",
+        Registered = "registered",
+        Failed = "failed",
+    }
+}
+
+/// Whether the entries are the only destinations, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListMode {
+    Allowlist,
+    Blocklist,
+}
+
+impl ListMode {
+    /// The words of the API.
+    pub const NAMES: &'static [&'static str] = &["allowlist", "blocklist"];
+
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Whom a trunk may call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destinations {
+    pub mode: ListMode,
+    /// Numbers, or how they begin: `+49`, `+4930123456`.
+    pub entries: Vec<String>,
+}
+
+impl Destinations {
+    /// Whether this number (E.164) may be called.
+    pub fn allow(&self, number: &str) -> bool {
+        let listed = self.entries.iter().any(|entry| number.starts_with(entry));
+        listed == (self.mode == ListMode::Allowlist)
+    }
+}
+
+/// Whether this may stand in a list of destinations: a plus and the first 1 to 15 digits of numbers.
+pub fn is_destination(text: &str) -> bool {
+    text.strip_prefix('+').is_some_and(|digits| {
+        (1..=15).contains(&digits.len())
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && !digits.starts_with('0')
+    })
+}
+
+/// Seconds asked of a registrar, when a trunk does not say.
+pub const REGISTER_EXPIRES: u32 = 120;
+
+/// Reads `host` or `host:port`; an IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let after = text.rfind(']').map_or(0, |at| at + 1);
+    let (host, port) = match text.get(after..)?.split_once(':') {
+        Some((between, port)) => {
+            let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+            (text.get(..after + between.len())?, Some(port))
+        }
+        None => (text, None),
+    };
+    let inside = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let is_host = match inside {
+        Some(inside) => inside.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            crate::http::validate::is_hostname(host) || host.parse::<std::net::Ipv4Addr>().is_ok()
+        }
+    };
+    is_host.then_some((host, port))
+}
+
+/// The digits of a number: `+4930123456` and `4930123456` are one.
+pub fn digits(number: &str) -> &str {
+    number.strip_prefix('+').unwrap_or(number)
+}
+
+/// Whether this is a number as carriers write them: E.164, or 3 to 20 digits.
+pub fn is_wire_number(text: &str) -> bool {
+    if text.starts_with('+') {
+        return crate::http::validate::is_e164(text);
+    }
+    (3..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_are_judged_by_how_the_number_begins() {
+        let entries = vec!["+49".to_owned(), "+3312".to_owned()];
+        let only = Destinations {
+            mode: ListMode::Allowlist,
+            entries,
+        };
+        let none = Destinations {
+            mode: ListMode::Blocklist,
+            ..only.clone()
+        };
+        for (number, listed) in [
+            ("+4930123456", true),
+            ("+33123456789", true),
+            ("+33199999999", false),
+            ("+1900555", false),
+            ("4930123456", false),
+        ] {
+            assert_eq!(only.allow(number), listed, "{number}");
+            assert_eq!(none.allow(number), !listed, "{number}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_carriers() {
+        for good in ["+4930123456", "4930123456", "030123456", "100"] {
+            assert!(is_wire_number(good), "{good}");
+        }
+        for bad in [
+            "",
+            "10",
+            "+0301234",
+            "+49 30",
+            "sip:1@x",
+            "123456789012345678901",
+            "12a",
+        ] {
+            assert!(!is_wire_number(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for name in AuthMode::NAMES {
+            assert_eq!(name.parse::<AuthMode>().map(AuthMode::name), Ok(*name));
+        }
+        assert!("Digest".parse::<AuthMode>().is_err());
+    }
+}

@@ -81,6 +81,9 @@ impl Ports {
     }
 }
 
+/// More datagrams than a socket's buffer holds of early media.
+const STALE: usize = 16_384;
+
 /// A call's two sockets. Dropped, they are drained and then closed.
 #[derive(Debug)]
 pub struct PortPair {
@@ -94,6 +97,17 @@ impl PortPair {
     /// The port of the audio.
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Throws away what came so far: early media is not the callee's voice. At most [`STALE`] datagrams of
+    /// each socket; a flood that fills them faster is the call's own to bear.
+    pub fn discard(&mut self) {
+        let mut datagram = [0; 1];
+        for socket in self.sockets.iter().flat_map(|(audio, reports)| [audio, reports]) {
+            // A datagram that is cut off is thrown away whole.
+            let came = (0..STALE).take_while(|_| socket.recv_from(&mut datagram).is_ok());
+            came.for_each(drop);
+        }
     }
 
     pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {

@@ -13,6 +13,7 @@ use crate::admission::{
     ADOPT_AGAIN, ADOPT_PATIENCE, Lease, Leases, Owner, Refusal, Request, State,
 };
 use crate::calls::LiveCalls;
+use crate::calls::bridge::telephone::Telephone;
 use crate::config::Config;
 use crate::db::{Db, DbError};
 use crate::egress::Egress;
@@ -64,6 +65,8 @@ pub struct Inner {
     /// Where traces of calls go.
     pub telemetry: Telemetry,
     pub webhooks: Webhooks,
+    /// The SIP stack, once it listens.
+    pub telephone: Telephone,
     /// One for each call that this node may host: what a lease store says wrongly stops here.
     seats: Arc<Semaphore>,
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
@@ -152,6 +155,7 @@ impl App {
             metrics: Metrics::default(),
             telemetry,
             webhooks: Webhooks::default(),
+            telephone: Telephone::default(),
             seats: Arc::new(Semaphore::new(seats)),
             burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
@@ -392,6 +396,10 @@ pub mod testing {
             let mut config = Config::defaults().expect("the defaults are right");
             config.server.data_dir = dir.path().to_owned();
             config.server.public_url = "http://sidetone.test".to_owned();
+            // Any free port: tests run beside each other.
+            for listen in &mut config.sip.listen {
+                listen.addr.set_port(0);
+            }
             let file = dir.path().join("test.db");
             config.database.url = Secret::new(format!("sqlite:{}", file.display()));
             change(&mut config);

@@ -82,6 +82,8 @@ pub struct Incoming {
     pub source: SocketAddr,
     /// The Request-URI.
     pub to: Uri,
+    /// The address in To: whom the caller wanted, before anybody on the way sent the call elsewhere.
+    pub addressed: Uri,
     /// The address in From.
     pub from: Uri,
     pub display: Option<String>,

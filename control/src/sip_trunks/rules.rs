@@ -176,6 +176,27 @@ pub fn is_destination(text: &str) -> bool {
     })
 }
 
+/// Seconds asked of a registrar, when a trunk does not say.
+pub const REGISTER_EXPIRES: u32 = 120;
+
+/// Reads `host` or `host:port`; an IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let after = text.rfind(']').map_or(0, |at| at + 1);
+    let (host, port) = match text.get(after..)?.split_once(':') {
+        Some((between, port)) => {
+            let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+            (text.get(..after + between.len())?, Some(port))
+        }
+        None => (text, None),
+    };
+    let inside = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let is_host = match inside {
+        Some(inside) => inside.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => crate::http::validate::is_hostname(host),
+    };
+    is_host.then_some((host, port))
+}
+
 /// The digits of a number: `+4930123456` and `4930123456` are one.
 pub fn digits(number: &str) -> &str {
     number.strip_prefix('+').unwrap_or(number)

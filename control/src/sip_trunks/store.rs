@@ -1,5 +1,7 @@
 //! The `sip_trunks` table.
 
+use std::time::Duration;
+
 use super::rules::{
     AuthMode, Destinations, DialFormat, FromUser, MediaEncryption, OutboundAuth,
     RegistrationStatus, Status, Transport, TrunkType,
@@ -62,6 +64,11 @@ impl Trunk {
     pub fn can_dial(&self) -> bool {
         self.status == Status::Active
             && (self.kind == TrunkType::Outbound || self.auth_mode == AuthMode::Register)
+    }
+
+    /// Whether a call to this number is taken, as an inbound trunk's carrier writes it.
+    pub fn takes(&self, number: &str) -> bool {
+        self.numbers.is_empty() || self.numbers.iter().any(|own| own == number)
     }
 
     /// The password in the clear. `None`: there is none, or no master key that is known opens it.
@@ -159,6 +166,94 @@ pub async fn for_number(
         }
     }
     find_default_outbound(db, account).await
+}
+
+/// Grows with every change of any trunk; see [`changed`].
+pub async fn version(db: &Db) -> Result<i64, DbError> {
+    db.query("select value from counters where name = 'sip_trunks'")
+        .one(|row| row.i64("value"))
+        .await
+}
+
+/// Tells all nodes, once the transaction is committed, that a trunk has changed.
+pub async fn changed(tx: &mut Tx) -> Result<(), DbError> {
+    tx.query("update counters set value = value + 1 where name = 'sip_trunks'")
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// The active trunks of all accounts: what a SIP stack is told.
+pub async fn all_active(db: &Db) -> Result<Vec<Trunk>, DbError> {
+    db.query("select * from sip_trunks where status = 'active' and deleted_at is null order by id")
+        .all(read)
+        .await
+}
+
+/// Claims for this node what registers and nobody else registers, in all accounts; gives all that it
+/// holds. A claim is renewed when half of it is over.
+pub async fn claim_registrations(
+    db: &Db,
+    node: &str,
+    now: Timestamp,
+    lasts: Duration,
+) -> Result<Vec<TrunkId>, DbError> {
+    db.query(
+        "update sip_trunks set registrar = $1, registrar_until = $3
+         where auth_mode = 'register' and status = 'active' and deleted_at is null
+            and (registrar is null or registrar_until <= $2
+                or (registrar = $1 and registrar_until <= $4))",
+    )
+    .bind(node)
+    .bind(now)
+    .bind(now.plus(lasts))
+    .bind(now.plus(lasts / 2))
+    .execute()
+    .await?;
+    db.query("select id from sip_trunks where registrar = $1 and registrar_until > $2")
+        .bind(node)
+        .bind(now)
+        .all(|row| row.parse("id"))
+        .await
+}
+
+/// Lets go of this node's claims: another may register at once.
+pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
+    db.query("update sip_trunks set registrar = null, registrar_until = null where registrar = $1")
+        .bind(node)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Writes down how a registration went: until when it holds, or why it failed.
+pub async fn registered(
+    db: &Db,
+    account: AccountId,
+    id: TrunkId,
+    outcome: Result<Timestamp, String>,
+) -> Result<(), DbError> {
+    let status = match outcome {
+        Ok(_) => RegistrationStatus::Registered,
+        Err(_) => RegistrationStatus::Failed,
+    };
+    let (expires_at, error) = match outcome {
+        Ok(until) => (Some(until), None),
+        Err(error) => (None, Some(error)),
+    };
+    db.query(
+        "update sip_trunks set registration_status = $3, registration_expires_at = $4,
+            registration_error = $5
+         where account_id = $1 and id = $2 and auth_mode = 'register' and deleted_at is null",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(status.name())
+    .bind(expires_at)
+    .bind(error)
+    .execute()
+    .await?;
+    Ok(())
 }
 
 pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {

@@ -213,6 +213,9 @@ impl Endpoint {
             trunks,
             source: peer.addr,
             to: request.uri.clone(),
+            addressed: request
+                .to()
+                .map_or_else(|| request.uri.clone(), |to| to.uri),
             display: from.as_ref().and_then(|from| from.display.clone()),
             from: from.map_or_else(|| request.uri.clone(), |from| from.uri),
             asserted: asserted.map(|asserted| asserted.uri),

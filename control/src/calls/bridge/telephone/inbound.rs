@@ -1,29 +1,24 @@
-//! Telephone calls: from an INVITE to an agent, and the end of either side to the other.
+//! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
 //!
-//! The SIP stack runs on its own thread; what it tells goes over a bounded line to one task a call. A
-//! call is let in (its number has an agent, the account has room) before it is answered, its ports are
-//! bound before they are offered, and the engine has it before the answer is sent.
+//! A call is let in (its number has an agent, trunk and account have room) before it is answered, its
+//! ports are bound before they are offered, and the engine has it before the answer is sent. Where the
+//! number has routing rules it rings while nobody can answer, for as long as they say.
 
-use std::collections::HashMap;
-use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use media::config::{AudioFormat, OptionalEvents, Protocol};
-use media::leg::rtp::{RtpLeg, RtpPlan};
-use media::rtp::sdp::{self, Agreed, Flow, Local, Offered, Refusal};
-use media::shell::{Carrier, PortPair, Ports, RtpCarrier};
+use media::leg::rtp::RtpPlan;
+use media::rtp::sdp::{self, Agreed, Encryption, Flow, Local, Offered, Refusal};
+use media::shell::{Carrier, PortPair, RtpCarrier};
 use serde_json::Value;
-use sip::endpoint::{Advertised, Config as Endpoint};
 use sip::event::{CallId as LineId, Command, EndedBy, Event, Incoming};
-use sip::message::{Body, Host, Transport};
-use sip::shell::{Settings, Sip};
-use sip::trunk::{InboundAuth, Trunk, TrunkId};
+use sip::message::Body;
 use tokio::sync::{Notify, mpsc};
 
-use super::{NotPlaced, Way};
-use crate::admission::State;
+use super::super::{self as bridge, NotPlaced, Way};
+use super::{Exchange, Line, SOURCES, trunks};
+use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
 use crate::calls::live::LiveCall;
@@ -31,30 +26,15 @@ use crate::calls::store;
 use crate::db::DbError;
 use crate::http::ApiError;
 use crate::ids::{AccountId, AgentId, CallId};
-use crate::{accounts, secret, webhooks};
-
-/// Events of all calls on their way to their tasks: as many as the stack itself keeps.
-const EVENTS: usize = 16_384;
-
-/// Events of one call that may wait for its task, which is busy only while the call is let in. A caller
-/// that makes more of them is not served further.
-const CALL_EVENTS: usize = 64;
+use crate::phone_numbers::{self, PhoneNumber};
+use crate::sip_trunks::{self, AuthMode, Trunk, TrunkType};
+use crate::{secret, webhooks};
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
 const ANSWER_WITHIN: Duration = Duration::from_secs(32);
 
-/// The only trunk: the configured sources.
-const SOURCES: TrunkId = TrunkId(1);
-
-/// What all telephone calls of this node share.
-struct Exchange {
-    app: App,
-    sip: Arc<Sip>,
-    ports: Arc<Ports>,
-    account: AccountId,
-    /// Where our audio is, as the other side reaches it.
-    address: IpAddr,
-}
+/// How often a ringing call looks whether somebody can answer now.
+const RING_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a call is not taken, as its SIP answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +48,13 @@ impl Declined {
     const MALFORMED: Self = Self(400);
     const FORBIDDEN: Self = Self(403);
     const UNAVAILABLE: Self = Self(503);
+    /// The caller is gone: nobody hears it.
+    const CANCELED: Self = Self(487);
+
+    /// Whether somebody may answer in a moment.
+    fn may_pass(self) -> bool {
+        [Self::AWAY, Self::BUSY, Self::UNAVAILABLE].contains(&self)
+    }
 }
 
 impl From<Refusal> for Declined {
@@ -79,137 +66,21 @@ impl From<Refusal> for Declined {
     }
 }
 
-/// Listens for calls, if some source's are taken. Ends with the process.
-pub async fn start(app: &App) -> io::Result<bool> {
-    let settings = &app.config.sip;
-    let Some(first) = settings
-        .listen
-        .first()
-        .filter(|_| !settings.sources.is_empty())
-    else {
-        return Ok(false);
-    };
-    let account = accounts::store::find_by_name(&app.db, &settings.account)
-        .await
-        .map_err(io::Error::other)?
-        .ok_or_else(|| io::Error::other(format!("sip.account: no account {}", settings.account)))?
-        .id;
-    let (first_port, last_port) = settings.ports;
-    let bind = first.addr.ip();
-    let ports = Ports::new(bind, first_port, last_port)
-        .ok_or_else(|| io::Error::other("rtp.ports: there is no pair of ports among them"))?;
-    let address = settings.public_address.unwrap_or(bind);
-    let mut endpoint = Endpoint::new(Vec::new());
-    if let Some(public) = settings.public_address {
-        endpoint.advertised = settings
-            .listen
-            .iter()
-            .map(|listen| Advertised {
-                transport: listen.transport,
-                host: Host::Ip(public),
-                port: listen.addr.port(),
-            })
-            .collect();
-    }
-    let sip = Arc::new(Sip::start(Settings {
-        endpoint,
-        seed: secret::random_bytes()?,
-        listen: settings.listen.clone(),
-        tls: None,
-        dns: Vec::new(),
-    })?);
-    let trunk = Trunk {
-        id: SOURCES,
-        host: None,
-        port: None,
-        transport: Transport::Udp,
-        allowed: settings.sources.clone(),
-        inbound: InboundAuth::Address,
-        credentials: None,
-        domain: None,
-        register: None,
-        keep_alive: None,
-    };
-    sip.command(Command::SetTrunk(Box::new(trunk)))
-        .map_err(io::Error::other)?;
-    for listen in sip.addresses() {
-        tracing::info!(transport = ?listen.transport, address = %listen.addr, "telephone calls are taken");
-    }
-    let exchange = Arc::new(Exchange {
-        app: app.clone(),
-        sip: Arc::clone(&sip),
-        ports,
-        account,
-        address,
-    });
-    let (sender, events) = mpsc::channel(EVENTS);
-    std::thread::Builder::new()
-        .name("sip-events".to_owned())
-        .spawn(move || {
-            while let Ok(event) = sip.events().recv() {
-                if sender.blocking_send(event).is_err() {
-                    return;
-                }
-            }
-        })?;
-    tokio::spawn(dispatch(exchange, events));
-    Ok(true)
-}
-
-/// Hands each event to its call's task.
-async fn dispatch(exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {
-    let mut calls: HashMap<LineId, mpsc::Sender<Event>> = HashMap::new();
-    while let Some(event) = events.recv().await {
-        if let Event::Incoming(line, incoming) = event {
-            let (sender, receiver) = mpsc::channel(CALL_EVENTS);
-            calls.insert(line, sender);
-            let exchange = Arc::clone(&exchange);
-            tokio::spawn(async move { exchange.serve(line, *incoming, receiver).await });
-            continue;
-        }
-        let Some(line) = line_of(&event) else {
-            continue;
-        };
-        let ended = matches!(event, Event::Ended { .. });
-        if let Some(sender) = calls.get(&line)
-            && let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event)
-        {
-            // An end is never lost: the task has its room back in a moment.
-            let sender = sender.clone();
-            if ended {
-                tokio::spawn(async move { drop(sender.send(event).await) });
-            } else {
-                exchange.tell(Command::HangUp(line, None));
-            }
-        }
-        if ended {
-            calls.remove(&line);
-        }
-    }
-}
-
-/// The call that an event is of.
-const fn line_of(event: &Event) -> Option<LineId> {
-    match event {
-        Event::Progress { call, .. }
-        | Event::Answered { call, .. }
-        | Event::Established { call, .. }
-        | Event::Offer { call, .. }
-        | Event::OfferAccepted { call, .. }
-        | Event::OfferRefused { call, .. }
-        | Event::Digit { call, .. }
-        | Event::Referred { call, .. }
-        | Event::ReferProgress { call, .. }
-        | Event::Ended { call, .. } => Some(*call),
-        Event::Incoming(..)
-        | Event::Registered { .. }
-        | Event::RegistrationFailed { .. }
-        | Event::Reachable { .. } => None,
-    }
+/// Who was called, and over what.
+struct Called {
+    account: AccountId,
+    /// As the record has it: the number as it is registered, else as it was dialled.
+    to: String,
+    from: Option<String>,
+    agent: Option<AgentId>,
+    number: Option<PhoneNumber>,
+    trunk: Option<Trunk>,
+    encryption: Encryption,
 }
 
 /// A call that was let in.
 struct Admitted {
+    account: AccountId,
     id: CallId,
 }
 
@@ -221,17 +92,26 @@ struct Talking {
     agreed: Agreed,
 }
 
-impl Exchange {
+/// One call, from its INVITE to its end.
+pub(super) async fn serve(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
+    let Line { id, events } = line;
+    Desk { app, exchange }.serve(id, &incoming, events).await;
+}
+
+/// Where a call is taken.
+struct Desk {
+    app: App,
+    exchange: Arc<Exchange>,
+}
+
+impl Desk {
     fn tell(&self, command: Command) {
-        if let Err(error) = self.sip.command(command) {
-            tracing::error!(%error, "the SIP stack does not take a command");
-        }
+        self.exchange.tell(command);
     }
 
-    /// One call, from its INVITE to its end.
-    async fn serve(&self, line: LineId, incoming: Incoming, mut events: mpsc::Receiver<Event>) {
+    async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
         let over = Arc::new(Notify::new());
-        let taken = self.take(line, &incoming, &mut events, &over).await;
+        let taken = self.take(line, incoming, &mut events, &over).await;
         let mut talking = match taken {
             Ok(talking) => talking,
             Err(Declined(code)) => {
@@ -296,16 +176,23 @@ impl Exchange {
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
             return Err(Declined::NOT_ACCEPTABLE);
         }
-        let ports = self.ports.take().map_err(|error| {
+        let called = self.called(incoming).await?;
+        let ports = self.exchange.take_ports().map_err(|error| {
             tracing::error!(%error, "no ports for a telephone call");
             Declined::UNAVAILABLE
         })?;
-        let local = self.local(&ports)?;
+        let local = self
+            .exchange
+            .local(&ports, called.encryption)
+            .map_err(|error| {
+                tracing::error!(%error, "no random bytes");
+                Declined::UNAVAILABLE
+            })?;
         let answer = match offer {
             Some(offer) => Some(sdp::answer(&offer.bytes, &local, Flow::SendRecv)?),
             None => None,
         };
-        let admitted = self.admit(incoming).await?;
+        let admitted = self.admit_or_ring(line, called, events).await?;
         match answer {
             Some((text, agreed)) => {
                 let talking = self.place(&admitted, ports, local, agreed, over).await?;
@@ -330,33 +217,144 @@ impl Exchange {
 
     /// A call whose record stands already ends before it began.
     async fn give_up(&self, admitted: &Admitted, why: &str) -> Declined {
-        super::could_not_start(&self.app, self.account, admitted.id, why).await;
+        bridge::could_not_start(&self.app, admitted.account, admitted.id, why).await;
         Declined::NOT_ACCEPTABLE
     }
 
-    fn local(&self, ports: &PortPair) -> Result<Local, Declined> {
-        let random = secret::random_bytes().map_err(|error| {
-            tracing::error!(%error, "no random bytes");
-            Declined::UNAVAILABLE
-        })?;
-        let session: [u8; 4] = secret::random_bytes().map_err(|_| Declined::UNAVAILABLE)?;
-        Ok(Local {
-            address: self.address,
-            port: ports.port(),
-            session: u32::from_be_bytes(session).into(),
-            version: 1,
-            codecs: RtpLeg::CODECS.to_vec(),
-            encryption: self.app.config.sip.encryption,
-            random,
-        })
+    /// Whose number was called: one of the settings, one that an account registered, or what the
+    /// settings have for all others.
+    async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
+        let settings = &self.app.config.sip;
+        let dialled = incoming.to.user().unwrap_or_default();
+        let from = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
+        let of_settings = |account, agent| Called {
+            account,
+            to: dialled.clone(),
+            from: from.clone(),
+            agent: Some(agent),
+            number: None,
+            trunk: None,
+            encryption: settings.encryption,
+        };
+        let sources = self
+            .exchange
+            .sources
+            .filter(|_| incoming.trunks.contains(&SOURCES));
+        if let Some(account) = sources
+            && let Some(agent) = settings.numbers.get(&dialled)
+        {
+            return Ok(of_settings(account, *agent));
+        }
+        if let Some((number, trunk)) = self.registered(incoming, &dialled).await? {
+            return Ok(Called {
+                account: number.account,
+                to: number.phone_number.clone(),
+                from,
+                agent: number.agent_id,
+                encryption: trunks::encryption(trunk.media_encryption),
+                number: Some(number),
+                trunk: Some(trunk),
+            });
+        }
+        match (sources, settings.agent) {
+            (Some(account), Some(agent)) => Ok(of_settings(account, agent)),
+            _ => Err(Declined::NOBODY),
+        }
+    }
+
+    /// The registered number that was called, and the trunk of its account that the call came over.
+    async fn registered(
+        &self,
+        incoming: &Incoming,
+        dialled: &str,
+    ) -> Result<Option<(PhoneNumber, Trunk)>, Declined> {
+        let db = &self.app.db;
+        let known = incoming
+            .trunks
+            .iter()
+            .filter_map(|number| self.exchange.trunks.find(*number));
+        let mut came_over = Vec::new();
+        for (account, id) in known {
+            let trunk = sip_trunks::store::get(db, account, id).await;
+            came_over.extend(trunk.map_err(|error| unavailable(&error))?);
+        }
+        came_over.retain(|trunk| trunk.status == sip_trunks::Status::Active);
+        for trunk in &came_over {
+            // Where we registered, the carrier calls the user we registered, and tells whom it wants
+            // in To.
+            let addressed = incoming.addressed.user();
+            let wanted = match (&addressed, &trunk.auth_username) {
+                (Some(addressed), Some(user))
+                    if trunk.auth_mode == AuthMode::Register && user == dialled =>
+                {
+                    addressed
+                }
+                _ => dialled,
+            };
+            if trunk.kind == TrunkType::Inbound && !trunk.takes(wanted) {
+                continue;
+            }
+            let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
+                .await
+                .map_err(|error| unavailable(&error))?;
+            // An outbound trunk brings calls to the numbers that are registered on it only.
+            let fits = |number: &PhoneNumber| {
+                trunk.kind == TrunkType::Inbound || number.trunk_id == Some(trunk.id)
+            };
+            if let Some(number) = number.filter(fits) {
+                return Ok(Some((number, trunk.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the call in. Where nobody can answer and the number has rules, it rings for a while first.
+    async fn admit_or_ring(
+        &self,
+        line: LineId,
+        called: Called,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Admitted, Declined> {
+        let refused = match self.admit(&called).await {
+            Ok(admitted) => return Ok(admitted),
+            Err(refused) => refused,
+        };
+        let rules = called.number.as_ref().and_then(|n| n.routing_rules.clone());
+        let Some(rules) = rules.filter(|_| refused.may_pass() && !self.app.is_draining()) else {
+            return Err(refused);
+        };
+        self.tell(Command::Ring(line, None));
+        let rings = rules
+            .max_ring_seconds
+            .unwrap_or(phone_numbers::rules::MAX_RING_SECONDS);
+        let until = tokio::time::Instant::now() + Duration::from_secs(rings.into());
+        loop {
+            let again = (tokio::time::Instant::now() + RING_AGAIN).min(until);
+            tokio::select! {
+                event = events.recv() => match event {
+                    // The caller gave up.
+                    Some(Event::Ended { .. }) | None => return Err(Declined::CANCELED),
+                    Some(_) => continue,
+                },
+                () = tokio::time::sleep_until(again) => {}
+            }
+            match self.admit(&called).await {
+                Ok(admitted) => return Ok(admitted),
+                Err(refused) if !refused.may_pass() || self.app.is_draining() => {
+                    return Err(refused);
+                }
+                // Whatever the rules want then, the call ends: nothing here records a message or
+                // calls a third party yet.
+                Err(_) if tokio::time::Instant::now() >= until => return Err(Declined::AWAY),
+                Err(_) => {}
+            }
+        }
     }
 
     /// The number's agent, a slot and a record.
-    async fn admit(&self, incoming: &Incoming) -> Result<Admitted, Declined> {
-        let (app, account) = (&self.app, self.account);
-        let to = incoming.to.user().unwrap_or_default();
-        let from = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
-        let agent = self.agent_for(&to).ok_or(Declined::NOBODY)?;
+    async fn admit(&self, called: &Called) -> Result<Admitted, Declined> {
+        let (app, account) = (&self.app, called.account);
+        let agent = called.agent.ok_or(Declined::AWAY)?;
         let agent = agents::store::get(&app.db, account, agent)
             .await
             .map_err(|error| unavailable(&error))?
@@ -364,31 +362,24 @@ impl Exchange {
         if agent.status != agents::Status::Active {
             return Err(Declined::AWAY);
         }
-        super::can_speak(app, &agent).map_err(|error| refused(&error))?;
+        bridge::can_speak(app, &agent).map_err(|error| refused(&error))?;
         let id = CallId::new(&app.clock);
-        let wish = super::wish(app, account, id, State::Pending);
+        let trunk = called.trunk.as_ref();
+        let wish = Request {
+            trunk: trunk.map(|trunk| (trunk.id, trunk.max_concurrent_calls)),
+            ..bridge::wish(app, account, id, State::Pending)
+        };
         let lease = app.admit(wish).await.map_err(|error| refused(&error))?;
-        if !self.record(id, &agent, from.as_deref(), &to).await? {
+        if !self.record(id, &agent, called).await? {
             return Err(Declined::NOBODY);
         }
         lease.leave();
-        Ok(Admitted { id })
-    }
-
-    fn agent_for(&self, number: &str) -> Option<AgentId> {
-        let settings = &self.app.config.sip;
-        settings.numbers.get(number).copied().or(settings.agent)
+        Ok(Admitted { account, id })
     }
 
     /// Writes the call down as one that this process hosts. `false`: its agent was deleted.
-    async fn record(
-        &self,
-        id: CallId,
-        agent: &Agent,
-        from: Option<&str>,
-        to: &str,
-    ) -> Result<bool, Declined> {
-        let (app, account) = (&self.app, self.account);
+    async fn record(&self, id: CallId, agent: &Agent, called: &Called) -> Result<bool, Declined> {
+        let (app, account) = (&self.app, called.account);
         let call = store::NewCall {
             id,
             agent_id: agent.id,
@@ -396,10 +387,10 @@ impl Exchange {
             direction: "inbound",
             channel: "sip",
             language: agents::rules::language_name(agent.settings.language),
-            from_number: from,
-            to_number: Some(to),
-            phone_number_id: None,
-            trunk_id: None,
+            from_number: called.from.as_deref(),
+            to_number: Some(&called.to),
+            phone_number_id: called.number.as_ref().map(|number| number.id),
+            trunk_id: called.trunk.as_ref().map(|trunk| trunk.id),
             dynamic_variables: &Value::Object(serde_json::Map::new()),
         };
         let written = async {
@@ -446,7 +437,7 @@ impl Exchange {
             carrier: Carrier::Rtp(Box::new(carrier)),
             over: Some(Arc::clone(over)),
         };
-        let live = super::run(&self.app, self.account, admitted.id, way, None)
+        let live = bridge::run(&self.app, admitted.account, admitted.id, way, None)
             .await
             .map_err(|why| match why {
                 NotPlaced::NoCapacity => Declined::BUSY,

@@ -1,0 +1,253 @@
+//! The SIP stack of this node, and one line to each call's task.
+//!
+//! The stack runs on its own thread; what it tells goes over a bounded line to one task a call.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use media::leg::rtp::RtpLeg;
+use media::rtp::sdp::{Encryption, Local};
+use media::shell::{PortPair, Ports};
+use sip::endpoint::{Advertised, Config as Endpoint};
+use sip::event::{CallId as LineId, Command, Event};
+use sip::message::{Host, Transport};
+use sip::shell::{Settings, Sip};
+use sip::trunk::{InboundAuth, Trunk};
+use tokio::sync::mpsc;
+
+use super::{SOURCES, inbound, trunks};
+use crate::app::App;
+use crate::ids::AccountId;
+use crate::{accounts, secret};
+
+/// Events of all calls on their way to their tasks: as many as the stack itself keeps.
+const EVENTS: usize = 16_384;
+
+/// Events of one call that may wait for its task, which is busy only while the call is let in. A caller
+/// that makes more of them is not served further.
+const CALL_EVENTS: usize = 64;
+
+/// What all telephone calls of this node share.
+pub struct Exchange {
+    sip: Sip,
+    ports: Arc<Ports>,
+    /// Whose agents the callers of `sip.sources` reach; `None` without any.
+    pub(super) sources: Option<AccountId>,
+    /// Where our audio is, as the other side reaches it.
+    address: IpAddr,
+    /// The lines of calls that are not over.
+    lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
+    next_line: AtomicU64,
+    pub(super) trunks: trunks::Register,
+}
+
+/// One call as the stack sees it: its number, and what happens to it.
+pub struct Line {
+    pub id: LineId,
+    pub events: mpsc::Receiver<Event>,
+}
+
+impl Exchange {
+    /// Listens, and knows the trunk of the settings.
+    pub(super) async fn bind(app: &App) -> io::Result<Self> {
+        let settings = &app.config.sip;
+        let first = settings
+            .listen
+            .first()
+            .ok_or_else(|| io::Error::other("sip.listen: names no address"))?;
+        let sources = match settings.sources.is_empty() {
+            true => None,
+            false => Some(
+                accounts::store::find_by_name(&app.db, &settings.account)
+                    .await
+                    .map_err(io::Error::other)?
+                    .ok_or_else(|| {
+                        io::Error::other(format!("sip.account: no account {}", settings.account))
+                    })?
+                    .id,
+            ),
+        };
+        let (first_port, last_port) = settings.ports;
+        let bind = first.addr.ip();
+        let ports = Ports::new(bind, first_port, last_port)
+            .ok_or_else(|| io::Error::other("rtp.ports: there is no pair of ports among them"))?;
+        let address = settings.public_address.unwrap_or(bind);
+        if address.is_unspecified() {
+            let why = "sip.public_address: must be set when sip.listen names no address that callers reach";
+            return Err(io::Error::other(why));
+        }
+        let mut endpoint = Endpoint::new(Vec::new());
+        if let Some(public) = settings.public_address {
+            endpoint.advertised = settings
+                .listen
+                .iter()
+                .map(|listen| Advertised {
+                    transport: listen.transport,
+                    host: Host::Ip(public),
+                    port: listen.addr.port(),
+                })
+                .collect();
+        }
+        let sip = Sip::start(Settings {
+            endpoint,
+            seed: secret::random_bytes()?,
+            listen: settings.listen.clone(),
+            tls: None,
+            dns: app.config.egress.dns.into_iter().collect(),
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("sip.listen: {error}")))?;
+        if sources.is_some() {
+            let trunk = Trunk {
+                id: SOURCES,
+                host: None,
+                port: None,
+                transport: Transport::Udp,
+                allowed: settings.sources.clone(),
+                inbound: InboundAuth::Address,
+                credentials: None,
+                domain: None,
+                register: None,
+                keep_alive: None,
+            };
+            sip.command(Command::SetTrunk(Box::new(trunk)))
+                .map_err(io::Error::other)?;
+        }
+        for listen in sip.addresses() {
+            tracing::info!(transport = ?listen.transport, address = %listen.addr, "telephone calls are taken");
+        }
+        Ok(Self {
+            sip,
+            ports,
+            sources,
+            address,
+            lines: Mutex::default(),
+            next_line: AtomicU64::new(1),
+            trunks: trunks::Register::default(),
+        })
+    }
+
+    /// Begins to hand events on. Ends with the process.
+    pub(super) fn run(self: Arc<Self>, app: &App) -> io::Result<()> {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let told = self.sip.events().clone();
+        std::thread::Builder::new()
+            .name("sip-events".to_owned())
+            .spawn(move || {
+                while let Ok(event) = told.recv() {
+                    if sender.blocking_send(event).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        tokio::spawn(dispatch(app.clone(), self, events));
+        Ok(())
+    }
+
+    /// Asks the stack for something.
+    pub fn tell(&self, command: Command) {
+        if let Err(error) = self.sip.command(command) {
+            tracing::error!(%error, "the SIP stack does not take a command");
+        }
+    }
+
+    /// A line for a call that is to be placed: its number goes into [`Command::Place`], and it is open
+    /// until its [`Event::Ended`].
+    pub fn line(&self) -> Line {
+        let id = LineId(self.next_line.fetch_add(1, Ordering::Relaxed));
+        self.open_line(id)
+    }
+
+    /// Two ports for one call's audio.
+    pub fn take_ports(&self) -> io::Result<PortPair> {
+        self.ports.take()
+    }
+
+    /// Our side of a session description.
+    pub fn local(&self, ports: &PortPair, encryption: Encryption) -> io::Result<Local> {
+        let session: [u8; 4] = secret::random_bytes()?;
+        Ok(Local {
+            address: self.address,
+            port: ports.port(),
+            session: u32::from_be_bytes(session).into(),
+            version: 1,
+            codecs: RtpLeg::CODECS.to_vec(),
+            encryption,
+            random: secret::random_bytes()?,
+        })
+    }
+
+    fn open_line(&self, id: LineId) -> Line {
+        let (sender, events) = mpsc::channel(CALL_EVENTS);
+        self.lines().insert(id, sender);
+        Line { id, events }
+    }
+
+    fn lines(&self) -> std::sync::MutexGuard<'_, HashMap<LineId, mpsc::Sender<Event>>> {
+        // Whole after any panic: entries are only added and removed.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an event to its call's task.
+    fn deliver(&self, line: LineId, event: Event) {
+        let ended = matches!(event, Event::Ended { .. });
+        let mut lines = self.lines();
+        if let Some(sender) = lines.get(&line)
+            && let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event)
+        {
+            // An end is never lost: the task has its room back in a moment.
+            let sender = sender.clone();
+            if ended {
+                tokio::spawn(async move { drop(sender.send(event).await) });
+            } else {
+                self.tell(Command::HangUp(line, None));
+            }
+        }
+        if ended {
+            lines.remove(&line);
+        }
+    }
+}
+
+/// Hands each event to whom it concerns.
+async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Incoming(line, incoming) => {
+                let line = exchange.open_line(line);
+                let (app, exchange) = (app.clone(), Arc::clone(&exchange));
+                tokio::spawn(inbound::serve(app, exchange, line, incoming));
+            }
+            Event::Registered { .. } | Event::RegistrationFailed { .. } => {
+                trunks::registration(&app, &exchange, &event).await;
+            }
+            event => {
+                if let Some(line) = line_of(&event) {
+                    exchange.deliver(line, event);
+                }
+            }
+        }
+    }
+}
+
+/// The call that an event is of.
+const fn line_of(event: &Event) -> Option<LineId> {
+    match event {
+        Event::Progress { call, .. }
+        | Event::Answered { call, .. }
+        | Event::Established { call, .. }
+        | Event::Offer { call, .. }
+        | Event::OfferAccepted { call, .. }
+        | Event::OfferRefused { call, .. }
+        | Event::Digit { call, .. }
+        | Event::Referred { call, .. }
+        | Event::ReferProgress { call, .. }
+        | Event::Ended { call, .. } => Some(*call),
+        Event::Incoming(..)
+        | Event::Registered { .. }
+        | Event::RegistrationFailed { .. }
+        | Event::Reachable { .. } => None,
+    }
+}

@@ -1,0 +1,61 @@
+//! Telephone calls: the SIP stack of this node, and its trunks.
+//!
+//! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
+//! keeps the stack's trunks as the database has them, on every node; `inbound.rs` takes calls that come
+//! in. The stack listens from the moment on in which there is a trunk, or at the start where
+//! `sip.sources` names somebody.
+
+mod exchange;
+mod inbound;
+mod trunks;
+
+use std::io;
+use std::sync::Arc;
+
+use sip::trunk::TrunkId;
+use tokio::sync::{Notify, OnceCell};
+
+pub use exchange::{Exchange, Line};
+
+use crate::app::App;
+
+/// The trunk of `sip.sources`, which is no record of the API.
+const SOURCES: TrunkId = TrunkId(1);
+
+/// What this node has of telephony. Part of [`App`].
+#[derive(Default)]
+pub struct Telephone {
+    exchange: OnceCell<Arc<Exchange>>,
+    changed: Notify,
+}
+
+impl Telephone {
+    /// The stack, if it listens.
+    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.exchange.get()
+    }
+
+    /// A trunk was written: this node looks at once, the others within [`trunks::LOOK_EVERY`].
+    pub fn trunks_changed(&self) {
+        self.changed.notify_one();
+    }
+}
+
+/// Opens the stack where the settings want it, and follows the trunks until the process ends.
+pub async fn start(app: &App) -> io::Result<()> {
+    if !app.config.sip.sources.is_empty() {
+        open(app).await?;
+    }
+    tokio::spawn(trunks::follow(app.clone()));
+    Ok(())
+}
+
+/// The stack; opens it when it is not. The error says which setting is in the way.
+pub async fn open(app: &App) -> io::Result<&Arc<Exchange>> {
+    let opening = async || {
+        let exchange = Arc::new(Exchange::bind(app).await?);
+        exchange.clone().run(app)?;
+        Ok(exchange)
+    };
+    app.telephone.exchange.get_or_try_init(opening).await
+}

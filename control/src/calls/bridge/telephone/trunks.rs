@@ -1,0 +1,237 @@
+//! The stack's trunks, kept as the database has them.
+//!
+//! Every node looks at a counter that each change of a trunk moves, and tells its stack what is new. A
+//! trunk that registers is registered by one node at a time: by whoever holds its claim, a row's two
+//! columns, renewed while the node lives.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use media::rtp::sdp::Encryption;
+use sip::auth::Credentials;
+use sip::event::{Command, Event};
+use sip::message::{Host, Transport as Over};
+use sip::trunk::{InboundAuth, Net, Register as Registration, Trunk as Told, TrunkId as Number};
+
+use super::Exchange;
+use crate::app::App;
+use crate::db::DbError;
+use crate::ids::{AccountId, TrunkId};
+use crate::sip_trunks::{
+    self, AuthMode, MediaEncryption, Transport, Trunk, TrunkType, rules, store,
+};
+
+/// How often a node looks for changes that another one made.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a claim of a registration lasts: a node that died is taken over from after this.
+const CLAIM: Duration = Duration::from_secs(15);
+
+/// Which trunk of whose a number of the stack is.
+#[derive(Default)]
+pub(super) struct Register(Mutex<HashMap<Number, (AccountId, TrunkId)>>);
+
+impl Register {
+    pub(super) fn find(&self, number: Number) -> Option<(AccountId, TrunkId)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&number)
+            .copied()
+    }
+
+    fn set(&self, trunks: &[Trunk]) {
+        let all = trunks
+            .iter()
+            .map(|trunk| (sip_trunks::sip_id(trunk.id), (trunk.account, trunk.id)))
+            .collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+}
+
+/// Follows the trunks until the process ends.
+pub(super) async fn follow(app: App) {
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut edge = Edge::default();
+    let mut failed = false;
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = app.telephone.changed.notified() => {}
+        }
+        match edge.sync(&app).await {
+            Ok(()) => failed = false,
+            // Said once, not every two seconds.
+            Err(error) if !failed => {
+                failed = true;
+                tracing::error!(%error, "the SIP trunks cannot be kept as the database has them");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What the stack was told.
+#[derive(Default)]
+struct Edge {
+    version: Option<i64>,
+    told: HashMap<Number, Told>,
+    trunks: Vec<Trunk>,
+}
+
+impl Edge {
+    async fn sync(&mut self, app: &App) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let version = store::version(&app.db).await?;
+        if self.version != Some(version) {
+            self.trunks = store::all_active(&app.db).await?;
+        }
+        if self.trunks.is_empty() && self.told.is_empty() {
+            self.version = Some(version);
+            return Ok(());
+        }
+        let exchange = super::open(app).await?;
+        let ours = self.claimed(app).await?;
+        exchange.trunks.set(&self.trunks);
+        let mut wanted = HashMap::new();
+        for trunk in &self.trunks {
+            match told(app, trunk, ours.contains(&trunk.id)) {
+                Some(told) => drop(wanted.insert(told.id, told)),
+                None => {
+                    tracing::error!(trunk = %trunk.id, "a trunk's password or address cannot be read");
+                }
+            }
+        }
+        let gone: Vec<Number> = self
+            .told
+            .keys()
+            .filter(|number| !wanted.contains_key(number))
+            .copied()
+            .collect();
+        for number in gone {
+            exchange.tell(Command::RemoveTrunk(number));
+        }
+        for (number, trunk) in &wanted {
+            if self.told.get(number) != Some(trunk) {
+                exchange.tell(Command::SetTrunk(Box::new(trunk.clone())));
+            }
+        }
+        self.told = wanted;
+        self.version = Some(version);
+        Ok(())
+    }
+
+    /// The trunks that this node registers. One that ends lets go of them.
+    async fn claimed(&self, app: &App) -> Result<Vec<TrunkId>, DbError> {
+        if !self
+            .trunks
+            .iter()
+            .any(|trunk| trunk.auth_mode == AuthMode::Register)
+        {
+            return Ok(Vec::new());
+        }
+        let (node, now) = (&app.config.cluster.node, app.clock.now());
+        if app.is_draining() {
+            store::release_registrations(&app.db, node).await?;
+            return Ok(Vec::new());
+        }
+        store::claim_registrations(&app.db, node, now, CLAIM).await
+    }
+}
+
+/// Writes down how a registration goes.
+pub(super) async fn registration(app: &App, exchange: &Exchange, event: &Event) {
+    let (number, outcome) = match event {
+        Event::Registered { trunk, expires } => {
+            let expires = Duration::from_secs(u64::from(*expires));
+            (*trunk, Ok(app.clock.now().plus(expires)))
+        }
+        Event::RegistrationFailed {
+            trunk,
+            code,
+            reason,
+            retry_in,
+        } => {
+            let code = code.map_or_else(String::new, |code| format!("{code} "));
+            let seconds = retry_in.as_secs();
+            tracing::warn!(code, reason, seconds, "a trunk is not registered");
+            let reason: String = format!("{code}{reason}").chars().take(200).collect();
+            (*trunk, Err(reason))
+        }
+        _ => return,
+    };
+    let Some((account, trunk)) = exchange.trunks.find(number) else {
+        return;
+    };
+    let written = store::registered(&app.db, account, trunk, outcome).await;
+    if let Err(error) = written {
+        tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+    }
+}
+
+/// A trunk as the stack knows it; `registers`: it is for this node to register it. `None`: its password
+/// does not open, or its address is none.
+fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
+    let (host, port) = match &trunk.outbound_address {
+        Some(address) => {
+            let (host, port) = rules::host_and_port(address)?;
+            (Some(name(host)), port)
+        }
+        None => (None, None),
+    };
+    let credentials = match (&trunk.auth_username, trunk.auth_mode.has_credentials()) {
+        (Some(username), true) => Some(Credentials {
+            username: username.clone(),
+            password: trunk.password(&app.master_key)?.expose().clone(),
+            realm: None,
+        }),
+        _ => None,
+    };
+    let register = match (trunk.auth_mode, &trunk.auth_username) {
+        (AuthMode::Register, Some(user)) if registers => Some(Registration {
+            expires: trunk.register_expires.unwrap_or(rules::REGISTER_EXPIRES),
+            user: user.clone(),
+        }),
+        _ => None,
+    };
+    Some(Told {
+        id: sip_trunks::sip_id(trunk.id),
+        host,
+        port,
+        transport: match trunk.transport {
+            Transport::Udp => Over::Udp,
+            Transport::Tcp => Over::Tcp,
+            Transport::Tls => Over::Tls,
+        },
+        allowed: trunk
+            .allowed_addresses
+            .iter()
+            .filter_map(|net| Net::parse(net))
+            .collect(),
+        inbound: match (trunk.kind, trunk.auth_mode) {
+            (TrunkType::Inbound, AuthMode::Digest) => InboundAuth::Digest,
+            (TrunkType::Inbound, AuthMode::DigestPlusIpAcl) => InboundAuth::AddressAndDigest,
+            _ => InboundAuth::Address,
+        },
+        credentials,
+        domain: trunk.realm.as_deref().map(name),
+        register,
+        keep_alive: None,
+    })
+}
+
+fn name(host: &str) -> Host {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse()
+        .map_or_else(|_| Host::Name(host.to_owned()), Host::Ip)
+}
+
+/// A trunk's encryption as session descriptions know it.
+pub const fn encryption(wanted: MediaEncryption) -> Encryption {
+    match wanted {
+        MediaEncryption::Allow => Encryption::Allow,
+        MediaEncryption::Disable => Encryption::Disable,
+        MediaEncryption::Require => Encryption::Require,
+    }
+}

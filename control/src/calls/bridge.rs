@@ -145,7 +145,11 @@ async fn run_in_span(
             return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
         }
     }
-    let wanted = wish(app, account, id, State::Live);
+    let wanted = Request {
+        // It was counted when the call was let in; told again to a store that forgot.
+        trunk: call.trunk_id.map(|trunk| (trunk, u32::MAX)),
+        ..wish(app, account, id, State::Live)
+    };
     let slot = Renewal::from(&wanted);
     let lease = match lease {
         Some(lease) => lease,
@@ -305,7 +309,9 @@ fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
     let mut told = agent
         .settings
         .engine_config(&variables, &builtins(call, agent, app.clock.now()));
-    if agent.settings.max_duration_seconds.is_none() {
+    if let Some(seconds) = call.max_duration_seconds {
+        told.max_duration_seconds = seconds;
+    } else if agent.settings.max_duration_seconds.is_none() {
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {

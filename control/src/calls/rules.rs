@@ -7,8 +7,8 @@ use media::peer::MediaTotals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::live::NetworkLog;
 use super::dial::rules::Unanswered;
+use super::live::NetworkLog;
 use crate::usage::CallUse;
 
 /// Where a call stands.

@@ -585,5 +585,7 @@ impl CallRow {
 
 /// A small number that may be missing.
 fn small(row: &Row, column: &str) -> Result<Option<u32>, DbError> {
-    Ok(row.opt_i64(column)?.and_then(|number| u32::try_from(number).ok()))
+    Ok(row
+        .opt_i64(column)?
+        .and_then(|number| u32::try_from(number).ok()))
 }

@@ -331,7 +331,13 @@ impl ApiError {
             } => Some((*reason, *resource, *current, *cap, *retry_after)),
             Self::TrunkHour { limit, retry_after } => {
                 let (limit, retry_after) = (*limit, *retry_after);
-                Some((Reason::Capacity, Some("trunk"), Some(limit), Some(limit), retry_after))
+                Some((
+                    Reason::Capacity,
+                    Some("trunk"),
+                    Some(limit),
+                    Some(limit),
+                    retry_after,
+                ))
             }
             _ => None,
         };

@@ -103,7 +103,11 @@ impl PortPair {
     /// each socket; a flood that fills them faster is the call's own to bear.
     pub fn discard(&mut self) {
         let mut datagram = [0; 1];
-        for socket in self.sockets.iter().flat_map(|(audio, reports)| [audio, reports]) {
+        for socket in self
+            .sockets
+            .iter()
+            .flat_map(|(audio, reports)| [audio, reports])
+        {
             // A datagram that is cut off is thrown away whole.
             let came = (0..STALE).take_while(|_| socket.recv_from(&mut datagram).is_ok());
             came.for_each(drop);

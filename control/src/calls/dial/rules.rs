@@ -170,7 +170,11 @@ mod tests {
     use crate::sip_trunks::{AuthMode, DialFormat, MediaEncryption, Status, Transport, TrunkType};
     use crate::time::Timestamp;
 
-    fn number(provider: Provider, outbound_enabled: bool, trunk_id: Option<TrunkId>) -> PhoneNumber {
+    fn number(
+        provider: Provider,
+        outbound_enabled: bool,
+        trunk_id: Option<TrunkId>,
+    ) -> PhoneNumber {
         PhoneNumber {
             id: PhoneNumberId::NIL,
             account: AccountId::NIL,
@@ -297,7 +301,11 @@ mod tests {
             (EndedBy::Remote, None, "carrier_error"),
         ] {
             let end = outcome(by, code);
-            assert_eq!((end.reason, end.sip_code), (reason, None), "{by:?} {code:?}");
+            assert_eq!(
+                (end.reason, end.sip_code),
+                (reason, None),
+                "{by:?} {code:?}"
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
     accounts, agents, api_keys, billing, calls, changelog, cluster, conversations, models,
-    recordings, sessions, suppressions, tts, usage, voices, webhooks,
+    phone_numbers, recordings, sessions, sip_trunks, suppressions, tts, usage, voices, webhooks,
 };
 
 /// All endpoint tables.
@@ -37,6 +37,8 @@ pub fn endpoints() -> Vec<Endpoint> {
         webhooks::http::endpoints(),
         changelog::http::endpoints(),
         suppressions::http::endpoints(),
+        phone_numbers::http::endpoints(),
+        sip_trunks::http::endpoints(),
         usage::http::endpoints(),
         billing::http::endpoints(),
     ]

@@ -323,6 +323,7 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .env_clear()
         .env("PATH", std::env::var("PATH").unwrap_or_default())
         .env("SIDETONE_SERVER__LISTEN", format!("127.0.0.1:{port}"))
+        .env("SIDETONE_SIP__LISTEN", "udp:127.0.0.1:0")
         .env("SIDETONE_SERVER__DATA_DIR", data)
         .envs(settings.iter().filter(|(name, _)| name != THROUGH).cloned())
         .current_dir(data)

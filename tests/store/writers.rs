@@ -18,6 +18,7 @@ fn world(allow: &Allow) -> World<'_> {
     World {
         voice: |_| Some(uuid::Uuid::nil()),
         model: |_| true,
+        trunk: None,
         egress: allow,
     }
 }

@@ -2,10 +2,10 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use serde::Deserialize;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::{
-    rules::{Refused, Status, World, change, copied},
+    rules::{Agent, Refused, Status, World, change, copied},
     store::{self, Update},
     wire::{AgentItem, AgentRecord, CreateAgent, DuplicateAgent, UpdateAgent, field_error},
 };
@@ -17,8 +17,8 @@ use crate::{
         page::AgentsPage,
         validate::{Field, Kind, Schema, Unknown},
     },
-    ids::AgentId,
-    models, voices,
+    ids::{AccountId, AgentId, TrunkId},
+    models, phone_numbers, sip_trunks, voices,
 };
 
 const NO_NUMBER: &str = "`sms_sender_number_id` is no number of the account";
@@ -56,12 +56,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             Access::Scopes(&[Scope::AgentsWrite]),
             delete,
         )
-        .summary("Delete an agent; refused while it is on a live call, unless forced")
+        .summary("Delete an agent; refused while it is on a live call or a number, unless forced")
         .query::<DeleteQuery>()
         .refuses(
             StatusCode::CONFLICT,
             "agent_in_use",
-            "the agent is on a live call, and `force` is not given",
+            "the agent is on a live call or answers a number, and `force` is not given",
         ),
         Endpoint::post(
             "/agents/{agent_id}/duplicate",
@@ -97,7 +97,8 @@ async fn create(
     caller: Caller,
     Body(body): Body<CreateAgent>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (stored, settings) = change(&Map::new(), &body.0, &world(&app)).map_err(refusal)?;
+    let world = world_of(&app, caller.account, &body.0).await?;
+    let (stored, settings) = change(&Map::new(), &body.0, &world).map_err(refusal)?;
     let mut tx = app.db.begin_write().await?;
     let agent = store::create(
         &mut tx,
@@ -120,7 +121,7 @@ async fn get(
     let agent = store::get(&app.db, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
-    Ok(Json(AgentRecord::from(agent)))
+    Ok(Json(record(&app, caller.account, agent).await?))
 }
 
 async fn update(
@@ -129,17 +130,10 @@ async fn update(
     Id(id): Id<AgentId>,
     Body(body): Body<UpdateAgent>,
 ) -> Result<impl IntoResponse, ApiError> {
-    match store::update(
-        &app.db,
-        caller.account,
-        id,
-        &body.0,
-        &world(&app),
-        app.clock.now(),
-    )
-    .await?
-    {
-        Update::Done(agent) => Ok(Json(AgentRecord::from(*agent))),
+    let world = world_of(&app, caller.account, &body.0).await?;
+    let now = app.clock.now();
+    match store::update(&app.db, caller.account, id, &body.0, &world, now).await? {
+        Update::Done(agent) => Ok(Json(record(&app, caller.account, *agent).await?)),
         Update::NoSuchAgent => Err(ApiError::NotFound),
         Update::Refused(refused) => Err(refusal(refused)),
     }
@@ -158,7 +152,7 @@ impl Wire for DeleteQuery {
         fields: &[Field::opt(
             "force",
             Kind::Bool,
-            "Delete it even while it is on a live call; that call goes on.",
+            "Delete it even while it is on a live call, which goes on, or on numbers, which stay.",
         )],
         unknown: Unknown::Ignore,
     };
@@ -179,6 +173,14 @@ async fn delete(
         return Err(ApiError::Conflict {
             code: "agent_in_use",
             message: "The agent is on a live call: end the call or pass force=true".into(),
+        });
+    }
+    let numbers =
+        phone_numbers::store::leave_agent(&mut tx, caller.account, id, app.clock.now()).await?;
+    if !query.force && numbers > 0 {
+        return Err(ApiError::Conflict {
+            code: "agent_in_use",
+            message: "The agent answers a phone number: give it another or pass force=true".into(),
         });
     }
     tx.commit().await?;
@@ -220,8 +222,38 @@ pub(super) fn world(app: &App) -> World<'_> {
     World {
         voice: |key| voices::find(key).map(|voice| voice.id),
         model: |id| models::resolve(id).is_some(),
+        trunk: None,
         egress: &app.config.egress.allow,
     }
+}
+
+/// The same, with the trunk that a change names.
+async fn world_of<'a>(
+    app: &'a App,
+    account: AccountId,
+    change: &Map<String, Value>,
+) -> Result<World<'a>, ApiError> {
+    let named = change.get("outbound_trunk_id").and_then(Value::as_str);
+    let trunk = match named.and_then(|text| text.parse::<TrunkId>().ok()) {
+        Some(id) => sip_trunks::store::get(&app.db, account, id).await?,
+        None => None,
+    };
+    let fits = trunk.filter(|trunk| {
+        trunk.kind == sip_trunks::TrunkType::Outbound && trunk.status == sip_trunks::Status::Active
+    });
+    Ok(World {
+        trunk: fits.map(|trunk| trunk.id.0),
+        ..world(app)
+    })
+}
+
+/// The record with the numbers that the agent answers.
+async fn record(app: &App, account: AccountId, agent: Agent) -> Result<AgentRecord, ApiError> {
+    let numbers = phone_numbers::store::of_agent(&app.db, account, agent.id).await?;
+    Ok(AgentRecord {
+        phone_number_ids: numbers,
+        ..AgentRecord::from(agent)
+    })
 }
 
 fn refusal(refused: Refused) -> ApiError {

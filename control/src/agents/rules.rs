@@ -127,6 +127,8 @@ pub struct World<'a> {
     pub voice: fn(&str) -> Option<Uuid>,
     /// Whether the catalogue holds this model.
     pub model: fn(&str) -> bool,
+    /// The trunk that the change names, if it is an active outbound one of the account.
+    pub trunk: Option<Uuid>,
     /// Which hosts an address may name beside public ones.
     pub egress: &'a egress::Allow,
 }
@@ -246,6 +248,11 @@ fn value_problem(field: &'static str, value: &Value, world: &World<'_>) -> Optio
         }
         "outbound_trunk_id" | "sms_sender_number_id" if Uuid::try_parse(text).is_err() => {
             problem("uuid_parsing", "Input should be a valid UUID")
+        }
+        "outbound_trunk_id"
+            if world.trunk.is_some() && world.trunk == Uuid::try_parse(text).ok() =>
+        {
+            None
         }
         "outbound_trunk_id" => unknown("trunk: it is no active outbound trunk of this account"),
         "webhook_url" => match egress::check_webhook_url(text, world.egress) {

@@ -51,6 +51,7 @@ fn judge(
     let world = World {
         voice: |key| (key == "a-voice" || key == VOICE.to_string()).then_some(VOICE),
         model: |id| id == "faq",
+        trunk: None,
         egress: &allow,
     };
     match change(stored, body, &world) {

@@ -16,7 +16,7 @@ use crate::{
         Wire, openapi,
         validate::{Field, FieldError, Kind, Schema, Unknown},
     },
-    ids::AgentId,
+    ids::{AgentId, PhoneNumberId},
     time::Timestamp,
     voices,
 };
@@ -84,7 +84,8 @@ pub struct AgentRecord {
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub tools: Vec<Value>,
     pub knowledge_base_document_count: u32,
-    pub phone_number_ids: Vec<String>,
+    /// The numbers that it answers.
+    pub phone_number_ids: Vec<PhoneNumberId>,
     /// Placeholders of the prompts with neither a default nor a built-in.
     pub unfilled_variables: Vec<String>,
     /// Spoken to the person who receives a warm transfer; none has been made by the agent itself.

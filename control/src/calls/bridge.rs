@@ -26,6 +26,7 @@ use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
 use crate::sessions::store::SessionRow;
+use crate::sip_trunks;
 use crate::time::Timestamp;
 use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
 use crate::voices;
@@ -145,10 +146,12 @@ async fn run_in_span(
             return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
         }
     }
-    let wanted = Request {
-        // It was counted when the call was let in; told again to a store that forgot.
-        trunk: call.trunk_id.map(|trunk| (trunk, u32::MAX)),
-        ..wish(app, account, id, State::Live)
+    let wanted = match wish_of(app, &call, State::Live).await {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            let ending = Ending::engine_error(error.to_string());
+            return Err(fail(ending, NotPlaced::Failed).await);
+        }
     };
     let slot = Renewal::from(&wanted);
     let lease = match lease {
@@ -242,6 +245,25 @@ pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Reque
         trunk: None,
         state,
     }
+}
+
+/// The same for a call whose record stands: with the trunk that it goes over.
+async fn wish_of(app: &App, call: &CallRow, state: State) -> Result<Request, DbError> {
+    let trunk = match call.trunk_id {
+        Some(id) => {
+            let trunk = sip_trunks::store::get(&app.db, call.account, id).await?;
+            // A trunk that was deleted meanwhile holds no call back.
+            Some((
+                id,
+                trunk.map_or(u32::MAX, |trunk| trunk.max_concurrent_calls),
+            ))
+        }
+        None => None,
+    };
+    Ok(Request {
+        trunk,
+        ..wish(app, call.account, call.id, state)
+    })
 }
 
 /// Whether a call of this agent could be served at all; asked before a session is opened.

@@ -25,6 +25,9 @@ pub struct Sip {
     pub numbers: BTreeMap<String, AgentId>,
     pub agent: Option<AgentId>,
     pub encryption: Encryption,
+    /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
+    pub trunk_calls: u32,
+    pub trunk_calls_per_hour: u32,
     /// The first and the last port for audio.
     pub ports: (u16, u16),
 }
@@ -109,6 +112,8 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         numbers,
         agent: everybody,
         encryption,
+        trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
+        trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
         ports: ports(settings),
     }
 }

@@ -13,7 +13,7 @@ pub mod url;
 
 pub use client::{Answer, Call, Egress, Failure, MAX_BODY, TOTAL};
 pub use resolve::{Resolver, Resolving, System};
-pub use url::{Allow, Ports, Refusal, check, check_webhook_url};
+pub use url::{Allow, Ports, Refusal, check, check_host, check_webhook_url, permits};
 
 #[cfg(test)]
 mod client_tests;

@@ -5,6 +5,8 @@ use std::{fmt, net::IpAddr};
 
 use reqwest::Url;
 
+use super::address::{is_global, unwrapped};
+
 /// Hosts that are let through although they are not public: for development and tests
 /// (`egress.allow`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,6 +128,26 @@ pub fn check(text: &str, ports: Ports, allow: &Allow) -> Result<Url, Refusal> {
         Ok(url)
     } else {
         Err(Refusal::PrivateName)
+    }
+}
+
+/// Whether this address may be talked to: it is public, or allowed.
+pub fn permits(address: IpAddr, allow: &Allow) -> bool {
+    allow.address(address) || allow.address(unwrapped(address)) || is_global(address)
+}
+
+/// A host that is no URL's, a telephone carrier's: a public name or a public address, as far as its
+/// text tells. The error is for people.
+pub fn check_host(host: &str, allow: &Allow) -> Result<(), &'static str> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let public = match bare.parse() {
+        Ok(address) => permits(address, allow),
+        Err(_) => is_public_name(host),
+    };
+    if public || allow.name(host) {
+        Ok(())
+    } else {
+        Err("Host should be a public one")
     }
 }
 

@@ -52,6 +52,14 @@ const TAGS: &[(&str, &str)] = &[
         "calls",
         "Calls as records: who, when, how long, at what cost.",
     ),
+    (
+        "phone-numbers",
+        "Numbers: who answers calls to them, and whether calls are placed from them.",
+    ),
+    (
+        "sip-trunks",
+        "Carriers over which telephone calls come and go.",
+    ),
     ("suppressions", "Numbers that are not to be called."),
     (
         "usage",

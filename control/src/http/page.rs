@@ -44,6 +44,8 @@ limits! {
     UsageTriggersPage 1 50 200,
     UsageFiringsPage 1 50 200,
     SuppressionsPage 1 50 200,
+    TrunksPage 1 50 200,
+    PhoneNumbersPage 1 50 1000,
 }
 
 /// Where a page begins and how long it is.

@@ -8,6 +8,7 @@ use super::text::Text;
 use super::values::Histogram;
 use crate::admission::{Counts, Health};
 use crate::app::Inner;
+use crate::sip_trunks;
 use crate::webhooks::outbox::{self, Depth};
 
 /// What the stores tell within this is shown; a scrape does not wait for those that are away.
@@ -18,7 +19,8 @@ pub async fn render(app: &Inner) -> String {
     // What the stores do not tell is left out: none is not zero.
     let leases = async { app.admission.counts().await.ok() };
     let depth = async { outbox::depth(&app.db, app.clock.now()).await.ok() };
-    let (leases, depth) = tokio::join!(within(leases), within(depth));
+    let trunks = async { sip_trunks::store::states(&app.db).await.ok() };
+    let (leases, depth, trunks) = tokio::join!(within(leases), within(depth), within(trunks));
     let mut text = Text::default();
     node(&mut text, app);
     let Metrics {
@@ -49,6 +51,13 @@ pub async fn render(app: &Inner) -> String {
         let mut samples = text.family(&table::LEASES);
         samples.value(&["pending"], pending.into());
         samples.value(&["live"], live.into());
+    }
+    if let Some(trunks) = trunks {
+        let mut samples = text.family(&table::SIP_TRUNKS);
+        for state in ["active", "disabled", "unregistered", "registered", "failed"] {
+            let count = trunks.iter().find(|(name, _)| name == state);
+            samples.value(&[state], count.map_or(0.0, |(_, count)| f64::from(*count)));
+        }
     }
     text.flag(
         &table::LEASE_STORE_READY,

@@ -2,10 +2,14 @@
 //!
 //! A number is active until it is released; then it is hidden, and somebody else may register it. To
 //! other resources it is [`PhoneNumber`], [`store::find_active_by_number`] and
-//! [`store::of_agent`]; the telephone bridge asks [`store::whose`] it is.
+//! [`store::of_agent`]; the telephone bridge asks for [`find_called`].
 
+pub mod http;
 pub mod rules;
+pub mod service;
 pub mod store;
+pub mod wire;
 
 pub use rules::{FallbackAction, Provider, RoutingRules};
+pub use service::{NewNumber, find_called, register};
 pub use store::PhoneNumber;

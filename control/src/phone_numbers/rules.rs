@@ -50,6 +50,10 @@ pub enum FallbackAction {
 impl FallbackAction {
     /// The words of the API.
     pub const NAMES: &'static [&'static str] = &["voicemail", "forward", "hangup"];
+
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 /// How long a number rings, when its rules do not say; seconds.

@@ -1,7 +1,7 @@
 //! The `phone_numbers` table.
 
 use super::rules::{Provider, RoutingRules, digits};
-use crate::db::{Db, DbError, Row};
+use crate::db::{Db, DbError, Row, Tx};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
 use crate::time::Timestamp;
 
@@ -105,15 +105,190 @@ pub async fn of_agent(
     .await
 }
 
-/// Whose number was called, in whichever account: only the network asks, which has no key.
-pub async fn whose(db: &Db, number: &str) -> Result<Option<PhoneNumber>, DbError> {
-    db.query(
-        "select * from phone_numbers where digits = $1 and released_at is null
-            and provider in ('telco', 'sip')",
-    )
-    .bind(digits(number))
+/// Adds a number; `false`: it is somebody's already.
+pub async fn insert(
+    tx: &mut Tx,
+    account: AccountId,
+    number: &PhoneNumber,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "insert into phone_numbers (id, account_id, phone_number, digits, provider, friendly_name,
+                agent_id, outbound_enabled, trunk_id, routing_rules, created_at, updated_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+             on conflict do nothing",
+        )
+        .bind(number.id)
+        .bind(account)
+        .bind(&number.phone_number)
+        .bind(digits(&number.phone_number))
+        .bind(number.provider.name())
+        .bind(&number.friendly_name)
+        .bind(number.agent_id)
+        .bind(number.outbound_enabled)
+        .bind(number.trunk_id)
+        .bind(rules_text(number))
+        .bind(number.created_at)
+        .bind(number.updated_at)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// The number of this id, which stays as it is until the transaction ends.
+pub async fn hold(
+    tx: &mut Tx,
+    account: AccountId,
+    id: PhoneNumberId,
+) -> Result<Option<PhoneNumber>, DbError> {
+    let lock = tx.engine().for_update();
+    tx.query_built(format!(
+        "select * from phone_numbers
+         where account_id = $1 and id = $2 and released_at is null{lock}"
+    ))
+    .bind(account)
+    .bind(id)
     .optional(read)
     .await
+}
+
+/// Writes a changed number.
+pub async fn update(tx: &mut Tx, account: AccountId, number: &PhoneNumber) -> Result<(), DbError> {
+    tx.query(
+        "update phone_numbers set friendly_name = $3, agent_id = $4, outbound_enabled = $5,
+            trunk_id = $6, routing_rules = $7, updated_at = $8
+         where account_id = $1 and id = $2 and released_at is null",
+    )
+    .bind(account)
+    .bind(number.id)
+    .bind(&number.friendly_name)
+    .bind(number.agent_id)
+    .bind(number.outbound_enabled)
+    .bind(number.trunk_id)
+    .bind(rules_text(number))
+    .bind(number.updated_at)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Releases a number; `false`: there was none.
+pub async fn release(
+    db: &Db,
+    account: AccountId,
+    id: PhoneNumberId,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = db
+        .query(
+            "update phone_numbers set released_at = $3, updated_at = $3
+             where account_id = $1 and id = $2 and released_at is null",
+        )
+        .bind(account)
+        .bind(id)
+        .bind(now)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// The account's own number of these digits, inside a transaction.
+pub async fn own(
+    tx: &mut Tx,
+    account: AccountId,
+    number: &str,
+) -> Result<Option<PhoneNumberId>, DbError> {
+    tx.query(
+        "select id from phone_numbers where account_id = $1 and digits = $2 and released_at is null
+            and provider in ('telco', 'sip')",
+    )
+    .bind(account)
+    .bind(digits(number))
+    .optional(|row| row.parse("id"))
+    .await
+}
+
+/// Whether another account has this number.
+pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Result<bool, DbError> {
+    let found = tx
+        .query(
+            "select id from phone_numbers where account_id <> $1 and digits = $2
+                and released_at is null and provider in ('telco', 'sip')",
+        )
+        .bind(account)
+        .bind(digits(number))
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
+}
+
+/// The one number on this trunk that ends with these digits: how a carrier of one country writes it.
+/// `None`: there is none, or several.
+pub async fn ending_with(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+    ending: &str,
+) -> Result<Option<PhoneNumber>, DbError> {
+    let found = db
+        .query(
+            "select * from phone_numbers where account_id = $1 and trunk_id = $2 and digits like $3
+                and released_at is null and provider = 'sip' order by id limit 2",
+        )
+        .bind(account)
+        .bind(trunk)
+        .bind(format!("%{ending}"))
+        .all(read)
+        .await?;
+    let mut found = found.into_iter();
+    Ok(found.next().filter(|_| found.next().is_none()))
+}
+
+/// Takes a trunk from its numbers: it is deleted.
+pub async fn leave_trunk(
+    tx: &mut Tx,
+    account: AccountId,
+    trunk: TrunkId,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "update phone_numbers set trunk_id = null, updated_at = $3
+         where account_id = $1 and trunk_id = $2",
+    )
+    .bind(account)
+    .bind(trunk)
+    .bind(now)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Takes an agent from its numbers: it is deleted. How many numbers it answered.
+pub async fn leave_agent(
+    tx: &mut Tx,
+    account: AccountId,
+    agent: AgentId,
+    now: Timestamp,
+) -> Result<u64, DbError> {
+    tx.query(
+        "update phone_numbers set agent_id = null, updated_at = $3
+         where account_id = $1 and agent_id = $2 and released_at is null",
+    )
+    .bind(account)
+    .bind(agent)
+    .bind(now)
+    .execute()
+    .await
+}
+
+fn rules_text(number: &PhoneNumber) -> Option<String> {
+    let rules = number.routing_rules.as_ref()?;
+    let text = serde_json::json!({
+        "fallback_action": rules.fallback_action.name(),
+        "fallback_number": rules.fallback_number,
+        "max_ring_seconds": rules.max_ring_seconds,
+    });
+    Some(text.to_string())
 }
 
 pub(super) fn read(row: &Row) -> Result<PhoneNumber, DbError> {

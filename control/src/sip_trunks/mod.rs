@@ -4,8 +4,12 @@
 //! password lies sealed in the database. To other resources it is [`Trunk`], [`store::get`],
 //! [`store::find_default_outbound`] and [`store::for_number`]; the SIP stack knows it by [`sip_id`].
 
+pub mod auth;
+pub mod http;
 pub mod rules;
+pub mod service;
 pub mod store;
+pub mod wire;
 
 pub use rules::{
     AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth, Status,

@@ -149,6 +149,10 @@ pub enum ListMode {
 impl ListMode {
     /// The words of the API.
     pub const NAMES: &'static [&'static str] = &["allowlist", "blocklist"];
+
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 /// Whom a trunk may call.
@@ -192,7 +196,9 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let inside = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let is_host = match inside {
         Some(inside) => inside.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => crate::http::validate::is_hostname(host),
+        None => {
+            crate::http::validate::is_hostname(host) || host.parse::<std::net::Ipv4Addr>().is_ok()
+        }
     };
     is_host.then_some((host, port))
 }
@@ -202,12 +208,12 @@ pub fn digits(number: &str) -> &str {
     number.strip_prefix('+').unwrap_or(number)
 }
 
-/// Whether this is a number as carriers write them: E.164, or 3 to 15 digits.
+/// Whether this is a number as carriers write them: E.164, or 3 to 20 digits.
 pub fn is_wire_number(text: &str) -> bool {
     if text.starts_with('+') {
         return crate::http::validate::is_e164(text);
     }
-    (3..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    (3..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -248,7 +254,7 @@ mod tests {
             "+0301234",
             "+49 30",
             "sip:1@x",
-            "1234567890123456",
+            "123456789012345678901",
             "12a",
         ] {
             assert!(!is_wire_number(bad), "{bad}");

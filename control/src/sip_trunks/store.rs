@@ -1,5 +1,6 @@
 //! The `sip_trunks` table.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::rules::{
@@ -166,6 +167,198 @@ pub async fn for_number(
         }
     }
     find_default_outbound(db, account).await
+}
+
+/// What a write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// Another inbound trunk is found by this user name.
+    UserTaken,
+}
+
+/// Adds a trunk.
+pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
+    if is_user_taken(tx, account, trunk).await? {
+        return Ok(Written::UserTaken);
+    }
+    let rows = tx
+        .query(
+            "insert into sip_trunks (id, account_id, name, type, numbers, allowed_addresses, auth_mode,
+                auth_username, password_sealed, outbound_address, realm, register_expires, outbound_auth,
+                outbound_from_user, transport, media_encryption, outbound_dial_format,
+                destination_allowlist, max_concurrent_calls, calls_per_hour_limit, is_default_outbound,
+                status, registration_status, created_at, updated_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+                $20, $21, $22, $23, $24, $25)
+             on conflict do nothing",
+        )
+        .bind(trunk.id)
+        .bind(account)
+        .bind(&trunk.name)
+        .bind(trunk.kind.name())
+        .bind(list_text(&trunk.numbers))
+        .bind(list_text(&trunk.allowed_addresses))
+        .bind(trunk.auth_mode.name())
+        .bind(trunk.auth_username.as_deref())
+        .bind(trunk.password_sealed.as_deref())
+        .bind(trunk.outbound_address.as_deref())
+        .bind(trunk.realm.as_deref())
+        .bind(trunk.register_expires)
+        .bind(trunk.outbound_auth.map(OutboundAuth::name))
+        .bind(trunk.outbound_from_user.map(FromUser::name))
+        .bind(trunk.transport.name())
+        .bind(trunk.media_encryption.name())
+        .bind(trunk.outbound_dial_format.name())
+        .bind(destinations_text(trunk))
+        .bind(trunk.max_concurrent_calls)
+        .bind(trunk.calls_per_hour_limit)
+        .bind(trunk.is_default_outbound)
+        .bind(trunk.status.name())
+        .bind(trunk.registration.as_ref().map(|r| r.status.name()))
+        .bind(trunk.created_at)
+        .bind(trunk.updated_at)
+        .execute()
+        .await?;
+    // Somebody took the name between the look and the write.
+    Ok(if rows == 1 {
+        Written::Done
+    } else {
+        Written::UserTaken
+    })
+}
+
+/// Writes a changed trunk: what a PATCH may change.
+pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
+    if is_user_taken(tx, account, trunk).await? {
+        return Ok(Written::UserTaken);
+    }
+    tx.query(
+        "update sip_trunks set name = $3, numbers = $4, allowed_addresses = $5, auth_mode = $6,
+            auth_username = $7, password_sealed = $8, outbound_dial_format = $9,
+            destination_allowlist = $10, max_concurrent_calls = $11, calls_per_hour_limit = $12,
+            is_default_outbound = $13, status = $14, updated_at = $15
+         where account_id = $1 and id = $2 and deleted_at is null",
+    )
+    .bind(account)
+    .bind(trunk.id)
+    .bind(&trunk.name)
+    .bind(list_text(&trunk.numbers))
+    .bind(list_text(&trunk.allowed_addresses))
+    .bind(trunk.auth_mode.name())
+    .bind(trunk.auth_username.as_deref())
+    .bind(trunk.password_sealed.as_deref())
+    .bind(trunk.outbound_dial_format.name())
+    .bind(destinations_text(trunk))
+    .bind(trunk.max_concurrent_calls)
+    .bind(trunk.calls_per_hour_limit)
+    .bind(trunk.is_default_outbound)
+    .bind(trunk.status.name())
+    .bind(trunk.updated_at)
+    .execute()
+    .await?;
+    Ok(Written::Done)
+}
+
+/// Whether another inbound trunk, of whichever account, is found by this one's user name.
+async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<bool, DbError> {
+    let by_user = trunk.kind == TrunkType::Inbound
+        && matches!(
+            trunk.auth_mode,
+            AuthMode::Digest | AuthMode::DigestPlusIpAcl
+        );
+    if !by_user {
+        return Ok(false);
+    }
+    let found = tx
+        .query(
+            "select id from sip_trunks where auth_username = $3 and type = 'inbound'
+                and auth_mode in ('digest', 'digest_plus_ip_acl') and deleted_at is null
+                and not (account_id = $1 and id = $2)",
+        )
+        .bind(account)
+        .bind(trunk.id)
+        .bind(trunk.auth_username.as_deref())
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Makes this trunk the account's default, and no other.
+pub async fn set_default_outbound(
+    tx: &mut Tx,
+    account: AccountId,
+    id: TrunkId,
+) -> Result<(), DbError> {
+    tx.query(
+        "update sip_trunks set is_default_outbound = false
+         where account_id = $1 and is_default_outbound",
+    )
+    .bind(account)
+    .execute()
+    .await?;
+    tx.query("update sip_trunks set is_default_outbound = true where account_id = $1 and id = $2")
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Deletes a trunk and its password; `false`: there was none.
+pub async fn delete(
+    tx: &mut Tx,
+    account: AccountId,
+    id: TrunkId,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update sip_trunks set deleted_at = $3, updated_at = $3, is_default_outbound = false,
+                password_sealed = null, registrar = null, registrar_until = null
+             where account_id = $1 and id = $2 and deleted_at is null",
+        )
+        .bind(account)
+        .bind(id)
+        .bind(now)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}
+
+/// How many calls over each trunk are not over.
+pub async fn active_calls(db: &Db, account: AccountId) -> Result<HashMap<TrunkId, u32>, DbError> {
+    let counts = db
+        .query(
+            "select trunk_id, count(*) as calls from calls
+             where account_id = $1 and trunk_id is not null and ended_at is null group by trunk_id",
+        )
+        .bind(account)
+        .all(|row| Ok((row.parse("trunk_id")?, row.u32("calls")?)))
+        .await?;
+    Ok(counts.into_iter().collect())
+}
+
+/// How many trunks of all accounts there are in which state: how those that are active and register
+/// stand, and `active` or `disabled` for the others.
+pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+    db.query(
+        "select case when status = 'active' then coalesce(registration_status, status) else status end
+            as state, count(*) as trunks
+         from sip_trunks where deleted_at is null group by 1",
+    )
+    .all(|row| Ok((row.text("state")?, row.u32("trunks")?)))
+    .await
+}
+
+fn list_text(list: &[String]) -> String {
+    serde_json::Value::from(list).to_string()
+}
+
+fn destinations_text(trunk: &Trunk) -> Option<String> {
+    let list = trunk.destinations.as_ref()?;
+    let text = serde_json::json!({"mode": list.mode.name(), "entries": list.entries});
+    Some(text.to_string())
 }
 
 /// Grows with every change of any trunk; see [`changed`].

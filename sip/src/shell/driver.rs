@@ -13,7 +13,7 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rustc_hash::FxHashMap;
 
-use super::resolve::{Found, Resolver};
+use super::resolve::{Found, Permit, Resolver};
 use super::tcp::{Connection, Read};
 use super::tls::{Session, Tls};
 use super::udp::{BATCH, Udp};
@@ -84,6 +84,7 @@ impl Driver {
         commands: Receiver<Command>,
         events: Sender<Event>,
         stop: Arc<AtomicBool>,
+        permit: Option<Permit>,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
@@ -130,7 +131,7 @@ impl Driver {
         }
         Ok(Self {
             endpoint: Endpoint::new(config, settings.seed),
-            resolver: Resolver::start(settings.dns, Arc::clone(&waker))?,
+            resolver: Resolver::start(settings.dns, Arc::clone(&waker), permit)?,
             poll,
             waker,
             origin: Instant::now(),

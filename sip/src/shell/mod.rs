@@ -30,6 +30,7 @@ use crate::endpoint::Config;
 use crate::event::{Command, Event};
 use crate::message::Transport;
 
+pub use self::resolve::Permit;
 pub use self::tls::Tls;
 
 /// Commands that wait for the thread: it takes them all at each wake-up, so this is a burst of 4,096
@@ -95,10 +96,19 @@ pub struct Sip {
 impl Sip {
     /// Binds all sockets and starts.
     pub fn start(settings: Settings) -> io::Result<Self> {
+        Self::begin(settings, None)
+    }
+
+    /// The same; a host is called only at those of its addresses that are permitted.
+    pub fn start_permitting(settings: Settings, permit: Permit) -> io::Result<Self> {
+        Self::begin(settings, Some(permit))
+    }
+
+    fn begin(settings: Settings, permit: Option<Permit>) -> io::Result<Self> {
         let (commands, commands_in) = bounded(MOST_COMMANDS);
         let (events_out, events) = bounded(MOST_EVENTS);
         let stop = Arc::new(AtomicBool::new(false));
-        let driver = Driver::new(settings, commands_in, events_out, Arc::clone(&stop))?;
+        let driver = Driver::new(settings, commands_in, events_out, Arc::clone(&stop), permit)?;
         let (waker, addresses) = (driver.waker(), driver.addresses());
         let thread = std::thread::Builder::new()
             .name("sip".to_owned())

@@ -36,6 +36,9 @@ pub struct Found {
     pub keep: Duration,
 }
 
+/// Whether a host may be called at an address that its name leads to.
+pub type Permit = Arc<dyn Fn(&str, IpAddr) -> bool + Send + Sync>;
+
 pub(super) struct Resolver {
     asks: Sender<Lookup>,
     found: Receiver<Found>,
@@ -44,7 +47,11 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    pub(super) fn start(servers: Vec<SocketAddr>, waker: Arc<Waker>) -> io::Result<Self> {
+    pub(super) fn start(
+        servers: Vec<SocketAddr>,
+        waker: Arc<Waker>,
+        permit: Option<Permit>,
+    ) -> io::Result<Self> {
         let (asks, asks_in) = bounded::<Lookup>(MOST_WAITING);
         // As many answers as questions: bounded by them.
         let (found_out, found) = unbounded();
@@ -58,7 +65,7 @@ impl Resolver {
                 let mut number = 0;
                 // Ends when the driver drops its side.
                 for lookup in asks_in {
-                    let found = look_up(&servers, lookup, &mut number);
+                    let found = look_up(&servers, lookup, &mut number, permit.as_ref());
                     if found_out.send(found).is_err() || waker.wake().is_err() {
                         return;
                     }
@@ -111,7 +118,12 @@ fn system_servers() -> Vec<SocketAddr> {
 /// Records of one kind, and how long they hold, seconds.
 type Records = (Vec<RData>, u32);
 
-fn look_up(servers: &[SocketAddr], lookup: Lookup, number: &mut u16) -> Found {
+fn look_up(
+    servers: &[SocketAddr],
+    lookup: Lookup,
+    number: &mut u16,
+    permit: Option<&Permit>,
+) -> Found {
     let mut keep = MOST_KEPT;
     let mut answers = Answers::default();
     if let Some(service) = lookup.service()
@@ -137,6 +149,13 @@ fn look_up(servers: &[SocketAddr], lookup: Lookup, number: &mut u16) -> Found {
         let (found, ttl) = addresses(servers, &lookup.host, number);
         keep = keep.min(ttl);
         answers.addresses = found;
+    }
+    if let Some(permit) = permit {
+        let permitted = |ip: &IpAddr| permit(&lookup.host, *ip);
+        answers.addresses.retain(permitted);
+        for srv in &mut answers.srv {
+            srv.addresses.retain(permitted);
+        }
     }
     let any =
         !answers.addresses.is_empty() || answers.srv.iter().any(|srv| !srv.addresses.is_empty());

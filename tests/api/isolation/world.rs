@@ -82,6 +82,19 @@ impl Account {
             .text("id");
         let suppression = json!({"phone_number": "+15550100", "reason": mark});
         let suppression = client.post("/suppressions", &suppression).await.expect(201);
+        let trunk = json!({
+            "name": mark, "outbound_address": format!("{mark}.acme.com"),
+            // A number of the account's own: it is one account's at a time.
+            "numbers": [format!("+1555{:08}", mark.len() * 7 + mark.bytes().map(usize::from).sum::<usize>())],
+            "auth_username": mark, "auth_password": mark, "agent_id": agent,
+        });
+        let trunk = client
+            .post("/sip-trunks/onboard", &trunk)
+            .await
+            .expect(201)
+            .body;
+        let made = |of: &Value| of["id"].as_str().unwrap().to_owned();
+        let (trunk, number) = (made(&trunk["trunk"]), made(&trunk["phone_numbers"][0]));
         let said = json!({"text": format!("Hello, {mark}.")});
         client.post("/tts", &said).await.expect(200);
         let (call, recording) = a_call(&client, &agent, mark).await;
@@ -109,6 +122,8 @@ impl Account {
             ("trigger", trigger),
             ("firing", firing),
             ("suppression", suppression.text("id")),
+            ("trunk", trunk),
+            ("number", number),
             ("call", call),
             ("recording", recording),
             ("session", session),
@@ -245,6 +260,8 @@ pub(super) fn kind(path: &str, part: &str) -> Option<&'static str> {
         "{trigger_id}" => "trigger",
         "{firing_id}" => "firing",
         "{suppression_id}" => "suppression",
+        "{trunk_id}" => "trunk",
+        "{phone_number_id}" => "number",
         "{account_id}" => "account",
         "{id}" if path.contains("/api-keys/") => "key",
         // Everybody's, and a credential.

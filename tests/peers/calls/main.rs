@@ -27,4 +27,5 @@ mod stage;
 mod streams;
 mod synthesis;
 mod telephone;
+mod trunks;
 mod ws_url;

@@ -184,6 +184,13 @@ impl Life {
             "reason": birds.text("why not"),
         });
         client.post("/suppressions", &suppression).await.expect(201);
+        let trunk = json!({
+            "name": birds.text("the name of a trunk"), "outbound_address": "sip.acme.com",
+            "numbers": [birds.number("a number of a trunk")],
+            "auth_username": birds.text("the user name of a trunk"),
+            "auth_password": birds.secret("the password of a trunk"),
+        });
+        client.post("/sip-trunks/onboard", &trunk).await.expect(201);
         let path = birds.text("the path of a trigger");
         let callback = format!("https://hooks.acme.com/{path}");
         let trigger = json!({
@@ -469,6 +476,8 @@ impl Life {
             "/agents",
             "/calls",
             "/usage/triggers",
+            "/sip-trunks",
+            "/phone-numbers",
             "/billing/status",
         ] {
             own.extend(self.client.get(path).await.bytes);

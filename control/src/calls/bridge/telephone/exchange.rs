@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use super::{SOURCES, inbound, trunks};
 use crate::app::App;
 use crate::ids::AccountId;
-use crate::{accounts, secret};
+use crate::{accounts, egress, secret};
 
 /// Events of all calls on their way to their tasks: as many as the stack itself keeps.
 const EVENTS: usize = 16_384;
@@ -91,14 +91,18 @@ impl Exchange {
                 })
                 .collect();
         }
-        let sip = Sip::start(Settings {
+        let stack = Settings {
             endpoint,
             seed: secret::random_bytes()?,
             listen: settings.listen.clone(),
             tls: None,
             dns: app.config.egress.dns.into_iter().collect(),
-        })
-        .map_err(|error| io::Error::new(error.kind(), format!("sip.listen: {error}")))?;
+        };
+        // A carrier's name is a user's, and so is what it leads to.
+        let allow = app.config.egress.allow.clone();
+        let permit = move |host: &str, ip| allow.name(host) || egress::permits(ip, &allow);
+        let sip = Sip::start_permitting(stack, Arc::new(permit))
+            .map_err(|error| io::Error::new(error.kind(), format!("sip.listen: {error}")))?;
         if sources.is_some() {
             let trunk = Trunk {
                 id: SOURCES,

@@ -252,7 +252,7 @@ impl Desk {
             if trunk.kind == TrunkType::Inbound && !trunk.takes(wanted) {
                 continue;
             }
-            let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
+            let number = phone_numbers::find_called(db, trunk.account, trunk.id, wanted)
                 .await
                 .map_err(|error| unavailable(&error))?;
             // An outbound trunk brings calls to the numbers that are registered on it only.

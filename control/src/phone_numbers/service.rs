@@ -1,0 +1,242 @@
+//! Numbers as they are registered and changed: what takes agents and trunks to judge.
+
+use super::rules::{Provider, RoutingRules, digits};
+use super::store::{self, PhoneNumber};
+use super::wire::{PatchNumber, RegisterSipNumber};
+use crate::agents;
+use crate::app::App;
+use crate::db::{Db, DbError, Tx};
+use crate::http::validate::FieldError;
+use crate::http::{ApiError, Patch};
+use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
+use crate::sip_trunks::{self, Status};
+
+/// Fewer digits than this at its end do not tell a number.
+const LEAST_ENDING: usize = 6;
+
+/// A number that is to be registered on a trunk.
+pub struct NewNumber<'a> {
+    pub phone_number: &'a str,
+    pub trunk_id: TrunkId,
+    pub friendly_name: &'a str,
+    pub agent_id: Option<AgentId>,
+    pub outbound_enabled: bool,
+    pub routing_rules: Option<&'a RoutingRules>,
+}
+
+/// Registers a number on a trunk, whose agent and trunk are there: 409 when it is somebody's already.
+pub async fn register(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    new: NewNumber<'_>,
+) -> Result<PhoneNumber, ApiError> {
+    let now = app.clock.now();
+    let number = PhoneNumber {
+        id: PhoneNumberId::new(&app.clock),
+        account,
+        phone_number: new.phone_number.to_owned(),
+        provider: Provider::Sip,
+        friendly_name: new.friendly_name.to_owned(),
+        agent_id: new.agent_id,
+        outbound_enabled: new.outbound_enabled,
+        trunk_id: Some(new.trunk_id),
+        routing_rules: new.routing_rules.cloned(),
+        telco_account_id: None,
+        messaging_account_id: None,
+        sms_sender: false,
+        sms_sender_default: false,
+        sms_inbound: false,
+        replies_acknowledged_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    if store::insert(tx, account, &number).await? {
+        return Ok(number);
+    }
+    let whose = match store::own(tx, account, new.phone_number).await? {
+        Some(id) => format!("on this account: release {id} first"),
+        None => "on another account".to_owned(),
+    };
+    Err(ApiError::conflict(
+        "number_already_registered",
+        format!("{} is registered {whose}", new.phone_number),
+    ))
+}
+
+/// `POST /phone-numbers/sip/register`.
+pub async fn register_sip(
+    app: &App,
+    account: AccountId,
+    body: RegisterSipNumber,
+) -> Result<PhoneNumber, ApiError> {
+    let RegisterSipNumber {
+        phone_number,
+        trunk_id,
+        friendly_name,
+        agent_id,
+        outbound_enabled,
+        inbound,
+    } = body;
+    check_rules("inbound", inbound.as_ref())?;
+    let mut tx = app.db.begin_write().await?;
+    hold_trunk(&mut tx, account, trunk_id).await?;
+    hold_agent(&mut tx, account, agent_id).await?;
+    let number = NewNumber {
+        phone_number: &phone_number,
+        trunk_id,
+        friendly_name: friendly_name.as_deref().unwrap_or_default(),
+        agent_id,
+        outbound_enabled,
+        routing_rules: inbound.as_ref(),
+    };
+    let number = register(app, &mut tx, account, number).await?;
+    tx.commit().await?;
+    Ok(number)
+}
+
+/// Changes a number: only what is given.
+pub async fn change(
+    app: &App,
+    account: AccountId,
+    id: PhoneNumberId,
+    body: PatchNumber,
+) -> Result<PhoneNumber, ApiError> {
+    if let Patch::Value(rules) = &body.routing_rules {
+        check_rules("routing_rules", Some(rules))?;
+    }
+    let mut tx = app.db.begin_write().await?;
+    let old = store::hold(&mut tx, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    check_texts(&old, &body)?;
+    let PatchNumber {
+        friendly_name,
+        agent_id,
+        routing_rules,
+        outbound_enabled,
+        trunk_id,
+        // Only what is so already has passed.
+        sms_sender: _,
+        sms_sender_default: _,
+        sms_inbound: _,
+        acknowledge_no_replies: _,
+        messaging_account_id: _,
+    } = body;
+    if let Some(trunk) = trunk_id {
+        if old.provider != Provider::Sip {
+            let why = "Only numbers of a trunk have one";
+            return Err(ApiError::field("trunk_id", "value_error", why));
+        }
+        if old.trunk_id != Some(trunk) {
+            hold_trunk(&mut tx, account, trunk).await?;
+        }
+    }
+    if let Patch::Value(agent) = agent_id {
+        hold_agent(&mut tx, account, Some(agent)).await?;
+    }
+    let mut number = PhoneNumber {
+        friendly_name: friendly_name.unwrap_or_else(|| old.friendly_name.clone()),
+        agent_id: agent_id.or(old.agent_id),
+        routing_rules: routing_rules.or(old.routing_rules.clone()),
+        // It has no effect on a telco number.
+        outbound_enabled: outbound_enabled
+            .filter(|_| old.provider == Provider::Sip)
+            .unwrap_or(old.outbound_enabled),
+        trunk_id: trunk_id.or(old.trunk_id),
+        ..old.clone()
+    };
+    if number == old {
+        return Ok(old);
+    }
+    number.updated_at = app.clock.now().max(old.updated_at);
+    store::update(&mut tx, account, &number).await?;
+    tx.commit().await?;
+    Ok(number)
+}
+
+/// The number that a carrier means with what it dials over this trunk: as it is registered, with or
+/// without its plus; or as the carrier's own country writes it, where one number of the trunk ends so.
+pub async fn find_called(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+    dialled: &str,
+) -> Result<Option<PhoneNumber>, DbError> {
+    if let Some(number) = store::find_active_by_number(db, account, dialled).await? {
+        return Ok(Some(number));
+    }
+    let ending = digits(dialled).trim_start_matches('0');
+    if ending.len() < LEAST_ENDING || !ending.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    store::ending_with(db, account, trunk, ending).await
+}
+
+/// Refuses texts where the number cannot carry them (document 3, PATCH fields).
+fn check_texts(number: &PhoneNumber, body: &PatchNumber) -> Result<(), ApiError> {
+    let mut wrong = Vec::new();
+    for (field, wanted, is) in [
+        ("sms_sender", body.sms_sender, number.sms_sender),
+        (
+            "sms_sender_default",
+            body.sms_sender_default,
+            number.sms_sender_default,
+        ),
+        ("sms_inbound", body.sms_inbound, number.sms_inbound),
+    ] {
+        if wanted.is_some_and(|wanted| wanted != is) {
+            let why = "This number cannot carry texts: it is on no telco account of yours";
+            wrong.push(FieldError::body(field, "value_error", why));
+        }
+    }
+    if body.messaging_account_id.is_some() && !matches!(number.provider, Provider::Regional(_)) {
+        let why = "Only short codes have one";
+        wrong.push(FieldError::body("messaging_account_id", "value_error", why));
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::Fields(wrong))
+    }
+}
+
+/// Refuses rules that cannot be followed; `at` is where they stand in the body, `""` for the body itself.
+pub(super) fn check_rules(at: &str, rules: Option<&RoutingRules>) -> Result<(), ApiError> {
+    match rules.map(RoutingRules::check) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(why)) => Err(ApiError::field(
+            &format!("{at}.fallback_number"),
+            "missing",
+            why,
+        )),
+    }
+}
+
+async fn hold_agent(
+    tx: &mut Tx,
+    account: AccountId,
+    agent: Option<AgentId>,
+) -> Result<(), ApiError> {
+    match agent {
+        Some(agent) if !agents::store::hold(tx, account, agent).await? => {
+            Err(sip_trunks::service::no_agent())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn hold_trunk(tx: &mut Tx, account: AccountId, trunk: TrunkId) -> Result<(), ApiError> {
+    let found = sip_trunks::store::hold(tx, account, trunk).await?;
+    match found.map(|trunk| trunk.status) {
+        Some(Status::Active) => Ok(()),
+        Some(Status::Disabled) => Err(ApiError::unprocessable(
+            "trunk_inactive",
+            "The trunk is disabled",
+        )),
+        None => Err(ApiError::Missing {
+            code: "not_found",
+            message: "trunk_id: no such trunk".to_owned(),
+        }),
+    }
+}

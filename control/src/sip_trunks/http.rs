@@ -1,0 +1,197 @@
+//! Routes of SIP trunks (document 3, SIP trunks).
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+
+use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
+use super::{service, store};
+use crate::app::App;
+use crate::http::page::TrunksPage;
+use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope};
+use crate::ids::TrunkId;
+use crate::phone_numbers::wire::PhoneNumberRecord;
+
+const READ: Access = Access::Scopes(&[Scope::SipTrunksRead]);
+const WRITE: Access = Access::Scopes(&[Scope::SipTrunksWrite]);
+const ONBOARD: Access = Access::Scopes(&[Scope::SipTrunksWrite, Scope::PhoneNumbersWrite]);
+
+/// The route table.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::post("/sip-trunks/onboard", ONBOARD, onboard)
+            .summary("Create an outbound trunk and register its numbers, all or nothing")
+            .body::<OnboardTrunk>()
+            .answers::<OnboardedTrunk>()
+            .refuses(
+                StatusCode::BAD_REQUEST,
+                "trunk_auth_inconsistent",
+                "the fields of authentication do not go together",
+            )
+            .refuses(StatusCode::NOT_FOUND, "not_found", "no such agent")
+            .refuses(
+                StatusCode::CONFLICT,
+                "number_already_registered",
+                "a number is active on an account",
+            )
+            .refuses(
+                StatusCode::BAD_GATEWAY,
+                "provisioning_failed",
+                "the SIP stack cannot take the trunk; nothing is stored",
+            ),
+        Endpoint::post("/sip-trunks", WRITE, create)
+            .summary("Create a trunk")
+            .body::<CreateTrunk>()
+            .answers::<TrunkRecord>()
+            .refuses(
+                StatusCode::BAD_REQUEST,
+                "trunk_auth_inconsistent",
+                "the fields of authentication do not go together",
+            )
+            .refuses(
+                StatusCode::CONFLICT,
+                "number_already_registered",
+                "a number belongs to another account",
+            )
+            .refuses(
+                StatusCode::CONFLICT,
+                "name_taken",
+                "an inbound trunk is known by this user name",
+            )
+            .refuses(
+                StatusCode::BAD_GATEWAY,
+                "provisioning_failed",
+                "the SIP stack cannot take the trunk; nothing is stored",
+            ),
+        Endpoint::get("/sip-trunks", READ, list)
+            .summary("Trunks, newest first; disabled ones too")
+            .page::<TrunksPage>()
+            .answers::<List<TrunkRecord>>(),
+        Endpoint::get("/sip-trunks/{trunk_id}", READ, get)
+            .summary("One trunk")
+            .answers::<TrunkRecord>(),
+        Endpoint::patch("/sip-trunks/{trunk_id}", WRITE, patch)
+            .summary("Change a trunk: only the fields that are given")
+            .body::<PatchTrunk>()
+            .answers::<TrunkRecord>()
+            .refuses(
+                StatusCode::BAD_REQUEST,
+                "trunk_auth_inconsistent",
+                "the fields of authentication do not go together",
+            )
+            .refuses(
+                StatusCode::CONFLICT,
+                "number_already_registered",
+                "a number belongs to another account",
+            )
+            .refuses(
+                StatusCode::CONFLICT,
+                "name_taken",
+                "an inbound trunk is known by this user name",
+            )
+            .refuses(
+                StatusCode::BAD_GATEWAY,
+                "provisioning_failed",
+                "the SIP stack cannot take the change; nothing is stored",
+            ),
+        Endpoint::patch(
+            "/sip-trunks/{trunk_id}/set-default-outbound",
+            WRITE,
+            set_default_outbound,
+        )
+        .summary("Make an active outbound trunk the account's default")
+        .answers::<TrunkRecord>()
+        .refuses(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "trunk_inactive",
+            "the trunk is inbound, or not active",
+        ),
+        Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
+            .summary("Delete a trunk; one that is not there is deleted already"),
+    ]
+}
+
+async fn onboard(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<OnboardTrunk>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (trunk, numbers) = service::onboard(&app, caller.account, body).await?;
+    let made = OnboardedTrunk {
+        trunk: TrunkRecord::new(trunk, 0),
+        phone_numbers: numbers.into_iter().map(PhoneNumberRecord::from).collect(),
+    };
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Body(body): Body<CreateTrunk>,
+) -> Result<impl IntoResponse, ApiError> {
+    let trunk = service::create(&app, caller.account, body).await?;
+    Ok((StatusCode::CREATED, Json(TrunkRecord::new(trunk, 0))))
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    page: Page<TrunksPage>,
+) -> Result<impl IntoResponse, ApiError> {
+    let (trunks, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
+    let calls = store::active_calls(&app.db, caller.account).await?;
+    let records = trunks
+        .into_iter()
+        .map(|trunk| {
+            let active = calls.get(&trunk.id).copied().unwrap_or(0);
+            TrunkRecord::new(trunk, active)
+        })
+        .collect();
+    Ok(List::new(records, total, page))
+}
+
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<TrunkId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let trunk = store::get(&app.db, caller.account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    record(&app, trunk).await
+}
+
+async fn patch(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<TrunkId>,
+    Body(body): Body<PatchTrunk>,
+) -> Result<impl IntoResponse, ApiError> {
+    let trunk = service::change(&app, caller.account, id, body).await?;
+    record(&app, trunk).await
+}
+
+async fn set_default_outbound(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<TrunkId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let trunk = service::set_default_outbound(&app, caller.account, id).await?;
+    record(&app, trunk).await
+}
+
+async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id<TrunkId>,
+) -> Result<impl IntoResponse, ApiError> {
+    service::delete(&app, caller.account, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn record(app: &App, trunk: store::Trunk) -> Result<Json<TrunkRecord>, ApiError> {
+    let calls = store::active_calls(&app.db, trunk.account).await?;
+    let active = calls.get(&trunk.id).copied().unwrap_or(0);
+    Ok(Json(TrunkRecord::new(trunk, active)))
+}

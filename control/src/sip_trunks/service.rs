@@ -1,0 +1,612 @@
+//! Trunks as they are made and changed: what a rule of one field cannot tell, and the SIP stack's word.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::auth::{self, Given};
+use super::rules::{
+    AuthMode, DialFormat, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES,
+    RegistrationStatus, Status, Transport, TrunkType, digits, host_and_port,
+};
+use super::store::{self, Registration, Trunk, Written};
+use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
+use crate::agents;
+use crate::app::App;
+use crate::calls::bridge::telephone;
+use crate::db::Tx;
+use crate::egress::{self, Allow};
+use crate::http::validate::FieldError;
+use crate::http::{ApiError, Patch};
+use crate::ids::{AccountId, TrunkId};
+use crate::phone_numbers::{self, NewNumber, PhoneNumber};
+
+/// Calls at the same time over a trunk that does not say.
+const CONCURRENT_CALLS: u32 = 10;
+
+/// An outbound trunk with its numbers, all or nothing.
+pub async fn onboard(
+    app: &App,
+    account: AccountId,
+    body: OnboardTrunk,
+) -> Result<(Trunk, Vec<PhoneNumber>), ApiError> {
+    let OnboardTrunk {
+        name,
+        outbound_address,
+        numbers,
+        auth_mode,
+        auth_username,
+        auth_password,
+        transport,
+        media_encryption,
+        outbound_dial_format,
+        agent_id,
+        inbound,
+        outbound_enabled,
+        destination_allowlist,
+        max_concurrent_calls,
+        calls_per_hour_limit,
+        set_as_tenant_default,
+    } = body;
+    let mut wrong = distinct(&numbers);
+    if let Some(Err(why)) = inbound.as_ref().map(|rules| rules.check()) {
+        wrong.push(FieldError::body("inbound.fallback_number", "missing", why));
+    }
+    let trunk = new_trunk(
+        app,
+        account,
+        CreateTrunk {
+            name,
+            kind: TrunkType::Outbound.name().to_owned(),
+            numbers: numbers.clone(),
+            allowed_addresses: Vec::new(),
+            auth_mode,
+            outbound_auth: None,
+            outbound_from_user: None,
+            auth_username,
+            auth_password,
+            outbound_address: Some(outbound_address),
+            realm: None,
+            register_expires: None,
+            transport,
+            media_encryption,
+            outbound_dial_format,
+            destination_allowlist,
+            max_concurrent_calls,
+            calls_per_hour_limit,
+        },
+        wrong,
+    )?;
+    let edge = edge(app).await;
+    let mut tx = app.db.begin_write().await?;
+    if let Some(agent) = agent_id
+        && !agents::store::hold(&mut tx, account, agent).await?
+    {
+        return Err(no_agent());
+    }
+    edge?;
+    insert(&mut tx, account, &trunk).await?;
+    let mut registered = Vec::with_capacity(numbers.len());
+    for number in &numbers {
+        let number = NewNumber {
+            phone_number: number,
+            trunk_id: trunk.id,
+            friendly_name: "",
+            agent_id,
+            outbound_enabled: outbound_enabled.unwrap_or(true),
+            routing_rules: inbound.as_ref(),
+        };
+        registered.push(phone_numbers::register(app, &mut tx, account, number).await?);
+    }
+    let mut trunk = trunk;
+    if set_as_tenant_default {
+        store::set_default_outbound(&mut tx, account, trunk.id).await?;
+        trunk.is_default_outbound = true;
+    }
+    commit(app, tx).await?;
+    Ok((trunk, registered))
+}
+
+/// A trunk by itself.
+pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
+    let wrong = distinct(&body.numbers);
+    let trunk = new_trunk(app, account, body, wrong)?;
+    edge(app).await?;
+    let mut tx = app.db.begin_write().await?;
+    not_elsewhere(&mut tx, account, &trunk.numbers).await?;
+    insert(&mut tx, account, &trunk).await?;
+    commit(app, tx).await?;
+    Ok(trunk)
+}
+
+/// Changes a trunk: only what is given.
+pub async fn change(
+    app: &App,
+    account: AccountId,
+    id: TrunkId,
+    body: PatchTrunk,
+) -> Result<Trunk, ApiError> {
+    let PatchTrunk {
+        name,
+        numbers,
+        allowed_addresses,
+        destination_allowlist,
+        max_concurrent_calls,
+        calls_per_hour_limit,
+        outbound_dial_format,
+        auth_mode,
+        auth_username,
+        auth_password,
+        status,
+    } = body;
+    let mut tx = app.db.begin_write().await?;
+    let old = store::hold(&mut tx, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let mut trunk = old.clone();
+    let mut wrong = Vec::new();
+    let replace = "An outbound trunk keeps this: make a new trunk in its place";
+    if old.kind == TrunkType::Outbound {
+        for (field, given) in [
+            ("numbers", numbers.is_some()),
+            ("allowed_addresses", allowed_addresses.is_some()),
+            ("auth_mode", auth_mode.is_some()),
+        ] {
+            if given {
+                wrong.push(FieldError::body(field, "value_error", replace));
+            }
+        }
+    }
+    let mode: Option<AuthMode> = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong);
+    if let Some(mode) = mode
+        && old.kind == TrunkType::Inbound
+        && mode != old.auth_mode
+        && [mode, old.auth_mode].contains(&AuthMode::Register)
+    {
+        let why = "A trunk neither begins nor ceases to register: make a new one in its place";
+        wrong.push(FieldError::body("auth_mode", "value_error", why));
+    }
+    if let Some(addresses) = &allowed_addresses {
+        wrong.extend(check_addresses(addresses, &app.config.egress.allow));
+    }
+    wrong.extend(distinct(numbers.as_deref().unwrap_or_default()));
+    if let Some(format) = opt_word(
+        "outbound_dial_format",
+        outbound_dial_format.as_deref(),
+        &mut wrong,
+    ) {
+        trunk.outbound_dial_format = format;
+    }
+    if let Some(status) = opt_word("status", status.as_deref(), &mut wrong) {
+        trunk.status = status;
+    }
+    if !wrong.is_empty() {
+        return Err(ApiError::Fields(wrong));
+    }
+    trunk.name = name.unwrap_or(trunk.name);
+    let renumbered = numbers.is_some();
+    trunk.numbers = numbers.unwrap_or(trunk.numbers);
+    trunk.allowed_addresses = allowed_addresses.unwrap_or(trunk.allowed_addresses);
+    trunk.destinations = destination_allowlist.or(trunk.destinations);
+    let caps = &app.config.sip;
+    if let Some(calls) = max_concurrent_calls {
+        trunk.max_concurrent_calls = calls.min(caps.trunk_calls);
+    }
+    if let Patch::Value(calls) = &calls_per_hour_limit {
+        trunk.calls_per_hour_limit = Some((*calls).min(caps.trunk_calls_per_hour));
+    } else {
+        trunk.calls_per_hour_limit = calls_per_hour_limit.or(trunk.calls_per_hour_limit);
+    }
+    reauthenticate(app, &mut trunk, mode, auth_username, auth_password)?;
+    if trunk.status != Status::Active {
+        trunk.is_default_outbound = false;
+    }
+    if trunk == old {
+        return Ok(old);
+    }
+    edge(app).await?;
+    if renumbered {
+        not_elsewhere(&mut tx, account, &trunk.numbers).await?;
+    }
+    trunk.updated_at = app.clock.now().max(old.updated_at);
+    match store::update(&mut tx, account, &trunk).await? {
+        Written::Done => {}
+        Written::UserTaken => return Err(user_taken()),
+    }
+    commit(app, tx).await?;
+    Ok(trunk)
+}
+
+/// Gives a changed trunk its mode and credentials, if they go together with the rest of it.
+fn reauthenticate(
+    app: &App,
+    trunk: &mut Trunk,
+    mode: Option<AuthMode>,
+    username: Option<String>,
+    password: Option<String>,
+) -> Result<(), ApiError> {
+    let (has_username, has_password) = (username.is_some(), password.is_some());
+    let Some(mode) = mode else {
+        if has_username || has_password {
+            return Err(inconsistent(
+                "Credentials are changed together with auth_mode",
+            ));
+        }
+        return check_auth(
+            trunk,
+            trunk.auth_username.is_some(),
+            trunk.password_sealed.is_some(),
+        );
+    };
+    trunk.auth_mode = mode;
+    check_auth(trunk, has_username, has_password)?;
+    trunk.auth_username = username;
+    trunk.password_sealed = seal(app, trunk.id, password.as_deref())?;
+    Ok(())
+}
+
+fn check_auth(trunk: &Trunk, username: bool, password: bool) -> Result<(), ApiError> {
+    let given = Given {
+        kind: trunk.kind,
+        mode: trunk.auth_mode,
+        username,
+        password,
+        addresses: !trunk.allowed_addresses.is_empty(),
+        register_only: false,
+    };
+    auth::check(given).map_err(inconsistent)
+}
+
+/// Makes an active outbound trunk the account's default.
+pub async fn set_default_outbound(
+    app: &App,
+    account: AccountId,
+    id: TrunkId,
+) -> Result<Trunk, ApiError> {
+    let mut tx = app.db.begin_write().await?;
+    let mut trunk = store::hold(&mut tx, account, id)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    if trunk.kind != TrunkType::Outbound || trunk.status != Status::Active {
+        return Err(ApiError::unprocessable(
+            "trunk_inactive",
+            "Only an active outbound trunk can be the default",
+        ));
+    }
+    store::set_default_outbound(&mut tx, account, id).await?;
+    commit(app, tx).await?;
+    trunk.is_default_outbound = true;
+    Ok(trunk)
+}
+
+/// Deletes a trunk, if it is there; its numbers stay, without a trunk.
+pub async fn delete(app: &App, account: AccountId, id: TrunkId) -> Result<(), ApiError> {
+    let mut tx = app.db.begin_write().await?;
+    if store::delete(&mut tx, account, id, app.clock.now()).await? {
+        phone_numbers::store::leave_trunk(&mut tx, account, id, app.clock.now()).await?;
+        commit(app, tx).await?;
+    }
+    Ok(())
+}
+
+/// What a body makes, with the defaults of the document. `wrong`: what the caller found already.
+fn new_trunk(
+    app: &App,
+    account: AccountId,
+    body: CreateTrunk,
+    mut wrong: Vec<FieldError>,
+) -> Result<Trunk, ApiError> {
+    let CreateTrunk {
+        name,
+        kind,
+        numbers,
+        allowed_addresses,
+        auth_mode,
+        outbound_auth,
+        outbound_from_user,
+        auth_username,
+        auth_password,
+        outbound_address,
+        realm,
+        register_expires,
+        transport,
+        media_encryption,
+        outbound_dial_format,
+        destination_allowlist,
+        max_concurrent_calls,
+        calls_per_hour_limit,
+    } = body;
+    let allow = &app.config.egress.allow;
+    let kind = opt_word("type", Some(&kind), &mut wrong).unwrap_or(TrunkType::Inbound);
+    let mode = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong).unwrap_or(AuthMode::Digest);
+    let registers = mode == AuthMode::Register;
+    wrong.extend(check_addresses(&allowed_addresses, allow));
+    match &outbound_address {
+        None if kind == TrunkType::Outbound || registers => {
+            wrong.push(FieldError::body(
+                "outbound_address",
+                "missing",
+                "Field required",
+            ));
+        }
+        Some(_) if kind == TrunkType::Inbound && !registers => wrong.push(FieldError::body(
+            "outbound_address",
+            "value_error",
+            "Only outbound trunks and those that register have one",
+        )),
+        Some(address) => wrong.extend(check_host("outbound_address", address, allow)),
+        None => {}
+    }
+    if let Some(realm) = &realm {
+        wrong.extend(check_host("realm", realm, allow));
+    }
+    let register_only = realm.is_some()
+        || register_expires.is_some()
+        || outbound_auth.is_some()
+        || outbound_from_user.is_some();
+    let trunk = Trunk {
+        id: TrunkId::new(&app.clock),
+        account,
+        name,
+        kind,
+        numbers,
+        allowed_addresses,
+        auth_mode: mode,
+        auth_username,
+        password_sealed: None,
+        outbound_address,
+        realm,
+        register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
+        outbound_auth: opt_word("outbound_auth", outbound_auth.as_deref(), &mut wrong)
+            .or(registers.then_some(OutboundAuth::Proxy)),
+        outbound_from_user: opt_word(
+            "outbound_from_user",
+            outbound_from_user.as_deref(),
+            &mut wrong,
+        )
+        .or(registers.then_some(FromUser::Number)),
+        transport: opt_word("transport", transport.as_deref(), &mut wrong)
+            .unwrap_or(Transport::Udp),
+        media_encryption: opt_word("media_encryption", media_encryption.as_deref(), &mut wrong)
+            .unwrap_or(MediaEncryption::Allow),
+        outbound_dial_format: opt_word(
+            "outbound_dial_format",
+            outbound_dial_format.as_deref(),
+            &mut wrong,
+        )
+        .unwrap_or(DialFormat::E164),
+        destinations: destination_allowlist,
+        max_concurrent_calls: max_concurrent_calls
+            .unwrap_or(CONCURRENT_CALLS)
+            .min(app.config.sip.trunk_calls),
+        calls_per_hour_limit: calls_per_hour_limit
+            .map(|calls| calls.min(app.config.sip.trunk_calls_per_hour)),
+        is_default_outbound: false,
+        status: Status::Active,
+        registration: registers.then_some(Registration {
+            status: RegistrationStatus::Unregistered,
+            expires_at: None,
+            last_error: None,
+        }),
+        created_at: app.clock.now(),
+        updated_at: app.clock.now(),
+    };
+    if !wrong.is_empty() {
+        return Err(ApiError::Fields(wrong));
+    }
+    let given = Given {
+        kind,
+        mode,
+        username: trunk.auth_username.is_some(),
+        password: auth_password.is_some(),
+        addresses: !trunk.allowed_addresses.is_empty(),
+        register_only,
+    };
+    auth::check(given).map_err(inconsistent)?;
+    Ok(Trunk {
+        password_sealed: seal(app, trunk.id, auth_password.as_deref())?,
+        ..trunk
+    })
+}
+
+/// The SIP stack of this node, listening: 502 when it cannot.
+async fn edge(app: &App) -> Result<(), ApiError> {
+    telephone::open(app)
+        .await
+        .map(drop)
+        .map_err(|error| ApiError::Upstream {
+            code: "provisioning_failed",
+            message: format!("The SIP stack does not listen: {error}"),
+        })
+}
+
+async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<(), ApiError> {
+    match store::insert(tx, account, trunk).await? {
+        Written::Done => Ok(()),
+        Written::UserTaken => Err(user_taken()),
+    }
+}
+
+/// Commits, and tells every node.
+async fn commit(app: &App, mut tx: Tx) -> Result<(), ApiError> {
+    store::changed(&mut tx).await?;
+    tx.commit().await?;
+    app.telephone.trunks_changed();
+    Ok(())
+}
+
+/// Refuses numbers that another account has registered.
+async fn not_elsewhere(
+    tx: &mut Tx,
+    account: AccountId,
+    numbers: &[String],
+) -> Result<(), ApiError> {
+    for number in numbers {
+        if phone_numbers::store::is_elsewhere(tx, account, number).await? {
+            return Err(ApiError::conflict(
+                "number_already_registered",
+                format!("{number} belongs to another account"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn seal(app: &App, id: TrunkId, password: Option<&str>) -> Result<Option<String>, ApiError> {
+    password
+        .map(|password| store::seal(&app.master_key, id, password))
+        .transpose()
+        .map_err(ApiError::internal)
+}
+
+fn inconsistent(why: &str) -> ApiError {
+    ApiError::BadRequest {
+        code: "trunk_auth_inconsistent",
+        message: why.to_owned(),
+    }
+}
+
+fn user_taken() -> ApiError {
+    ApiError::conflict(
+        "name_taken",
+        "Another inbound trunk is known by this auth_username: choose another",
+    )
+}
+
+pub(crate) fn no_agent() -> ApiError {
+    ApiError::Missing {
+        code: "not_found",
+        message: "agent_id: no such agent".to_owned(),
+    }
+}
+
+/// Numbers that stand in a list twice.
+fn distinct(numbers: &[String]) -> Vec<FieldError> {
+    let twice =
+        |at: usize, number: &String| numbers[..at].iter().any(|n| digits(n) == digits(number));
+    numbers
+        .iter()
+        .enumerate()
+        .filter(|(at, number)| twice(*at, number))
+        .map(|(at, _)| {
+            FieldError::body(
+                &format!("numbers.{at}"),
+                "value_error",
+                "The number is given twice",
+            )
+        })
+        .collect()
+}
+
+/// A word of a closed set; the schema has let nothing else through.
+fn opt_word<T: std::str::FromStr<Err = String>>(
+    field: &str,
+    word: Option<&str>,
+    wrong: &mut Vec<FieldError>,
+) -> Option<T> {
+    match word?.parse() {
+        Ok(word) => Some(word),
+        Err(why) => {
+            wrong.push(FieldError::body(field, "enum", why));
+            None
+        }
+    }
+}
+
+/// A carrier's host must be one of the public Internet, as its text tells; what its name resolves to is
+/// judged when it is called.
+fn check_host(field: &str, text: &str, allow: &Allow) -> Option<FieldError> {
+    let (host, _) = host_and_port(text)?;
+    egress::check_host(host, allow)
+        .err()
+        .map(|why| FieldError::body(field, "value_error", why))
+}
+
+/// Blocks of public IPv4 addresses, /24 to /32; `allow` lets others in.
+fn check_addresses(addresses: &[String], allow: &Allow) -> Vec<FieldError> {
+    addresses
+        .iter()
+        .enumerate()
+        .filter_map(|(at, text)| {
+            let why = check_block(text, allow).err()?;
+            let field = format!("allowed_addresses.{at}");
+            Some(FieldError::body(&field, "value_error", why))
+        })
+        .collect()
+}
+
+fn check_block(text: &str, allow: &Allow) -> Result<(), &'static str> {
+    let (ip, bits) = text.split_once('/').unwrap_or((text, "32"));
+    let ip: Ipv4Addr = ip
+        .parse()
+        .map_err(|_| "Input should be an IPv4 address or a block of them")?;
+    let bits: u32 = bits
+        .parse()
+        .ok()
+        .filter(|bits| (24..=32).contains(bits))
+        .ok_or("A block should be between /24 and /32")?;
+    let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
+    let (first, last) = (ip.to_bits() & !hosts, ip.to_bits() | hosts);
+    let fine = |bits: u32| egress::permits(IpAddr::V4(Ipv4Addr::from_bits(bits)), allow);
+    if fine(first) && fine(last) {
+        Ok(())
+    } else {
+        Err("Addresses should be public ones")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_public_and_no_larger_than_24_bits_leave() {
+        let allow = Allow::default();
+        for good in ["8.8.8.8", "8.8.8.0/24", "8.8.8.8/32", "8.8.8.77/28"] {
+            assert_eq!(check_block(good, &allow), Ok(()), "{good}");
+        }
+        for bad in [
+            "8.8.0.0/23",
+            "8.8.8.8/33",
+            "8.8.8.8/x",
+            "0.0.0.0/0",
+            "10.0.0.1",
+            "127.0.0.1",
+            "192.168.1.0/24",
+            "169.254.169.254",
+            "2001:4860::1",
+            "carrier.example.com",
+            "",
+        ] {
+            assert!(check_block(bad, &allow).is_err(), "{bad}");
+        }
+        let Ok(allow) = Allow::parse(&["127.0.0.0/8"]) else {
+            panic!("a range")
+        };
+        assert_eq!(check_block("127.0.0.1", &allow), Ok(()));
+        assert!(check_block("10.0.0.1", &allow).is_err());
+    }
+
+    #[test]
+    fn a_carriers_host_is_public() {
+        let allow = Allow::default();
+        for good in ["sip.acme.com", "sip.acme.com:5070", "8.8.8.8:5060"] {
+            assert!(
+                check_host("outbound_address", good, &allow).is_none(),
+                "{good}"
+            );
+        }
+        for bad in [
+            "127.0.0.1",
+            "10.0.0.1:5060",
+            "169.254.169.254",
+            "pbx.internal",
+            "pbx.localhost",
+            "[::1]:5060",
+            "[fd00::1]",
+        ] {
+            assert!(
+                check_host("outbound_address", bad, &allow).is_some(),
+                "{bad}"
+            );
+        }
+    }
+}

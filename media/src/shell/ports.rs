@@ -158,6 +158,28 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_the_answer_is_thrown_away() {
+        let ports = Ports::new(LOOPBACK, 41_011, 41_014).unwrap();
+        let mut pair = ports.take().unwrap();
+        let tone = std::net::UdpSocket::bind((LOOPBACK, 0)).unwrap();
+        for port in [pair.port(), pair.port() + 1] {
+            for _ in 0..50 {
+                tone.send_to(&[0x80; 172], (LOOPBACK, port)).unwrap();
+            }
+        }
+        pair.discard();
+        let (audio, reports) = pair.sockets().unwrap();
+        for socket in [&*audio, &*reports] {
+            let left = socket.recv_from(&mut [0; 200]).unwrap_err();
+            assert_eq!(left.kind(), io::ErrorKind::WouldBlock);
+        }
+        // What comes now is the callee.
+        tone.send_to(&[1; 12], (LOOPBACK, pair.port())).unwrap();
+        let (audio, _) = pair.sockets().unwrap();
+        assert_eq!(audio.recv_from(&mut [0; 200]).unwrap().0, 12);
+    }
+
+    #[test]
     fn a_range_without_a_pair_is_none() {
         assert!(Ports::new(LOOPBACK, 40_000, 40_001).is_some());
         assert!(Ports::new(LOOPBACK, 40_001, 40_002).is_none());

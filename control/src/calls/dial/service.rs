@@ -85,7 +85,8 @@ pub async fn place(
         status: "queued",
         agent_id: judged.agent.id,
         to_number: wish.to_number.clone(),
-        from_number: judged.number.phone_number.clone(),
+        // As it was asked for: E.164, however it was registered.
+        from_number: wish.from_number.clone().unwrap_or_default(),
         created_at,
     };
     judged.dial(app, account, id, wish.ring_seconds(), lease, dialling);
@@ -303,7 +304,7 @@ async fn write(
         direction: "outbound",
         channel: "sip",
         language: agents::rules::language_name(agent.settings.language),
-        from_number: Some(&number.phone_number),
+        from_number: wish.from_number.as_deref(),
         to_number: Some(&wish.to_number),
         phone_number_id: Some(number.id),
         trunk_id: Some(trunk.id),

@@ -325,10 +325,15 @@ impl Dialling {
     /// Resolves when somebody lets go of it.
     pub async fn canceled(&self) -> Canceled {
         let mut canceled = self.canceled.subscribe();
-        match canceled.wait_for(Option::is_some).await {
-            Ok(by) => by.unwrap_or(Canceled::Drain),
-            // The sender lives as long as this.
-            Err(_) => std::future::pending().await,
+        loop {
+            let by = *canceled.borrow_and_update();
+            if let Some(by) = by {
+                return by;
+            }
+            if canceled.changed().await.is_err() {
+                // The sender lives as long as this.
+                std::future::pending::<()>().await;
+            }
         }
     }
 

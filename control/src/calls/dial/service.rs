@@ -138,7 +138,7 @@ impl Judged {
             to: self.to,
             from: self.from,
             ring_for: Duration::from_secs(ring_seconds.into()),
-            lease,
+            lease: Some(lease),
             dialling,
         };
         outbound::dial(app, &self.exchange, call);

@@ -13,6 +13,7 @@ use media::shell::PortPair;
 use sip::event::{CallId as LineId, Command, Event, Place};
 use sip::message::Body;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::talking::{Settled, Talking};
@@ -37,9 +38,14 @@ pub struct Dial {
     pub to: String,
     pub from: CallerId,
     pub ring_for: Duration,
-    pub lease: Lease,
+    /// `Some` until the engine has it.
+    pub lease: Option<Lease>,
     pub dialling: Arc<Dialling>,
 }
+
+/// How long the stack may take beyond the ring timer to say how a call ended: it gives up by itself after
+/// 64 T1 (RFC 3261 section 17.1.1.2), which is 32 seconds.
+const STACK_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Why a call did not come to be.
 enum Over {
@@ -52,6 +58,10 @@ enum Over {
 /// Places the call and follows it to its end, in a task of its own.
 pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
     let span = crate::calls::span(call.account, call.id);
+    if app.is_leaving() {
+        // It was let in while those that rang were let go of.
+        call.dialling.cancel(Canceled::Drain);
+    }
     let (app, exchange) = (app.clone(), Arc::clone(exchange));
     let Line { id, events } = exchange.line();
     let placing = Placing {
@@ -74,39 +84,41 @@ struct Placing {
 }
 
 impl Placing {
-    async fn run(self, call: Dial, mut events: mpsc::Receiver<Event>) {
-        // Its slot is free once its end is written, and not before.
-        let mut lease = Some(call.lease);
-        let over = match self.ask(&call.trunk, call.to, &call.from, call.ring_for) {
-            Ok((ports, offered)) => match self.ring(&mut events, &call.dialling, &offered).await {
-                Ok(answer) => match self.begin(ports, offered, answer, &mut lease).await {
-                    Ok(talking) => {
-                        self.app.live.dialled(self.call);
-                        return talking.follow(&self.exchange, self.line, events).await;
-                    }
-                    Err(over) => over,
-                },
-                Err(over) => over,
-            },
-            Err(why) => Over::Unanswered(Unanswered::carrier_error(), Some(why)),
-        };
-        // Cancels what rings, and ends what was answered before both agreed.
-        self.exchange.tell(Command::HangUp(self.line, None));
-        if let Over::Unanswered(end, error) = over {
-            self.write(&end, error).await;
+    async fn run(self, mut call: Dial, mut events: mpsc::Receiver<Event>) {
+        match self.reach(&mut call, &mut events).await {
+            Ok(talking) => {
+                self.app.live.dialled(self.call);
+                return talking.follow(&self.exchange, self.line, events).await;
+            }
+            Err(over) => {
+                // Cancels what rings, and ends what was answered before both agreed.
+                self.exchange.tell(Command::HangUp(self.line, None));
+                self.exchange.close(self.line);
+                if let Over::Unanswered(end, error) = over {
+                    self.write(&end, error).await;
+                }
+            }
         }
-        drop(lease);
+        // Its slot is free once its end is written, and not before.
+        drop(call);
         self.app.live.dialled(self.call);
     }
 
-    /// Sends the INVITE with our offer.
-    fn ask(
+    /// Calls, and waits until somebody is on the line.
+    async fn reach(
         &self,
-        trunk: &Trunk,
-        to: String,
-        from: &CallerId,
-        ring_for: Duration,
-    ) -> Result<(PortPair, Ours), String> {
+        call: &mut Dial,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Talking, Over> {
+        let (ports, ours) = self.ask(call).map_err(failed)?;
+        let until = Instant::now() + call.ring_for + STACK_PATIENCE;
+        let agreed = self.ring(events, &call.dialling, &ours, until).await?;
+        self.begin(ports, ours, agreed, call.lease.take()).await
+    }
+
+    /// Sends the INVITE with our offer.
+    fn ask(&self, call: &Dial) -> Result<(PortPair, Ours), String> {
+        let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
         let ports = self
             .exchange
@@ -127,12 +139,12 @@ impl Placing {
         }
         let place = Place {
             trunk: number,
-            to,
-            from: from.user.clone(),
+            to: call.to.clone(),
+            from: call.from.user.clone(),
             display: None,
-            headers: preferred(trunk, from).into_iter().collect(),
+            headers: preferred(trunk, &call.from).into_iter().collect(),
             offer: Body::sdp(offer.text.clone()),
-            ring_for,
+            ring_for: call.ring_for,
         };
         self.exchange
             .tell(Command::Place(self.line, Box::new(place)));
@@ -145,6 +157,7 @@ impl Placing {
         events: &mut mpsc::Receiver<Event>,
         dialling: &Dialling,
         ours: &Ours,
+        until: Instant,
     ) -> Result<sdp::Agreed, Over> {
         // Of a reliable provisional response: then the answer itself has none (RFC 3262 section 5).
         let mut early = None;
@@ -160,6 +173,9 @@ impl Placing {
                     return Err(Over::Unanswered(Unanswered::canceled(ended_by), None));
                 }
                 event = events.recv() => event,
+                () = tokio::time::sleep_until(until) => {
+                    return Err(failed("the SIP stack does not say what became of the call".to_owned()));
+                }
             };
             match event {
                 Some(Event::Progress { body, .. }) => {
@@ -171,8 +187,7 @@ impl Placing {
                 }
                 Some(Event::Answered { body, .. }) => {
                     let Some(body) = body.or(early) else {
-                        let why = "the answer says nothing of the audio".to_owned();
-                        return Err(Over::Unanswered(Unanswered::carrier_error(), Some(why)));
+                        return Err(failed("the answer says nothing of the audio".to_owned()));
                     };
                     return ours
                         .offer
@@ -192,8 +207,7 @@ impl Placing {
                 }
                 Some(_) => {}
                 None => {
-                    let why = "the SIP stack is gone".to_owned();
-                    return Err(Over::Unanswered(Unanswered::carrier_error(), Some(why)));
+                    return Err(failed("the SIP stack is gone".to_owned()));
                 }
             }
         }
@@ -205,7 +219,7 @@ impl Placing {
         mut ports: PortPair,
         ours: Ours,
         agreed: sdp::Agreed,
-        lease: &mut Option<Lease>,
+        lease: Option<Lease>,
     ) -> Result<Talking, Over> {
         ports.discard();
         let (app, number) = (&self.app, self.app.incarnation.number);
@@ -225,7 +239,7 @@ impl Placing {
             local: ours.local,
             agreed,
         };
-        Talking::begin(app, self.account, self.call, settled, lease.take())
+        Talking::begin(app, self.account, self.call, settled, lease)
             .await
             .map_err(|_| Over::Written)
     }
@@ -264,7 +278,10 @@ struct Ours {
 }
 
 fn unusable(refusal: &Refusal) -> Over {
-    let why = format!("the answer cannot be used: {refusal}");
+    failed(format!("the answer cannot be used: {refusal}"))
+}
+
+fn failed(why: String) -> Over {
     Over::Unanswered(Unanswered::carrier_error(), Some(why))
 }
 

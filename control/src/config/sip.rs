@@ -57,7 +57,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         );
     }
     let sources: Vec<Net> = sources.into_iter().flatten().collect();
-    if !sources.is_empty() && listen.iter().any(|l| l.transport == Transport::Tls) {
+    if listen.iter().any(|l| l.transport == Transport::Tls) {
         settings.wrong(
             "sip.listen",
             "tls: is not listened on yet: udp: and tcp: are",

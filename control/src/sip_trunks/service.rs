@@ -14,13 +14,20 @@ use crate::app::App;
 use crate::calls::bridge::telephone;
 use crate::db::Tx;
 use crate::egress::{self, Allow};
-use crate::http::validate::FieldError;
+use crate::http::validate::{FieldError, Loc};
 use crate::http::{ApiError, Patch};
 use crate::ids::{AccountId, TrunkId};
 use crate::phone_numbers::{self, NewNumber, PhoneNumber};
 
 /// Calls at the same time over a trunk that does not say.
 const CONCURRENT_CALLS: u32 = 10;
+
+/// Before a registrar has answered.
+const UNREGISTERED: Registration = Registration {
+    status: RegistrationStatus::Unregistered,
+    expires_at: None,
+    last_error: None,
+};
 
 /// An outbound trunk with its numbers, all or nothing.
 pub async fn onboard(
@@ -206,6 +213,10 @@ pub async fn change(
     if renumbered {
         not_elsewhere(&mut tx, account, &trunk.numbers).await?;
     }
+    if trunk.status != old.status && trunk.registration.is_some() {
+        trunk.registration = Some(UNREGISTERED);
+        store::unregister(&mut tx, account, id).await?;
+    }
     trunk.updated_at = app.clock.now().max(old.updated_at);
     match store::update(&mut tx, account, &trunk).await? {
         Written::Done => {}
@@ -381,11 +392,7 @@ fn new_trunk(
             .map(|calls| calls.min(app.config.sip.trunk_calls_per_hour)),
         is_default_outbound: false,
         status: Status::Active,
-        registration: registers.then_some(Registration {
-            status: RegistrationStatus::Unregistered,
-            expires_at: None,
-            last_error: None,
-        }),
+        registration: registers.then_some(UNREGISTERED),
         created_at: app.clock.now(),
         updated_at: app.clock.now(),
     };
@@ -486,13 +493,7 @@ fn distinct(numbers: &[String]) -> Vec<FieldError> {
         .iter()
         .enumerate()
         .filter(|(at, number)| twice(*at, number))
-        .map(|(at, _)| {
-            FieldError::body(
-                &format!("numbers.{at}"),
-                "value_error",
-                "The number is given twice",
-            )
-        })
+        .map(|(at, _)| entry("numbers", at, "The number is given twice"))
         .collect()
 }
 
@@ -527,8 +528,7 @@ fn check_addresses(addresses: &[String], allow: &Allow) -> Vec<FieldError> {
         .enumerate()
         .filter_map(|(at, text)| {
             let why = check_block(text, allow).err()?;
-            let field = format!("allowed_addresses.{at}");
-            Some(FieldError::body(&field, "value_error", why))
+            Some(entry("allowed_addresses", at, why))
         })
         .collect()
 }
@@ -553,8 +553,19 @@ fn check_block(text: &str, allow: &Allow) -> Result<(), &'static str> {
     }
 }
 
+/// A wrong entry of a list.
+fn entry(list: &str, at: usize, why: &str) -> FieldError {
+    FieldError {
+        loc: vec![Loc::from("body"), Loc::from(list), Loc::from(at)],
+        msg: why.to_owned(),
+        kind: "value_error",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
     use super::*;
 
     #[test]
@@ -578,9 +589,7 @@ mod tests {
         ] {
             assert!(check_block(bad, &allow).is_err(), "{bad}");
         }
-        let Ok(allow) = Allow::parse(&["127.0.0.0/8"]) else {
-            panic!("a range")
-        };
+        let allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
         assert_eq!(check_block("127.0.0.1", &allow), Ok(()));
         assert!(check_block("10.0.0.1", &allow).is_err());
     }

@@ -419,6 +419,20 @@ pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Forgets how the registration went: the trunk begins or ceases to register.
+pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<(), DbError> {
+    tx.query(
+        "update sip_trunks set registration_status = 'unregistered', registration_expires_at = null,
+            registration_error = null
+         where account_id = $1 and id = $2 and registration_status is not null",
+    )
+    .bind(account)
+    .bind(id)
+    .execute()
+    .await?;
+    Ok(())
+}
+
 /// Writes down how a registration went: until when it holds, or why it failed.
 pub async fn registered(
     db: &Db,
@@ -437,7 +451,8 @@ pub async fn registered(
     db.query(
         "update sip_trunks set registration_status = $3, registration_expires_at = $4,
             registration_error = $5
-         where account_id = $1 and id = $2 and auth_mode = 'register' and deleted_at is null",
+         where account_id = $1 and id = $2 and auth_mode = 'register' and status = 'active'
+            and deleted_at is null",
     )
     .bind(account)
     .bind(id)

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use media::leg::rtp::RtpLeg;
 use media::rtp::sdp::{Encryption, Local};
 use media::shell::{PortPair, Ports};
+use rustls::{ClientConfig, RootCertStore};
 use sip::endpoint::{Advertised, Config as Endpoint};
 use sip::event::{CallId as LineId, Command, Event};
 use sip::message::{Host, Transport};
-use sip::shell::{Settings, Sip};
+use sip::shell::{Settings, Sip, Tls};
 use sip::trunk::{InboundAuth, Trunk};
 use tokio::sync::mpsc;
 
@@ -95,7 +96,7 @@ impl Exchange {
             endpoint,
             seed: secret::random_bytes()?,
             listen: settings.listen.clone(),
-            tls: None,
+            tls: Some(tls()?),
             dns: app.config.egress.dns.into_iter().collect(),
         };
         // A carrier's name is a user's, and so is what it leads to.
@@ -218,6 +219,26 @@ impl Exchange {
             lines.remove(&line);
         }
     }
+}
+
+/// The system's authorities, for carriers whose trunks are over TLS.
+fn tls() -> io::Result<Tls> {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "an authority's certificate cannot be read");
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Tls {
+        server: None,
+        client: Arc::new(client),
+    })
 }
 
 /// Hands each event to whom it concerns.

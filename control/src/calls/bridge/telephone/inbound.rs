@@ -13,12 +13,12 @@ use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
-use super::super::{self as bridge, NotPlaced};
 use super::talking::{Settled, Talking};
 use super::{Exchange, Line, SOURCES, trunks};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
+use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::store;
 use crate::db::DbError;
 use crate::http::ApiError;

@@ -20,6 +20,7 @@ use super::talking::{Settled, Talking};
 use super::{Exchange, Line, trunks};
 use crate::admission::Lease;
 use crate::app::App;
+use crate::calls::bridge;
 use crate::calls::dial::rules::{CallerId, Unanswered, outcome};
 use crate::calls::dial::store;
 use crate::calls::journal::Owner;
@@ -230,7 +231,7 @@ impl Placing {
             Ok(false) => return Err(Over::Written),
             Err(error) => {
                 let why = format!("the answer could not be written down: {error}");
-                super::super::could_not_start(app, self.account, self.call, &why).await;
+                bridge::could_not_start(app, self.account, self.call, &why).await;
                 return Err(Over::Written);
             }
         }

@@ -10,10 +10,10 @@ use sip::event::{CallId as LineId, Command, EndedBy, Event};
 use sip::message::Body;
 use tokio::sync::{Notify, mpsc};
 
-use super::super::{self as bridge, NotPlaced, Way};
 use super::Exchange;
 use crate::admission::Lease;
 use crate::app::App;
+use crate::calls::bridge::{self, NotPlaced, Way};
 use crate::calls::live::LiveCall;
 use crate::ids::{AccountId, CallId};
 use crate::secret;

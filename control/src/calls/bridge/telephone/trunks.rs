@@ -228,7 +228,7 @@ fn name(host: &str) -> Host {
 }
 
 /// A trunk's encryption as session descriptions know it.
-pub const fn encryption(wanted: MediaEncryption) -> Encryption {
+pub(super) const fn encryption(wanted: MediaEncryption) -> Encryption {
     match wanted {
         MediaEncryption::Allow => Encryption::Allow,
         MediaEncryption::Disable => Encryption::Disable,

@@ -326,7 +326,7 @@ fn new_trunk(
         calls_per_hour_limit,
     } = body;
     let allow = &app.config.egress.allow;
-    let kind = opt_word("type", Some(&kind), &mut wrong).unwrap_or(TrunkType::Inbound);
+    let kind = opt_word("type", Some(kind.as_str()), &mut wrong).unwrap_or(TrunkType::Inbound);
     let mode = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong).unwrap_or(AuthMode::Digest);
     let registers = mode == AuthMode::Register;
     wrong.extend(check_addresses(&allowed_addresses, allow));

@@ -245,7 +245,7 @@ impl Desk {
                 (Some(addressed), Some(user))
                     if trunk.auth_mode == AuthMode::Register && user == dialled =>
                 {
-                    addressed
+                    addressed.as_str()
                 }
                 _ => dialled,
             };
@@ -270,7 +270,7 @@ impl Desk {
     async fn admit_or_ring(
         &self,
         line: LineId,
-        called: Called,
+        mut called: Called,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Admitted, Declined> {
         let refused = match self.admit(&called).await {
@@ -296,6 +296,7 @@ impl Desk {
                 },
                 () = tokio::time::sleep_until(again) => {}
             }
+            self.look_again(&mut called).await?;
             match self.admit(&called).await {
                 Ok(admitted) => return Ok(admitted),
                 Err(refused) if !refused.may_pass() || self.app.is_draining() => {
@@ -307,6 +308,20 @@ impl Desk {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Who answers the number by now.
+    async fn look_again(&self, called: &mut Called) -> Result<(), Declined> {
+        let Some(number) = &called.number else {
+            return Ok(());
+        };
+        let number = phone_numbers::store::get(&self.app.db, called.account, number.id)
+            .await
+            .map_err(|error| unavailable(&error))?
+            .ok_or(Declined::NOBODY)?;
+        called.agent = number.agent_id;
+        called.number = Some(number);
+        Ok(())
     }
 
     /// The number's agent, a slot and a record.

@@ -18,6 +18,7 @@ use sip::trunk::TrunkId;
 use tokio::sync::{Notify, OnceCell};
 
 pub use exchange::{Exchange, Line};
+pub use trunks::encryption;
 
 use crate::app::App;
 
@@ -54,10 +55,10 @@ pub async fn start(app: &App) -> io::Result<()> {
 
 /// The stack; opens it when it is not. The error says which setting is in the way.
 pub async fn open(app: &App) -> io::Result<&Arc<Exchange>> {
-    let opening = async || {
+    let opening = || async move {
         let exchange = Arc::new(Exchange::bind(app).await?);
         exchange.clone().run(app)?;
-        Ok(exchange)
+        Ok::<_, io::Error>(exchange)
     };
     app.telephone.exchange.get_or_try_init(opening).await
 }

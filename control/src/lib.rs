@@ -15,6 +15,7 @@ pub mod conversations;
 pub mod db;
 pub mod egress;
 pub mod http;
+pub mod idempotency;
 pub mod ids;
 pub mod metrics;
 pub mod models;

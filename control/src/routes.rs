@@ -31,6 +31,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         sessions::http::endpoints(),
         cluster::route::endpoints(),
         calls::http::endpoints(),
+        calls::dial::http::endpoints(),
         conversations::http::endpoints(),
         recordings::http::endpoints(),
         webhooks::http::endpoints(),

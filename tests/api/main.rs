@@ -16,6 +16,7 @@ mod in_process;
 mod isolation;
 mod logs;
 mod metrics;
+mod outbound;
 mod phone_numbers;
 mod process;
 mod providers;

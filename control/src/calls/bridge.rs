@@ -331,7 +331,9 @@ fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
     let mut told = agent
         .settings
         .engine_config(&variables, &builtins(call, agent, app.clock.now()));
-    if agent.settings.max_duration_seconds.is_none() {
+    if let Some(seconds) = call.max_duration_seconds {
+        told.max_duration_seconds = seconds;
+    } else if agent.settings.max_duration_seconds.is_none() {
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {

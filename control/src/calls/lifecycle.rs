@@ -197,6 +197,11 @@ pub async fn could_not_start(app: &App, owner: Owner, ending: Ending) {
 
 async fn write_no_start(app: &App, owner: Owner, ending: Ending) {
     tracing::warn!(reason = %ending.reason, "a call could not start");
+    write_end(app, owner, ending).await;
+}
+
+/// Writes the end of a call that the engine never had, now or when the database takes it.
+pub async fn write_end(app: &App, owner: Owner, ending: Ending) {
     let mut writer = Writer::new(app.clone(), owner);
     let at = app.clock.now();
     let recording = false;

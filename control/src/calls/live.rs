@@ -21,6 +21,8 @@ pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Sessions whose first offer is being answered; as many as requests are served at a time.
     joining: Mutex<HashSet<CallId>>,
+    /// Calls that ring. Each holds a seat of the node.
+    dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
     changed: Notify,
 }
 
@@ -28,6 +30,26 @@ pub struct LiveCalls {
 pub struct Joining<'a> {
     calls: &'a LiveCalls,
     id: CallId,
+}
+
+/// A call that this process places, until it is answered or over.
+pub struct Dialling {
+    pub account: AccountId,
+    /// What is renewed at the lease store while it rings.
+    pub slot: Renewal,
+    /// Who let go of it while it rang.
+    canceled: watch::Sender<Option<Canceled>>,
+    /// Becomes `true` once it is answered or its end is written.
+    done: watch::Sender<bool>,
+}
+
+/// Who lets go of a call that rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canceled {
+    /// An API client.
+    Api,
+    /// The server ends.
+    Drain,
 }
 
 /// One call that this process hosts.
@@ -199,7 +221,7 @@ impl LiveCalls {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if self.lock().is_empty() {
+                if self.lock().is_empty() && self.count_dialling() == 0 {
                     return;
                 }
                 changed.await;
@@ -214,7 +236,48 @@ impl LiveCalls {
         let leased = calls
             .values()
             .filter(|call| call.leased.load(Ordering::SeqCst));
-        leased.map(|call| call.slot).collect()
+        let mut renewals: Vec<Renewal> = leased.map(|call| call.slot).collect();
+        drop(calls);
+        renewals.extend(self.ringing().values().map(|call| call.slot));
+        renewals
+    }
+
+    /// Notes a call that is being placed.
+    pub fn dial(&self, id: CallId, dialling: Arc<Dialling>) {
+        self.ringing().insert(id, dialling);
+    }
+
+    /// The call, if the account owns it and this process is placing it.
+    pub fn get_dialling(&self, account: AccountId, id: CallId) -> Option<Arc<Dialling>> {
+        let ringing = self.ringing();
+        let found = ringing.get(&id).filter(|call| call.account == account);
+        found.cloned()
+    }
+
+    /// A call is answered, or over before that.
+    pub fn dialled(&self, id: CallId) {
+        let over = self.ringing().remove(&id);
+        if let Some(over) = over {
+            over.done.send_replace(true);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// How many calls this process is placing.
+    pub fn count_dialling(&self) -> usize {
+        self.ringing().len()
+    }
+
+    /// Lets go of all calls that ring.
+    pub fn cancel_dialling(&self) {
+        for call in self.ringing().values() {
+            call.cancel(Canceled::Drain);
+        }
+    }
+
+    fn ringing(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Dialling>>> {
+        // The map is whole after any panic: each use is one operation.
+        self.dialling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The calls of one account that this process hosts.
@@ -237,6 +300,48 @@ impl LiveCalls {
     fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {
         // The map is whole after any panic: each use is one operation.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dialling {
+    pub fn new(account: AccountId, slot: Renewal) -> Self {
+        Self {
+            account,
+            slot,
+            canceled: watch::Sender::new(None),
+            done: watch::Sender::new(false),
+        }
+    }
+
+    /// Lets go of it; the first who does is named in its record.
+    pub fn cancel(&self, by: Canceled) {
+        self.canceled.send_if_modified(|canceled| {
+            let first = canceled.is_none();
+            canceled.get_or_insert(by);
+            first
+        });
+    }
+
+    /// Resolves when somebody lets go of it.
+    pub async fn canceled(&self) -> Canceled {
+        let mut canceled = self.canceled.subscribe();
+        loop {
+            let by = *canceled.borrow_and_update();
+            if let Some(by) = by {
+                return by;
+            }
+            if canceled.changed().await.is_err() {
+                // The sender lives as long as this.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until it is answered or its end is written, at most `patience`.
+    pub async fn wait_done(&self, patience: Duration) {
+        let mut done = self.done.subscribe();
+        // Who asks reads the record afterwards, which tells.
+        let _ = tokio::time::timeout(patience, done.wait_for(|done| *done)).await;
     }
 }
 

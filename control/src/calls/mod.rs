@@ -1,7 +1,7 @@
 //! Calls: the record of who spoke with which agent, and the life of a call from placing to end.
 //!
-//! `queued` until somebody joins, `in_progress` while the engine has it, then one of the final
-//! states. A live call belongs to one process: its *incarnation*, a number taken at each start, is
+//! `queued` until somebody joins (a call that is placed: until it rings, see [`dial`]), `in_progress`
+//! while the engine has it, then one of the final states. A live call belongs to one process: its *incarnation*, a number taken at each start, is
 //! in the row and fences every write, so a process that was thought dead cannot change what its
 //! successor wrote. The end is written once ([`ending`]), with its `call.ended` event in the same
 //! transaction. While the database is away calls go on and what happens to them is kept ([`writer`],
@@ -10,6 +10,7 @@
 
 pub mod backlog;
 pub mod bridge;
+pub mod dial;
 pub mod ending;
 pub mod http;
 pub mod journal;

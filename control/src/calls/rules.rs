@@ -7,6 +7,7 @@ use media::peer::MediaTotals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dial::rules::Unanswered;
 use super::live::NetworkLog;
 use crate::usage::CallUse;
 
@@ -102,6 +103,9 @@ pub struct Ending {
     /// `None` where the channel measures nothing.
     #[serde(default)]
     pub network: Option<Network>,
+    /// The carrier's final response to our INVITE, where it ended the call.
+    #[serde(default)]
+    pub sip_code: Option<u16>,
 }
 
 /// How the audio of a call travelled, for diagnostics.
@@ -165,6 +169,7 @@ impl Ending {
             }),
             offsets: summary.offsets,
             network: None,
+            sip_code: None,
         }
     }
 
@@ -198,6 +203,16 @@ impl Ending {
         Self::never_joined("ended_by_api", "system")
     }
 
+    /// A call that we placed and nobody answered.
+    pub fn unanswered(end: &Unanswered) -> Self {
+        Self {
+            status: end.status,
+            conversation: end.conversation(),
+            sip_code: end.sip_code,
+            ..Self::never_joined(end.reason, end.ended_by)
+        }
+    }
+
     const fn never_joined(reason: &'static str, ended_by: &'static str) -> Self {
         Self {
             status: CallStatus::Canceled,
@@ -210,6 +225,7 @@ impl Ending {
             used: None,
             offsets: Offsets::Known,
             network: None,
+            sip_code: None,
         }
     }
 
@@ -229,6 +245,7 @@ impl Ending {
             }),
             offsets: Offsets::Known,
             network: None,
+            sip_code: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tracing::Instrument;
 
 use super::ending::{self, Also};
+use super::live::Canceled;
 use super::rules::Ending;
 use super::store::{self, CallRow};
 use crate::app::App;
@@ -94,6 +95,17 @@ async fn end_in_span(
     if nobody_joined && ending::end(app, account, id, 0, &Ending::canceled_by_api(), also).await? {
         app.admission.release(id, &app.incarnation.owner);
         return reread(app, account, id).await;
+    }
+    if let Some(dialling) = app.live.get_dialling(account, id) {
+        dialling.cancel(Canceled::Api);
+        dialling.wait_done(END_PATIENCE).await;
+        let call = store::get(&app.db, account, id)
+            .await?
+            .ok_or(ApiError::NotFound)?;
+        if call.ended_at.is_some() {
+            return Ok(EndedCall::of(call, false));
+        }
+        // Answered in this moment.
     }
     // Joined, perhaps a moment ago: the engine ends it, and its writer writes it down.
     let live = app.live.await_call(account, id, PLACING_PATIENCE).await;

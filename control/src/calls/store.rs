@@ -31,11 +31,17 @@ pub struct CallRow {
     pub batch_id: Option<String>,
     pub batch_recipient_index: Option<i64>,
     pub started_at: Option<Timestamp>,
+    /// When the other side first said that it rings.
+    pub rang_at: Option<Timestamp>,
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub duration_ms: Option<i64>,
     pub end_reason: Option<String>,
     pub ended_by: Option<String>,
+    /// The final response to our INVITE.
+    pub sip_code: Option<u32>,
+    /// In place of the agent's.
+    pub max_duration_seconds: Option<u32>,
     pub turn_count: i64,
     pub latency_summary: Option<Value>,
     pub cost_cents: i64,
@@ -315,7 +321,8 @@ pub async fn finish(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
                 ended_at = $5, duration_ms = coalesce($6, duration_ms, $5 / 1000 - answered_at / 1000, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
-                latency_summary = $8, errors = $10, network = $13, updated_at = $5
+                latency_summary = $8, errors = $10, network = $13,
+                sip_code = coalesce($14, sip_code), updated_at = $5
              where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
         )
         .bind(ending.status.name())
@@ -331,6 +338,7 @@ pub async fn finish(
         .bind(account)
         .bind(incarnation)
         .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
+        .bind(ending.sip_code.map(i64::from))
         .execute()
         .await?;
     Ok(rows == 1)
@@ -550,11 +558,14 @@ impl CallRow {
             batch_id: row.opt_text("batch_id")?,
             batch_recipient_index: row.opt_i64("batch_recipient_index")?,
             started_at: row.opt_time("started_at")?,
+            rang_at: row.opt_time("rang_at")?,
             answered_at: row.opt_time("answered_at")?,
             ended_at: row.opt_time("ended_at")?,
             duration_ms: row.opt_i64("duration_ms")?,
             end_reason: row.opt_text("end_reason")?,
             ended_by: row.opt_text("ended_by")?,
+            sip_code: small(row, "sip_code")?,
+            max_duration_seconds: small(row, "max_duration_seconds")?,
             turn_count: row.i64("turn_count")?,
             latency_summary: row.opt_json("latency_summary")?,
             cost_cents: row.i64("cost_cents")?,
@@ -570,4 +581,11 @@ impl CallRow {
             updated_at: row.time("updated_at")?,
         })
     }
+}
+
+/// A small number that may be missing.
+fn small(row: &Row, column: &str) -> Result<Option<u32>, DbError> {
+    Ok(row
+        .opt_i64(column)?
+        .and_then(|number| u32::try_from(number).ok()))
 }

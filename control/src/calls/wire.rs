@@ -112,12 +112,14 @@ pub struct CallRecord {
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub duration_seconds: f64,
+    /// From the first word that it rings to the answer, or to the end; null where nothing rang.
     pub ring_seconds: Option<f64>,
     /// Such as `caller_hangup`, `agent_end_call`, `ended_by_api`, `session_expired`; null until it has ended.
     pub end_reason: Option<String>,
     #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
-    pub sip_code: Option<u16>,
+    /// The carrier's final response to a call that was placed; null where it gave none.
+    pub sip_code: Option<u32>,
     #[schemars(extend("enum" = ["human", "voicemail", "unknown", null]))]
     pub answered_by: Option<&'static str>,
     #[schemars(with = "Option<Map<String, Value>>")]
@@ -183,11 +185,14 @@ impl From<CallRow> for CallRecord {
             batch_id,
             batch_recipient_index,
             started_at,
+            rang_at,
             answered_at,
             ended_at,
             duration_ms,
             end_reason,
             ended_by,
+            sip_code,
+            max_duration_seconds: _,
             turn_count,
             latency_summary,
             cost_cents,
@@ -218,11 +223,12 @@ impl From<CallRow> for CallRecord {
             answered_at,
             ended_at,
             duration_seconds: seconds(duration_ms),
-            // A socket does not ring.
-            ring_seconds: None,
+            ring_seconds: rang_at
+                .zip(answered_at.or(ended_at))
+                .map(|(rang, over)| over.since(rang).as_millis() as f64 / 1000.0),
             end_reason,
             ended_by,
-            sip_code: None,
+            sip_code,
             answered_by: None,
             voicemail: None,
             transfer: None,

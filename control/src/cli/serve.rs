@@ -257,6 +257,7 @@ async fn drain(app: &App) {
     // Who comes now keeps the ticket, for another node or for the next process; who was being let in at
     // this moment is waited for as well.
     app.start_leaving();
+    app.live.cancel_dialling();
     tokio::time::sleep(JOINING).await;
     idle(app, over).await;
     app.engine.drain(EndRequest::Drain);
@@ -280,9 +281,11 @@ const JOINING: Duration = Duration::from_millis(200);
 /// For goodbyes, and for the last blocks of recordings.
 const GOODBYE: Duration = Duration::from_secs(3);
 
-/// Waits until no call lives, at most until then.
+/// Waits until no call lives or rings, at most until then.
 async fn idle(app: &App, until: tokio::time::Instant) {
-    while app.engine.live_calls() > 0 && tokio::time::Instant::now() < until {
+    while app.engine.live_calls() + app.live.count_dialling() > 0
+        && tokio::time::Instant::now() < until
+    {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

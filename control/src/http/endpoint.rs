@@ -88,6 +88,10 @@ pub struct Endpoint {
     pub root: bool,
     /// Spends money: a hard-blocked account gets 402. So does every route that creates calls or speech.
     pub spends: bool,
+    /// The handler asks for credit: other refusals come before 402.
+    pub bills_late: bool,
+    /// `Idempotency-Key` is honoured.
+    pub idempotent: bool,
     handler: MethodRouter<App>,
 }
 
@@ -143,6 +147,8 @@ impl Endpoint {
             cors: false,
             root: false,
             spends: matches!(class, Class::CallCreation | Class::Tts),
+            bills_late: false,
+            idempotent: false,
             handler,
         }
     }
@@ -252,6 +258,20 @@ impl Endpoint {
         self
     }
 
+    /// The handler itself asks whether the account may spend, after what comes before 402.
+    #[must_use]
+    pub const fn bills_late(mut self) -> Self {
+        self.bills_late = true;
+        self
+    }
+
+    /// A request with an `Idempotency-Key` makes nothing twice.
+    #[must_use]
+    pub const fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
     #[must_use]
     pub const fn at_root(mut self) -> Self {
         self.root = true;
@@ -274,7 +294,7 @@ impl Endpoint {
             class: self.class,
             path: self.path,
             cors: self.cors,
-            spends: self.spends,
+            spends: self.spends && !self.bills_late,
         };
         self.handler
             .route_layer(middleware::from_fn_with_state((app.clone(), rule), gate))

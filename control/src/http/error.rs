@@ -79,6 +79,12 @@ pub enum ApiError {
         /// Seconds.
         retry_after: u32,
     },
+    /// 429: a trunk has placed its calls of this hour.
+    TrunkHour {
+        limit: u32,
+        /// Seconds.
+        retry_after: u32,
+    },
     /// 502: a system behind this one failed.
     Upstream { code: &'static str, message: String },
     /// 503: not now; seconds to wait.
@@ -185,7 +191,7 @@ impl ApiError {
             Self::UnsupportedMediaType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RangeNotSatisfiable { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Fields(_) | Self::Unprocessable { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited { .. } | Self::TrunkHour { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Capacity { reason, .. } => reason.status(),
             Self::Upstream { .. } => StatusCode::BAD_GATEWAY,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -209,6 +215,7 @@ impl ApiError {
             Self::Fields(_) => "validation_error",
             Self::RateLimited { .. } => "rate_limited",
             Self::Capacity { reason, .. } => reason.name(),
+            Self::TrunkHour { .. } => Reason::Capacity.name(),
             Self::Internal(_) => "internal_error",
             Self::BadRequest { code, .. }
             | Self::Forbidden { code, .. }
@@ -261,6 +268,9 @@ impl ApiError {
                     "Call admission is not available right now".to_owned()
                 }
             },
+            Self::TrunkHour { limit, .. } => {
+                format!("The trunk has placed its {limit} calls of this hour")
+            }
             Self::Internal(_) => "Internal error".to_owned(),
             Self::BadRequest { message, .. }
             | Self::Forbidden { message, .. }
@@ -282,6 +292,7 @@ impl ApiError {
         match self {
             Self::RateLimited { retry_after }
             | Self::Capacity { retry_after, .. }
+            | Self::TrunkHour { retry_after, .. }
             | Self::Unavailable { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
@@ -310,17 +321,30 @@ impl ApiError {
             body.insert("fields".into(), json!(errors));
         }
         body.insert("detail".into(), detail);
-        if let Self::Capacity {
-            reason,
-            resource,
-            current,
-            cap,
-            retry_after,
-        } = self
-        {
+        let admission = match self {
+            Self::Capacity {
+                reason,
+                resource,
+                current,
+                cap,
+                retry_after,
+            } => Some((*reason, *resource, *current, *cap, *retry_after)),
+            Self::TrunkHour { limit, retry_after } => {
+                let (limit, retry_after) = (*limit, *retry_after);
+                Some((
+                    Reason::Capacity,
+                    Some("trunk"),
+                    Some(limit),
+                    Some(limit),
+                    retry_after,
+                ))
+            }
+            _ => None,
+        };
+        if let Some((reason, resource, current, cap, retry_after)) = admission {
             body.insert("reason".into(), reason.name().into());
             body.insert("resource_class".into(), "call".into());
-            body.insert("retry_after".into(), (*retry_after).into());
+            body.insert("retry_after".into(), retry_after.into());
             for (key, value) in [
                 ("resource", resource.map(Value::from)),
                 ("current", current.map(Value::from)),

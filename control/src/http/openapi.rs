@@ -279,6 +279,15 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             "schema": {"type": "integer", "minimum": 0, "maximum": i32::MAX, "default": 0}
         }));
     }
+    if endpoint.idempotent {
+        parameters.push(json!({
+            "name": crate::idempotency::HEADER, "in": "header", "required": false,
+            "description": "Names the request for 24 hours: sent again with the same body it makes nothing anew, \
+                and is answered as before.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": crate::idempotency::LONGEST},
+            "example": "order-4711"
+        }));
+    }
     if endpoint.ranges {
         parameters.push(json!({
             "name": "Range", "in": "header", "required": false,

@@ -271,6 +271,13 @@ fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
             );
         }
     }
+    if endpoint.idempotent {
+        add(
+            StatusCode::CONFLICT,
+            "idempotency_conflict",
+            "the `Idempotency-Key` belongs to another request",
+        );
+    }
     if endpoint.path.contains('{') && !endpoint.root {
         add(
             StatusCode::NOT_FOUND,

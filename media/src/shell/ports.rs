@@ -81,6 +81,9 @@ impl Ports {
     }
 }
 
+/// More datagrams than a socket's buffer holds of early media.
+const STALE: usize = 16_384;
+
 /// A call's two sockets. Dropped, they are drained and then closed.
 #[derive(Debug)]
 pub struct PortPair {
@@ -94,6 +97,21 @@ impl PortPair {
     /// The port of the audio.
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Throws away what came so far: early media is not the callee's voice. At most [`STALE`] datagrams of
+    /// each socket; a flood that fills them faster is the call's own to bear.
+    pub fn discard(&mut self) {
+        let mut datagram = [0; 1];
+        for socket in self
+            .sockets
+            .iter()
+            .flat_map(|(audio, reports)| [audio, reports])
+        {
+            // A datagram that is cut off is thrown away whole.
+            let came = (0..STALE).take_while(|_| socket.recv_from(&mut datagram).is_ok());
+            came.for_each(drop);
+        }
     }
 
     pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {
@@ -137,6 +155,28 @@ mod tests {
         }
         drop(pool);
         assert_eq!(ports.take().unwrap().port(), 41_002);
+    }
+
+    #[test]
+    fn what_came_before_the_answer_is_thrown_away() {
+        let ports = Ports::new(LOOPBACK, 41_011, 41_014).unwrap();
+        let mut pair = ports.take().unwrap();
+        let tone = std::net::UdpSocket::bind((LOOPBACK, 0)).unwrap();
+        for port in [pair.port(), pair.port() + 1] {
+            for _ in 0..50 {
+                tone.send_to(&[0x80; 172], (LOOPBACK, port)).unwrap();
+            }
+        }
+        pair.discard();
+        let (audio, reports) = pair.sockets().unwrap();
+        for socket in [&*audio, &*reports] {
+            let left = socket.recv_from(&mut [0; 200]).unwrap_err();
+            assert_eq!(left.kind(), io::ErrorKind::WouldBlock);
+        }
+        // What comes now is the callee.
+        tone.send_to(&[1; 12], (LOOPBACK, pair.port())).unwrap();
+        let (audio, _) = pair.sockets().unwrap();
+        assert_eq!(audio.recv_from(&mut [0; 200]).unwrap().0, 12);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod framing;
 mod http2;
 mod idle;
 mod leaks;
+mod outbound;
 mod providers;
 mod recorded;
 mod stage;

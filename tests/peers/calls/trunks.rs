@@ -46,7 +46,7 @@ fn by_address() -> Value {
 }
 
 /// SIPp with these arguments, in the server's folder.
-fn sipp(folder: &Path, args: &[&str]) -> Child {
+pub(crate) fn sipp(folder: &Path, args: &[&str]) -> Child {
     Command::new("sipp")
         .args(args)
         .arg("-nostdin")
@@ -85,7 +85,7 @@ async fn well(mut child: Child) -> bool {
 }
 
 /// What the list says, once it has what is looked for.
-async fn until(client: &Client, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn until(client: &Client, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
         let body = client.get(path).await.expect(200).body;
@@ -414,7 +414,7 @@ fn goodbye(to: &str) -> String {
     )
 }
 
-fn scenario(steps: &[String]) -> String {
+pub(crate) fn scenario(steps: &[String]) -> String {
     let steps = steps.concat();
     format!(
         "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>\n<scenario name=\"carrier\">\n{steps}\n</scenario>\n"

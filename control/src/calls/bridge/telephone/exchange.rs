@@ -165,6 +165,11 @@ impl Exchange {
         self.open_line(id)
     }
 
+    /// Closes the line of a call that did not come to be: nothing of it is heard any more.
+    pub(super) fn close(&self, line: LineId) {
+        self.lines().remove(&line);
+    }
+
     /// Two ports for one call's audio.
     pub fn take_ports(&self) -> io::Result<PortPair> {
         self.ports.take()

@@ -7,28 +7,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::config::{AudioFormat, OptionalEvents, Protocol};
-use media::leg::rtp::RtpPlan;
-use media::rtp::sdp::{self, Agreed, Encryption, Flow, Local, Offered, Refusal};
-use media::shell::{Carrier, PortPair, RtpCarrier};
+use media::rtp::sdp::{self, Encryption, Flow, Refusal};
 use serde_json::Value;
-use sip::event::{CallId as LineId, Command, EndedBy, Event, Incoming};
+use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
+use super::talking::{Settled, Talking};
 use super::{Exchange, Line, SOURCES, trunks};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
-use crate::calls::bridge::{self, NotPlaced, Way};
-use crate::calls::live::LiveCall;
+use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::store;
 use crate::db::DbError;
 use crate::http::ApiError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::{self, AuthMode, Trunk, TrunkType};
-use crate::{secret, webhooks};
+use crate::webhooks;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
 const ANSWER_WITHIN: Duration = Duration::from_secs(32);
@@ -84,14 +81,6 @@ struct Admitted {
     id: CallId,
 }
 
-/// A call on the engine.
-struct Talking {
-    live: Arc<LiveCall>,
-    plan: RtpPlan,
-    local: Local,
-    agreed: Agreed,
-}
-
 /// One call, from its INVITE to its end.
 pub(super) async fn serve(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
     let Line { id, events } = line;
@@ -110,55 +99,13 @@ impl Desk {
     }
 
     async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
-        let over = Arc::new(Notify::new());
-        let taken = self.take(line, incoming, &mut events, &over).await;
-        let mut talking = match taken {
-            Ok(talking) => talking,
+        match self.take(line, incoming, &mut events).await {
+            Ok(talking) => talking.follow(&self.exchange, line, events).await,
             Err(Declined(code)) => {
                 tracing::info!(code, "a telephone call is not taken");
                 // Refuses a call that rings, and ends one that was answered before both agreed.
                 self.tell(Command::Reject(line, code));
                 self.tell(Command::HangUp(line, None));
-                return;
-            }
-        };
-        let mut offered = None;
-        loop {
-            let event = tokio::select! {
-                event = events.recv() => event,
-                () = over.notified() => {
-                    // Normal clearing (ITU-T Q.850): the agent's side is done.
-                    self.tell(Command::HangUp(line, Some("Q.850;cause=16".to_owned())));
-                    return;
-                }
-            };
-            match event {
-                Some(Event::Ended {
-                    by, code, reason, ..
-                }) => {
-                    if by == EndedBy::Network {
-                        tracing::warn!(?code, reason, "a telephone call was lost");
-                    }
-                    talking.live.handle.hung_up();
-                    return;
-                }
-                Some(Event::Offer { body, .. }) => {
-                    offered = self.renew(line, &mut talking, body.as_ref());
-                }
-                Some(Event::Established {
-                    body: Some(body), ..
-                }) => {
-                    if let Some(offered) = offered.take() {
-                        self.accept(line, &mut talking, &offered, &body);
-                    }
-                }
-                Some(Event::Referred { .. }) => self.tell(Command::AnswerRefer(line, 603)),
-                Some(_) => {}
-                // The stack is gone, and with it the other side.
-                None => {
-                    talking.live.handle.hung_up();
-                    return;
-                }
             }
         }
     }
@@ -169,7 +116,6 @@ impl Desk {
         line: LineId,
         incoming: &Incoming,
         events: &mut mpsc::Receiver<Event>,
-        over: &Arc<Notify>,
     ) -> Result<Talking, Declined> {
         // Before anything is spent on it: an offer that cannot be agreed to.
         let offer = incoming.offer.as_ref();
@@ -195,7 +141,12 @@ impl Desk {
         let admitted = self.admit_or_ring(line, called, events).await?;
         match answer {
             Some((text, agreed)) => {
-                let talking = self.place(&admitted, ports, local, agreed, over).await?;
+                let settled = Settled {
+                    ports,
+                    local,
+                    agreed,
+                };
+                let talking = self.place(&admitted, settled).await?;
                 self.tell(Command::Answer(line, Body::sdp(text)));
                 Ok(talking)
             }
@@ -208,7 +159,14 @@ impl Desk {
                         .await);
                 };
                 match offered.accept(&body.bytes) {
-                    Ok(agreed) => self.place(&admitted, ports, local, agreed, over).await,
+                    Ok(agreed) => {
+                        let settled = Settled {
+                            ports,
+                            local,
+                            agreed,
+                        };
+                        self.place(&admitted, settled).await
+                    }
                     Err(refusal) => Err(self.give_up(&admitted, &refusal.to_string()).await),
                 }
             }
@@ -426,88 +384,14 @@ impl Desk {
         written.await.map_err(|error| unavailable(&error))
     }
 
-    async fn place(
-        &self,
-        admitted: &Admitted,
-        ports: PortPair,
-        local: Local,
-        agreed: Agreed,
-        over: &Arc<Notify>,
-    ) -> Result<Talking, Declined> {
-        let seed = match secret::random_bytes() {
-            Ok(seed) => seed,
-            Err(error) => return Err(self.give_up(admitted, &error.to_string()).await),
-        };
-        let plan = RtpPlan::new(&agreed, seed);
-        let carrier = RtpCarrier {
-            ports,
-            agreed: agreed.clone(),
-            ssrc: plan.ssrc,
-        };
-        let way = Way {
-            protocol: Protocol::Rtp(plan),
-            // The plan names the codec; there are no messages that would tell another format.
-            audio_format: AudioFormat::Ulaw8000,
-            events: OptionalEvents::default(),
-            carrier: Carrier::Rtp(Box::new(carrier)),
-            over: Some(Arc::clone(over)),
-        };
-        let live = bridge::run(&self.app, admitted.account, admitted.id, way, None)
+    async fn place(&self, admitted: &Admitted, settled: Settled) -> Result<Talking, Declined> {
+        Talking::begin(&self.app, admitted.account, admitted.id, settled, None)
             .await
             .map_err(|why| match why {
                 NotPlaced::NoCapacity => Declined::BUSY,
                 NotPlaced::Blocked => Declined::FORBIDDEN,
                 NotPlaced::Failed => Declined::UNAVAILABLE,
-            })?;
-        Ok(Talking {
-            live,
-            plan,
-            local,
-            agreed,
-        })
-    }
-
-    /// The other side offers another session, or asks for our offer: then it is returned, to be held
-    /// against the answer.
-    fn renew(&self, line: LineId, talking: &mut Talking, body: Option<&Body>) -> Option<Offered> {
-        talking.local.version += 1;
-        let Some(body) = body else {
-            let mut local = talking.local.clone();
-            local.codecs = vec![talking.agreed.codec];
-            let offered = sdp::offer(&local, Flow::SendRecv);
-            self.tell(Command::AcceptOffer(line, Body::sdp(offered.text.clone())));
-            return Some(offered);
-        };
-        match sdp::answer(&body.bytes, &talking.local, Flow::SendRecv) {
-            Ok((text, agreed)) => {
-                self.tell(Command::AcceptOffer(line, Body::sdp(text)));
-                talking.agree(agreed);
-            }
-            Err(refusal) => {
-                tracing::info!(%refusal, "a re-INVITE is refused");
-                self.tell(Command::RefuseOffer(line, 488));
-            }
-        }
-        None
-    }
-
-    fn accept(&self, line: LineId, talking: &mut Talking, offered: &Offered, body: &Body) {
-        match offered.accept(&body.bytes) {
-            Ok(agreed) => talking.agree(agreed),
-            Err(refusal) => {
-                // What was agreed before holds no more, and nothing else was agreed (RFC 3261 13.2.2.4).
-                tracing::warn!(%refusal, "a call is ended: its answer cannot be used");
-                self.tell(Command::HangUp(line, Some("SIP;cause=488".to_owned())));
-            }
-        }
-    }
-}
-
-impl Talking {
-    fn agree(&mut self, agreed: Agreed) {
-        self.plan = self.plan.renewed(&agreed);
-        self.agreed = agreed.clone();
-        self.live.handle.renew(agreed, self.plan);
+            })
     }
 }
 

@@ -172,7 +172,7 @@ pub(super) async fn registration(app: &App, exchange: &Exchange, event: &Event) 
 
 /// A trunk as the stack knows it; `registers`: it is for this node to register it. `None`: its password
 /// does not open, or its address is none.
-fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
+pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
     let (host, port) = match &trunk.outbound_address {
         Some(address) => {
             let (host, port) = rules::host_and_port(address)?;
@@ -228,7 +228,7 @@ fn name(host: &str) -> Host {
 }
 
 /// A trunk's encryption as session descriptions know it.
-pub const fn encryption(wanted: MediaEncryption) -> Encryption {
+pub(super) const fn encryption(wanted: MediaEncryption) -> Encryption {
     match wanted {
         MediaEncryption::Allow => Encryption::Allow,
         MediaEncryption::Disable => Encryption::Disable,

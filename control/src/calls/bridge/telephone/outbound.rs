@@ -1,0 +1,298 @@
+//! Calls that are placed: from an INVITE to a callee who answers, or to the record of one who does not.
+//!
+//! The ports are bound before they are offered. While it rings nothing is heard: early media (a ring-back
+//! tone, an announcement) is thrown away, so that no agent greets a machine of the network; the agent's
+//! own rule for outgoing calls begins with the answer. Whoever ends the call first, a final response, the
+//! ring timer, an API client or the end of this process, its end is written once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::rtp::sdp::{self, Flow, Offered, Refusal};
+use media::shell::PortPair;
+use sip::event::{CallId as LineId, Command, Event, Place};
+use sip::message::Body;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::talking::{Settled, Talking};
+use super::{Exchange, Line, trunks};
+use crate::admission::Lease;
+use crate::app::App;
+use crate::calls::bridge;
+use crate::calls::dial::rules::{CallerId, Unanswered, outcome};
+use crate::calls::dial::store;
+use crate::calls::journal::Owner;
+use crate::calls::lifecycle;
+use crate::calls::live::{Canceled, Dialling};
+use crate::calls::rules::Ending;
+use crate::ids::{AccountId, CallId};
+use crate::sip_trunks::{self, AuthMode, Trunk};
+
+/// A call to be placed; its record stands, and this process hosts it.
+pub struct Dial {
+    pub account: AccountId,
+    pub id: CallId,
+    pub trunk: Trunk,
+    /// As the carrier wants it.
+    pub to: String,
+    pub from: CallerId,
+    pub ring_for: Duration,
+    /// `Some` until the engine has it.
+    pub lease: Option<Lease>,
+    pub dialling: Arc<Dialling>,
+}
+
+/// How long the stack may take beyond the ring timer to say how a call ended: it gives up by itself after
+/// 64 T1 (RFC 3261 section 17.1.1.2), which is 32 seconds.
+const STACK_PATIENCE: Duration = Duration::from_secs(40);
+
+/// Why a call did not come to be.
+enum Over {
+    /// Nobody answered, or the answer was none; with what is worth showing in diagnostics.
+    Unanswered(Unanswered, Option<String>),
+    /// It was answered and could not begin; its end is written.
+    Written,
+}
+
+/// Places the call and follows it to its end, in a task of its own.
+pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
+    let span = crate::calls::span(call.account, call.id);
+    if app.is_leaving() {
+        // It was let in while those that rang were let go of.
+        call.dialling.cancel(Canceled::Drain);
+    }
+    let (app, exchange) = (app.clone(), Arc::clone(exchange));
+    let Line { id, events } = exchange.line();
+    let placing = Placing {
+        app,
+        exchange,
+        account: call.account,
+        call: call.id,
+        line: id,
+    };
+    tokio::spawn(async move { placing.run(call, events).await }.instrument(span));
+}
+
+/// One call on its way.
+struct Placing {
+    app: App,
+    exchange: Arc<Exchange>,
+    account: AccountId,
+    call: CallId,
+    line: LineId,
+}
+
+impl Placing {
+    async fn run(self, mut call: Dial, mut events: mpsc::Receiver<Event>) {
+        match self.reach(&mut call, &mut events).await {
+            Ok(talking) => {
+                self.app.live.dialled(self.call);
+                return talking.follow(&self.exchange, self.line, events).await;
+            }
+            Err(over) => {
+                // Cancels what rings, and ends what was answered before both agreed.
+                self.exchange.tell(Command::HangUp(self.line, None));
+                self.exchange.close(self.line);
+                if let Over::Unanswered(end, error) = over {
+                    self.write(&end, error).await;
+                }
+            }
+        }
+        // Its slot is free once its end is written, and not before.
+        drop(call);
+        self.app.live.dialled(self.call);
+    }
+
+    /// Calls, and waits until somebody is on the line.
+    async fn reach(
+        &self,
+        call: &mut Dial,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Talking, Over> {
+        let (ports, ours) = self.ask(call).map_err(failed)?;
+        let until = Instant::now() + call.ring_for + STACK_PATIENCE;
+        let agreed = self.ring(events, &call.dialling, &ours, until).await?;
+        self.begin(ports, ours, agreed, call.lease.take()).await
+    }
+
+    /// Sends the INVITE with our offer.
+    fn ask(&self, call: &Dial) -> Result<(PortPair, Ours), String> {
+        let trunk = &call.trunk;
+        let encryption = trunks::encryption(trunk.media_encryption);
+        let ports = self
+            .exchange
+            .take_ports()
+            .map_err(|error| format!("no ports for the audio: {error}"))?;
+        let local = self
+            .exchange
+            .local(&ports, encryption)
+            .map_err(|error| format!("no random bytes: {error}"))?;
+        let offer = sdp::offer(&local, Flow::SendRecv);
+        let number = sip_trunks::sip_id(trunk.id);
+        // A trunk that was made a moment ago: this node's look at the database is still to come. One
+        // that registers is left to it, for its registration is one node's alone.
+        if self.exchange.trunks.find(number).is_none() && trunk.auth_mode != AuthMode::Register {
+            let told = trunks::told(&self.app, trunk, false)
+                .ok_or("the trunk's password or address cannot be read")?;
+            self.exchange.tell(Command::SetTrunk(Box::new(told)));
+        }
+        let place = Place {
+            trunk: number,
+            to: call.to.clone(),
+            from: call.from.user.clone(),
+            display: None,
+            headers: preferred(trunk, &call.from).into_iter().collect(),
+            offer: Body::sdp(offer.text.clone()),
+            ring_for: call.ring_for,
+        };
+        self.exchange
+            .tell(Command::Place(self.line, Box::new(place)));
+        Ok((ports, Ours { local, offer }))
+    }
+
+    /// Waits for the answer; what it says of the audio.
+    async fn ring(
+        &self,
+        events: &mut mpsc::Receiver<Event>,
+        dialling: &Dialling,
+        ours: &Ours,
+        until: Instant,
+    ) -> Result<sdp::Agreed, Over> {
+        // Of a reliable provisional response: then the answer itself has none (RFC 3262 section 5).
+        let mut early = None;
+        let mut rang = false;
+        loop {
+            let event = tokio::select! {
+                biased;
+                by = dialling.canceled() => {
+                    let ended_by = match by {
+                        Canceled::Api => "api",
+                        Canceled::Drain => "system",
+                    };
+                    return Err(Over::Unanswered(Unanswered::canceled(ended_by), None));
+                }
+                event = events.recv() => event,
+                () = tokio::time::sleep_until(until) => {
+                    return Err(failed("the SIP stack does not say what became of the call".to_owned()));
+                }
+            };
+            match event {
+                Some(Event::Progress { body, .. }) => {
+                    early = body.filter(|body| body.is("application/sdp")).or(early);
+                    if !rang {
+                        rang = true;
+                        self.rings().await;
+                    }
+                }
+                Some(Event::Answered { body, .. }) => {
+                    let Some(body) = body.or(early) else {
+                        return Err(failed("the answer says nothing of the audio".to_owned()));
+                    };
+                    return ours
+                        .offer
+                        .accept(&body.bytes)
+                        .map_err(|refusal| unusable(&refusal));
+                }
+                Some(Event::Ended {
+                    by, code, reason, ..
+                }) => {
+                    let end = outcome(by, code);
+                    let told = end.reason == "carrier_error";
+                    let why = told.then(|| match code {
+                        Some(code) => format!("the carrier: {code} {reason}"),
+                        None => format!("the carrier: {reason}"),
+                    });
+                    return Err(Over::Unanswered(end, why));
+                }
+                Some(_) => {}
+                None => {
+                    return Err(failed("the SIP stack is gone".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// It was answered: puts it on the engine.
+    async fn begin(
+        &self,
+        mut ports: PortPair,
+        ours: Ours,
+        agreed: sdp::Agreed,
+        lease: Option<Lease>,
+    ) -> Result<Talking, Over> {
+        ports.discard();
+        let (app, number) = (&self.app, self.app.incarnation.number);
+        let now = app.clock.now();
+        match store::answered(&app.db, self.account, self.call, number, now).await {
+            Ok(true) => {}
+            // Another node took this one for dead and ended the call.
+            Ok(false) => return Err(Over::Written),
+            Err(error) => {
+                let why = format!("the answer could not be written down: {error}");
+                bridge::could_not_start(app, self.account, self.call, &why).await;
+                return Err(Over::Written);
+            }
+        }
+        let settled = Settled {
+            ports,
+            local: ours.local,
+            agreed,
+        };
+        Talking::begin(app, self.account, self.call, settled, lease)
+            .await
+            .map_err(|_| Over::Written)
+    }
+
+    /// Writes down that it rings. A database that is away misses it, and the call goes on.
+    async fn rings(&self) {
+        let (app, number) = (&self.app, self.app.incarnation.number);
+        let now = app.clock.now();
+        let written = store::rings(&app.db, self.account, self.call, number, now).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "that a call rings could not be written down");
+        }
+    }
+
+    async fn write(&self, end: &Unanswered, error: Option<String>) {
+        tracing::info!(
+            reason = end.reason,
+            code = end.sip_code,
+            "a call that was placed is not answered"
+        );
+        let owner = Owner {
+            account: self.account,
+            call: self.call,
+            incarnation: self.app.incarnation.number,
+        };
+        let mut ending = Ending::unanswered(end);
+        ending.errors.extend(error);
+        lifecycle::write_end(&self.app, owner, ending).await;
+    }
+}
+
+/// Our side of the description.
+struct Ours {
+    local: sdp::Local,
+    offer: Offered,
+}
+
+fn unusable(refusal: &Refusal) -> Over {
+    failed(format!("the answer cannot be used: {refusal}"))
+}
+
+fn failed(why: String) -> Over {
+    Over::Unanswered(Unanswered::carrier_error(), Some(why))
+}
+
+/// The number that calls, where From has a user name (RFC 3325 section 9.2).
+fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
+    let number = from.preferred.as_ref()?;
+    let host = trunk
+        .realm
+        .as_deref()
+        .or(trunk.outbound_address.as_deref())?;
+    let value = format!("<sip:{number}@{host}>");
+    Some(("P-Preferred-Identity".to_owned(), value))
+}

@@ -1,0 +1,76 @@
+//! How a number that is called is written to the carrier. Pure.
+
+use phonenumber::Mode;
+
+use crate::sip_trunks::DialFormat;
+
+/// The number (E.164) in a trunk's format. `None`: it belongs to no country, so it has no national form.
+pub fn written(number: &str, format: DialFormat) -> Option<String> {
+    match format {
+        DialFormat::E164 => Some(number.to_owned()),
+        DialFormat::Digits => Some(digits(number)),
+        DialFormat::National => national(number),
+    }
+}
+
+/// As somebody within the country dials it, without blanks: `030123456` of `+4930123456`.
+fn national(number: &str) -> Option<String> {
+    let number = phonenumber::parse(None, number).ok()?;
+    number.country().id()?;
+    let dialled = digits(&number.format().mode(Mode::National).to_string());
+    (!dialled.is_empty()).then_some(dialled)
+}
+
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e164_and_digits_differ_by_the_plus() {
+        assert_eq!(
+            written("+4930123456", DialFormat::E164).as_deref(),
+            Some("+4930123456")
+        );
+        assert_eq!(
+            written("+4930123456", DialFormat::Digits).as_deref(),
+            Some("4930123456")
+        );
+    }
+
+    #[test]
+    fn national_is_as_a_neighbour_dials() {
+        for (number, dialled) in [
+            // Germany, France, Britain: 0. North America, Spain, Poland, Denmark: nothing.
+            ("+4930123456", "030123456"),
+            ("+33123456789", "0123456789"),
+            ("+442079460018", "02079460018"),
+            ("+12025550123", "2025550123"),
+            ("+34912345678", "912345678"),
+            ("+48221234567", "221234567"),
+            ("+4532123456", "32123456"),
+            // Italy's own 0 is part of the number, and a mobile has none.
+            ("+390612345678", "0612345678"),
+            ("+393123456789", "3123456789"),
+            // Hungary: 06; Russia: 8.
+            ("+3612345678", "0612345678"),
+            ("+74951234567", "84951234567"),
+        ] {
+            assert_eq!(
+                written(number, DialFormat::National).as_deref(),
+                Some(dialled),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_of_no_country_has_no_national_form() {
+        for number in ["+999123456789", "+2101234567", "+1"] {
+            assert_eq!(written(number, DialFormat::National), None, "{number}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Whether a call may be placed, and placing it. The refusals stand here in the order of the API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::rules::{CallerId, caller_id, may_call_from};
+use super::store::{self, Placing};
+use super::wire::{PlaceCall, PlacedCall, unfit};
+use super::{number, rules};
+use crate::admission::{Lease, Renewal, Request, State};
+use crate::agents::{self, Agent};
+use crate::app::App;
+use crate::calls::bridge::telephone::{self, Exchange, outbound};
+use crate::calls::journal::Owner;
+use crate::calls::live::Dialling;
+use crate::calls::rules::Ending;
+use crate::calls::{self, bridge, lifecycle};
+use crate::db::DbError;
+use crate::http::ApiError;
+use crate::idempotency::{self, Key, Seen};
+use crate::ids::{AccountId, AgentId, CallId};
+use crate::phone_numbers::{self, PhoneNumber};
+use crate::sip_trunks::{self, Trunk};
+use crate::time::Timestamp;
+use crate::{billing, suppressions, webhooks};
+
+/// How long a client waits before it asks again a node that cannot place calls now, seconds.
+const RETRY_AFTER: u32 = 5;
+
+/// What a request was answered with.
+#[derive(Debug)]
+pub struct Answer {
+    pub call: PlacedCall,
+    /// It was placed by an earlier request of the same key.
+    pub replayed: bool,
+}
+
+/// Places a call, unless this request did before.
+pub async fn place(
+    app: &App,
+    account: AccountId,
+    wish: &PlaceCall,
+    key: Option<&Key>,
+) -> Result<Answer, ApiError> {
+    if let Some(key) = key
+        && let Some(answer) = replay(app, account, key).await?
+    {
+        return Ok(answer);
+    }
+    let judged = judge(app, account, wish).await?;
+    let id = CallId::new(&app.clock);
+    let request = Request {
+        trunk: Some((judged.trunk.id, judged.trunk.max_concurrent_calls)),
+        // Live at once: it may ring for longer than a pending lease lasts, and has this node's seat.
+        ..bridge::wish(app, account, id, State::Live)
+    };
+    let slot = Renewal::from(&request);
+    // Given back when it is dropped.
+    let lease = app.admit(request).await?;
+    let dialling = Arc::new(Dialling::new(account, slot));
+    // Renewed and found by who cancels it from the moment on in which its record stands.
+    app.live.dial(id, Arc::clone(&dialling));
+    let written = match write(app, account, id, &judged, wish, key).await {
+        Ok(written) => written,
+        Err(error) => {
+            app.live.dialled(id);
+            return Err(error);
+        }
+    };
+    let Written::Call(created_at) = written else {
+        app.live.dialled(id);
+        drop(lease);
+        // Another request of this key was first by a moment.
+        let found = match key {
+            Some(key) => replay(app, account, key).await?,
+            None => None,
+        };
+        return found.ok_or_else(|| ApiError::internal("a repeated request left no call"));
+    };
+    let call = PlacedCall {
+        call_id: id,
+        conversation_id: id,
+        status: "queued",
+        agent_id: judged.agent.id,
+        to_number: wish.to_number.clone(),
+        // As it was asked for: E.164, however it was registered.
+        from_number: wish.from_number.clone().unwrap_or_default(),
+        created_at,
+    };
+    judged.dial(app, account, id, wish.ring_seconds(), lease, dialling);
+    Ok(Answer {
+        call,
+        replayed: false,
+    })
+}
+
+/// What an earlier request of this key was answered with.
+async fn replay(app: &App, account: AccountId, key: &Key) -> Result<Option<Answer>, ApiError> {
+    let Seen::Again(id) = idempotency::find(app, account, key).await? else {
+        return Ok(None);
+    };
+    let id: CallId = id.parse().map_err(ApiError::internal)?;
+    let call = calls::store::get(&app.db, account, id)
+        .await?
+        .ok_or_else(|| ApiError::internal("the call of an earlier request is gone"))?;
+    Ok(Some(Answer {
+        call: call.into(),
+        replayed: true,
+    }))
+}
+
+/// A wish that nothing speaks against but a lack of room.
+struct Judged {
+    agent: Agent,
+    number: PhoneNumber,
+    trunk: Trunk,
+    to: String,
+    from: CallerId,
+    exchange: Arc<Exchange>,
+}
+
+impl Judged {
+    fn dial(
+        self,
+        app: &App,
+        account: AccountId,
+        id: CallId,
+        ring_seconds: u32,
+        lease: Lease,
+        dialling: Arc<Dialling>,
+    ) {
+        let call = outbound::Dial {
+            account,
+            id,
+            trunk: self.trunk,
+            to: self.to,
+            from: self.from,
+            ring_for: Duration::from_secs(ring_seconds.into()),
+            lease: Some(lease),
+            dialling,
+        };
+        outbound::dial(app, &self.exchange, call);
+    }
+}
+
+async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged, ApiError> {
+    wish.check()?;
+    let agent: AgentId = wish.agent_id.parse().map_err(|_| ApiError::NotFound)?;
+    let agent = agents::store::get(&app.db, account, agent)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    if agent.status != agents::Status::Active {
+        return Err(ApiError::conflict(
+            "agent_not_ready",
+            format!("The agent is {}", agent.status.name()),
+        ));
+    }
+    billing::require(app, account).await?;
+    let number = calling_number(app, account, wish.from_number.as_deref()).await?;
+    suppressions::check(app, account, &wish.to_number).await?;
+    let (trunk, to) = way_out(app, account, &agent, &number, &wish.to_number).await?;
+    bridge::can_speak(app, &agent)?;
+    let exchange = match telephone::open(app).await {
+        Ok(exchange) => Arc::clone(exchange),
+        Err(error) => {
+            tracing::error!(%error, "this node places no telephone calls");
+            return Err(ApiError::Unavailable {
+                code: "service_unavailable",
+                message: "This server cannot place telephone calls right now".to_owned(),
+                retry_after: RETRY_AFTER,
+            });
+        }
+    };
+    if let Some(limit) = trunk.calls_per_hour_limit {
+        let now = app.clock.now();
+        let full = store::full_until(&app.db, account, trunk.id, limit, now).await?;
+        has_room(limit, full, now)?;
+    }
+    Ok(Judged {
+        from: caller_id(&trunk, &number),
+        agent,
+        number,
+        trunk,
+        to,
+        exchange,
+    })
+}
+
+async fn calling_number(
+    app: &App,
+    account: AccountId,
+    asked: Option<&str>,
+) -> Result<PhoneNumber, ApiError> {
+    let refused = |why| unfit(why, asked);
+    let asked = asked.ok_or_else(|| refused(rules::Unfit::Required))?;
+    let number = phone_numbers::store::find_active_by_number(&app.db, account, asked)
+        .await?
+        .ok_or_else(|| refused(rules::Unfit::NotRegistered))?;
+    may_call_from(&number).map_err(refused)?;
+    Ok(number)
+}
+
+/// The trunk, and the number to call as it wants it.
+async fn way_out(
+    app: &App,
+    account: AccountId,
+    agent: &Agent,
+    number: &PhoneNumber,
+    to: &str,
+) -> Result<(Trunk, String), ApiError> {
+    let of_agent = agent.settings.outbound_trunk_id.as_deref();
+    let of_agent = of_agent.and_then(|id| id.parse().ok());
+    let trunk = sip_trunks::store::for_number(&app.db, account, number, of_agent)
+        .await?
+        .ok_or_else(no_trunk)?;
+    if !trunk.may_call(to) {
+        return Err(ApiError::Refused {
+            code: "destination_not_allowed",
+            message: "The trunk's destination_allowlist does not let this number be called"
+                .to_owned(),
+            detail: json!({
+                "trunk_id": trunk.id,
+                "mode": trunk.destinations.as_ref().map(|list| list.mode),
+            }),
+        });
+    }
+    let written = number::written(to, trunk.outbound_dial_format).ok_or_else(|| {
+        ApiError::field(
+            "to_number",
+            "value_error",
+            "The number has no national form, in which the trunk dials",
+        )
+    })?;
+    Ok((trunk, written))
+}
+
+fn no_trunk() -> ApiError {
+    ApiError::unprocessable(
+        "trunk_inactive",
+        "No active outbound trunk: neither of the number, nor of the agent, nor a default one",
+    )
+}
+
+/// 429 where the trunk has placed its calls of this hour, until `full`.
+fn has_room(limit: u32, full: Option<Timestamp>, now: Timestamp) -> Result<(), ApiError> {
+    match full {
+        None => Ok(()),
+        Some(until) => Err(ApiError::TrunkHour {
+            limit,
+            retry_after: whole_seconds(until.since(now)),
+        }),
+    }
+}
+
+/// Rounded up, and never none.
+fn whole_seconds(left: Duration) -> u32 {
+    let seconds = left.as_millis().div_ceil(1000).max(1);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
+enum Written {
+    /// The call stands, since then.
+    Call(Timestamp),
+    /// A request of the same key was first.
+    Repeated,
+}
+
+/// Writes the call down as one that this process hosts. Whoever places calls over one trunk comes here
+/// one after the other, so that its hour is counted exactly.
+async fn write(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    judged: &Judged,
+    wish: &PlaceCall,
+    key: Option<&Key>,
+) -> Result<Written, ApiError> {
+    let Judged {
+        agent,
+        number,
+        trunk,
+        ..
+    } = judged;
+    let none = Map::new();
+    let variables = wish.dynamic_variables.as_ref().unwrap_or(&none);
+    let metadata = Value::Object(wish.metadata.clone().unwrap_or_default());
+    let mut tx = app.db.begin_write().await?;
+    if !agents::store::hold(&mut tx, account, agent.id).await? {
+        return Err(ApiError::NotFound);
+    }
+    let held = sip_trunks::store::hold(&mut tx, account, trunk.id).await?;
+    let held = held.filter(Trunk::can_dial).ok_or_else(no_trunk)?;
+    let now = app.clock.now();
+    if let Some(limit) = held.calls_per_hour_limit {
+        let full = store::full_until_in(&mut tx, account, trunk.id, limit, now).await?;
+        has_room(limit, full, now)?;
+    }
+    let call = calls::store::NewCall {
+        id,
+        agent_id: agent.id,
+        agent_name: &agent.settings.name,
+        direction: "outbound",
+        channel: "sip",
+        language: agents::rules::language_name(agent.settings.language),
+        from_number: wish.from_number.as_deref(),
+        to_number: Some(&wish.to_number),
+        phone_number_id: Some(number.id),
+        trunk_id: Some(trunk.id),
+        dynamic_variables: &Value::Object(variables.clone()),
+    };
+    calls::store::insert(&mut tx, account, &call, now).await?;
+    let placing = Placing {
+        metadata: &metadata,
+        max_duration_seconds: wish.max_duration_seconds,
+        node: &app.config.cluster.node,
+        incarnation: app.incarnation.number,
+    };
+    store::host(&mut tx, account, id, &placing, now).await?;
+    if let Some(key) = key
+        && !idempotency::store::keep(&mut tx, account, key, &id.to_string(), now).await?
+    {
+        return Ok(Written::Repeated);
+    }
+    webhooks::service::tell_unfilled(app, &mut tx, account, agent, variables, id).await?;
+    if let Err(error) = tx.commit().await {
+        // The answer may have been lost and not the commit: then nobody would dial or end this call.
+        never_dialled(app, account, id, &error).await;
+        return Err(error.into());
+    }
+    app.webhooks.wake();
+    Ok(Written::Call(now))
+}
+
+async fn never_dialled(app: &App, account: AccountId, id: CallId, error: &DbError) {
+    let owner = Owner {
+        account,
+        call: id,
+        incarnation: app.incarnation.number,
+    };
+    let why = format!("the database was lost while the call was written down: {error}");
+    lifecycle::could_not_start(app, owner, Ending::engine_error(why)).await;
+}

@@ -1,0 +1,141 @@
+//! What the `calls` table holds of calls that are placed.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::calls::rules::{CallStatus, ConversationStatus};
+use crate::db::{Db, DbError, Query, Tx};
+use crate::ids::{AccountId, CallId, TrunkId};
+use crate::time::Timestamp;
+
+/// What `calls_per_hour_limit` counts in.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// What is known of a call that is placed, beside what every call has at its creation.
+pub struct Placing<'a> {
+    pub metadata: &'a Value,
+    pub max_duration_seconds: Option<u32>,
+    /// Who hosts it, from its first moment on.
+    pub node: &'a str,
+    pub incarnation: i64,
+}
+
+/// Completes a call that was inserted in this transaction.
+pub async fn host(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    placing: &Placing<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.query(
+        "update calls set metadata = $1, max_duration_seconds = $2, owner_node = $3, owner_incarnation = $4,
+            started_at = $5 where account_id = $6 and id = $7",
+    )
+    .bind(placing.metadata.to_string())
+    .bind(placing.max_duration_seconds.map(i64::from))
+    .bind(placing.node)
+    .bind(placing.incarnation)
+    .bind(now)
+    .bind(account)
+    .bind(id)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// When a trunk that has placed `limit` calls or more within the last hour may place another one. `None`:
+/// now. Inside a transaction that holds the trunk the answer stays true to its end.
+pub async fn full_until_in(
+    tx: &mut Tx,
+    account: AccountId,
+    trunk: TrunkId,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, DbError> {
+    full_until_of(tx.query(LAST_HOUR), account, trunk, limit, now).await
+}
+
+/// The same as a first look.
+pub async fn full_until(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, DbError> {
+    full_until_of(db.query(LAST_HOUR), account, trunk, limit, now).await
+}
+
+/// The call of the last hour before which `limit` others were placed: when it is an hour old there is
+/// room again.
+const LAST_HOUR: &str = "select created_at from calls
+    where account_id = $1 and trunk_id = $2 and direction = 'outbound' and created_at > $3
+    order by created_at desc limit 1 offset $4";
+
+async fn full_until_of(
+    query: Query<'_>,
+    account: AccountId,
+    trunk: TrunkId,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, DbError> {
+    let Some(before) = limit.checked_sub(1) else {
+        return Ok(Some(now.plus(HOUR)));
+    };
+    let last = query
+        .bind(account)
+        .bind(trunk)
+        .bind(now.minus(HOUR))
+        .bind(before)
+        .optional(|row| row.time("created_at"))
+        .await?;
+    Ok(last.map(|placed| placed.plus(HOUR)))
+}
+
+/// Notes that a call which this incarnation hosts rings.
+pub async fn rings(
+    db: &Db,
+    account: AccountId,
+    id: CallId,
+    incarnation: i64,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    db.query(
+        "update calls set status = $1, rang_at = $2, updated_at = $2
+         where account_id = $3 and id = $4 and owner_incarnation = $5 and ended_at is null and rang_at is null",
+    )
+    .bind(CallStatus::Ringing.name())
+    .bind(now)
+    .bind(account)
+    .bind(id)
+    .bind(incarnation)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Notes that a call which this incarnation hosts was answered. `false`: it had ended.
+pub async fn answered(
+    db: &Db,
+    account: AccountId,
+    id: CallId,
+    incarnation: i64,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = db
+        .query(
+            "update calls set status = $1, conversation_status = $2, answered_at = $3, sip_code = 200, updated_at = $3
+             where account_id = $4 and id = $5 and owner_incarnation = $6 and ended_at is null",
+        )
+        .bind(CallStatus::InProgress.name())
+        .bind(ConversationStatus::InProgress.name())
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .bind(incarnation)
+        .execute()
+        .await?;
+    Ok(rows == 1)
+}

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use media::rtp::sdp::Encryption;
-use sip::message::Transport;
+use sip::message::{Host, Transport};
 use sip::shell::Listen;
 use sip::trunk::Net;
 
+use super::Tls;
 use super::read::Settings;
 use crate::ids::AgentId;
 
@@ -25,6 +26,10 @@ pub struct Sip {
     pub numbers: BTreeMap<String, AgentId>,
     pub agent: Option<AgentId>,
     pub encryption: Encryption,
+    /// What callers over TLS are shown.
+    pub tls: Option<Tls>,
+    /// The name in that certificate; callers over TLS are told the address when `None`.
+    pub tls_name: Option<Host>,
     /// The first and the last port for audio.
     pub ports: (u16, u16),
 }
@@ -54,11 +59,17 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         );
     }
     let sources: Vec<Net> = sources.into_iter().flatten().collect();
-    if !sources.is_empty() && listen.iter().any(|l| l.transport == Transport::Tls) {
+    let tls = super::tls(settings, "sip.tls_certificate", "sip.tls_key");
+    if tls.is_none() && listen.iter().any(|l| l.transport == Transport::Tls) {
         settings.wrong(
-            "sip.listen",
-            "tls: is not listened on yet: udp: and tcp: are",
+            "sip.tls_certificate",
+            "must be set with sip.tls_key when sip.listen has tls:",
         );
+    }
+    let name = settings.text("sip.tls_name");
+    let tls_name = Host::parse(&name).filter(|host| matches!(host, Host::Name(_)));
+    if !name.is_empty() && tls_name.is_none() {
+        settings.wrong("sip.tls_name", "must be a host name, as in sip.example.com");
     }
     let public = settings.text("sip.public_address");
     let public_address = public.parse().ok();
@@ -109,6 +120,8 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         numbers,
         agent: everybody,
         encryption,
+        tls,
+        tls_name,
         ports: ports(settings),
     }
 }

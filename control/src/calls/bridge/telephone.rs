@@ -15,14 +15,14 @@ use media::leg::rtp::{RtpLeg, RtpPlan};
 use media::rtp::sdp::{self, Agreed, Flow, Local, Offered, Refusal};
 use media::shell::{Carrier, PortPair, Ports, RtpCarrier};
 use serde_json::Value;
-use sip::endpoint::{Advertised, Config as Endpoint};
+use sip::endpoint::Config as Endpoint;
 use sip::event::{CallId as LineId, Command, EndedBy, Event, Incoming};
-use sip::message::{Body, Host, Transport};
+use sip::message::{Body, Transport};
 use sip::shell::{Settings, Sip};
 use sip::trunk::{InboundAuth, Trunk, TrunkId};
 use tokio::sync::{Notify, mpsc};
 
-use super::{NotPlaced, Way};
+use super::{NotPlaced, Way, transports};
 use crate::admission::State;
 use crate::agents::{self, Agent};
 use crate::app::App;
@@ -100,22 +100,12 @@ pub async fn start(app: &App) -> io::Result<bool> {
         .ok_or_else(|| io::Error::other("rtp.ports: there is no pair of ports among them"))?;
     let address = settings.public_address.unwrap_or(bind);
     let mut endpoint = Endpoint::new(Vec::new());
-    if let Some(public) = settings.public_address {
-        endpoint.advertised = settings
-            .listen
-            .iter()
-            .map(|listen| Advertised {
-                transport: listen.transport,
-                host: Host::Ip(public),
-                port: listen.addr.port(),
-            })
-            .collect();
-    }
+    endpoint.advertised = transports::advertised(settings);
     let sip = Arc::new(Sip::start(Settings {
         endpoint,
         seed: secret::random_bytes()?,
         listen: settings.listen.clone(),
-        tls: None,
+        tls: Some(transports::tls(settings)?),
         dns: Vec::new(),
     })?);
     let trunk = Trunk {

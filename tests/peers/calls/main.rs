@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod audio;
+mod baresip;
 mod barge_in;
 mod bucket;
 mod canaries;
@@ -23,8 +24,9 @@ mod idle;
 mod leaks;
 mod providers;
 mod recorded;
-mod stage;
 mod streams;
 mod synthesis;
 mod telephone;
 mod ws_url;
+
+use kit::stage;

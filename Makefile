@@ -2,9 +2,10 @@
 # test  set up, format check, lints, every test
 # bench criterion benches of the way of an audio frame
 # load  capacity run: server on one core, load generator on another
+# fuzz  what strangers' bytes reach first, a minute each
 # soak  the long bars: a bare machine, the question set, the full load; red when one fails
 
-.PHONY: run test bench load soak setup setup-test
+.PHONY: run test bench load fuzz soak setup setup-test
 
 run: setup
 	@bash scripts/run.sh
@@ -17,6 +18,9 @@ bench: setup
 
 load: setup
 	@bash scripts/load.sh
+
+fuzz: setup
+	@bash scripts/fuzz.sh
 
 soak: setup-test
 	@bash scripts/soak.sh

@@ -45,6 +45,10 @@ needed() {
         echo "faketime            ls /usr/lib/*/faketime/libfaketimeMT.so.1"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
+        # A telephone with codecs, TLS and SRTP of its own.
+        echo "baresip-core        command -v baresip"
+        # A proxy between the two.
+        echo "kamailio            command -v kamailio || test -x /usr/sbin/kamailio"
         # A server of the S3 protocol comes from PyPI, see below.
         echo "python3-venv          python3 -c 'import ensurepip'"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use benches_kit::session::{LIFE, Scene, Session};
 use criterion::{Criterion, criterion_group, criterion_main};
 use media::config::VadKind;
+use media::rtp::sdp::Codec;
 
 fn frame(c: &mut Criterion) {
     let mut group = c.benchmark_group("frame");
@@ -29,6 +30,13 @@ fn frame(c: &mut Criterion) {
         group.bench_function(format!("rtp_{what}"), |b| {
             b.iter_custom(|frames| ticks(frames, || Session::over_rtp(scene, VadKind::Energy)));
         });
+        for codec in [Codec::G722, Codec::Opus] {
+            let name = codec.name().to_lowercase();
+            group.bench_function(format!("rtp_{name}_{what}"), |b| {
+                let new = || Session::over_rtp_in(codec, scene, VadKind::Energy);
+                b.iter_custom(|frames| ticks(frames, new));
+            });
+        }
         group.bench_function(format!("webrtc_{what}"), |b| {
             b.iter_custom(|frames| ticks(frames, || Session::over_webrtc(scene, VadKind::Energy)));
         });

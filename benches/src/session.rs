@@ -4,7 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use media::audio::g711::ulaw_encode;
+use media::audio::g711::{alaw_encode, ulaw_encode};
+use media::audio::g722;
 use media::audio::opus::Encoder;
 use media::audio::tones::noise;
 use media::call::Call;
@@ -69,8 +70,8 @@ enum Carrier {
     Messages(Rc<[String]>),
     /// Payloads; an empty one is not sent.
     Packets(Rc<[Vec<u8>]>),
-    /// Payloads of a telephone.
-    Line(Rc<[Vec<u8>]>),
+    /// Payloads of a telephone, and how far timestamps go on with each.
+    Line(Rc<[Vec<u8>]>, u32),
 }
 
 /// What a call sent and handed over.
@@ -114,21 +115,38 @@ impl Session {
     /// The same over a telephone line, behind its encryption: G.711 both ways, and silence while the
     /// agent says nothing.
     pub fn over_rtp(scene: Scene, vad: VadKind) -> Self {
-        let line = Carrier::Line(
-            frames(scene, 160)
-                .map(|(_, samples)| ulaw(&samples))
+        Self::over_rtp_in(Codec::Pcmu, scene, vad)
+    }
+
+    /// The same in another codec.
+    pub fn over_rtp_in(codec: Codec, scene: Scene, vad: VadKind) -> Self {
+        let line = match codec {
+            Codec::Pcmu | Codec::Pcma => frames(scene, 160)
+                .map(|(_, samples)| g711(codec, &samples))
                 .collect(),
-        );
+            Codec::G722 => {
+                let mut encoder = g722::Encoder::default();
+                let coded = frames(scene, 320).map(|(_, samples)| {
+                    let mut payload = Vec::new();
+                    encoder.encode(&samples, &mut payload);
+                    payload
+                });
+                coded.collect()
+            }
+            Codec::Opus => packets(scene),
+        };
         let plan = RtpPlan {
-            codec: Codec::Pcmu,
+            codec,
             payload_type: 0,
             events: Some(101),
+            events_clock: codec.clock(),
             comfort_noise: None,
             flow: Flow::SendRecv,
             ssrc: 7,
             sequence: 1,
             timestamp: 1,
         };
+        let line = Carrier::Line(line, codec.clock() / 50);
         let mut session = Self::begin(scene, vad, Protocol::Rtp(plan), AudioFormat::Ulaw8000, line);
         session.give(Input::Connected);
         session.warmed()
@@ -188,16 +206,19 @@ impl Session {
             Carrier::Messages(messages) => {
                 self.give(Input::Text(&messages[self.given % messages.len()]));
             }
-            Carrier::Line(packets) => {
-                self.give(Input::Packet(RtpPacket {
-                    payload_type: 0,
-                    marker: false,
-                    sequence: self.sequence,
-                    timestamp: (self.given as u32).wrapping_mul(160),
-                    ssrc: 1,
-                    payload: &packets[self.given % packets.len()],
-                }));
-                self.sequence = self.sequence.wrapping_add(1);
+            Carrier::Line(packets, step) => {
+                let payload = &packets[self.given % packets.len()];
+                if !payload.is_empty() {
+                    self.give(Input::Packet(RtpPacket {
+                        payload_type: 0,
+                        marker: false,
+                        sequence: self.sequence,
+                        timestamp: (self.given as u32).wrapping_mul(step),
+                        ssrc: 1,
+                        payload,
+                    }));
+                    self.sequence = self.sequence.wrapping_add(1);
+                }
             }
             Carrier::Packets(packets) => {
                 let payload = &packets[self.given % packets.len()];
@@ -322,8 +343,16 @@ fn packets(scene: Scene) -> Rc<[Vec<u8>]> {
 }
 
 fn ulaw(samples: &[i16]) -> Vec<u8> {
+    g711(Codec::Pcmu, samples)
+}
+
+fn g711(codec: Codec, samples: &[i16]) -> Vec<u8> {
     let mut bytes = vec![0; samples.len()];
-    ulaw_encode(samples, &mut bytes);
+    if codec == Codec::Pcma {
+        alaw_encode(samples, &mut bytes);
+    } else {
+        ulaw_encode(samples, &mut bytes);
+    }
     bytes
 }
 

@@ -8,6 +8,7 @@ use media::audio::resample::Resampler;
 use media::audio::tones::noise;
 use media::config::VadKind;
 use media::rtp::packet::Header;
+use media::rtp::sdp::Codec;
 use media::rtp::srtp::{Keys, Opener, Sealer, Suite};
 use media::vad::Vad;
 
@@ -104,6 +105,30 @@ fn a_frame_through_a_telephone_call_allocates_nothing() {
             packets.abs_diff(ticks as u64) <= 2,
             "{scene:?}: {packets} packets, silence among them"
         );
+    }
+}
+
+/// And in the codecs that cost more; Opus sends next to nothing while the agent is silent.
+#[test]
+fn a_frame_of_wideband_through_a_telephone_call_allocates_nothing() {
+    for codec in [Codec::G722, Codec::Opus] {
+        for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
+            let mut session = Session::over_rtp_in(codec, scene, VadKind::Energy);
+            let (sent, heard) = (session.sent.messages, session.sent.heard);
+            let counts: Vec<Option<u64>> =
+                (0..LIFE - 500).map(|_| session.counted_tick()).collect();
+            let total: u64 = counts.iter().flatten().sum();
+            assert_eq!(total, 0, "{codec:?} {scene:?}");
+            let packets = session.sent.messages - sent;
+            let every = codec == Codec::G722 || scene == Scene::Agent;
+            assert_eq!(
+                packets > 1_400,
+                every,
+                "{codec:?} {scene:?}: {packets} packets"
+            );
+            let heard = session.sent.heard > heard;
+            assert_eq!(heard, scene == Scene::Caller, "{codec:?} {scene:?}");
+        }
     }
 }
 

@@ -282,7 +282,7 @@ impl Config {
                 max_connections_per_ip: settings.int("server.max_connections_per_ip", 1, 1_000_000)
                     as usize,
                 log: settings.text("server.log"),
-                tls: tls(&mut settings),
+                tls: tls(&mut settings, "server.tls.certificate", "server.tls.key"),
             },
             log: Log {
                 format: settings.word(
@@ -522,23 +522,21 @@ fn webhooks(settings: &mut read::Settings) -> Webhooks {
     }
 }
 
-fn tls(settings: &mut read::Settings) -> Option<Tls> {
-    let (certificate, key) = (
-        settings.text("server.tls.certificate"),
-        settings.text("server.tls.key"),
-    );
-    match (certificate.is_empty(), key.is_empty()) {
+/// The files that two settings name: both or none.
+fn tls(settings: &mut read::Settings, certificate: &str, key: &str) -> Option<Tls> {
+    let files = (settings.text(certificate), settings.text(key));
+    match (files.0.is_empty(), files.1.is_empty()) {
         (true, true) => None,
         (false, false) => Some(Tls {
-            certificate: certificate.into(),
-            key: key.into(),
+            certificate: files.0.into(),
+            key: files.1.into(),
         }),
         (true, false) => {
-            settings.wrong("server.tls.certificate", "is missing beside server.tls.key");
+            settings.wrong(certificate, &format!("is missing beside {key}"));
             None
         }
         (false, true) => {
-            settings.wrong("server.tls.key", "is missing beside server.tls.certificate");
+            settings.wrong(key, &format!("is missing beside {certificate}"));
             None
         }
     }

@@ -8,7 +8,6 @@
     reason = "a test of the shell: processes, sockets and clocks are its subject"
 )]
 
-#[allow(dead_code, reason = "each test binary uses a part of the kit")]
 mod kit;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -10,10 +10,13 @@
 )]
 
 mod kit;
+#[path = "kit/process.rs"]
+mod process;
 
 use std::time::{Duration, Instant};
 
-use kit::{Answering, free_port, loopback, sipp, trunk_to};
+use kit::{free_port, loopback, trunk_to};
+use process::{Answering, Sipp, sipp};
 use sip::event::{CallId, Command, EndedBy, Event, Place};
 use sip::message::{Body, Transport};
 use sip::shell::Sip;
@@ -21,7 +24,7 @@ use sip::trunk::TrunkId;
 
 /// `sipp -sn uac` calls us: each call is answered, talked in for a moment and ended by SIPp.
 fn we_answer(transport: Transport, calls: u32, rate: u32) {
-    let sip = kit::start(transport);
+    let sip = process::start(transport);
     let port = sip.addresses()[0].addr.port();
     let answering = Answering::start(sip, free_port(), transport);
     let (calls_text, rate_text) = (calls.to_string(), rate.to_string());
@@ -50,10 +53,10 @@ fn we_answer(transport: Transport, calls: u32, rate: u32) {
 
 /// We call `sipp -sn uas` and hang up once it has answered.
 fn we_call(transport: Transport, calls: u32) {
-    let sip = kit::start(transport);
+    let sip = process::start(transport);
     let port = free_port();
     let (calls_text, port_text) = (calls.to_string(), port.to_string());
-    let peer = kit::Sipp::start(
+    let peer = Sipp::start(
         transport,
         &["-sn", "uas", "-m", &calls_text, "-p", &port_text],
     );
@@ -67,7 +70,7 @@ fn we_call(transport: Transport, calls: u32) {
             from: "sidetone".to_owned(),
             display: None,
             headers: Vec::new(),
-            offer: Body::sdp(kit::SDP),
+            offer: Body::sdp(process::SDP),
             ring_for: Duration::from_secs(20),
         };
         sip.command(Command::Place(CallId(u64::from(number)), Box::new(place)))
@@ -127,7 +130,7 @@ fn we_call_sipp_over_a_stream() {
 /// An address that is no trunk's: not a byte comes back.
 #[test]
 fn a_stranger_hears_nothing() {
-    let sip = kit::start(Transport::Udp);
+    let sip = process::start(Transport::Udp);
     let addr = sip.addresses()[0].addr;
     let socket = std::net::UdpSocket::bind((loopback(), 0)).unwrap();
     socket
@@ -167,7 +170,7 @@ fn calls_a_second() {
 /// Commands and events pass the bounded channels; dropping the stack ends its threads.
 #[test]
 fn a_stack_that_is_dropped_lets_its_port_go() {
-    let sip = kit::start(Transport::Udp);
+    let sip = process::start(Transport::Udp);
     let addr = sip.addresses()[0].addr;
     assert!(std::net::UdpSocket::bind(addr).is_err());
     drop::<Sip>(sip);

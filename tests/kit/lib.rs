@@ -17,4 +17,5 @@ pub mod redis;
 pub mod relay;
 pub mod server;
 pub mod socket;
+pub mod stage;
 pub mod virtual_call;

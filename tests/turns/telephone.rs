@@ -24,6 +24,7 @@ fn plan(flow: Flow) -> RtpPlan {
         codec: Codec::Pcmu,
         payload_type: 0,
         events: Some(101),
+        events_clock: 8_000,
         comfort_noise: None,
         flow,
         ssrc: 7,

@@ -2,6 +2,7 @@
 //! SIP stack in [`telephone`]; nothing else knows both it and the engine.
 
 pub mod telephone;
+mod transports;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

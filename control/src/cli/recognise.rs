@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use media::config::Language;
+use media::rtp::sdp::Codec;
 use media::speech::{
     LanguageModel, LlmEvent, Message, ModelRequest, Recogniser, ReplyId, SpeechEvent, SpeechSink,
     SttEvent, UtteranceId,
@@ -38,6 +39,15 @@ pub struct WerArgs {
     /// Let the telephone also cut below 300 Hz and above 3400 Hz.
     #[arg(long, requires = "telco")]
     pub narrow: bool,
+    /// Send it over RTP first, in this codec.
+    #[arg(long, value_enum)]
+    pub codec: Option<LineCodec>,
+    /// Per cent of its packets that are lost.
+    #[arg(long, requires = "codec", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50))]
+    pub loss: u32,
+    /// How many of them in a row.
+    #[arg(long, requires = "codec", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub burst: u32,
     /// The synthetic callers: flite's `slt`, `rms`, `awb`, `kal16`, or `espeak`.
     #[arg(long, value_delimiter = ',', default_value = "slt,rms,awb,espeak")]
     pub voices: Vec<String>,
@@ -50,6 +60,31 @@ pub struct WerArgs {
     /// Make the acoustic transform for a telephone's band, write it here, and end.
     #[arg(long, value_name = "FILE")]
     pub make_transform: Option<PathBuf>,
+}
+
+/// The codecs of telephone lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LineCodec {
+    Pcmu,
+    Pcma,
+    G722,
+    Opus,
+}
+
+impl WerArgs {
+    fn line(&self) -> Option<sound::Line> {
+        let codec = match self.codec? {
+            LineCodec::Pcmu => Codec::Pcmu,
+            LineCodec::Pcma => Codec::Pcma,
+            LineCodec::G722 => Codec::G722,
+            LineCodec::Opus => Codec::Opus,
+        };
+        Some(sound::Line {
+            codec,
+            loss: self.loss,
+            burst: self.burst,
+        })
+    }
 }
 
 /// Measures and prints a table.
@@ -76,20 +111,33 @@ fn measure(args: &WerArgs) -> Result<(), String> {
         (true, false) => "8 kHz μ-law",
         (true, true) => "300-3400 Hz μ-law",
     };
+    let line = args.line();
+    let band = match line {
+        Some(line) => format!(
+            "{band}, {} with {} % lost, {} in a row",
+            line.codec.name(),
+            line.loss,
+            line.burst
+        ),
+        None => band.to_owned(),
+    };
     println!(
         "{:<24} {:>10} {:>7} {:>8} {:>8} {:>9}   ({band})",
         "set", "utterances", "words", "WER %", "right %", "real time"
     );
     for group in groups {
         let mut total = Total::default();
-        let mut line = args
+        let mut call = args
             .one_call
             .then(|| Line::open(&pool, &group.domain))
             .transpose()?;
         for item in &group.items {
-            let pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
-            let (heard, waited) = match &mut line {
-                Some(line) => line.hear(&pcm)?,
+            let mut pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
+            if let Some(line) = line {
+                pcm = sound::over(&pcm, line)?;
+            }
+            let (heard, waited) = match &mut call {
+                Some(call) => call.hear(&pcm)?,
                 None => Line::open(&pool, &group.domain)?.hear(&pcm)?,
             };
             let (wanted, got) = (words(&item.text), words(&heard));

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use media::rtp::sdp::Encryption;
-use sip::message::Transport;
+use sip::message::{Host, Transport};
 use sip::shell::Listen;
 use sip::trunk::Net;
 
+use super::Tls;
 use super::read::Settings;
 use crate::ids::AgentId;
 
@@ -28,6 +29,10 @@ pub struct Sip {
     /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
     pub trunk_calls: u32,
     pub trunk_calls_per_hour: u32,
+    /// What callers over TLS are shown.
+    pub tls: Option<Tls>,
+    /// The name in that certificate; callers over TLS are told the address when `None`.
+    pub tls_name: Option<Host>,
     /// The first and the last port for audio.
     pub ports: (u16, u16),
 }
@@ -57,11 +62,17 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         );
     }
     let sources: Vec<Net> = sources.into_iter().flatten().collect();
-    if listen.iter().any(|l| l.transport == Transport::Tls) {
+    let tls = super::tls(settings, "sip.tls_certificate", "sip.tls_key");
+    if tls.is_none() && listen.iter().any(|l| l.transport == Transport::Tls) {
         settings.wrong(
-            "sip.listen",
-            "tls: is not listened on yet: udp: and tcp: are",
+            "sip.tls_certificate",
+            "must be set with sip.tls_key when sip.listen has tls:",
         );
+    }
+    let name = settings.text("sip.tls_name");
+    let tls_name = Host::parse(&name).filter(|host| matches!(host, Host::Name(_)));
+    if !name.is_empty() && tls_name.is_none() {
+        settings.wrong("sip.tls_name", "must be a host name, as in sip.example.com");
     }
     let public = settings.text("sip.public_address");
     let public_address = public.parse().ok();
@@ -114,6 +125,8 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         encryption,
         trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
         trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
+        tls,
+        tls_name,
         ports: ports(settings),
     }
 }

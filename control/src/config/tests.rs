@@ -239,3 +239,31 @@ fn the_database_is_a_file_or_a_server() {
     let defaults = Config::defaults().unwrap().database.pool;
     assert_eq!(defaults, crate::db::Settings::default());
 }
+
+#[test]
+fn calls_over_tls_need_a_certificate_its_key_and_perhaps_a_name() {
+    let load = |sip: &str| Config::load(Some(&format!("[sip]\n{sip}")), &BTreeMap::new());
+    let wrong = |sip: &str| load(sip).unwrap_err().to_string();
+    let listen = "listen = \"tls:127.0.0.1:5061\"\n";
+    assert!(wrong(listen).contains("sip.tls_certificate: must be set with sip.tls_key"));
+    let half = format!("{listen}tls_key = \"key.pem\"\n");
+    assert!(wrong(&half).contains("sip.tls_certificate: is missing beside sip.tls_key"));
+    let whole = format!("{half}tls_certificate = \"cert.pem\"\n");
+    let sip = load(&whole).unwrap().sip;
+    assert_eq!(
+        sip.tls.map(|files| files.certificate),
+        Some("cert.pem".into())
+    );
+    assert_eq!(sip.tls_name, None);
+    let name = |name: &str| format!("{whole}tls_name = \"{name}\"\n");
+    assert!(
+        load(&name("sip.example.com"))
+            .unwrap()
+            .sip
+            .tls_name
+            .is_some()
+    );
+    for bad in ["192.0.2.1", "sip example"] {
+        assert!(wrong(&name(bad)).contains("sip.tls_name: must be a host name"));
+    }
+}

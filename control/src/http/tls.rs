@@ -7,6 +7,8 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -20,16 +22,16 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long one side of an upgraded connection may go on after the other has closed.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
-/// The TLS side of the server: what new connections are greeted with.
+/// A certificate and its key, as they are at the moment.
 #[derive(Clone, Debug)]
-pub struct Greeting(watch::Receiver<Arc<ServerConfig>>);
+pub struct Certificates(watch::Receiver<Arc<CertifiedKey>>);
 
-impl Greeting {
-    /// Reads the files, and reads them again whenever their content has changed, until nobody listens
-    /// any more. Files that are no certificate and key then change nothing and are told in the log.
+impl Certificates {
+    /// Reads the files, and reads them again whenever their content has changed, until nobody shows
+    /// them any more. Files that are no certificate and key then change nothing and are told in the log.
     pub fn start(files: Tls, look_every: Duration) -> io::Result<Self> {
         let (mut certificate, mut key) = read(&files)?;
-        let (sender, receiver) = watch::channel(server_config(&certificate, &key)?);
+        let (sender, receiver) = watch::channel(certified(&certificate, &key)?);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(look_every);
             while !sender.is_closed() {
@@ -46,9 +48,9 @@ impl Greeting {
                 if now == (certificate.clone(), key.clone()) {
                     continue;
                 }
-                match server_config(&now.0, &now.1) {
-                    Ok(config) => {
-                        sender.send_replace(config);
+                match certified(&now.0, &now.1) {
+                    Ok(now) => {
+                        sender.send_replace(now);
                         tracing::info!("the TLS files have changed and are used from now on");
                     }
                     // Perhaps one of the two is not written yet: the next look tells.
@@ -60,9 +62,43 @@ impl Greeting {
         Ok(Self(receiver))
     }
 
+    /// What new connections are greeted with: TLS 1.2 and 1.3 with rustls' own choice of suites, and
+    /// these protocols above it (RFC 7301), or whatever is spoken where there are none.
+    pub fn server_config(self, protocols: &[&[u8]]) -> io::Result<Arc<ServerConfig>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(rustls::DEFAULT_VERSIONS)
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(self));
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.borrow()))
+    }
+}
+
+/// The TLS side of the server: what new connections are greeted with.
+#[derive(Clone, Debug)]
+pub struct Greeting(Arc<ServerConfig>);
+
+impl Greeting {
+    /// HTTP/2 before HTTP/1.1, with the certificate of these files.
+    pub fn start(files: Tls, look_every: Duration) -> io::Result<Self> {
+        Self::with(Certificates::start(files, look_every)?)
+    }
+
+    fn with(certificates: Certificates) -> io::Result<Self> {
+        Ok(Self(certificates.server_config(&[b"h2", b"http/1.1"])?))
+    }
+
     /// The handshake of one connection.
     pub async fn greet(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let config = self.0.borrow().clone();
+        let config = Arc::clone(&self.0);
         tokio_rustls::TlsAcceptor::from(config).accept(stream).await
     }
 }
@@ -75,8 +111,7 @@ fn read(files: &Tls) -> io::Result<(Vec<u8>, Vec<u8>)> {
     Ok((named(&files.certificate)?, named(&files.key)?))
 }
 
-/// TLS 1.2 and 1.3 with rustls' own choice of suites; HTTP/2 before HTTP/1.1 (RFC 7301).
-fn server_config(certificate: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>> {
+fn certified(certificate: &[u8], key: &[u8]) -> io::Result<Arc<CertifiedKey>> {
     let wrong = |what: &str, why: &dyn std::fmt::Display| {
         io::Error::new(io::ErrorKind::InvalidData, format!("the {what}: {why}"))
     };
@@ -85,15 +120,10 @@ fn server_config(certificate: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>
         .map_err(|error| wrong("certificate is not PEM", &error))?;
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| wrong("private key is not PEM", &error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(io::Error::other)?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
+    let provider = rustls::crypto::ring::default_provider();
+    let certified = CertifiedKey::from_der(chain, key, &provider)
         .map_err(|error| wrong("certificate and key do not work together", &error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Arc::new(certified))
 }
 
 /// Turns an upgraded TLS connection into a plain one for the engine: two ends of a connection within

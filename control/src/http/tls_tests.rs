@@ -39,7 +39,7 @@ fn renew(files: &Tls) -> CertificateDer<'static> {
 struct Running {
     address: SocketAddr,
     files: Tls,
-    greeting: Greeting,
+    certificates: Certificates,
     _stop: watch::Sender<bool>,
     _folder: TempDir,
 }
@@ -52,7 +52,8 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
         key: folder.path().join("key.pem"),
     };
     let certificate = renew(&files);
-    let greeting = Greeting::start(files.clone(), LOOK).unwrap();
+    let certificates = Certificates::start(files.clone(), LOOK).unwrap();
+    let greeting = Greeting::with(certificates.clone()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = Config::defaults().unwrap().server;
     let patience = Patience {
@@ -165,8 +166,8 @@ async fn a_protocol_nobody_speaks_and_plain_http_get_no_answer() {
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_and_a_broken_one_is_not() {
     let (server, first) = hello().await;
-    let mut shown = server.greeting.0.clone();
-    let changed = async |shown: &mut watch::Receiver<Arc<ServerConfig>>| {
+    let mut shown = server.certificates.0.clone();
+    let changed = async |shown: &mut watch::Receiver<Arc<CertifiedKey>>| {
         tokio::time::timeout(LONG, shown.changed())
             .await
             .unwrap()

@@ -3,8 +3,11 @@
 //! the machine it runs on: where vector instructions are used, they do the same operations in the
 //! same order as the portable code, so a tape replays to the same samples anywhere.
 
+pub mod conceal;
 pub mod g711;
+pub mod g722;
 pub mod jitter;
+pub(crate) mod keypad;
 pub mod level;
 pub mod opus;
 pub mod playout;

@@ -82,7 +82,10 @@ impl Call {
     /// Both sides of a telephone call agreed anew.
     pub(super) fn renew_media(&mut self, now: Time, plan: RtpPlan) {
         let Leg::Rtp(leg) = &mut self.leg else { return };
-        leg.renew(now, plan);
+        if leg.renew(now, plan).is_err() {
+            self.note("the codec that was agreed anew could not be set up");
+            return self.cue(Cue::End(EndReason::EngineError));
+        }
         let held = leg.is_held();
         self.hold(held);
     }
@@ -108,8 +111,11 @@ impl Call {
         if let Some(round_trip) = report.round_trip_ms {
             self.round_trip_ms = round_trip.into();
         }
-        if let Leg::WebRtc(leg) = &mut self.leg {
-            leg.expect_loss((u32::from(report.lost) * 100 / 256) as u8);
+        let per_cent = (u32::from(report.lost) * 100 / 256) as u8;
+        match &mut self.leg {
+            Leg::Socket(_) => {}
+            Leg::WebRtc(leg) => leg.expect_loss(per_cent),
+            Leg::Rtp(leg) => leg.expect_loss(per_cent),
         }
     }
 

@@ -94,7 +94,10 @@ impl Leg {
                     WebRtcLeg::new(COMPLEXITY).map_err(|_| "the Opus codec cannot be set up")?;
                 Self::WebRtc(Box::new(leg))
             }
-            Protocol::Rtp(plan) => Self::Rtp(Box::new(RtpLeg::new(plan))),
+            Protocol::Rtp(plan) => {
+                let leg = RtpLeg::new(plan).map_err(|_| "the codec cannot be set up")?;
+                Self::Rtp(Box::new(leg))
+            }
         })
     }
 

@@ -20,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use self::ear::Ear;
 use self::mouth::Mouth;
 use super::{LegEvent, RtpPacket};
+use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
-use crate::rtp::sdp::{Agreed, Codec, Flow};
+use crate::rtp::sdp::{self, Agreed, Codec, Flow};
 use crate::time::Time;
 
 /// How long the first packet may take, and any later one.
@@ -39,6 +40,9 @@ pub struct RtpPlan {
     pub codec: Codec,
     pub payload_type: u8,
     pub events: Option<u8>,
+    /// In what keypad events count their length, a second.
+    #[serde(default = "narrow")]
+    pub events_clock: u32,
     pub comfort_noise: Option<u8>,
     pub flow: Flow,
     pub ssrc: u32,
@@ -54,6 +58,7 @@ impl RtpPlan {
             codec: agreed.codec,
             payload_type: agreed.payload_type,
             events: agreed.events,
+            events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
@@ -69,11 +74,17 @@ impl RtpPlan {
             codec: agreed.codec,
             payload_type: agreed.payload_type,
             events: agreed.events,
+            events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
             flow: agreed.flow,
             ..self
         }
     }
+}
+
+/// What tapes mean that do not say it.
+const fn narrow() -> u32 {
+    8_000
 }
 
 /// Where packets go that are to be sent.
@@ -100,17 +111,18 @@ impl RtpLeg {
     /// The codecs that the leg speaks, the preferred ones first.
     pub const CODECS: &'static [Codec] = codec::SPOKEN;
 
-    pub fn new(plan: RtpPlan) -> Self {
-        Self {
+    /// An error when the codec cannot be set up.
+    pub fn new(plan: RtpPlan) -> Result<Self, OpusError> {
+        Ok(Self {
             plan,
-            ear: Ear::new(&plan),
-            mouth: Mouth::new(&plan),
+            ear: Ear::new(&plan)?,
+            mouth: Mouth::new(&plan)?,
             stream: None,
             left: None,
             last_packet: None,
             awaited: Time::NEVER,
             told_silent: false,
-        }
+        })
     }
 
     /// The call begins: from now on there is something to send and to wait for.
@@ -119,15 +131,17 @@ impl RtpLeg {
         self.mouth.start(now);
     }
 
-    /// Another agreement holds from now on: hold, resume, another codec.
-    pub fn renew(&mut self, now: Time, plan: RtpPlan) {
+    /// Another agreement holds from now on: hold, resume, another codec. An error when that cannot be
+    /// set up: then the leg speaks no codec that was agreed.
+    pub fn renew(&mut self, now: Time, plan: RtpPlan) -> Result<(), OpusError> {
         if plan.flow != self.plan.flow {
             self.awaited = now;
             self.told_silent = false;
         }
-        self.ear.renew(&plan);
-        self.mouth.renew(now, &plan);
+        self.ear.renew(&plan)?;
+        self.mouth.renew(now, &plan)?;
         self.plan = plan;
+        Ok(())
     }
 
     /// Whether the other side holds the call: it does not hear us.
@@ -137,11 +151,12 @@ impl RtpLeg {
 
     /// Takes a packet, and tells what can be heard because of it.
     pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
-        let (audio, events, noise) = (
+        let (audio, events) = (
             packet.payload_type == self.plan.payload_type,
             Some(packet.payload_type) == self.plan.events,
-            Some(packet.payload_type) == self.plan.comfort_noise,
         );
+        // Its level is not played: it only has a number in the stream's order.
+        let noise = sdp::is_comfort_noise(packet.payload_type, self.plan.comfort_noise);
         if !(audio || events || noise) || !self.is_ours(now, packet.ssrc) {
             return;
         }
@@ -182,6 +197,11 @@ impl RtpLeg {
     /// The agent was interrupted: nothing of it may ring on.
     pub fn cut(&mut self) {
         self.mouth.cut();
+    }
+
+    /// The other side's reports say that so many per cent of our packets are lost.
+    pub fn expect_loss(&mut self, per_cent: u8) {
+        self.mouth.expect_loss(per_cent);
     }
 
     /// Queues a key to be sent as events. `false`: it is no key, none were agreed, or too many wait.

@@ -1,5 +1,7 @@
 //! Keypad digits: as events between the audio (RFC 4733), and as tones in it (ITU-T Q.23).
 
+use crate::audio::keypad::{Tones, energy};
+use crate::frame::FRAME;
 use crate::time::Time;
 
 /// The keys in the order of their event numbers (RFC 4733 section 3.2).
@@ -189,32 +191,20 @@ impl Sender {
     }
 }
 
-/// 2 cos(2π f / 8,000) of the four rows and of the four columns of a keypad.
-const ROWS: [f32; 4] = [1.707_737_7, 1.645_281, 1.568_687, 1.478_204_6];
-const COLUMNS: [f32; 4] = [1.164_104, 0.996_370_2, 0.798_618_4, 0.568_532_7];
-/// Keys by row and column.
-const PAD: [[char; 4]; 4] = [
-    ['1', '2', '3', 'A'],
-    ['4', '5', '6', 'B'],
-    ['7', '8', '9', 'C'],
-    ['*', '0', '#', 'D'],
-];
-/// Samples at 8 kHz of one look: 20 ms.
-const LOOK: usize = 160;
-/// Looks that must agree: 40 ms, the shortest key of ITU-T Q.24.
+/// Frames that must agree: 40 ms, the shortest key of ITU-T Q.24.
 const SURE: u8 = 2;
-/// The parts of a look's energy that both tones have together, and each at least.
+/// The parts of a frame's energy that both tones have together, and each at least.
 const TOGETHER: f32 = 0.8;
 const EACH: f32 = 0.12;
-/// Quieter looks hold no key: −45 dBFS as a sum of squares over a look.
-const FAINT: f32 = 5_400_000.0;
+/// Quieter frames hold no key: −45 dBFS as a sum of squares.
+const FAINT: f32 = 10_800_000.0;
 
-/// Hears keys in narrow-band audio, for callers whose telephone sends them as tones.
+/// Hears keys in the audio, for callers whose telephone sends them as tones.
 #[derive(Clone, Debug)]
 pub struct Detector {
-    look: [i16; LOOK],
+    frame: [i16; FRAME],
     fill: usize,
-    /// The key of the latest looks, and how many agree.
+    /// The key of the latest frames, and how many agree.
     candidate: Option<char>,
     agree: u8,
     /// It was told.
@@ -224,7 +214,7 @@ pub struct Detector {
 impl Default for Detector {
     fn default() -> Self {
         Self {
-            look: [0; LOOK],
+            frame: [0; FRAME],
             fill: 0,
             candidate: None,
             agree: 0,
@@ -234,17 +224,17 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// Audio at 8 kHz. `sink` is called once for each key.
+    /// Audio at 16 kHz. `sink` is called once for each key.
     pub fn hear(&mut self, mut samples: &[i16], mut sink: impl FnMut(char)) {
         while !samples.is_empty() {
-            let length = samples.len().min(LOOK - self.fill);
+            let length = samples.len().min(FRAME - self.fill);
             let (now, rest) = samples.split_at(length);
-            self.look[self.fill..self.fill + length].copy_from_slice(now);
+            self.frame[self.fill..self.fill + length].copy_from_slice(now);
             self.fill += length;
             samples = rest;
-            if self.fill == LOOK {
+            if self.fill == FRAME {
                 self.fill = 0;
-                let key = key_in(&self.look);
+                let key = key_in(&self.frame);
                 if let Some(key) = self.judge(key) {
                     sink(key);
                 }
@@ -256,7 +246,7 @@ impl Detector {
         if key == self.candidate {
             self.agree = self.agree.saturating_add(1);
         } else if key.is_none() && self.told && self.agree != 0 {
-            // One look between two keys may be a drop-out of the first.
+            // One frame between two keys may be a drop-out of the first.
             self.agree = 0;
             return None;
         } else {
@@ -275,35 +265,12 @@ impl Detector {
     }
 }
 
-fn key_in(look: &[i16; LOOK]) -> Option<char> {
-    let energy: f32 = look.iter().map(|s| f32::from(*s) * f32::from(*s)).sum();
-    if energy < FAINT {
+fn key_in(frame: &[i16; FRAME]) -> Option<char> {
+    if energy(frame) < FAINT {
         return None;
     }
-    let strongest = |group: [f32; 4]| {
-        let mut best = (0, 0.0);
-        for (at, tone) in group.into_iter().enumerate() {
-            let power = power(look, tone);
-            if power > best.1 {
-                best = (at, power);
-            }
-        }
-        best
-    };
-    let (row, row_power) = strongest(ROWS);
-    let (column, column_power) = strongest(COLUMNS);
-    let sure =
-        row_power.min(column_power) > EACH * energy && row_power + column_power > TOGETHER * energy;
-    sure.then(|| PAD[row][column])
-}
-
-/// The energy that a sine of that frequency has in the look (Goertzel).
-fn power(look: &[i16; LOOK], twice_cos: f32) -> f32 {
-    let (mut last, mut before) = (0.0, 0.0);
-    for sample in look {
-        (last, before) = (f32::from(*sample) + twice_cos * last - before, last);
-    }
-    (last * last + before * before - twice_cos * last * before) * 2.0 / LOOK as f32
+    let tones = Tones::of(frame);
+    tones.hold(TOGETHER, EACH).then(|| tones.key())
 }
 
 #[cfg(test)]
@@ -311,6 +278,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::audio::keypad::tests::pressed;
     use crate::audio::tones::{mix, noise, sine};
 
     #[test]
@@ -402,27 +370,16 @@ mod tests {
     }
 
     fn tone(key: char, ms: usize) -> Vec<i16> {
-        let rows = [697.0, 770.0, 852.0, 941.0];
-        let columns = [1_209.0, 1_336.0, 1_477.0, 1_633.0];
-        for (row, keys) in rows.iter().zip(PAD) {
-            for (column, k) in columns.iter().zip(keys) {
-                if k == key {
-                    let mut tone = sine(8_000, *row, -16.0, ms * 8);
-                    mix(&mut tone, &sine(8_000, *column, -14.0, ms * 8));
-                    return tone;
-                }
-            }
-        }
-        Vec::new()
+        pressed(key, ms * 16)
     }
 
     #[test]
     fn keys_are_heard_in_the_audio_each_once() {
         let said = "0123456789*#ABCD1155";
-        let mut audio = vec![0; 333];
+        let mut audio = vec![0; 667];
         for key in said.chars() {
             audio.extend(tone(key, 80));
-            audio.extend([0; 8 * 70]);
+            audio.extend([0; 16 * 70]);
         }
         let hiss = noise(3, -40.0, audio.len());
         mix(&mut audio, &hiss);
@@ -435,22 +392,22 @@ mod tests {
 
     #[test]
     fn other_sounds_are_no_keys() {
-        let mut audio = noise(1, -20.0, 80_000);
-        audio.extend(sine(8_000, 697.0, -10.0, 16_000));
-        audio.extend(sine(8_000, 1_209.0, -10.0, 16_000));
+        let mut audio = noise(1, -20.0, 160_000);
+        audio.extend(sine(16_000, 697.0, -10.0, 32_000));
+        audio.extend(sine(16_000, 1_209.0, -10.0, 32_000));
         // A voice's harmonics.
-        let mut voice = sine(8_000, 233.0, -14.0, 40_000);
+        let mut voice = sine(16_000, 233.0, -14.0, 80_000);
         for harmonic in 2..12 {
             let level = -14.0 - f64::from(harmonic);
             mix(
                 &mut voice,
-                &sine(8_000, 233.0 * f64::from(harmonic), level, 40_000),
+                &sine(16_000, 233.0 * f64::from(harmonic), level, 80_000),
             );
         }
         audio.extend(voice);
         // Too short for a key.
         audio.extend(tone('5', 15));
-        audio.extend([0; 800]);
+        audio.extend([0; 1_600]);
         let mut heard = String::new();
         Detector::default().hear(&audio, |key| heard.push(key));
         assert_eq!(heard, "");

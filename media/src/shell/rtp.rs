@@ -15,7 +15,7 @@ use crate::peer::Quality;
 use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
 use crate::rtp::peer::Peer;
 use crate::rtp::rtcp::{self, Reception, Sent};
-use crate::rtp::sdp::Agreed;
+use crate::rtp::sdp::{Agreed, is_comfort_noise};
 use crate::rtp::srtp::{Keys, Opener, Sealer};
 use crate::time::Time;
 
@@ -231,7 +231,7 @@ impl RtpLine {
         let is_audio = packet.payload_type == self.agreed.payload_type;
         let known = is_audio
             || Some(packet.payload_type) == self.agreed.events
-            || Some(packet.payload_type) == self.agreed.comfort_noise;
+            || is_comfort_noise(packet.payload_type, self.agreed.comfort_noise);
         if !known {
             return None;
         }

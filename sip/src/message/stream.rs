@@ -47,8 +47,8 @@ impl Framer {
                 .take_while(|byte| matches!(byte, b'\r' | b'\n'))
                 .count();
             if blank == self.buffer.len() {
-                // A lone CRLF may be the first half of a ping; more than that is noise.
-                if blank > 2 {
+                // What may be the beginning of a ping waits for its rest; anything else is noise.
+                if !b"\r\n\r\n".starts_with(&self.buffer) {
                     self.buffer.clear();
                 }
                 return None;

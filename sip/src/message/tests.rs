@@ -321,6 +321,11 @@ fn a_stream_is_cut_by_content_length() {
     let mut framer = Framer::default();
     framer.push(b"\r\n\r\n");
     assert!(matches!(framer.next_message(), Some(Framed::Ping)));
+    // However it is cut.
+    framer.push(b"\r\n\r");
+    assert!(framer.next_message().is_none());
+    framer.push(b"\n");
+    assert!(matches!(framer.next_message(), Some(Framed::Ping)));
     framer.push(b"\r\n");
     assert!(framer.next_message().is_none());
     framer.push(INVITE.as_bytes());

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod audio;
+mod baresip;
 mod barge_in;
 mod bucket;
 mod canaries;
@@ -24,9 +25,10 @@ mod leaks;
 mod outbound;
 mod providers;
 mod recorded;
-mod stage;
 mod streams;
 mod synthesis;
 mod telephone;
 mod trunks;
 mod ws_url;
+
+use kit::stage;

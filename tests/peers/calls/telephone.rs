@@ -8,10 +8,9 @@ use std::time::Duration;
 use kit::client::Client;
 use kit::server::{Server, free_port};
 use media::audio::{g711, tones};
-use media::leg::rtp::RtpLeg;
 use media::rtp::dtmf::{self, Event as Key};
 use media::rtp::packet::{Header, Packet};
-use media::rtp::sdp::{self, Agreed, Encryption, Flow, Local, Offered};
+use media::rtp::sdp::{self, Agreed, Codec, Encryption, Flow, Local, Offered};
 use media::rtp::srtp::{Opener, Sealer};
 use serde_json::{Value, json};
 use sip::endpoint::Config;
@@ -23,15 +22,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage;
 
-/// A server that takes loopback's calls for its agent, and where it does.
-async fn server(agent: Value, encryption: &str) -> (Server, SocketAddr) {
-    let port = free_port();
-    let listen = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut server = stage::setup()
-        .set("SIP__LISTEN", &format!("udp:{listen},tcp:{listen}"))
-        .set("SIP__MEDIA_ENCRYPTION", encryption)
-        .start()
-        .await;
+/// A server with these settings that takes loopback's calls for its agent, and the agent's id.
+pub(crate) async fn server(agent: Value, settings: &[(&str, &str)]) -> (Server, String) {
+    let mut setup = stage::setup();
+    for (name, value) in settings {
+        setup = setup.set(name, value);
+    }
+    let mut server = setup.start().await;
     let agent = stage::agent(&server.client(), agent).await;
     // An agent has no number yet that would name it: the setting does.
     server.terminate();
@@ -39,11 +36,22 @@ async fn server(agent: Value, encryption: &str) -> (Server, SocketAddr) {
     server.set("SIP__SOURCES", "127.0.0.1");
     server.set("SIP__AGENT", &agent);
     server.start_again().await;
-    (server, listen)
+    (server, agent)
+}
+
+/// The same over UDP and TCP, and where it listens.
+async fn listening(agent: Value, encryption: &str) -> (Server, SocketAddr) {
+    let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let over = format!("udp:{listen},tcp:{listen}");
+    let settings = [
+        ("SIP__LISTEN", &*over),
+        ("SIP__MEDIA_ENCRYPTION", encryption),
+    ];
+    (server(agent, &settings).await.0, listen)
 }
 
 /// The records of all calls, once so many are over.
-async fn records(client: &Client, count: usize) -> Vec<Value> {
+pub(crate) async fn records(client: &Client, count: usize) -> Vec<Value> {
     let until = Instant::now() + Duration::from_secs(15);
     loop {
         let list = client.get("/calls?limit=100").await.expect(200).body;
@@ -63,7 +71,7 @@ async fn records(client: &Client, count: usize) -> Vec<Value> {
 }
 
 /// Seconds of sound above −40 dBFS.
-fn loud(samples: &[i16]) -> f64 {
+pub(crate) fn loud(samples: &[i16]) -> f64 {
     let frames = samples.chunks(320);
     let loud = frames.filter(|frame| frame.iter().any(|s| s.unsigned_abs() > 330));
     loud.count() as f64 / 50.0
@@ -75,7 +83,7 @@ async fn sipp_calls_an_agent_and_hears_it() {
     for transport in ["u1", "t1"] {
         // The echo of its own voice is no interruption.
         let quiet = json!({"interruption_enabled": false});
-        let (server, listen) = server(quiet, "allow").await;
+        let (server, listen) = listening(quiet, "allow").await;
         let client = server.client();
         let (target, media) = (listen.to_string(), free_port().to_string());
         let mut sipp = tokio::process::Command::new("sipp")
@@ -173,7 +181,7 @@ impl Telephone {
             port: socket.local_addr().unwrap().port(),
             session: 1,
             version: 1,
-            codecs: RtpLeg::CODECS.to_vec(),
+            codecs: vec![Codec::Pcmu],
             encryption,
             random: [0x5a; 46],
         };
@@ -315,6 +323,28 @@ impl Telephone {
         }
     }
 
+    /// Offers to go on in plain; the code that this is refused with, 200 if it is not.
+    async fn offer_plain(&mut self) -> u16 {
+        let plain = Local {
+            encryption: Encryption::Disable,
+            version: self.local.version + 1,
+            ..self.local.clone()
+        };
+        let body = Body::sdp(sdp::offer(&plain, Flow::SendRecv).text);
+        self.sip.command(Command::Offer(CALL, body)).unwrap();
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            // All that comes meanwhile must be authentic.
+            self.silence(20).await;
+            match self.sip.events().try_recv() {
+                Ok(Event::OfferRefused { code, .. }) => return code,
+                Ok(Event::OfferAccepted { .. }) => return 200,
+                Ok(Event::Ended { code, .. }) => panic!("ended: {code:?}"),
+                _ => assert!(Instant::now() < until, "no answer to a re-INVITE"),
+            }
+        }
+    }
+
     /// Is silent until the other side hangs up.
     async fn wait_for_goodbye(&mut self) {
         let until = Instant::now() + Duration::from_secs(10);
@@ -366,7 +396,7 @@ async fn a_telephone_speaks_presses_keys_and_holds_in_plain_and_encrypted() {
         ("allow", Encryption::Disable),
         ("require", Encryption::Require),
     ] {
-        let (server, listen) = server(json!({}), setting).await;
+        let (server, listen) = listening(json!({}), setting).await;
         let client = server.client();
         let mut telephone = Telephone::call(listen, encryption)
             .await
@@ -435,7 +465,7 @@ async fn a_telephone_speaks_presses_keys_and_holds_in_plain_and_encrypted() {
 #[tokio::test]
 async fn a_plain_call_to_an_encrypted_line_is_refused_and_an_agent_hangs_up_by_itself() {
     let _together = stage::together().await;
-    let (server, listen) = server(json!({"end_call_phrases": ["hello there"]}), "require").await;
+    let (server, listen) = listening(json!({"end_call_phrases": ["hello there"]}), "require").await;
     let client = server.client();
     let refused = Telephone::call(listen, Encryption::Disable).await.err();
     assert_eq!(refused, Some(488));
@@ -448,6 +478,8 @@ async fn a_plain_call_to_an_encrypted_line_is_refused_and_an_agent_hangs_up_by_i
         .await
         .expect("it is taken");
     telephone.silence(2_500).await;
+    // What was encrypted stays it.
+    assert_eq!(telephone.offer_plain().await, 488);
     telephone.speak(&voice(600)).await;
     telephone.wait_for_goodbye().await;
     let call = records(&client, 1).await.remove(0);
@@ -456,4 +488,63 @@ async fn a_plain_call_to_an_encrypted_line_is_refused_and_an_agent_hangs_up_by_i
         (&json!("completed"), &json!("phrase")),
         "{call}"
     );
+}
+
+/// A stranger who knows the port, the stream and the codec, and sends 1,000 packets of loud sound a second
+/// beside the caller's silence: nothing of it is heard or recorded, and nothing is sent there.
+#[tokio::test]
+async fn a_strangers_packets_are_neither_heard_nor_recorded() {
+    let _together = stage::together().await;
+    let (server, listen) = listening(json!({}), "allow").await;
+    let client = server.client();
+    let mut telephone = Telephone::call(listen, Encryption::Disable)
+        .await
+        .expect("it is taken");
+    // Its address is the one of its SDP: the first packet settles it.
+    telephone.silence(3_000).await;
+    let target = telephone.agreed.remote;
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let flood = std::thread::spawn(move || {
+        let mut payload = vec![0; 160];
+        g711::ulaw_encode(&voice(20), &mut payload);
+        let begin = std::time::Instant::now();
+        for count in 0..3_000_u32 {
+            let mut packet = Vec::new();
+            let header = Header {
+                payload_type: 0,
+                marker: false,
+                sequence: count as u16,
+                timestamp: 160 * count,
+                // Half of them as the caller's own stream.
+                ssrc: 0xabcd + count % 2,
+            };
+            header.write(&mut packet);
+            packet.extend_from_slice(&payload);
+            stranger.send_to(&packet, target).unwrap();
+            let due = Duration::from_millis(u64::from(count));
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        }
+        stranger.set_nonblocking(true).unwrap();
+        stranger.recv(&mut [0; 2_048]).is_err()
+    });
+    while !flood.is_finished() {
+        telephone.silence(100).await;
+    }
+    assert!(flood.join().unwrap(), "the stranger was sent something");
+    telephone.silence(1_000).await;
+    // The caller itself is heard as before.
+    telephone.speak(&voice(600)).await;
+    telephone.silence(2_500).await;
+    telephone.hang_up().await;
+    let call = records(&client, 1).await.remove(0);
+    let id = call["id"].as_str().unwrap();
+    let path = format!("/conversations/{id}/transcript");
+    let transcript = client.get(&path).await.expect(200).body;
+    let turns = transcript["turns"].as_array().unwrap();
+    let heard = turns.iter().filter(|turn| turn["role"] == "user").count();
+    assert_eq!(heard, 1, "{transcript}");
+    let [caller, _] = stage::recording(&client, id).await;
+    let before = caller.len() - 16_000 * 7 / 2;
+    assert_eq!(loud(&caller[..before]), 0.0);
+    assert!((0.5..0.8).contains(&loud(&caller)), "{}", loud(&caller));
 }

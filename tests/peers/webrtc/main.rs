@@ -7,7 +7,7 @@
 )]
 
 mod calls;
+mod g722;
 mod phone;
-#[path = "../calls/stage.rs"]
-#[allow(dead_code, reason = "what is shared is more than this needs")]
-mod stage;
+
+use kit::stage;

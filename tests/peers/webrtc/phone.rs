@@ -30,7 +30,7 @@ pub(crate) struct Session {
 }
 
 /// Where `scripts/setup.sh test` installs it.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let built = kit::server::program();
     let target = built.parent().and_then(Path::parent).unwrap();
     let own = target.join("peers/aiortc/bin/python");

@@ -2,10 +2,16 @@
 
 use std::f64::consts::{PI, TAU};
 use std::path::Path;
+use std::time::Duration;
 
 use media::audio::g711;
 use media::audio::resample::Resampler;
-use media::time::RATE;
+use media::audio::tones::Random;
+use media::frame::FRAME;
+use media::leg::LegEvent;
+use media::leg::rtp::{RtpLeg, RtpPlan};
+use media::rtp::sdp::{Codec, Flow};
+use media::time::{RATE, Time};
 
 /// A telephone's rate, Hz.
 const TELCO: u32 = 8000;
@@ -34,6 +40,61 @@ pub(super) fn through(pcm: &[i16], telco: bool, narrow: bool) -> Result<Vec<i16>
     let delay = low_delay + back_delay;
     back.drain(..delay.min(back.len()));
     Ok(back)
+}
+
+/// A telephone line over a network that loses packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) codec: Codec,
+    /// Per cent of the packets, and how many go in a row.
+    pub(super) loss: u32,
+    pub(super) burst: u32,
+}
+
+/// The sound as a call's leg hands it on after such a line. The same packets are lost each time.
+pub(super) fn over(pcm: &[i16], line: Line) -> Result<Vec<i16>, String> {
+    let plan = RtpPlan {
+        codec: line.codec,
+        payload_type: 0,
+        events: Some(101),
+        events_clock: line.codec.clock(),
+        comfort_noise: None,
+        flow: Flow::SendRecv,
+        ssrc: 1,
+        sequence: 1,
+        timestamp: 1,
+    };
+    let leg = || RtpLeg::new(plan).map_err(|error| format!("{error:?}"));
+    let (mut near, mut far) = (leg()?, leg()?);
+    let start = Time::from_millis(1_000);
+    near.start(start);
+    far.start(start);
+    // The loss begins anew with each piece; a generator gives each piece its own.
+    let mut random = Random::new(pcm.len() as u64);
+    let mut left = 0;
+    let mut heard = Vec::new();
+    let mut hear = |event: LegEvent<'_>| match event {
+        LegEvent::Audio(samples) => heard.extend_from_slice(samples),
+        LegEvent::Lost { samples } => heard.resize(heard.len() + samples as usize, 0),
+        _ => {}
+    };
+    for (count, piece) in (0..).zip(pcm.chunks(FRAME)) {
+        let now = start + Duration::from_millis(20 * count);
+        let mut frame = [0; FRAME];
+        frame[..piece.len()].copy_from_slice(piece);
+        far.timeout(now, &mut hear);
+        near.audio(now, &frame, false, &mut |packet| {
+            if left == 0 && random.below(100 * u64::from(line.burst)) < u64::from(line.loss) {
+                left = line.burst;
+            }
+            if left > 0 {
+                left -= 1;
+            } else {
+                far.packet(now, &packet, &mut hear);
+            }
+        });
+    }
+    Ok(heard)
 }
 
 /// Any rate to the engine's.

@@ -1,8 +1,9 @@
 //! What the caller says: packets in their order to audio, their gaps to the right length, digits.
 
-use super::codec::Decoder;
+use super::codec::{Decoder, Filled};
 use super::{RtpPlan, Sink};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
+use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::leg::{LegEvent, RtpPacket};
 use crate::peer::MediaTotals;
@@ -27,36 +28,40 @@ pub(super) struct Ear {
     told: u64,
     /// The next audio's place is what the clock says.
     unplaced: bool,
-    /// Samples of silence in the place of lost packets, and in gaps too long for that.
+    /// Samples in the place of lost packets: from the copies in others, made up, and in gaps too long
+    /// for that.
+    recovered: u64,
     concealed: u64,
     gap: u64,
 }
 
 impl Ear {
-    pub(super) fn new(plan: &RtpPlan) -> Self {
-        Self {
-            decoder: Decoder::new(plan.codec),
+    pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
+        Ok(Self {
+            decoder: Decoder::new(plan.codec)?,
             jitter: JitterBuffer::new(plan.codec.clock()),
             listener: Listener::default(),
             detector: detector(plan),
             origin: None,
             told: 0,
             unplaced: false,
+            recovered: 0,
             concealed: 0,
             gap: 0,
-        }
+        })
     }
 
     /// Another agreement: a codec that stays keeps its filters.
-    pub(super) fn renew(&mut self, plan: &RtpPlan) {
+    pub(super) fn renew(&mut self, plan: &RtpPlan) -> Result<(), OpusError> {
         if plan.codec != self.decoder.codec() {
-            self.decoder = Decoder::new(plan.codec);
+            self.decoder = Decoder::new(plan.codec)?;
             self.jitter = JitterBuffer::new(plan.codec.clock());
             self.interrupted();
         }
         if plan.events.is_some() != self.detector.is_none() {
             self.detector = detector(plan);
         }
+        Ok(())
     }
 
     /// What comes next has nothing to do with what came: another stream, or a pause nobody counted.
@@ -116,7 +121,7 @@ impl Ear {
             lost: counts.lost,
             late: counts.late,
             duplicates: counts.duplicates,
-            recovered_ms: 0,
+            recovered_ms: Samples(self.recovered).ms(),
             concealed_ms: Samples(self.concealed).ms(),
             gap_ms: Samples(self.gap).ms(),
         }
@@ -139,25 +144,45 @@ impl Ear {
                         (now, self.told, length),
                         sink,
                     );
-                    let (narrow, wide) = self.decoder.decode(payload);
-                    if let Some(detector) = &mut self.detector {
-                        detector.hear(narrow, |key| sink(LegEvent::Digit(key)));
-                    }
-                    if !wide.is_empty() {
-                        sink(LegEvent::Audio(wide));
-                    }
                     self.told += length;
+                    let Some(audio) = self.decoder.decode(payload) else {
+                        // A packet that came and cannot be decoded leaves its time.
+                        self.gap += length;
+                        sink(LegEvent::Lost { samples: length });
+                        continue;
+                    };
+                    if let Some(detector) = &mut self.detector {
+                        detector.hear(audio, |key| sink(LegEvent::Digit(key)));
+                    }
+                    if !audio.is_empty() {
+                        sink(LegEvent::Audio(audio));
+                    }
                 }
-                Next::Missing { duration, .. } => {
-                    sink(LegEvent::Audio(self.decoder.conceal(duration)));
+                Next::Missing {
+                    duration,
+                    following,
+                } => {
                     let length = samples(duration.into());
-                    self.concealed += length;
+                    match self.decoder.conceal(duration, following) {
+                        Filled::Recovered(audio) => {
+                            self.recovered += length;
+                            sink(LegEvent::Audio(audio));
+                        }
+                        Filled::Concealed(audio) => {
+                            self.concealed += length;
+                            sink(LegEvent::Audio(audio));
+                        }
+                        Filled::Nothing => {
+                            self.gap += length;
+                            sink(LegEvent::Lost { samples: length });
+                        }
+                    }
                     self.told += length;
                 }
                 Next::Pause { duration } => {
                     let length = samples(duration);
                     if length < SHORT_PAUSE {
-                        sink(LegEvent::Audio(self.decoder.conceal(duration as u32)));
+                        sink(LegEvent::Audio(self.decoder.pause(duration as u32)));
                     } else {
                         sink(LegEvent::Lost { samples: length });
                         self.gap += length;
@@ -198,6 +223,5 @@ fn place(
 }
 
 fn detector(plan: &RtpPlan) -> Option<Detector> {
-    // Only narrow-band codecs are listened to: they are what gateways send tones in.
-    (plan.events.is_none() && plan.codec.clock() == 8_000).then(Detector::default)
+    plan.events.is_none().then(Detector::default)
 }

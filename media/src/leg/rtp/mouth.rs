@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::codec::Encoder;
 use super::{Out, RtpPlan};
+use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
 use crate::leg::RtpPacket;
 use crate::rtp::dtmf::Sender;
@@ -17,12 +18,15 @@ use crate::time::Time;
 /// Agent audio may be so late before silence takes its place.
 const PATIENCE: Duration = Duration::from_millis(FRAME_MS + 10);
 
-/// Between two packets of comfort noise.
+/// Between two packets of comfort noise, or of silence where it need not be sent all the time.
 const NOISE_EVERY: Duration = Duration::from_millis(200);
 
 /// The level of comfort noise, −dBov (RFC 3389 section 3): as good as none, for a voice that is made by
 /// a machine has no room around it.
 const NOISE_LEVEL: u8 = 78;
+
+/// The largest payload, bytes: what an encoder of Opus may ask for.
+const ROOM: usize = 1_275;
 
 pub(super) struct Mouth {
     plan: RtpPlan,
@@ -46,11 +50,11 @@ const WHOLE: i32 = 256;
 const DUCKED: i32 = 64;
 
 impl Mouth {
-    pub(super) fn new(plan: &RtpPlan) -> Self {
-        Self {
+    pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
+        Ok(Self {
             plan: *plan,
-            encoder: Encoder::new(plan.codec),
-            payload: Vec::with_capacity(320),
+            encoder: Encoder::new(plan.codec)?,
+            payload: Vec::with_capacity(ROOM),
             begun: Time::NEVER,
             sequence: plan.sequence,
             covered: 0,
@@ -58,7 +62,7 @@ impl Mouth {
             talk_begins: true,
             digits: Sender::default(),
             gain: WHOLE,
-        }
+        })
     }
 
     pub(super) fn start(&mut self, now: Time) {
@@ -66,16 +70,17 @@ impl Mouth {
         self.silence = now;
     }
 
-    pub(super) fn renew(&mut self, now: Time, plan: &RtpPlan) {
+    pub(super) fn renew(&mut self, now: Time, plan: &RtpPlan) -> Result<(), OpusError> {
         if plan.codec != self.encoder.codec() {
             // The stream goes on under the other clock.
             let clock = u64::from(self.encoder.codec().clock());
             self.covered = self.covered * u64::from(plan.codec.clock()) / clock;
-            self.encoder = Encoder::new(plan.codec);
+            self.encoder = Encoder::new(plan.codec)?;
         }
         self.plan = *plan;
         self.silence = now;
         self.talk_begins = true;
+        Ok(())
     }
 
     /// 20 ms of the agent.
@@ -86,25 +91,31 @@ impl Mouth {
         let marker = self.catch_up(now) || std::mem::take(&mut self.talk_begins);
         self.payload.clear();
         let gain = if ducked { DUCKED } else { WHOLE };
-        if gain == WHOLE && self.gain == WHOLE {
-            self.encoder.encode(frame, &mut self.payload);
+        let sent = if gain == WHOLE && self.gain == WHOLE {
+            self.encoder.encode(frame, &mut self.payload)
         } else {
             let softer = between(frame, self.gain, gain);
             self.gain = gain;
-            self.encoder.encode(&softer, &mut self.payload);
+            self.encoder.encode(&softer, &mut self.payload)
+        };
+        if sent {
+            let timestamp = self.timestamp(self.covered);
+            self.send(self.plan.payload_type, marker, timestamp, out);
+        } else {
+            // The marker belongs to the first packet that is sent.
+            self.talk_begins = true;
         }
-        self.send(
-            self.plan.payload_type,
-            marker,
-            self.timestamp(self.covered),
-            out,
-        );
         self.covered += self.encoder.frame() as u64;
         self.silence = now + PATIENCE;
     }
 
     pub(super) fn cut(&mut self) {
         self.encoder.cut();
+    }
+
+    /// The other side's reports say that so many per cent are lost.
+    pub(super) fn expect_loss(&mut self, per_cent: u8) {
+        self.encoder.expect_loss(per_cent);
     }
 
     pub(super) fn press(&mut self, now: Time, key: char) -> bool {
@@ -140,20 +151,21 @@ impl Mouth {
         let marker = self.catch_up(now);
         self.payload.clear();
         self.encoder.silence(&mut self.payload);
-        self.send(
-            self.plan.payload_type,
-            marker,
-            self.timestamp(self.covered),
-            out,
-        );
+        let timestamp = self.timestamp(self.covered);
+        self.send(self.plan.payload_type, marker, timestamp, out);
         self.covered += self.encoder.frame() as u64;
-        self.silence = now;
+        if self.encoder.is_discontinuous() {
+            self.silence = now + NOISE_EVERY;
+            self.talk_begins = true;
+        } else {
+            self.silence = now;
+        }
     }
 
     fn send_digit(&mut self, now: Time, out: Out<'_>) {
         self.catch_up(now);
         let timestamp = self.timestamp(self.covered);
-        let clock = self.encoder.codec().clock();
+        let clock = self.plan.events_clock;
         let (Some(number), Some(event)) =
             (self.plan.events, self.digits.send(now, timestamp, clock))
         else {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::audio::g711;
-use crate::audio::tones::{goertzel, sine};
+use crate::audio::tones::{db, goertzel, noise, sine};
 use crate::rtp::dtmf::Event;
 use crate::time::{RATE, Samples};
 
@@ -17,6 +17,7 @@ fn plan() -> RtpPlan {
         codec: Codec::Pcmu,
         payload_type: 0,
         events: Some(101),
+        events_clock: 8_000,
         comfort_noise: None,
         flow: Flow::SendRecv,
         ssrc: 7,
@@ -42,7 +43,7 @@ struct Bed {
 
 impl Bed {
     fn new(plan: RtpPlan) -> Self {
-        let mut leg = RtpLeg::new(plan);
+        let mut leg = RtpLeg::new(plan).expect("a codec");
         assert_eq!(leg.deadline(), Time::NEVER);
         leg.start(start());
         Self {
@@ -123,7 +124,7 @@ fn a_tone_comes_through_both_ways() {
     for codec in RtpLeg::CODECS {
         let plan = RtpPlan {
             codec: *codec,
-            payload_type: if *codec == Codec::Pcma { 8 } else { 0 },
+            events_clock: codec.clock(),
             ..plan()
         };
         let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
@@ -144,13 +145,8 @@ fn a_tone_comes_through_both_ways() {
             });
         }
         assert_eq!(other.audio.len(), 50 * FRAME, "{codec:?}");
-        let steady = &other.audio[5 * FRAME..];
-        let energy: f64 = steady.iter().map(|s| f64::from(*s).powi(2)).sum();
-        let mean = energy / steady.len() as f64;
-        assert!(
-            goertzel(steady, RATE, 1_000.0) > 0.0 && mean > 1e6,
-            "{codec:?} {mean}"
-        );
+        let level = db(goertzel(&other.audio[5 * FRAME..], RATE, 1_000.0));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
         assert!(one.sent[0].2, "the first packet begins the talk");
         assert!(one.sent[1..].iter().all(|sent| !sent.2));
     }
@@ -228,7 +224,8 @@ fn digits_are_sent_instead_of_audio_and_heard_once() {
     let mut deaf = RtpLeg::new(RtpPlan {
         events: None,
         ..plan()
-    });
+    })
+    .expect("a codec");
     assert!(!deaf.press(start(), '1'));
 }
 
@@ -275,14 +272,14 @@ fn a_held_leg_is_quiet_and_awaits_nothing() {
         flow: Flow::RecvOnly,
         ..plan()
     };
-    bed.leg.renew(bed.now, held);
+    bed.leg.renew(bed.now, held).expect("the same codec");
     assert!(bed.leg.is_held());
     let before = bed.sent.len();
     bed.until(start() + Duration::from_secs(600));
     bed.speak(|leg, now, out| leg.audio(now, &[9; FRAME], false, out));
     assert!(!bed.silent);
     assert_eq!(bed.sent.len(), before);
-    bed.leg.renew(bed.now, plan());
+    bed.leg.renew(bed.now, plan()).expect("the same codec");
     let now = bed.now;
     bed.until(now + ms(1_000));
     assert!((50..=51).contains(&(bed.sent.len() - before)));
@@ -310,6 +307,205 @@ fn stragglers_of_a_stream_that_was_left_do_not_bring_it_back() {
         bed.packet(&audio_packet(count as u16, 160 * count, &payload));
     }
     assert_eq!(bed.audio.len(), 100 * FRAME);
+}
+
+/// Packets of 20 ms of this sound, as a telephone with this plan sends them.
+fn packets(plan: RtpPlan, sound: &[i16]) -> Vec<(Time, u8, bool, u16, u32, Vec<u8>)> {
+    let mut bed = Bed::new(plan);
+    for (count, frame) in sound.as_chunks::<FRAME>().0.iter().enumerate() {
+        bed.now = start() + ms(20 * count as u64);
+        bed.speak(|leg, now, out| leg.audio(now, frame, false, out));
+    }
+    bed.sent
+}
+
+/// What is heard of them when these are lost.
+fn without(plan: RtpPlan, sound: &[i16], lost: impl Fn(usize) -> bool) -> Bed {
+    let mut bed = Bed::new(plan);
+    for (count, (at, payload_type, marker, sequence, timestamp, payload)) in
+        packets(plan, sound).iter().enumerate()
+    {
+        bed.until(*at);
+        if !lost(count) {
+            bed.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+    }
+    bed
+}
+
+#[test]
+fn lost_packets_are_filled_with_what_sounded_before() {
+    for codec in RtpLeg::CODECS {
+        let plan = RtpPlan {
+            codec: *codec,
+            ..plan()
+        };
+        let tone = sine(RATE, 500.0, -15.0, 100 * FRAME);
+        // One in ten, and five in a row.
+        let heard = without(plan, &tone, |at| at % 10 == 7 || (60..65).contains(&at));
+        assert_eq!(heard.audio.len(), 100 * FRAME, "{codec:?}");
+        for single in [17, 27, 37, 47, 77, 87] {
+            let hole = &heard.audio[single * FRAME..(single + 1) * FRAME];
+            let level = db(goertzel(hole, RATE, 500.0));
+            assert!((level + 15.0).abs() < 4.0, "{codec:?} at {single}: {level}");
+        }
+        let totals = heard.leg.totals();
+        assert_eq!(totals.lost, 15, "{codec:?}");
+        assert_eq!(totals.concealed_ms + totals.recovered_ms, 300, "{codec:?}");
+        // After 60 ms nothing is made up any more; Opus has its own way.
+        let late = &heard.audio[64 * FRAME..65 * FRAME];
+        let level = db(goertzel(late, RATE, 500.0));
+        assert!(*codec == Codec::Opus || level < -60.0, "{codec:?} {level}");
+    }
+}
+
+#[test]
+fn copies_in_opus_packets_are_used() {
+    let plan = RtpPlan {
+        codec: Codec::Opus,
+        ..plan()
+    };
+    let mut voice = noise(7, -30.0, 200 * FRAME);
+    for harmonic in 1..12 {
+        let hz = 140.0 * f64::from(harmonic);
+        crate::audio::tones::mix(
+            &mut voice,
+            &sine(RATE, hz, -16.0 - f64::from(harmonic), 200 * FRAME),
+        );
+    }
+    let heard = without(plan, &voice, |at| at % 8 == 7);
+    assert!(
+        heard.leg.totals().recovered_ms >= 200,
+        "{:?}",
+        heard.leg.totals()
+    );
+}
+
+#[test]
+fn packets_of_10_to_60_ms_are_taken() {
+    for codec in [Codec::Pcmu, Codec::Pcma, Codec::G722] {
+        let plan = RtpPlan { codec, ..plan() };
+        for length in [10, 20, 30, 40, 60] {
+            let stream: Vec<u8> = packets(plan, &sine(RATE, 800.0, -12.0, 60 * FRAME))
+                .into_iter()
+                .flat_map(|packet| packet.5)
+                .collect();
+            let mut bed = Bed::new(plan);
+            for (count, piece) in (0_u32..).zip(stream.chunks(8 * length)) {
+                bed.until(start() + ms(u64::from(count) * length as u64));
+                let timestamp = 8 * length as u32 * count;
+                bed.packet(&audio_packet(count as u16, timestamp, piece));
+            }
+            assert_eq!(bed.audio.len(), 60 * FRAME, "{codec:?} {length}");
+            let level = db(goertzel(&bed.audio[FRAME..], RATE, 800.0));
+            assert!((level + 12.0).abs() < 1.0, "{codec:?} {length} ms: {level}");
+        }
+    }
+}
+
+/// A telephone that sends comfort noise (RFC 3389) though none was agreed, and nothing while it lasts.
+#[test]
+fn comfort_noise_that_was_not_agreed_is_a_pause() {
+    let mut bed = Bed::new(plan());
+    let payload = [0xff; 160];
+    let (mut sequence, mut frame) = (0_u16, 0_u32);
+    for _ in 0..5 {
+        for _ in 0..20 {
+            bed.until(start() + ms(20 * u64::from(frame)));
+            bed.packet(&audio_packet(sequence, 160 * frame, &payload));
+            (sequence, frame) = (sequence + 1, frame + 1);
+        }
+        for _ in 0..2 {
+            bed.until(start() + ms(20 * u64::from(frame)));
+            bed.packet(&RtpPacket {
+                payload_type: 13,
+                ..audio_packet(sequence, 160 * frame, &[60, 30, 20])
+            });
+            (sequence, frame) = (sequence + 1, frame + 15);
+        }
+    }
+    bed.until(start() + ms(20 * u64::from(frame)));
+    bed.packet(&audio_packet(sequence, 160 * frame, &payload));
+    assert_eq!(bed.audio.len(), 251 * FRAME);
+    let totals = bed.leg.totals();
+    assert_eq!((totals.lost, totals.late, totals.concealed_ms), (0, 0, 0));
+}
+
+#[test]
+fn silence_in_opus_is_told_a_few_times_a_second() {
+    let mut bed = Bed::new(RtpPlan {
+        codec: Codec::Opus,
+        events_clock: 48_000,
+        ..plan()
+    });
+    bed.until(start() + ms(1_010));
+    assert_eq!(bed.sent.len(), 6, "at 0, 200, 400 ms and so on");
+    let tone = sine(RATE, 700.0, -12.0, FRAME);
+    bed.speak(|leg, now, out| leg.audio(now, tone.first_chunk().expect("a frame"), false, out));
+    let spoken = &bed.sent[6];
+    assert!(spoken.2, "the first packet begins the talk");
+    assert_eq!(spoken.4.wrapping_sub(plan().timestamp), 48 * 1_010);
+    // Silence of the agent is not sent either, and what follows it begins a talk again.
+    for count in 1..50 {
+        bed.now = start() + ms(1_010 + 20 * count);
+        bed.speak(|leg, now, out| leg.audio(now, &[0; FRAME], false, out));
+    }
+    let silent = bed.sent.len();
+    assert!(silent < 20, "{silent}");
+    bed.now = start() + ms(2_010);
+    bed.speak(|leg, now, out| leg.audio(now, tone.first_chunk().expect("a frame"), false, out));
+    assert!(bed.sent[silent].2);
+    for (before, after) in bed.sent.iter().zip(&bed.sent[1..]) {
+        assert_eq!(after.3, before.3.wrapping_add(1));
+    }
+}
+
+#[test]
+fn digits_count_in_the_clock_of_their_own() {
+    for (clock, longest) in [(8_000, 1_280), (48_000, 7_680)] {
+        let mut bed = Bed::new(RtpPlan {
+            codec: Codec::Opus,
+            events_clock: clock,
+            ..plan()
+        });
+        assert!(bed.leg.press(bed.now, '7'));
+        bed.until(start() + ms(400));
+        let events = bed.sent.iter().filter(|sent| sent.1 == 101);
+        let durations = events.map(|sent| Event::parse(&sent.5).map(|event| event.duration));
+        assert_eq!(durations.max(), Some(Some(longest)));
+    }
+}
+
+#[test]
+fn a_call_goes_on_with_another_codec() {
+    let mut bed = Bed::new(plan());
+    let tone = sine(RATE, 600.0, -12.0, FRAME);
+    let mut at = 0;
+    for codec in [Codec::Pcmu, Codec::Opus, Codec::G722, Codec::Pcma] {
+        let plan = RtpPlan { codec, ..plan() };
+        bed.leg.renew(bed.now, plan).expect("a codec");
+        let heard = bed.audio.len();
+        let sound = sine(RATE, 600.0, -12.0, 25 * FRAME);
+        for (count, packet) in (0_u32..).zip(packets(plan, &sound)) {
+            bed.now = start() + ms(20 * at);
+            at += 1;
+            bed.packet(&audio_packet(1_000 + count as u16, packet.4, &packet.5));
+            bed.speak(|leg, now, out| {
+                leg.audio(now, tone.first_chunk().expect("a frame"), false, out)
+            });
+        }
+        let level = db(goertzel(&bed.audio[heard + 5 * FRAME..], RATE, 600.0));
+        assert!((level + 12.0).abs() < 1.5, "{codec:?} {level}");
+    }
+    assert_eq!(bed.audio.len(), 100 * FRAME);
+    assert_eq!(bed.sent.len(), 100);
 }
 
 /// What a network and a sender may do to a stream of 20 ms packets.

@@ -160,6 +160,9 @@ pub struct Agreed {
     pub payload_type: u8,
     /// Keypad events (RFC 4733).
     pub events: Option<u8>,
+    /// In what they count their length, a second: the codec's clock, unless the other side has only
+    /// another (many offer 8,000 beside Opus).
+    pub events_clock: u32,
     /// Comfort noise (RFC 3389).
     pub comfort_noise: Option<u8>,
     pub remote: SocketAddr,
@@ -272,10 +275,12 @@ fn choose(
     let theirs = media.flow(offer);
     // An address of zeros is how telephones said "hold" before there were attributes for it.
     let hears = theirs.receives() && !address.is_unspecified();
+    let (events, events_clock) = media.events(codec.clock()).unzip();
     let agreed = Agreed {
         codec,
         payload_type,
-        events: media.events(codec.clock()),
+        events,
+        events_clock: events_clock.unwrap_or(codec.clock()),
         comfort_noise: media.comfort_noise(codec),
         remote: SocketAddr::new(address, media.port),
         remote_reports: media.reports(address),
@@ -291,12 +296,17 @@ impl Chosen {
         let mut text = local.head();
         for (at, media) in offer.media.iter().enumerate() {
             if at == line {
-                local.audio(
-                    &mut text,
-                    &media.protocol,
-                    &[self.agreed.codec],
-                    &self.agreed,
-                );
+                let agreed = &self.agreed;
+                let events = agreed.events.map(|number| (number, agreed.events_clock));
+                let said = Said {
+                    protocol: &media.protocol,
+                    codecs: &[(agreed.payload_type, agreed.codec)],
+                    events: events.as_slice(),
+                    comfort_noise: agreed.comfort_noise,
+                    flow: agreed.flow,
+                    mux: agreed.mux,
+                };
+                local.audio(&mut text, &said);
                 if let Some(keys) = &self.agreed.keys {
                     crypto(&mut text, self.tag, &keys.ours);
                 }
@@ -321,28 +331,48 @@ pub struct Offered {
     keys: Vec<(u32, Keys)>,
 }
 
-/// The types that we offer.
-const EVENTS: u8 = 101;
+/// The types that we offer; keypad events with the clock of narrow-band codecs and of Opus (RFC 4733
+/// section 2.1).
+const EVENTS: (u8, u32) = (101, 8_000);
+const OPUS_EVENTS: (u8, u32) = (102, 48_000);
+/// RFC 3551 section 6.
 const COMFORT_NOISE: u8 = 13;
+
+/// Whether a payload of this type is comfort noise (RFC 3389): what was agreed, or its static type, which
+/// many send without asking.
+pub fn is_comfort_noise(payload_type: u8, agreed: Option<u8>) -> bool {
+    payload_type == agreed.unwrap_or(COMFORT_NOISE)
+}
 
 /// Makes an offer: one audio line, encrypted when the setting requires it.
 pub fn offer(local: &Local, flow: Flow) -> Offered {
     let secure = local.encryption == Encryption::Require;
     let protocol = if secure { "RTP/SAVP" } else { "RTP/AVP" };
-    let codec = local.codecs.first().copied().unwrap_or(Codec::Pcmu);
     let mut text = local.head();
-    let said = Agreed {
-        codec,
-        payload_type: codec.payload_type(),
-        events: Some(EVENTS),
-        comfort_noise: Some(COMFORT_NOISE),
-        remote: SocketAddr::new(local.address, local.port),
-        remote_reports: SocketAddr::new(local.address, local.port),
-        mux: true,
-        flow,
-        keys: None,
-    };
-    local.audio(&mut text, protocol, &local.codecs, &said);
+    let codecs: Vec<(u8, Codec)> = local
+        .codecs
+        .iter()
+        .map(|c| (c.payload_type(), *c))
+        .collect();
+    let narrow = local.codecs.iter().any(|codec| *codec != Codec::Opus);
+    let events: Vec<(u8, u32)> = [
+        narrow.then_some(EVENTS),
+        local.codecs.contains(&Codec::Opus).then_some(OPUS_EVENTS),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    local.audio(
+        &mut text,
+        &Said {
+            protocol,
+            codecs: &codecs,
+            events: &events,
+            comfort_noise: narrow.then_some(COMFORT_NOISE),
+            flow,
+            mux: true,
+        },
+    );
     let mut keys = Vec::new();
     if secure {
         for (tag, suite) in (1..).zip(Suite::ALL) {
@@ -388,6 +418,17 @@ impl Offered {
     }
 }
 
+/// What an audio line of ours says.
+struct Said<'a> {
+    protocol: &'a str,
+    /// Codecs and keypad events under their numbers, the latter with their clocks.
+    codecs: &'a [(u8, Codec)],
+    events: &'a [(u8, u32)],
+    comfort_noise: Option<u8>,
+    flow: Flow,
+    mux: bool,
+}
+
 impl Local {
     fn keys(&self, suite: Suite) -> Option<Keys> {
         Keys::new(suite, &self.random[..suite.material()])
@@ -408,27 +449,17 @@ impl Local {
         text
     }
 
-    /// The audio line. With one codec it is the agreed one, under the type that the offer gave it.
-    fn audio(&self, text: &mut String, protocol: &str, codecs: &[Codec], said: &Agreed) {
-        let types: Vec<(u8, Codec)> = match codecs {
-            [codec] => vec![(said.payload_type, *codec)],
-            many => many.iter().map(|c| (c.payload_type(), *c)).collect(),
-        };
+    fn audio(&self, text: &mut String, said: &Said<'_>) {
         let mut formats = String::new();
-        for number in types
-            .iter()
-            .map(|(number, _)| *number)
-            .chain(said.events)
-            .chain(said.comfort_noise)
-        {
+        let codecs = said.codecs.iter().map(|(number, _)| *number);
+        let events = said.events.iter().map(|(number, _)| *number);
+        for number in codecs.chain(events).chain(said.comfort_noise) {
             // Writing to a String cannot fail.
             let _ = write!(formats, " {number}");
         }
-        line_of(
-            text,
-            format_args!("m=audio {} {protocol}{formats}", self.port),
-        );
-        for (number, codec) in &types {
+        let (port, protocol) = (self.port, said.protocol);
+        line_of(text, format_args!("m=audio {port} {protocol}{formats}"));
+        for (number, codec) in said.codecs {
             let (name, clock) = (codec.name(), codec.clock());
             match codec.channels() {
                 1 => line_of(text, format_args!("a=rtpmap:{number} {name}/{clock}")),
@@ -441,13 +472,7 @@ impl Local {
                 }
             }
         }
-        if let Some(number) = said.events {
-            // In an offer they go with whatever codec is taken: their clock is that of most.
-            let clock = if types.len() == 1 {
-                said.codec.clock()
-            } else {
-                8_000
-            };
+        for (number, clock) in said.events {
             line_of(
                 text,
                 format_args!("a=rtpmap:{number} telephone-event/{clock}"),

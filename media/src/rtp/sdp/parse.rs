@@ -172,8 +172,9 @@ impl Media {
         })
     }
 
-    /// Keypad events that count time as the codec does; else the first there are.
-    pub(super) fn events(&self, clock: u32) -> Option<u8> {
+    /// Keypad events that count time as the codec does, else the first there are: their number and
+    /// clock.
+    pub(super) fn events(&self, clock: u32) -> Option<(u8, u32)> {
         let all = || {
             self.numbers().filter_map(|number| {
                 self.maps.iter().find(|map| {
@@ -184,7 +185,7 @@ impl Media {
         all()
             .find(|map| map.clock == clock)
             .or_else(|| all().next())
-            .map(|map| map.number)
+            .map(|map| (map.number, map.clock))
     }
 
     pub(super) fn comfort_noise(&self, codec: Codec) -> Option<u8> {

@@ -103,6 +103,91 @@ a=sendrecv
     assert_eq!(agreed.remote_reports.to_string(), "198.51.100.3:4010");
 }
 
+/// What Opus' telephones offer: events with its own clock, with another, or both.
+#[test]
+fn keypad_events_keep_the_clock_that_the_offer_gave_them() {
+    for (numbers, number, clock) in [
+        ("101", 101, 8_000),
+        ("102", 102, 48_000),
+        ("101 102", 102, 48_000),
+    ] {
+        let offer = offer_of(&format!(
+            "m=audio 4000 RTP/AVP 96 {numbers}
+a=rtpmap:96 opus/48000/2
+a=fmtp:96 stereo=0;sprop-stereo=0;useinbandfec=1
+a=rtpmap:101 telephone-event/8000
+a=rtpmap:102 telephone-event/48000"
+        ));
+        let (text, agreed) =
+            answer(&offer, &local(Encryption::Allow), Flow::SendRecv).expect("an answer");
+        assert_eq!((agreed.codec, agreed.payload_type), (Codec::Opus, 96));
+        assert_eq!((agreed.events, agreed.events_clock), (Some(number), clock));
+        let said = format!(
+            "m=audio 20000 RTP/AVP 96 {number}\r\na=rtpmap:96 opus/48000/2\r\na=fmtp:96 useinbandfec=1\r\n\
+             a=rtpmap:{number} telephone-event/{clock}\r\n"
+        );
+        assert!(text.contains(&said), "{text}");
+        assert_eq!(agreed.comfort_noise, None);
+    }
+    let agreed = agreed(
+        "m=audio 4000 RTP/AVP 9 101\na=rtpmap:9 G722/8000\na=rtpmap:101 telephone-event/8000",
+    );
+    assert_eq!((agreed.codec, agreed.events_clock), (Codec::G722, 8_000));
+}
+
+#[test]
+fn our_offer_has_every_codec_and_events_for_each() {
+    let offered = offer(&local(Encryption::Disable), Flow::SendRecv);
+    let lines = "m=audio 20000 RTP/AVP 111 9 0 8 101 102 13
+a=rtpmap:111 opus/48000/2
+a=fmtp:111 useinbandfec=1
+a=rtpmap:9 G722/8000
+a=rtpmap:0 PCMU/8000
+a=rtpmap:8 PCMA/8000
+a=rtpmap:101 telephone-event/8000
+a=fmtp:101 0-15
+a=rtpmap:102 telephone-event/48000
+a=fmtp:102 0-15
+a=rtpmap:13 CN/8000
+a=ptime:20
+a=sendrecv
+a=rtcp-mux
+";
+    assert!(
+        offered.text.replace("\r\n", "\n").ends_with(lines),
+        "{}",
+        offered.text
+    );
+    for (answered, codec, events) in [
+        (
+            "m=audio 4000 RTP/AVP 9 101\na=rtpmap:101 telephone-event/8000",
+            Codec::G722,
+            (Some(101), 8_000),
+        ),
+        (
+            "m=audio 4000 RTP/AVP 111 102\na=rtpmap:111 opus/48000/2\na=rtpmap:102 telephone-event/48000",
+            Codec::Opus,
+            (Some(102), 48_000),
+        ),
+        ("m=audio 4000 RTP/AVP 8", Codec::Pcma, (None, 8_000)),
+    ] {
+        let agreed = offered.accept(&offer_of(answered)).expect("an agreement");
+        assert_eq!(
+            (agreed.codec, (agreed.events, agreed.events_clock)),
+            (codec, events)
+        );
+    }
+    let narrow = Local {
+        codecs: vec![Codec::Pcma],
+        ..local(Encryption::Disable)
+    };
+    assert!(
+        offer(&narrow, Flow::SendRecv)
+            .text
+            .contains("m=audio 20000 RTP/AVP 8 101 13\r\n")
+    );
+}
+
 #[test]
 fn hold_and_resume_turn_the_flow() {
     for (theirs, wanted, flow) in [

@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use media::leg::rtp::RtpLeg;
 use media::rtp::sdp::{Encryption, Local};
 use media::shell::{PortPair, Ports};
-use rustls::{ClientConfig, RootCertStore};
-use sip::endpoint::{Advertised, Config as Endpoint};
+use sip::endpoint::Config as Endpoint;
 use sip::event::{CallId as LineId, Command, Event};
-use sip::message::{Host, Transport};
-use sip::shell::{Settings, Sip, Tls};
+use sip::message::Transport;
+use sip::shell::{Settings, Sip};
 use sip::trunk::{InboundAuth, Trunk};
 use tokio::sync::mpsc;
 
 use super::{SOURCES, inbound, trunks};
 use crate::app::App;
+use crate::calls::bridge::transports;
 use crate::ids::AccountId;
 use crate::{accounts, egress, secret};
 
@@ -81,22 +81,12 @@ impl Exchange {
             return Err(io::Error::other(why));
         }
         let mut endpoint = Endpoint::new(Vec::new());
-        if let Some(public) = settings.public_address {
-            endpoint.advertised = settings
-                .listen
-                .iter()
-                .map(|listen| Advertised {
-                    transport: listen.transport,
-                    host: Host::Ip(public),
-                    port: listen.addr.port(),
-                })
-                .collect();
-        }
+        endpoint.advertised = transports::advertised(settings);
         let stack = Settings {
             endpoint,
             seed: secret::random_bytes()?,
             listen: settings.listen.clone(),
-            tls: Some(tls()?),
+            tls: Some(transports::tls(settings)?),
             dns: app.config.egress.dns.into_iter().collect(),
         };
         // A carrier's name is a user's, and so is what it leads to.
@@ -219,26 +209,6 @@ impl Exchange {
             lines.remove(&line);
         }
     }
-}
-
-/// The system's authorities, for carriers whose trunks are over TLS.
-fn tls() -> io::Result<Tls> {
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        tracing::warn!(%error, "an authority's certificate cannot be read");
-    }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Tls {
-        server: None,
-        client: Arc::new(client),
-    })
 }
 
 /// Hands each event to whom it concerns.

@@ -2,8 +2,8 @@
 //!
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
 //! keeps the stack's trunks as the database has them, on every node; `inbound.rs` takes calls that come
-//! in, `outbound.rs` places calls, and `talking.rs` follows those that were answered. The stack listens from the moment on in which there is a trunk, or at the start where
-//! `sip.sources` names somebody.
+//! in, `outbound.rs` places calls, and `talking.rs` follows those that were answered. The stack listens from
+//! the moment on in which there is a trunk, or at the start where `sip.sources` names somebody.
 
 mod exchange;
 mod inbound;

@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use kit::client::Client;
-use kit::server::{Server, Setup};
-use kit::socket::{self, Caller};
+use crate::client::Client;
+use crate::server::{Server, Setup};
+use crate::socket::{self, Caller};
 use media::audio::tones;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{Instant, sleep};
 
 /// A minute of the agent's tone: a greeting that outlasts what is done meanwhile.
-pub(crate) fn long_greeting() -> String {
+pub fn long_greeting() -> String {
     "This is a long greeting, and it goes on for a good while. ".repeat(16)
 }
 
 /// A server whose ear takes a tone for a voice.
-pub(crate) async fn server() -> Server {
+pub async fn server() -> Server {
     setup().start().await
 }
 
-pub(crate) fn setup() -> Setup {
+pub fn setup() -> Setup {
     Setup::default().scripted().set("ENGINE__VAD", "energy")
 }
 
 /// An agent that speaks in a tone and says what it hears. Its id.
-pub(crate) async fn agent(client: &Client, more: Value) -> String {
+pub async fn agent(client: &Client, more: Value) -> String {
     let mut fields = json!({
         "voice_id": socket::scripted_voice(client).await,
         "llm_model": "echo",
@@ -40,17 +40,17 @@ pub(crate) async fn agent(client: &Client, more: Value) -> String {
 }
 
 /// A session of a native call.
-pub(crate) async fn session(client: &Client, agent: &str) -> kit::client::Answer {
+pub async fn session(client: &Client, agent: &str) -> crate::client::Answer {
     client.connect(&socket::native(agent)).await
 }
 
 /// The caller's voice, as the energy detector takes it: a tone, 16 kHz.
-pub(crate) fn voice(ms: usize) -> Vec<i16> {
+pub fn voice(ms: usize) -> Vec<i16> {
     tones::sine(16_000, 500.0, -12.0, ms * 16)
 }
 
 /// The call's record, once it is over and its recording settled.
-pub(crate) async fn over(client: &Client, id: &str, within: Duration) -> Value {
+pub async fn over(client: &Client, id: &str, within: Duration) -> Value {
     let until = Instant::now() + within;
     loop {
         let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
@@ -74,12 +74,12 @@ async fn uploading(client: &Client, call: &Value) -> bool {
 }
 
 /// The WAV of a call: caller and agent at 16 kHz.
-pub(crate) async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
+pub async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
     let link = client
         .get(&format!("/conversations/{id}/audio"))
         .await
         .expect(200);
-    let wav = kit::server::reqwest_client()
+    let wav = crate::server::reqwest_client()
         .get(link.text("audio_url"))
         .send()
         .await
@@ -99,7 +99,7 @@ pub(crate) async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
 }
 
 /// The one frame of an error and the close code that a caller is refused with.
-pub(crate) async fn refused(url: &str) -> (Value, u16) {
+pub async fn refused(url: &str) -> (Value, u16) {
     let mut caller = Caller::open(url).await.expect("the upgrade is given");
     let code = caller.close_code(Duration::from_secs(5)).await;
     let errors = caller.of_kind("error");
@@ -107,22 +107,22 @@ pub(crate) async fn refused(url: &str) -> (Value, u16) {
     (errors[0].clone(), code.expect("it is closed"))
 }
 
-pub(crate) fn soak() -> bool {
+pub fn soak() -> bool {
     std::env::var_os("SIDETONE_SOAK").is_some()
 }
 
 /// Tests that measure time have the machine for themselves; those that load it share it.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
-pub(crate) async fn alone() -> RwLockWriteGuard<'static, ()> {
+pub async fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().await
 }
 
-pub(crate) async fn together() -> RwLockReadGuard<'static, ()> {
+pub async fn together() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().await
 }
 
-pub(crate) fn median(values: &mut [f64]) -> f64 {
+pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

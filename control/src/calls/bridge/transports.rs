@@ -1,0 +1,91 @@
+//! Over what telephone calls come, and what is said of it: the addresses of this server, and TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use sip::endpoint::Advertised;
+use sip::message::{Host, Transport};
+use sip::shell::Tls;
+
+use crate::config::sip::Sip;
+use crate::http::tls::{Certificates, LOOK_EVERY};
+
+/// What the other side is told of where we are. What is not among them is told as it is listened on.
+pub fn advertised(settings: &Sip) -> Vec<Advertised> {
+    let told = settings.listen.iter().filter_map(|listen| {
+        let public = settings.public_address.map(Host::Ip);
+        let host = match listen.transport {
+            Transport::Tls => settings.tls_name.clone().or(public),
+            _ => public,
+        };
+        Some(Advertised {
+            transport: listen.transport,
+            host: host?,
+            port: listen.addr.port(),
+        })
+    });
+    told.collect()
+}
+
+/// Certificates for calls over TLS: ours for connections that come in, if the settings name one, and the
+/// system's authorities for those to carriers. Asks for a runtime, on which the files are watched.
+pub fn tls(settings: &Sip) -> io::Result<Tls> {
+    let server = match &settings.tls {
+        // Telephones are told no protocol above TLS, and many would stumble over one.
+        Some(files) => Some(Certificates::start(files.clone(), LOOK_EVERY)?.server_config(&[])?),
+        None => None,
+    };
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "some of the system's authorities cannot be read");
+    }
+    roots.add_parsable_certificates(found.certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(rustls::DEFAULT_VERSIONS)
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Tls {
+        server,
+        client: Arc::new(client),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const TLS: &str = "tls_certificate = \"c.pem\"\ntls_key = \"k.pem\"\n";
+
+    fn told(settings: &str) -> Vec<String> {
+        let file =
+            format!("[sip]\nlisten = \"udp:10.0.0.1:5060,tls:10.0.0.1:5061\"\n{TLS}{settings}");
+        let config = Config::load(Some(&file), &std::collections::BTreeMap::new()).unwrap();
+        advertised(&config.sip)
+            .iter()
+            .map(|own| format!("{:?} {} {}", own.transport, own.host, own.port))
+            .collect()
+    }
+
+    #[test]
+    fn callers_are_told_the_public_address_and_over_tls_the_name() {
+        assert!(told("").is_empty());
+        assert_eq!(
+            told("public_address = \"203.0.113.5\""),
+            ["Udp 203.0.113.5 5060", "Tls 203.0.113.5 5061"]
+        );
+        assert_eq!(
+            told("public_address = \"203.0.113.5\"\ntls_name = \"sip.example.com\""),
+            ["Udp 203.0.113.5 5060", "Tls sip.example.com 5061"]
+        );
+        assert_eq!(
+            told("tls_name = \"sip.example.com\""),
+            ["Tls sip.example.com 5061"]
+        );
+    }
+}

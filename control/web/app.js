@@ -13,6 +13,8 @@ const PAGES = [
   { pattern: /^calls$/, load: () => import('./page-calls.js'), name: 'Calls', tab: 'calls' },
   { pattern: /^calls\/([\w-]+)$/, load: () => import('./page-call.js'), name: 'Call', tab: 'calls' },
   { pattern: /^usage$/, load: () => import('./page-usage.js'), name: 'Usage', tab: 'usage' },
+  { pattern: /^usage\/triggers$/, load: () => import('./page-triggers.js'), name: 'Usage triggers', tab: 'usage' },
+  { pattern: /^usage\/triggers\/([\w-]+)$/, load: () => import('./page-trigger.js'), name: 'Usage trigger', tab: 'usage' },
   { pattern: /^keys$/, load: () => import('./page-keys.js'), name: 'Keys', tab: 'keys' },
 ];
 const TABS = [['', 'Overview', 'home'], ['agents', 'Agents', 'agents'], ['calls', 'Calls', 'calls'], ['usage', 'Usage', 'usage'], ['keys', 'Keys', 'keys']];

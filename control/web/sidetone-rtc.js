@@ -22,6 +22,7 @@ export class RtcLine {
     this.peer = new RTCPeerConnection({
       iceServers: session.ice_config?.iceServers ?? [],
       bundlePolicy: 'max-bundle',
+      iceTransportPolicy: told.iceTransportPolicy,
     });
   }
 

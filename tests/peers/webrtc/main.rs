@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod hostile;
 mod phone;
 #[path = "../calls/stage.rs"]
 #[allow(dead_code, reason = "what is shared is more than this needs")]

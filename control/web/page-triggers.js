@@ -29,7 +29,7 @@ export function page({ api, go }) {
     node: h('div.stack.gap', head('Usage triggers', {
       back: { href: '#/usage', text: 'Usage' },
       lead: 'Who is told, and at how much.',
-      actions: [h('button.button.main', { type: 'button', id: 'new-trigger', onclick: make }, icon('plus'), 'New trigger')],
+      actions: [h('button.button.main', { type: 'button', id: 'new-trigger', onclick: make }, 'New trigger')],
     }), list),
     close: () => leaving.abort(),
   };

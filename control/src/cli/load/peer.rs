@@ -162,7 +162,7 @@ impl Peer {
             let _ = self.core.handle_read(message);
         }
         while let Some(message) = self.core.poll_read() {
-            self.hear(now, message, figures);
+            self.hear(now, message.message, figures);
         }
         Ok(())
     }

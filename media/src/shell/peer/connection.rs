@@ -200,7 +200,7 @@ impl Connection {
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let answer = self.described(net)?;
+        let answer = offered::with_wishes(&self.described(net)?);
         self.codecs_of(&answer);
         self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
         Ok((answer, self.hold))

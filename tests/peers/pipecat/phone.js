@@ -5,11 +5,12 @@ import { PipecatClient } from '@pipecat-ai/client-js';
 import { SmallWebRTCTransport, WavMediaManager } from '@pipecat-ai/small-webrtc-transport';
 
 window.callWithPipecat = ({ offer, bearer, iceServers }) => {
-  const seen = { states: [], tracks: 0, level: 0, errors: [] };
+  const seen = { states: [], level: 0, errors: [] };
+  const heard = new Set();
   const context = new AudioContext();
   const listen = (track) => {
-    if (track.kind !== 'audio') return;
-    seen.tracks += 1;
+    if (track.kind !== 'audio' || heard.has(track)) return;
+    heard.add(track);
     // A browser decodes a remote stream only for who plays it.
     const stream = new MediaStream([track]);
     const element = new Audio();

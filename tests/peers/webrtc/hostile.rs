@@ -131,9 +131,12 @@ async fn key_exchanges_of_strangers_that_race_the_callers_change_nothing() {
     let hello = bed.router.handshake(1).expect("a ClientHello went by");
     let flood = Flood::of(bed.media, vec![hello]);
     let races = if stage::soak() { 100 } else { 5 };
-    for _ in 0..races {
+    for race in 0..races {
         let session = bed.call(&mut phone).await;
-        phone.until("voice").await;
+        let line = race + 2;
+        phone
+            .until_where("voice", |told| told["line"] == line)
+            .await;
         assert_eq!(session.status().await["connection_state"], "connected");
         session.end().await.expect(200);
     }

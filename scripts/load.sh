@@ -2,12 +2,19 @@
 # A capacity run. The server has the first core for itself, the load generator the last. The speech
 # providers are scripted, so the figures are the engine's. Red when a bar is missed.
 #   SESSIONS=200 SECONDS_MEASURED=30 make load
+#   SESSIONS=50 TRANSPORT=webrtc make load          browsers' calls in place of telephone calls
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/server.sh
 
 sessions=${SESSIONS:-200}
 seconds=${SECONDS_MEASURED:-30}
+transport=${TRANSPORT:-telco}
+case $transport in
+    telco) bars=(--max-cpu 1.6 --max-memory 256) ;;
+    webrtc) bars=(--max-cpu 3 --max-memory 512) ;;
+    *) echo "TRANSPORT is telco or webrtc" >&2; exit 2 ;;
+esac
 
 cargo build --release -p sidetone
 data=$(mktemp -d)
@@ -36,6 +43,6 @@ start_server "$data/server.out" "$data/server.log"
 trap 'stop_server; rm -rf "$data"' EXIT
 
 SIDETONE_API_KEY=$key $generator_pin "$sidetone" load --url "$url" --pid "$server_pid" \
-    --sessions "$sessions" --seconds "$seconds" \
-    --max-cpu 1.6 --max-gap-tail 3 --max-turn-p50 10 --max-turn-p99 20 --max-memory 256 --max-underruns 0 \
+    --transport "$transport" --sessions "$sessions" --seconds "$seconds" \
+    --max-gap-tail 3 --max-turn-p50 10 --max-turn-p99 20 --max-underruns 0 "${bars[@]}" \
     "$@"

@@ -26,6 +26,8 @@ needed() {
         echo "postgresql          command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"
         echo "openssl             command -v openssl"
         echo "util-linux          command -v setpriv"
+        # Calls over WebRTC are relayed by it.
+        echo "coturn              command -v turnserver"
         # The console page is tested in a real browser, the recogniser on human voices.
         echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
         # README's signature checks are run in their languages.
@@ -78,6 +80,16 @@ venv() {
     "$own/bin/pip" install --quiet "$@"
 }
 
+# modules NAME FOLDER PROGRAM: the npm packages that FOLDER locks, made unless they are the same.
+modules() {
+    local own=$peers/$1 from=$2 program=$3
+    ! cmp --silent "$from/package-lock.json" "$own/package-lock.json" || [ ! -x "$own/node_modules/.bin/$program" ] || return 0
+    echo "Installing: what $from/package.json names (from npm, into $own)"
+    mkdir -p "$own"
+    cp "$from/package.json" "$from/package-lock.json" "$own/"
+    npm ci --prefix "$own" --no-audit --no-fund --loglevel=error >/dev/null
+}
+
 # Peers of the tests that Debian does not have.
 more_peers() {
     [ "$purpose" = test ] || return 0
@@ -91,14 +103,9 @@ more_peers() {
     venv openapi openapi-python-client schemathesis==4.32.5 openapi-python-client==0.29.1
     # The rules by which the console's pages are checked, a script that a wheel carries along.
     [ -n "$(find "$peers/axe" -name axe.min.js 2>/dev/null)" ] || venv axe none axe-playwright-python==0.1.8 --no-deps
-    local client=tests/peers/document/typescript
-    if ! cmp --silent "$client/package-lock.json" "$peers/typescript/package-lock.json" ||
-        [ ! -x "$peers/typescript/node_modules/.bin/openapi-typescript" ]; then
-        echo "Installing: openapi-typescript, openapi-fetch, typescript (from npm, into $peers/typescript)"
-        mkdir -p "$peers/typescript"
-        cp "$client/package.json" "$client/package-lock.json" "$peers/typescript/"
-        npm ci --prefix "$peers/typescript" --no-audit --no-fund --loglevel=error >/dev/null
-    fi
+    # What makes a TypeScript client of the document; a client for browsers of another make, and its bundler.
+    modules typescript tests/peers/document/typescript openapi-typescript
+    modules pipecat tests/peers/pipecat esbuild
 }
 
 [ ${#missing[@]} -gt 0 ] || { more_peers; exit 0; }

@@ -59,7 +59,7 @@ macro_rules! library {
     };
 }
 
-static FILES: [File; 35] = [
+static FILES: [File; 38] = [
     file!("/", "index.html", HTML),
     file!("/web/base.css", "base.css", CSS),
     file!("/web/pages.css", "pages.css", CSS),
@@ -80,10 +80,13 @@ static FILES: [File; 35] = [
     file!("/web/page-keys.js", "page-keys.js", SCRIPT),
     file!("/web/page-overview.js", "page-overview.js", SCRIPT),
     file!("/web/page-talk.js", "page-talk.js", SCRIPT),
+    file!("/web/page-trigger.js", "page-trigger.js", SCRIPT),
+    file!("/web/page-triggers.js", "page-triggers.js", SCRIPT),
     file!("/web/page-usage.js", "page-usage.js", SCRIPT),
     file!("/web/recording.js", "recording.js", SCRIPT),
     file!("/web/transcript.js", "transcript.js", SCRIPT),
     file!("/web/waterfall.js", "waterfall.js", SCRIPT),
+    file!("/web/usage-names.js", "usage-names.js", SCRIPT),
     file!("/web/wave-file.js", "wave-file.js", SCRIPT),
     file!("/web/icon.svg", "icon.svg", SVG),
     file!("/web/inter.woff2", "inter.woff2", FONT),

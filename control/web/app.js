@@ -3,7 +3,7 @@
 
 import { Api } from './api.js';
 import { fill, h, icon } from './dom.js';
-import { confirm, failure } from './parts.js';
+import { confirm, failure, head } from './parts.js';
 
 const PAGES = [
   { pattern: /^$/, load: () => import('./page-overview.js'), name: 'Overview', tab: '' },
@@ -13,6 +13,8 @@ const PAGES = [
   { pattern: /^calls$/, load: () => import('./page-calls.js'), name: 'Calls', tab: 'calls' },
   { pattern: /^calls\/([\w-]+)$/, load: () => import('./page-call.js'), name: 'Call', tab: 'calls' },
   { pattern: /^usage$/, load: () => import('./page-usage.js'), name: 'Usage', tab: 'usage' },
+  { pattern: /^usage\/triggers$/, load: () => import('./page-triggers.js'), name: 'Usage triggers', tab: 'usage' },
+  { pattern: /^usage\/triggers\/([\w-]+)$/, load: () => import('./page-trigger.js'), name: 'Usage trigger', tab: 'usage' },
   { pattern: /^keys$/, load: () => import('./page-keys.js'), name: 'Keys', tab: 'keys' },
 ];
 const TABS = [['', 'Overview', 'home'], ['agents', 'Agents', 'agents'], ['calls', 'Calls', 'calls'], ['usage', 'Usage', 'usage'], ['keys', 'Keys', 'keys']];
@@ -178,7 +180,7 @@ async function show(target) {
   if (!found) {
     name('Not found');
     main.dataset.page = target;
-    fill(main, h('h1', { tabindex: -1 }, 'There is no such page'), h('p', h('a', { href: '#/' }, 'To the overview')));
+    fill(main, h('div.stack', head('There is no such page', { lead: 'It may have been deleted, or the address is not whole.' }), h('p', h('a.button', { href: '#/' }, 'To the overview'))));
     if (!first) main.querySelector('h1').focus();
     return;
   }

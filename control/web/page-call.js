@@ -69,7 +69,7 @@ class View {
 
   fillFacts() {
     const { call } = this;
-    fill(this.state, badge(call.status), call.end_reason && h('span.soft', title(call.end_reason)), h('span.soft.num', length(call.duration_seconds)));
+    fill(this.state, badge(call.status), h('span.soft', [call.end_reason && title(call.end_reason), length(call.duration_seconds)].filter(Boolean).join(' · ')));
     fill(this.top, facts([
       ['With', party(call)], ['Channel', channel(call.channel)], ['Direction', title(call.direction)],
       ['Started', when(call.started_at)], ['Ended', when(call.ended_at)], ['Ended by', title(call.ended_by)],

@@ -2,14 +2,12 @@
 
 import { query } from './api.js';
 import { fill, h } from './dom.js';
-import { count, money, title, when } from './format.js';
+import { count, money, when } from './format.js';
 import { cell, confirm, copyButton, dialog, empty, ghosts, head, load } from './parts.js';
+import { NAMES, resource } from './usage-names.js';
 
-const NAMES = { call_minutes: 'Call minutes', tts_characters: 'Spoken characters', transcription_seconds: 'Transcribed seconds', sms_segments: 'Text segments', chatapp_messages: 'Chat messages', llm_tokens: 'Model tokens' };
 const DAY = 86_400_000;
 const PERIODS = [['7', 'Last 7 days'], ['30', 'Last 30 days'], ['90', 'Last 90 days']];
-
-const resource = (name) => NAMES[name] ?? title(name);
 
 export function page({ api }) {
   const leaving = new AbortController();
@@ -34,7 +32,7 @@ export function page({ api }) {
 
   return {
     node: h('div.stack.gap',
-      head('Usage', { lead: 'What calls and requests used, and what that costs.', actions: [period] }),
+      head('Usage', { lead: 'What calls and requests used, and what that costs.', actions: [h('a.button', { href: '#/usage/triggers' }, 'Triggers'), period] }),
       totals,
       h('div.halves.wide-left',
         h('section.card', h('header', h('h2', 'By day'), h('div.push', what)), days),

@@ -12,6 +12,8 @@ const TRICKLE_MS = 40;
 // A data channel that fills up more than this is not read at the other end.
 const MOST_WAITING = 256 * 1024;
 const CONNECT_MS = 20_000;
+// A server that has not said goodbye after this is asked to end the call by a request.
+const CLOSE_MS = 2000;
 
 export class RtcLine {
   constructor(session, told) {
@@ -22,6 +24,7 @@ export class RtcLine {
     this.peer = new RTCPeerConnection({
       iceServers: session.ice_config?.iceServers ?? [],
       bundlePolicy: 'max-bundle',
+      iceTransportPolicy: told.iceTransportPolicy,
     });
   }
 
@@ -202,7 +205,16 @@ export class RtcLine {
     await this.element?.play();
   }
 
+  // Over the channel it is the caller who hangs up; a request ends the call where there is none.
   async end() {
+    if (this.channel?.readyState === 'open') {
+      this.send({ type: 'end' });
+      await new Promise((resolve) => {
+        this.goodbye = resolve;
+        setTimeout(resolve, CLOSE_MS);
+      });
+      if (this.isClosed) return;
+    }
     try {
       await this.told.ask('POST', '/end', {});
     } finally {
@@ -219,6 +231,7 @@ export class RtcLine {
   close() {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.goodbye?.();
     for (const timer of [this.flushing, this.again, this.giveUp]) clearTimeout(timer);
     removeEventListener('online', this.online);
     if (this.element) this.element.srcObject = null;

@@ -40,6 +40,8 @@ export interface CallOptions {
   server?: string;
   /** Default `auto`: WebRTC, and with an API key a WebSocket where WebRTC is not to be had. */
   transport?: Transport;
+  /** Default `all`. `relay`: by the server's TURN relays alone, so that it never sees the caller's address. */
+  iceTransportPolicy?: RTCIceTransportPolicy;
   /** Default true. false: the caller is silent and types. Constraints or a stream of your own are taken too. */
   microphone?: boolean | MediaTrackConstraints | MediaStream;
   /** Values for the agent's placeholders; ignored by the server without an API key. */

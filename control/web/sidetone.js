@@ -48,6 +48,7 @@ export class Call {
     this.options = {
       server: new URL(import.meta.url).origin,
       transport: 'auto',
+      iceTransportPolicy: 'all',
       microphone: true,
       events: [],
       tools: {},
@@ -145,6 +146,7 @@ export class Call {
     const told = {
       microphone: this.#microphone,
       events: this.#events(),
+      iceTransportPolicy: this.options.iceTransportPolicy,
       patience,
       onEvent: (event) => this.#handle(event),
       onState: (state) => this.#become(state),

@@ -10,11 +10,13 @@
 pub mod bucket;
 pub mod client;
 pub mod collector;
+pub mod coturn;
 pub mod postgres;
 pub mod provider;
 pub mod receiver;
 pub mod redis;
 pub mod relay;
+pub mod router;
 pub mod server;
 pub mod socket;
 pub mod stage;

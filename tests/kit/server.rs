@@ -59,6 +59,14 @@ impl Setup {
         self.set("SPEECH__RECOGNISER", "scripted")
     }
 
+    /// Browsers reach its one media thread through this router only, which leads to `media`.
+    #[must_use]
+    pub fn behind(self, router: &crate::router::Router, media: std::net::SocketAddr) -> Self {
+        self.set("ENGINE__MEDIA_THREADS", "1")
+            .set("WEBRTC__LISTEN", &media.to_string())
+            .set("WEBRTC__PUBLIC_ADDRESSES", &router.address().to_string())
+    }
+
     /// On the database of this URL.
     #[must_use]
     pub fn database(mut self, url: &str) -> Self {
@@ -248,6 +256,16 @@ impl Server {
         )
     }
 
+    /// CPU time of all its threads so far, ns.
+    pub fn cpu_ns(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
+        let of = |task: std::fs::DirEntry| -> Option<u64> {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse().ok()
+        };
+        tasks.flatten().filter_map(of).sum()
+    }
+
     /// Resident memory, KiB.
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
@@ -361,6 +379,13 @@ pub fn reqwest_client() -> reqwest::Client {
         .no_proxy()
         .build()
         .expect("a client")
+}
+
+/// A UDP address that nobody listened on a moment ago.
+pub fn free_udp() -> std::net::SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a free port")
 }
 
 /// A port that nobody listened on a moment ago.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use kit::server::Server;
+use serde_json::json;
 
 use super::devtools::Browser;
 
@@ -55,7 +56,8 @@ async fn a_person_makes_an_agent_and_talks_to_it() {
         calls.body
     );
 
-    every_page_looks_right(&mut page, &server).await;
+    let trigger = make_a_trigger(&mut page, &server).await;
+    every_page_looks_right(&mut page, &server, &trigger).await;
 }
 
 /// With a wrong key first; the key in a link leaves the address bar.
@@ -159,8 +161,6 @@ async fn set(page: &mut Browser, name: &str, value: &str) {
 async fn talk(page: &mut Browser) {
     page.eval("[...document.querySelectorAll('a')].find((one) => one.textContent === 'Talk to it').click()").await;
     page.until("document.querySelector('#call')", 10).await;
-    page.eval("document.querySelector('#transport').value = 'websocket'")
-        .await;
     // To the call button by keyboard alone.
     page.eval("document.querySelector('.back').focus()").await;
     for _ in 0..8 {
@@ -206,6 +206,12 @@ async fn talk(page: &mut Browser) {
     page.until(
         "document.querySelector('#median').textContent.endsWith(' ms')",
         5,
+    )
+    .await;
+    // WebRTC is what it takes by itself.
+    page.until(
+        "/^Over WebRTC · \\d+ ms round trip · [\\d.]+ % lost$/.test(document.querySelector('#line').textContent)",
+        10,
     )
     .await;
     page.screenshot("talk-live").await;
@@ -276,9 +282,68 @@ async fn look_at_the_call(page: &mut Browser) {
         .await;
 }
 
+/// An address that cannot be told is refused beside its field; what the trigger tells is listed.
+async fn make_a_trigger(page: &mut Browser, server: &Server) -> String {
+    page.eval("location.hash = '#/usage/triggers'").await;
+    page.until("document.querySelector('.empty h2')", 10).await;
+    page.screenshot("triggers-empty").await;
+    page.eval("document.querySelector('#new-trigger').click()")
+        .await;
+    page.until("document.querySelector('dialog[open]')", 5)
+        .await;
+    let wrong = "[...document.querySelectorAll('dialog .wrong')].filter((one) => !one.hidden).map((one) => one.closest('[data-field]').dataset.field).join()";
+    let submit = "document.querySelector('dialog [type=submit]').click()";
+    page.eval(submit).await;
+    page.until(
+        &format!("{wrong} === 'threshold_value,event_callback_url'"),
+        5,
+    )
+    .await;
+    page.eval(
+        "for (const [id, value] of [['resource', 'tts_characters'], ['value', '5'], ['url', 'http://example.com/']])
+         { const control = document.querySelector(`#trigger-${id}`); control.value = value; control.dispatchEvent(new Event('input')); }",
+    )
+    .await;
+    page.eval(submit).await;
+    page.until(&format!("{wrong} === 'event_callback_url'"), 5)
+        .await;
+    page.screenshot("trigger-wrong").await;
+    page.eval("document.querySelector('#trigger-url').value = 'https://example.com/usage'")
+        .await;
+    page.eval(submit).await;
+    page.until("/^#\\/usage\\/triggers\\/[0-9a-f-]{36}$/.test(location.hash) && document.querySelector('.empty h2')", 10).await;
+    let id = page.eval("location.hash.split('/').pop()").await;
+    let id = id.as_str().unwrap().to_owned();
+    // Spoken characters cross it.
+    let client = server.client();
+    let voice = client
+        .get("/voices?language=english")
+        .await
+        .expect(200)
+        .body["items"][0]["id"]
+        .clone();
+    let text = json!({"text": "Good morning.", "voice_id": voice});
+    client.post("/tts", &text).await.expect(200);
+    page.goto(&format!("{}/docs", server.url)).await;
+    page.goto(&format!("{}/#/usage/triggers/{id}", server.url))
+        .await;
+    page.until(
+        "/^1[0-9]$/.test(document.querySelector('td[data-head=Counted]')?.innerText.split('\\n').pop())",
+        10,
+    )
+    .await;
+    page.eval("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Send again').click()").await;
+    page.until(
+        "document.querySelector('.toast')?.textContent === 'It is sent again'",
+        10,
+    )
+    .await;
+    id
+}
+
 /// Each page fits its window from 390 to 1600 pixels, has no fault that axe knows (contrast among them) in light
 /// and dark, and can be walked through by keyboard.
-async fn every_page_looks_right(page: &mut Browser, server: &Server) {
+async fn every_page_looks_right(page: &mut Browser, server: &Server, trigger: &str) {
     let id = |list: &'static str| async move {
         server.client().get(list).await.expect(200).body["items"][0]["id"]
             .as_str()
@@ -296,6 +361,8 @@ async fn every_page_looks_right(page: &mut Browser, server: &Server) {
         ("search", "#/calls?q=hello".to_owned()),
         ("call", format!("#/calls/{call}")),
         ("usage", "#/usage".to_owned()),
+        ("triggers", "#/usage/triggers".to_owned()),
+        ("trigger", format!("#/usage/triggers/{trigger}")),
         ("keys", "#/keys".to_owned()),
         ("missing", "#/nothing".to_owned()),
     ];

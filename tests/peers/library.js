@@ -18,6 +18,7 @@ async () => {
   const told = { asked: [], credentials: new Set(), got: [], events: [], fragments: [], candidates: 0 };
   let peer = null;
   let channel = null;
+  const say = (event) => channel.send(JSON.stringify({ event_id: 1, ts_ms: 1, ...event }));
   const fragment = () => /ice-ufrag:(\S+)/.exec(peer.remoteDescription.sdp)[1];
   const answers = {
     async connect() {
@@ -29,7 +30,11 @@ async () => {
         peer.addTrack(voice.stream.getAudioTracks()[0], voice.stream);
         peer.ondatachannel = (event) => {
           channel = event.channel;
-          channel.onmessage = ({ data }) => told.got.push(JSON.parse(data));
+          channel.onmessage = ({ data }) => {
+            const message = JSON.parse(data);
+            told.got.push(message);
+            if (message.type === 'end') say({ type: 'call_ended', reason: 'caller_hangup', status: 'completed', duration_seconds: 1 });
+          };
         };
         peer.onicecandidate = () => {};
       } else if (pcId !== 'p') {
@@ -52,9 +57,6 @@ async () => {
         if (candidate) await peer.addIceCandidate({ candidate, sdpMid, sdpMLineIndex });
       }
       return { status: 'ok', accepted: candidates.length };
-    },
-    async end() {
-      return { session_id: 'a', status: 'ended' };
     },
   };
   window.fetch = async (address, { method, headers, body }) => {
@@ -83,7 +85,6 @@ async () => {
   call.mute();
   await until('the microphone is muted', () => call.inputLevel === 0);
   call.unmute();
-  const say = (event) => channel.send(JSON.stringify({ event_id: 1, ts_ms: 1, ...event }));
   say({ type: 'vad', speaking: true, at_ms: 1 });
   say({ type: 'ping', event_id: 7 });
   say({ type: 'tool_call', tool_call_id: 't', name: 'add', arguments: { a: 1, b: 2 }, turn_id: 'u' });

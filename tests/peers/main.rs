@@ -10,7 +10,12 @@ mod browser;
 mod command_line;
 mod devtools;
 mod library;
+mod pipecat;
 mod questions;
+mod rtc;
+#[path = "calls/stage.rs"]
+#[allow(dead_code, reason = "what is shared is more than this needs")]
+mod stage;
 
 use kit::server::Server;
 use serde_json::json;

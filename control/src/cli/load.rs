@@ -1,9 +1,11 @@
-//! `sidetone load`: many telephone calls at once against a running server, made by one thread, and
-//! what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
+//! `sidetone load`: many calls at once against a running server, by telephone (over sockets) or of browsers
+//! (over WebRTC), made by one thread, and what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
 
+mod ear;
 mod frames;
 mod generator;
 mod line;
+mod peer;
 mod process;
 mod report;
 mod stimulus;
@@ -17,17 +19,30 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use self::generator::Plan;
+use self::generator::{Call, Plan};
 use self::line::Line;
+use self::peer::Peer;
 pub use self::report::Bars;
 use self::report::{Report, Setting};
-use super::client::{Client, ClientError, Connect, Server, Session};
+use super::client::{Client, ClientError, Connect, Server};
+
+/// How the calls' audio travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// Telephone calls: a vendor's media stream over a WebSocket, μ-law.
+    Telco,
+    /// Browsers' calls: Opus over SRTP.
+    Webrtc,
+}
 
 /// Place many calls at once and measure.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoadArgs {
     #[command(flatten)]
     pub server: Server,
+    /// How the audio travels.
+    #[arg(long, value_enum, default_value_t = Transport::Telco)]
+    pub transport: Transport,
     /// Calls at once. The server's caps on concurrent calls and on call creation must allow them.
     #[arg(long, default_value_t = 40)]
     pub sessions: usize,
@@ -91,7 +106,10 @@ fn load(args: &LoadArgs) -> Result<Report, String> {
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    let stimulus = stimulus::render()?;
+    let mut stimulus = stimulus::render()?;
+    if args.transport == Transport::Webrtc {
+        stimulus.encode()?;
+    }
     let client = Client::new(&args.server).map_err(|error| error.to_string())?;
     let made = match &args.agent {
         Some(_) => None,
@@ -121,7 +139,13 @@ fn measure(
     agent: &str,
     stimulus: &stimulus::Stimulus,
 ) -> Result<Report, String> {
-    rehearse(runtime, client, agent, stimulus)?;
+    let callers = Callers {
+        runtime,
+        client,
+        agent,
+        transport: args.transport,
+    };
+    rehearse(&callers, stimulus)?;
     let rss_before_kib = args
         .pid
         .and_then(process::read)
@@ -129,14 +153,12 @@ fn measure(
     let bar = progress_bar(args.sessions as u64);
     let (mut calls, mut sessions) = (Vec::new(), Vec::new());
     for index in 0..args.sessions {
-        let session = runtime
-            .block_on(connect(client, agent))
-            .map_err(|error| format!("session {index}: {error}"))?;
-        let socket = generator::dial(&session.ws_url)
-            .map_err(|error| format!("session {index}: {error}"))?;
         // Any two calls are at different places of the loop, and speech spreads evenly over them.
         let at = index * 37 % stimulus.frames.len();
-        calls.push((Line::new(&session.id, at, index as u32), socket));
+        let (session, call) = callers
+            .call(at, index as u32)
+            .map_err(|error| format!("session {index}: {error}"))?;
+        calls.push(call);
         sessions.push(session);
         bar.inc(1);
     }
@@ -171,46 +193,90 @@ fn measure(
 
 /// Two short calls before anything is measured: what a server makes or maps once, with its first call
 /// (connections to its store, pages of its program), is no cost of a session.
-fn rehearse(
-    runtime: &Runtime,
-    client: &Client,
-    agent: &str,
-    stimulus: &stimulus::Stimulus,
-) -> Result<(), String> {
+fn rehearse(callers: &Callers<'_>, stimulus: &stimulus::Stimulus) -> Result<(), String> {
+    let failed = |error: String| format!("rehearsal: {error}");
     let mut calls = Vec::new();
     for index in 0..2 {
-        let session = runtime
-            .block_on(connect(client, agent))
-            .map_err(|error| format!("rehearsal: {error}"))?;
-        let socket =
-            generator::dial(&session.ws_url).map_err(|error| format!("rehearsal: {error}"))?;
         let at = index * stimulus.frames.len() / 2;
-        calls.push((Line::new(&session.id, at, index as u32), socket));
+        let (_, call) = callers.call(at, index as u32).map_err(failed)?;
+        calls.push(call);
     }
     let plan = Plan {
         warm_up: Duration::from_secs(4),
         measured: Duration::from_secs(2),
         pid: None,
     };
-    let outcome = generator::run(calls, stimulus, &plan, |_| {});
-    outcome
+    generator::run(calls, stimulus, &plan, |_| {})
         .map(drop)
-        .map_err(|error| format!("rehearsal: {error}"))
+        .map_err(|error| failed(error.to_string()))
 }
 
-/// One session; waits as long as the server asks for, a few times.
-async fn connect(client: &Client, agent: &str) -> Result<Session, ClientError> {
+/// Who calls whom, and how.
+struct Callers<'a> {
+    runtime: &'a Runtime,
+    client: &'a Client,
+    agent: &'a str,
+    transport: Transport,
+}
+
+impl Callers<'_> {
+    /// Places a call that starts its stimulus at that frame; the session's id with it.
+    fn call(&self, at: usize, number: u32) -> Result<(String, Call), String> {
+        match self.transport {
+            Transport::Telco => {
+                let wish = Connect {
+                    agent: self.agent,
+                    direction: "inbound",
+                    protocol: "telco",
+                    audio_format: "ulaw_8000",
+                };
+                let session = self
+                    .runtime
+                    .block_on(patiently(async || self.client.connect(wish).await))
+                    .map_err(|error| error.to_string())?;
+                let socket = generator::dial(&session.ws_url)?;
+                let line = Line::new(&session.id, at, number);
+                let call = Call::on(socket, line).map_err(|error| error.to_string())?;
+                Ok((session.id, call))
+            }
+            Transport::Webrtc => {
+                let (mut peer, offer) = Peer::new(at, number)?;
+                let (id, answer) = self
+                    .runtime
+                    .block_on(self.negotiate(&offer))
+                    .map_err(|error| error.to_string())?;
+                peer.accept(&answer)?;
+                Ok((id, Call::Peer(Box::new(peer))))
+            }
+        }
+    }
+
+    /// Opens a browser's session and has its offer answered: its id, and the answer.
+    async fn negotiate(&self, offer: &str) -> Result<(String, String), ClientError> {
+        let missing = |key: &str| ClientError::Odd(format!("the answer has no {key}"));
+        let text = |answer: &Value, key: &str| {
+            let value = answer[key].as_str().map(str::to_owned);
+            value.ok_or_else(|| missing(key))
+        };
+        let wish = json!({"agent_id": self.agent, "transport": "webrtc"});
+        let session = patiently(async || self.client.post("/conversation/connect", &wish).await);
+        let id = text(&session.await?, "session_id")?;
+        let body = json!({"sdp": offer, "type": "offer"});
+        let path = format!("/conversation/{id}/offer");
+        let answer = self.client.post(&path, &body).await?;
+        Ok((id, text(&answer, "sdp")?))
+    }
+}
+
+/// Asks, and waits as long as the server says for a few times.
+async fn patiently<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
     /// A minute's rate is refilled in a minute; more waiting would not help.
     const TRIES: u32 = 12;
-    let wish = Connect {
-        agent,
-        direction: "inbound",
-        protocol: "telco",
-        audio_format: "ulaw_8000",
-    };
     let mut tries = 0;
     loop {
-        match client.connect(wish).await {
+        match ask().await {
             Err(ClientError::Refused {
                 code,
                 retry_after: Some(seconds),
@@ -275,12 +341,12 @@ async fn cheapest_voice(client: &Client) -> Result<String, ClientError> {
 }
 
 /// The median of what the settings contributed to the answers, from a few transcripts, ms.
-async fn hangover(client: &Client, sessions: &[Session]) -> Result<Option<f64>, ClientError> {
+async fn hangover(client: &Client, sessions: &[String]) -> Result<Option<f64>, ClientError> {
     /// Enough answers for a median.
     const SAMPLES: usize = 8;
     let mut waits = Vec::new();
     for session in sessions.iter().take(SAMPLES) {
-        let turns = client.transcript(&session.id).await?;
+        let turns = client.transcript(session).await?;
         waits.extend(turns.iter().filter_map(|turn| waited(&turn["latency"])));
     }
     waits.sort_by(f64::total_cmp);

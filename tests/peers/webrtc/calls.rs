@@ -35,7 +35,7 @@ async fn said(client: &Client, id: &str) -> Vec<(String, String)> {
 }
 
 /// Is greeted, speaks, is answered.
-async fn converse(phone: &mut Phone) {
+pub(crate) async fn converse(phone: &mut Phone) {
     phone.until("voice").await;
     phone.until("silence").await;
     phone.speak(900).await;
@@ -44,7 +44,7 @@ async fn converse(phone: &mut Phone) {
 }
 
 /// The record of a call in which both sides spoke.
-async fn was_a_conversation(client: &Client, id: &str) -> Value {
+pub(crate) async fn was_a_conversation(client: &Client, id: &str) -> Value {
     let call = stage::over(client, id, Duration::from_secs(20)).await;
     assert_eq!(call["channel"], "webrtc", "{call}");
     let said = said(client, id).await;

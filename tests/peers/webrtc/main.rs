@@ -8,6 +8,7 @@
 
 mod calls;
 mod g722;
+mod hostile;
 mod phone;
 
 use kit::stage;

@@ -128,6 +128,24 @@ impl Phone {
 
     /// Calls: connect, offer, answer. The session, once the connection is there.
     pub(crate) async fn call(&mut self, client: &Client, connect: &Value) -> Session {
+        self.call_with(client, connect, str::to_owned).await
+    }
+
+    /// The same, with only the server's address to go by: its own the phone does not tell.
+    pub(crate) async fn call_through_router(
+        &mut self,
+        client: &Client,
+        connect: &Value,
+    ) -> Session {
+        self.call_with(client, connect, without_candidates).await
+    }
+
+    async fn call_with(
+        &mut self,
+        client: &Client,
+        connect: &Value,
+        told: impl Fn(&str) -> String,
+    ) -> Session {
         let answer = client.connect(connect).await;
         let client = match answer.body["token"].as_str() {
             Some(token) => client.with_bearer(token),
@@ -136,13 +154,8 @@ impl Phone {
         let servers = &answer.body["ice_config"]["iceServers"];
         self.tell(json!({"do": "new", "ice_servers": servers}))
             .await;
-        let id = answer.text("session_id");
-        let mut session = Session {
-            client,
-            id,
-            pc_id: String::new(),
-        };
-        let offer = self.offer().await;
+        let mut session = Session::new(client, answer.text("session_id"));
+        let offer = told(&self.offer().await);
         let answer = session.offer(&offer, json!({})).await.expect(200);
         session.pc_id = answer.text("pc_id");
         self.answer(&answer).await;
@@ -165,7 +178,23 @@ impl Phone {
     }
 }
 
+/// A description without candidates.
+pub(crate) fn without_candidates(sdp: &str) -> String {
+    let kept = sdp.split("\r\n").filter(|line| {
+        !line.starts_with("a=candidate:") && !line.starts_with("a=end-of-candidates")
+    });
+    kept.collect::<Vec<_>>().join("\r\n")
+}
+
 impl Session {
+    pub(crate) fn new(client: Client, id: String) -> Self {
+        Self {
+            client,
+            id,
+            pc_id: String::new(),
+        }
+    }
+
     pub(crate) fn path(&self, route: &str) -> String {
         format!("/conversation/{}/{route}", self.id)
     }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream as Stream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::line::{FRAME_US, Figures, Line};
+use super::ear::{FRAME_US, Figures};
+use super::line::Line;
+use super::peer::Peer;
 use super::process::{self, Reading};
 use super::stimulus::Stimulus;
 
@@ -72,7 +74,7 @@ pub(super) fn dial(ws_url: &str) -> Result<TcpStream, String> {
 
 /// Runs all calls. `progress` is told the share that is done, about once a second.
 pub(super) fn run(
-    calls: Vec<(Line, TcpStream)>,
+    calls: Vec<Call>,
     stimulus: &Stimulus,
     plan: &Plan,
     mut progress: impl FnMut(f64),
@@ -117,11 +119,9 @@ pub(super) fn run(
             let first = usize::try_from(slot % SLOTS).unwrap_or_default();
             for (index, place) in calls.iter_mut().enumerate() {
                 let Some(call) = place else { continue };
-                call.line.echo_played(now());
-                if index % SLOTS as usize == first {
-                    call.line.tick(now(), stimulus, &mut figures);
-                }
-                if let Err(why) = call.flush() {
+                call.keep(now());
+                let due = index % SLOTS as usize == first;
+                if let Err(why) = call.send(due, now(), stimulus, &mut figures) {
                     lost.push(why);
                     *place = None;
                 }
@@ -143,9 +143,7 @@ pub(super) fn run(
     let seconds = measuring_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
     let at_end = plan.pid.and_then(process::read);
     for call in calls.iter_mut().flatten() {
-        call.line.stop();
-        // The run is over: a line that breaks now is no loss.
-        let _ = call.flush();
+        call.stop();
     }
     Ok(Outcome {
         figures,
@@ -156,27 +154,38 @@ pub(super) fn run(
     })
 }
 
-struct Call {
-    line: Line,
-    socket: Stream,
+/// One call on its wire.
+pub(super) enum Call {
+    Socket(Box<Line>, Stream),
+    Peer(Box<Peer>),
 }
 
-fn register(poll: &Poll, calls: Vec<(Line, TcpStream)>) -> io::Result<Vec<Option<Call>>> {
+fn register(poll: &Poll, calls: Vec<Call>) -> io::Result<Vec<Option<Call>>> {
     let mut registered = Vec::with_capacity(calls.len());
-    for (index, (line, socket)) in calls.into_iter().enumerate() {
-        socket.set_nonblocking(true)?;
-        let mut socket = Stream::from_std(socket);
-        poll.registry().register(
-            &mut socket,
-            Token(index),
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
-        registered.push(Some(Call { line, socket }));
+    let registry = poll.registry();
+    for (index, mut call) in calls.into_iter().enumerate() {
+        match &mut call {
+            Call::Socket(_, socket) => registry.register(
+                socket,
+                Token(index),
+                Interest::READABLE | Interest::WRITABLE,
+            )?,
+            Call::Peer(peer) => {
+                registry.register(&mut peer.socket, Token(index), Interest::READABLE)?;
+            }
+        }
+        registered.push(Some(call));
     }
     Ok(registered)
 }
 
 impl Call {
+    /// A call on a socket that was dialled.
+    pub(super) fn on(socket: TcpStream, line: Line) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self::Socket(Box::new(line), Stream::from_std(socket)))
+    }
+
     /// Reads what is there and writes what is waiting. An error means that the line is lost.
     fn serve(
         &mut self,
@@ -185,47 +194,106 @@ impl Call {
         now: u64,
         figures: &mut Figures,
     ) -> Result<(), String> {
-        if readable {
-            self.read(buffer, now, figures)?;
-        }
-        self.flush()
-    }
-
-    fn read(&mut self, buffer: &mut [u8], now: u64, figures: &mut Figures) -> Result<(), String> {
-        loop {
-            match self.socket.read(buffer) {
-                Ok(0) => return Err("the server closed a line".to_owned()),
-                Ok(count) => {
-                    self.line.receive(now, &buffer[..count], figures)?;
-                    // A short read has emptied the socket; the next arrival wakes us again.
-                    if count < buffer.len() {
-                        return Ok(());
-                    }
+        match self {
+            Self::Socket(line, socket) => {
+                if readable {
+                    read(line, socket, buffer, now, figures)?;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("a line broke: {error}")),
+                flush(line, socket)
+            }
+            Self::Peer(peer) => {
+                peer.read(now, figures)?;
+                peer.flush();
+                Ok(())
             }
         }
     }
 
-    fn flush(&mut self) -> Result<(), String> {
-        /// Ten seconds of audio: a server that reads that little is down.
-        const MOST: usize = 200 * 1024;
-        while !self.line.outgoing.is_empty() {
-            match self.socket.write(&self.line.outgoing) {
-                Ok(count) => drop(self.line.outgoing.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return if self.line.outgoing.len() > MOST {
-                        Err("the server stopped reading a line".to_owned())
-                    } else {
-                        Ok(())
-                    };
+    /// Does what is due by the clock.
+    fn keep(&mut self, now: u64) {
+        match self {
+            Self::Socket(line, _) => line.echo_played(now),
+            Self::Peer(peer) => peer.keep(),
+        }
+    }
+
+    /// Sends what waits, and a frame of the stimulus if one is due.
+    fn send(
+        &mut self,
+        due: bool,
+        now: u64,
+        stimulus: &Stimulus,
+        figures: &mut Figures,
+    ) -> Result<(), String> {
+        match self {
+            Self::Socket(line, socket) => {
+                if due {
+                    line.tick(now, stimulus, figures);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("a line broke: {error}")),
+                flush(line, socket)
+            }
+            Self::Peer(peer) => {
+                if due {
+                    peer.tick(now, stimulus, figures)?;
+                }
+                peer.flush();
+                Ok(())
             }
         }
-        Ok(())
     }
+
+    fn stop(&mut self) {
+        match self {
+            Self::Socket(line, socket) => {
+                line.stop();
+                // The run is over: a line that breaks now is no loss.
+                let _ = flush(line, socket);
+            }
+            Self::Peer(peer) => peer.stop(),
+        }
+    }
+}
+
+fn read(
+    line: &mut Line,
+    socket: &mut Stream,
+    buffer: &mut [u8],
+    now: u64,
+    figures: &mut Figures,
+) -> Result<(), String> {
+    loop {
+        match socket.read(buffer) {
+            Ok(0) => return Err("the server closed a line".to_owned()),
+            Ok(count) => {
+                line.receive(now, &buffer[..count], figures)?;
+                // A short read has emptied the socket; the next arrival wakes us again.
+                if count < buffer.len() {
+                    return Ok(());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(format!("a line broke: {error}")),
+        }
+    }
+}
+
+fn flush(line: &mut Line, socket: &mut Stream) -> Result<(), String> {
+    /// Ten seconds of audio: a server that reads that little is down.
+    const MOST: usize = 200 * 1024;
+    while !line.outgoing.is_empty() {
+        match socket.write(&line.outgoing) {
+            Ok(count) => drop(line.outgoing.drain(..count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return if line.outgoing.len() > MOST {
+                    Err("the server stopped reading a line".to_owned())
+                } else {
+                    Ok(())
+                };
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(format!("a line broke: {error}")),
+        }
+    }
+    Ok(())
 }

@@ -224,7 +224,7 @@ fn max(times: &Times) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::Figures;
+    use super::super::ear::Figures;
     use super::super::process::Reading;
     use super::*;
 

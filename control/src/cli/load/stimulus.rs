@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base64_simd::STANDARD;
+use media::audio::opus::Encoder;
 use media::audio::resample::Resampler;
 use media::audio::{g711, level, tones};
 
@@ -15,6 +16,8 @@ const NOISE_DBFS: f64 = -50.0;
 const SPEECH_DBFS: f64 = -22.0;
 /// A 10 ms window above this is voice; the noise is 12 dB below.
 const VOICE_DBFS: f32 = -38.0;
+/// Of the callers' Opus encoder.
+const COMPLEXITY: u8 = 5;
 /// Share of speech in the whole.
 const SPEECH_SHARE: f64 = 0.4;
 /// How the silence is shared among the pauses: after the first sentence the answer is heard to its
@@ -31,6 +34,11 @@ const SENTENCES: [&str; 3] = [
 pub(super) struct Stimulus {
     /// Base64 of the μ-law frames.
     pub frames: Vec<String>,
+    /// The same frames as Opus, for calls over WebRTC, once [`Stimulus::encode`] has made them; `None`: a
+    /// frame that is not sent.
+    pub opus: Vec<Option<Vec<u8>>>,
+    /// What is heard in the frames, 8 kHz.
+    sound: Vec<i16>,
     pub events: Vec<Option<Event>>,
     /// Share of samples with voice.
     pub speech_share: f64,
@@ -93,8 +101,30 @@ fn compose(sentences: &[Vec<i16>]) -> Stimulus {
         .collect();
     Stimulus {
         frames,
+        opus: Vec::new(),
         events,
         speech_share: speech as f64 / sound.len() as f64,
+        sound,
+    }
+}
+
+impl Stimulus {
+    /// Makes the frames as a browser sends them.
+    pub(super) fn encode(&mut self) -> Result<(), String> {
+        let mut resampler = Resampler::new(RATE, 2 * RATE).map_err(|error| error.to_string())?;
+        let mut wide = Vec::new();
+        resampler.process(&self.sound, &mut wide);
+        resampler.finish(&mut wide);
+        wide.resize(self.frames.len() * media::frame::FRAME, 0);
+        let failed = |_| "libopus fails".to_owned();
+        let mut encoder = Encoder::new(COMPLEXITY).map_err(failed)?;
+        let (frames, _) = wide.as_chunks::<{ media::frame::FRAME }>();
+        for frame in frames {
+            let mut payload = Vec::new();
+            let is_sent = encoder.encode(frame, &mut payload).map_err(failed)?;
+            self.opus.push(is_sent.then_some(payload));
+        }
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::RTCMessage;
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
-use rtc::peer_connection::transport::RTCIceCandidateInit;
+use rtc::peer_connection::transport::{RTCDtlsTransportState, RTCIceCandidateInit};
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtp_transceiver::rtp_sender::{
     RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
@@ -200,7 +200,7 @@ impl Connection {
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let answer = self.described(net)?;
+        let answer = offered::with_wishes(&self.described(net)?);
         self.codecs_of(&answer);
         self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
         Ok((answer, self.hold))
@@ -434,6 +434,9 @@ impl Connection {
             self.was_connected = true;
         }
         self.overdue |= self.handshake.is_some_and(|since| now - since >= HANDSHAKE);
+        if self.was_closed() {
+            return PeerState::Closed;
+        }
         match self.state {
             Core::Connected => PeerState::Connected,
             Core::Failed => PeerState::Failed,
@@ -478,6 +481,16 @@ impl Connection {
 
     fn is_connected(&self) -> bool {
         self.state == RTCPeerConnectionState::Connected
+    }
+
+    /// The caller has closed their side (close_notify, RFC 5246 section 7.2.1), as browsers do when they hang
+    /// up or leave the page. To the core the connection stays connected, as W3C has it.
+    fn was_closed(&mut self) -> bool {
+        let sender = self.core.rtp_sender(self.sender);
+        sender.is_some_and(|sender| {
+            let transport = sender.transport();
+            transport.is_some_and(|transport| transport.state() == RTCDtlsTransportState::Closed)
+        })
     }
 
     /// Looks at a description before the core does.

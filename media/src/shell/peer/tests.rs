@@ -530,6 +530,16 @@ fn an_ice_restart_keeps_the_call() {
 }
 
 #[test]
+fn a_caller_who_closes_the_connection_has_hung_up() {
+    let bed = Bed::new();
+    let (placed, mut client) = bed.call("closed");
+    client.connected();
+    client.core.close().unwrap();
+    client.pump();
+    assert_eq!(placed.summary().reason, EndReason::CallerHangup);
+}
+
+#[test]
 fn a_caller_whose_address_changes_is_followed() {
     let bed = Bed::new();
     let (_placed, mut client) = bed.call("webrtc-moves");

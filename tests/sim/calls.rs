@@ -238,6 +238,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         used: None,
         offsets: Offsets::default(),
         network: None,
+        provider_request_ids: Vec::new(),
     };
     let at = w.wall(life.node);
     let recording = false;

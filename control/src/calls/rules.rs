@@ -102,6 +102,9 @@ pub struct Ending {
     /// `None` where the channel measures nothing.
     #[serde(default)]
     pub network: Option<Network>,
+    /// What the providers call their answers, oldest first.
+    #[serde(default)]
+    pub provider_request_ids: Vec<String>,
 }
 
 /// How the audio of a call travelled, for diagnostics.
@@ -165,6 +168,7 @@ impl Ending {
             }),
             offsets: summary.offsets,
             network: None,
+            provider_request_ids: Vec::new(),
         }
     }
 
@@ -210,6 +214,7 @@ impl Ending {
             used: None,
             offsets: Offsets::Known,
             network: None,
+            provider_request_ids: Vec::new(),
         }
     }
 
@@ -229,6 +234,7 @@ impl Ending {
             }),
             offsets: Offsets::Known,
             network: None,
+            provider_request_ids: Vec::new(),
         }
     }
 }

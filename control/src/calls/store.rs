@@ -308,7 +308,8 @@ pub async fn finish(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
                 ended_at = $5, duration_ms = coalesce($6, duration_ms, $5 / 1000 - answered_at / 1000, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
-                latency_summary = $8, errors = $10, network = $13, updated_at = $5
+                latency_summary = $8, errors = $10, network = $13,
+                provider_request_ids = $14, updated_at = $5
              where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
         )
         .bind(ending.status.name())
@@ -324,6 +325,7 @@ pub async fn finish(
         .bind(account)
         .bind(incarnation)
         .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
+        .bind(serde_json::json!(ending.provider_request_ids).to_string())
         .execute()
         .await?;
     Ok(rows == 1)

@@ -1,11 +1,14 @@
 """Run by ssrf.sh inside a network namespace: a name server whose answers flip, a server under a user of
-its own, a thousand webhooks to names that are public at one look-up and private at the next."""
+its own, a thousand webhooks to names that are public at one look-up and private at the next, and one to each
+address of tests/api/addresses.rs, put into the database behind the server's back."""
 
-import ipaddress, json, os, shutil, socket, sqlite3, subprocess, sys, tempfile, threading, time
+import ipaddress, json, os, re, shutil, socket, sqlite3, subprocess, sys, tempfile, threading, time
 import urllib.error, urllib.request
 
 PROGRAM = sys.argv[1]
 TRIES = 1000
+INSIDE = open("tests/api/addresses.rs").read().split("const INSIDE", 1)[1].split("];", 1)[0]
+INSIDE = re.findall(r'^    "(.+)",$', INSIDE, re.M)
 NOBODY = 65534
 PUBLIC = "93.184.215.14"
 PRIVATE = [
@@ -93,15 +96,25 @@ def main():
             except (urllib.error.URLError, ConnectionError):
                 assert server.poll() is None, open(f"{folder}/server.log").read()
                 time.sleep(0.1)
-        for number in range(TRIES):
-            kind = "ffffffmp"[number % 8]
+        rows = sqlite3.connect(f"{folder}/sidetone.db", timeout=30, isolation_level=None)
+
+        def ended_call(webhook_url, stored=None):
             agent = call("POST", "/api/v1/agents", {
                 "name": "Line", "system_prompt": "Talk.", "voice_id": "scripted-tone", "llm_model": "echo",
-                "webhook_url": f"https://{kind}{number}.example.com/in"})
+                "webhook_url": webhook_url})
+            if stored:
+                rows.execute("update agents set settings = json_set(settings, '$.webhook_url', ?) where id = ?",
+                             (stored, agent["id"]))
             session = call("POST", "/api/v1/conversation/connect",
                            {"agent_id": agent["id"], "transport": "websocket"})
             call("POST", f"/api/v1/calls/{session['session_id']}/end")
-        rows = sqlite3.connect(f"{folder}/sidetone.db")
+
+        assert len(INSIDE) >= 60, INSIDE
+        for address in INSIDE:
+            ended_call("https://example.com/in", address)
+        for number in range(TRIES):
+            kind = "ffffffmp"[number % 8]
+            ended_call(f"https://{kind}{number}.example.com/in")
         until = time.time() + 300
         while True:
             states = dict(rows.execute("select status, count(*) from events group by status"))
@@ -111,9 +124,9 @@ def main():
         counters = subprocess.run(["nft", "-j", "list", "counters"], capture_output=True, check=True)
         found = {one["counter"]["name"]: one["counter"]["packets"]
                  for one in json.loads(counters.stdout)["nftables"] if "counter" in one}
-        print(f"{TRIES} webhooks: {states}; connections begun to the public address {found['public']}, "
+        print(f"{TRIES} webhooks to names, {len(INSIDE)} to addresses: {states}; connections begun to the public address {found['public']}, "
               f"to any other {found['private']}")
-        assert states == {"unsafe": TRIES}, states
+        assert states == {"unsafe": TRIES + len(INSIDE)}, states
         assert found["private"] == 0 and found["public"] > 0, found
     finally:
         server.kill()

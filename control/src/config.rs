@@ -30,7 +30,7 @@ pub struct Config {
     pub log: Log,
     pub telemetry: Telemetry,
     pub database: Database,
-    /// `redis://…`; unset: leases are kept in this process.
+    /// `redis://…`, or `rediss://…` over TLS; unset: leases are kept in this process.
     pub redis_url: Option<Secret<String>>,
     pub cluster: Cluster,
     pub limits: Limits,
@@ -435,11 +435,13 @@ fn redis_url(settings: &mut read::Settings) -> Option<Secret<String>> {
         return None;
     }
     let url = Secret::new(url);
-    if !url.expose().starts_with("redis://") || crate::redis_link::Link::new(&url).is_err() {
+    let known = ["redis://", "rediss://"];
+    let known = known.iter().any(|scheme| url.expose().starts_with(scheme));
+    if !known || crate::redis_link::Link::new(&url).is_err() {
         // The value is not shown: it may hold a password.
         settings.wrong(
             "redis.url",
-            "must be redis://[user:password@]host:port[/database]",
+            "must be redis://[user:password@]host:port[/database], or rediss:// for TLS",
         );
     }
     Some(url)

@@ -54,7 +54,9 @@ struct State {
 }
 
 impl Link {
-    /// For this URL: `redis://[user:password@]host:port[/db]`. `Err`: why it is none.
+    /// For this URL: `redis://[user:password@]host:port[/db]`; `rediss://…` speaks TLS to a server whose
+    /// certificate the system's authorities (or those of the file `SSL_CERT_FILE`) vouch for. `Err`: why
+    /// it is none.
     pub fn new(url: &Secret<String>) -> Result<Arc<Self>, String> {
         let client = Client::open(url.expose().as_str()).map_err(|error| error.to_string())?;
         Ok(Arc::new(Self {

@@ -8,6 +8,7 @@
 )]
 
 pub mod bucket;
+pub mod certificates;
 pub mod client;
 pub mod collector;
 pub mod coturn;

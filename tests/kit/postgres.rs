@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use control::db::{Db, Settings};
 
+use crate::certificates;
 use crate::server::free_port;
 
 /// A running server.
@@ -193,18 +194,11 @@ impl Postgres {
     }
 
     fn make_certificates(&self) {
-        let script = "
-            openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
-                -subj '/CN=sidetone tests' -keyout ca.key -out ca.crt
-            openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-                -subj /CN=localhost -keyout leaf.key -out leaf.csr
-            printf 'subjectAltName=DNS:localhost' >leaf.ext
-            openssl x509 -req -in leaf.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
-                -extfile leaf.ext -out leaf.crt
-            chmod 600 leaf.key";
         let data = self.folder.join("data");
         let mut command = in_place_of_root(self.user, Path::new("sh"));
-        let command = command.args(["-ec", script]).current_dir(data);
+        let command = command
+            .args(["-ec", certificates::SCRIPT])
+            .current_dir(data);
         run(command, "openssl");
     }
 

@@ -1,17 +1,21 @@
 //! A private redis-server on a free port of the loopback, without a file, ended with the test.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, FromRedisValue};
 
+use crate::certificates;
 use crate::server::free_port;
 
 /// A running redis-server.
 pub struct Redis {
     port: u16,
+    /// Where it speaks TLS as well.
+    tls_port: Option<u16>,
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
@@ -19,21 +23,44 @@ pub struct Redis {
 impl Redis {
     /// Starts one and waits until it answers.
     pub async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// One that speaks TLS as well, with a certificate for `localhost`.
+    pub async fn start_encrypted() -> Self {
+        Self::start_with(Some(free_port())).await
+    }
+
+    async fn start_with(tls_port: Option<u16>) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("sidetone-redis")
             .tempdir()
             .expect("a temporary folder");
         let mut redis = Self {
             port: free_port(),
+            tls_port,
             child: None,
             folder,
         };
+        if tls_port.is_some() {
+            certificates::make(redis.folder.path());
+        }
         redis.start_again().await;
         redis
     }
 
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
+    }
+
+    /// The URL under which it speaks TLS, by this name for the loopback.
+    pub fn encrypted_url(&self, host: &str) -> String {
+        format!("rediss://{host}:{}", self.tls_port.expect("it speaks TLS"))
+    }
+
+    /// The file of the authority that vouches for its certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -43,7 +70,15 @@ impl Redis {
     /// Starts it again on its port, empty.
     pub async fn start_again(&mut self) {
         assert!(self.child.is_none(), "it runs");
-        let child = Command::new("redis-server")
+        let mut command = Command::new("redis-server");
+        if let Some(port) = self.tls_port {
+            command
+                .args(["--tls-port", &port.to_string()])
+                .args(["--tls-cert-file", "leaf.crt", "--tls-key-file", "leaf.key"])
+                .args(["--tls-ca-cert-file", "ca.crt", "--tls-auth-clients", "no"])
+                .current_dir(self.folder.path());
+        }
+        let child = command
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
             .args(["--repl-diskless-sync-delay", "0"])

@@ -31,6 +31,8 @@ pub struct VirtualCall {
     pub ended: Option<Summary>,
     /// Messages that the client got, with their time in ms since the call's start.
     pub sent: Vec<(u64, Value)>,
+    /// What the recogniser was given, one utterance after the other.
+    pub given: Vec<Vec<i16>>,
     /// What was recorded: `caller`, `agent`, at 16 kHz.
     pub recorded: [Vec<i16>; 2],
     pub closed: Option<u16>,
@@ -115,6 +117,7 @@ impl VirtualCall {
             turns: Vec::new(),
             ended: None,
             sent: Vec::new(),
+            given: Vec::new(),
             recorded: [Vec::new(), Vec::new()],
             closed: None,
             story: Vec::new(),
@@ -308,11 +311,17 @@ impl VirtualCall {
                     self.sent.push((ms, message));
                 }
                 Output::Close { code, .. } => self.closed = Some(code),
-                Output::Stt(SttCommand::Begin(_)) => self.story.push(format!("{ms} listen")),
+                Output::Stt(SttCommand::Begin(_)) => {
+                    self.given.push(Vec::new());
+                    self.story.push(format!("{ms} listen"));
+                }
+                Output::Stt(SttCommand::Audio(_, samples)) => {
+                    self.given.last_mut().expect("it was begun").extend(samples);
+                }
                 Output::Stt(SttCommand::Finish(_)) => {
                     self.story.push(format!("{ms} voice stopped"))
                 }
-                Output::Stt(_) => {}
+                Output::Stt(SttCommand::Cancel(_)) => {}
                 Output::Llm(LlmCommand::Start(..)) => self.story.push(format!("{ms} ask model")),
                 Output::Llm(LlmCommand::Cancel(_)) => self.story.push(format!("{ms} cancel model")),
                 Output::Tts(TtsCommand::Speak { text, .. }) => {

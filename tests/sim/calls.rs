@@ -239,6 +239,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         offsets: Offsets::default(),
         network: None,
         sip_code: None,
+        provider_request_ids: Vec::new(),
     };
     let at = w.wall(life.node);
     let recording = false;

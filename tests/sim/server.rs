@@ -141,7 +141,9 @@ impl Server {
                     Part::First => {
                         self.telling.insert(name.clone(), now.plus(EPOCH));
                     }
-                    Part::Next | Part::Last if !self.telling.contains_key(&name) => {
+                    Part::Next | Part::Last
+                        if !self.telling.contains_key(&name) && !self.is(Mutant::HalfTold) =>
+                    {
                         return words(["again"]);
                     }
                     _ => {}

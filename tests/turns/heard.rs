@@ -1,7 +1,7 @@
 //! What the recording holds against what the transcript says.
 
 use kit::virtual_call::{VirtualCall, config};
-use media::config::AgentConfig;
+use media::config::{AgentConfig, Eagerness};
 use media::speech::script::{Hearing, Line, Script};
 
 /// The first and the last loud sample in a part of a track, ms.
@@ -61,6 +61,36 @@ fn turns_stand_in_the_recording_where_the_transcript_says() {
         }
     }
     assert_eq!(call.turns.iter().filter(|t| t.interrupted).count(), 1);
+}
+
+#[test]
+fn no_voice_is_given_to_the_recogniser_twice_however_short_the_pause() {
+    let agent = AgentConfig {
+        turn_eagerness: Eagerness::Eager,
+        ..AgentConfig::default()
+    };
+    let loud = |samples: &[i16]| samples.iter().filter(|s| s.unsigned_abs() > 500).count();
+    let mut parted = 0;
+    for pause in (20..=600).step_by(20) {
+        let spans = [(3000, 4000), (4000 + pause, 5000 + pause)];
+        let script = Script {
+            hearings: ["One two", "three."]
+                .map(|t| Hearing::Words(t.into()))
+                .into(),
+            ..Script::default()
+        };
+        let call = VirtualCall::new(config(agent.clone()), script, &spans).run(9_000);
+        let given: usize = call.given.iter().map(|samples| loud(samples)).sum();
+        assert_eq!(given, loud(&call.recorded[0]), "a pause of {pause} ms");
+        parted += usize::from(call.given.len() == 2);
+        // And never less than the silence before a voice that there is room for.
+        let last = call.given.last().unwrap();
+        let before = last.iter().position(|s| s.unsigned_abs() > 500).unwrap() / 16;
+        if pause >= 300 {
+            assert!(before >= 20, "{before} ms after a pause of {pause} ms");
+        }
+    }
+    assert!(parted >= 20, "{parted} pauses part utterances");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! taken, and what the record shows while nothing is set. Validation of create and PATCH, the record,
 //! the OpenAPI document and the tests read it; `settings.rs` is its typed view.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use super::placeholders::RESERVED_PREFIX;
@@ -58,39 +60,52 @@ pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.field.name == name)
 }
 
-/// Every setting with its value: what is stored, else what the record shows while unset.
-pub fn complete(stored: &Map<String, Value>) -> Map<String, Value> {
-    let mut all: Map<String, Value> = SETTINGS
+/// What the record shows of each setting while it is unset, in the order of [`SETTINGS`].
+static UNSET: LazyLock<Vec<Option<Value>>> = LazyLock::new(|| {
+    SETTINGS
         .iter()
-        .filter_map(|setting| {
-            let name = setting.field.name;
-            let value = stored
-                .get(name)
-                .cloned()
-                .or_else(|| setting.unset.value())?;
-            Some((name.to_owned(), value))
-        })
-        .collect();
-    adapt_sentences(stored, &mut all);
-    all
+        .map(|setting| setting.unset.value())
+        .collect()
+});
+
+/// Every setting with its value: what is stored, else what the record shows while unset. Nothing is
+/// copied: every read of an agent goes through here.
+pub fn shown(stored: &Map<String, Value>) -> impl Iterator<Item = (&'static str, &Value)> {
+    let adapted = adapted_sentences(stored);
+    let settings = SETTINGS.iter().zip(UNSET.iter());
+    settings.filter_map(move |(setting, unset)| {
+        let name = setting.field.name;
+        let value = match adapted {
+            Some((adapted, value)) if adapted == name => Some(value),
+            _ => stored.get(name).or(unset.as_ref()),
+        };
+        Some((name, value?))
+    })
 }
 
-/// When one of the two sentence bounds is set, the default of the other gives way to it.
-fn adapt_sentences(stored: &Map<String, Value>, all: &mut Map<String, Value>) {
-    let number = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_i64);
-    let (min, max) = (
-        number(all, "response_min_sentences"),
-        number(all, "response_max_sentences"),
-    );
-    if let (Some(min), Some(max)) = (min, max)
-        && min > max
-    {
-        if !stored.contains_key("response_max_sentences") {
-            all.insert("response_max_sentences".to_owned(), json!(min));
-        } else if !stored.contains_key("response_min_sentences") {
-            all.insert("response_min_sentences".to_owned(), json!(max));
-        }
-    }
+/// As a map.
+pub fn complete(stored: &Map<String, Value>) -> Map<String, Value> {
+    let shown = shown(stored);
+    shown
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .collect()
+}
+
+/// When one of the two sentence bounds is set, the default of the other gives way to it: which one does,
+/// and what is shown of it.
+fn adapted_sentences(stored: &Map<String, Value>) -> Option<(&'static str, &Value)> {
+    const BOUNDS: [&str; 2] = ["response_min_sentences", "response_max_sentences"];
+    let [min, max] = BOUNDS.map(|name| stored.get(name));
+    let default = |name| match setting(name)?.unset {
+        Unset::Int(number) => Some(number),
+        _ => None,
+    };
+    let (given, other, passes) = match (min, max) {
+        (Some(min), None) => (min, BOUNDS[1], min.as_i64() > default(BOUNDS[1])),
+        (None, Some(max)) => (max, BOUNDS[0], max.as_i64() < default(BOUNDS[0])),
+        _ => return None,
+    };
+    (given.is_i64() && passes).then_some((other, given))
 }
 
 /// The fields of `POST /agents`.

@@ -4,6 +4,7 @@
 //! here that the table does not know (or the other way round) fails the test at the foot.
 
 use media::config::{self, Adherence, AgentConfig, Eagerness, EndCallBehavior, Language};
+use serde::de::value::MapDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -90,7 +91,7 @@ pub struct Guardrail {
 impl Settings {
     /// Reads what is stored. An error means a row that this version cannot understand.
     pub fn read(stored: &Map<String, Value>) -> Result<Self, serde_json::Error> {
-        serde_json::from_value(Value::Object(fields::complete(stored)))
+        Self::deserialize(MapDeserializer::new(fields::shown(stored)))
     }
 
     /// What the engine is told: placeholders filled, documented defaults applied. The session's

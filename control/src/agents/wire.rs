@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::fields::Unset;
+use super::fields::{self, Unset};
 use super::rules::{
-    Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, SETTINGS, Status, complete,
-    language_name,
+    Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, SETTINGS, Status, language_name,
 };
 use crate::{
     http::{
@@ -80,7 +79,7 @@ pub struct AgentRecord {
     pub status_reason: Option<String>,
     #[serde(flatten)]
     #[schemars(with = "AgentSettings")]
-    pub settings: Map<String, Value>,
+    pub settings: Shown,
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub tools: Vec<Value>,
     pub knowledge_base_document_count: u32,
@@ -92,6 +91,16 @@ pub struct AgentRecord {
     pub transfer_summary: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+/// Stored settings, of which the record shows the unset ones too.
+#[derive(Clone, Debug)]
+pub struct Shown(Map<String, Value>);
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(fields::shown(&self.0))
+    }
 }
 
 /// Every setting as the record shows it, unset ones too.
@@ -129,7 +138,7 @@ impl From<Agent> for AgentRecord {
             id,
             status: status.name(),
             status_reason,
-            settings: complete(&stored),
+            settings: Shown(stored),
             tools: Vec::new(),
             knowledge_base_document_count: 0,
             phone_number_ids: Vec::new(),

@@ -128,6 +128,7 @@ pub async fn follow(
             CallNews::Event(CallEvent::Ended(summary)) => {
                 let (mut ending, recording) = (Ending::of(&summary), claim.recording);
                 ending.network = rules::network(call.pulse.network(), summary.media);
+                ending.provider_request_ids = call.usage.request_ids();
                 if let Some(used) = &mut ending.used {
                     let models = call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;

@@ -106,6 +106,9 @@ pub struct Ending {
     /// The carrier's final response to our INVITE, where it ended the call.
     #[serde(default)]
     pub sip_code: Option<u16>,
+    /// What the providers call their answers, oldest first.
+    #[serde(default)]
+    pub provider_request_ids: Vec<String>,
 }
 
 /// How the audio of a call travelled, for diagnostics.
@@ -170,6 +173,7 @@ impl Ending {
             offsets: summary.offsets,
             network: None,
             sip_code: None,
+            provider_request_ids: Vec::new(),
         }
     }
 
@@ -226,6 +230,7 @@ impl Ending {
             offsets: Offsets::Known,
             network: None,
             sip_code: None,
+            provider_request_ids: Vec::new(),
         }
     }
 
@@ -246,6 +251,7 @@ impl Ending {
             offsets: Offsets::Known,
             network: None,
             sip_code: None,
+            provider_request_ids: Vec::new(),
         }
     }
 }

@@ -322,7 +322,7 @@ pub async fn finish(
                 ended_at = $5, duration_ms = coalesce($6, duration_ms, $5 / 1000 - answered_at / 1000, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
                 latency_summary = $8, errors = $10, network = $13,
-                sip_code = coalesce($14, sip_code), updated_at = $5
+                sip_code = coalesce($14, sip_code), provider_request_ids = $15, updated_at = $5
              where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
         )
         .bind(ending.status.name())
@@ -339,6 +339,7 @@ pub async fn finish(
         .bind(incarnation)
         .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
         .bind(ending.sip_code.map(i64::from))
+        .bind(serde_json::json!(ending.provider_request_ids).to_string())
         .execute()
         .await?;
     Ok(rows == 1)

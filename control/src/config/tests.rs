@@ -81,9 +81,18 @@ fn redis_and_the_node_are_read_and_checked() {
         ("a-1", "http://10.0.0.1:8080")
     );
     assert!(!Config::defaults().unwrap().cluster.node.is_empty());
+    let encrypted = [("REDIS_URL", "rediss://:swordfish@redis.example.com:6380")];
+    assert!(
+        Config::load(None, &env(&encrypted))
+            .unwrap()
+            .redis_url
+            .is_some()
+    );
     for (name, value, key) in [
         ("REDIS_URL", "http://127.0.0.1", "redis.url"),
         ("REDIS_URL", "redis://127.0.0.1:port", "redis.url"),
+        // A certificate that nobody checks is no use.
+        ("REDIS_URL", "rediss://127.0.0.1/#insecure", "redis.url"),
         ("SIDETONE_CLUSTER__NODE", "a:b", "cluster.node"),
         ("SIDETONE_CLUSTER__ADDRESS", "10.0.0.1", "cluster.address"),
     ] {

@@ -22,6 +22,14 @@ macro_rules! scopes {
                     $(Self::$variant => $name),+
                 }
             }
+
+            /// The scope of this name. Every request asks for those of its key.
+            fn of(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -94,11 +102,7 @@ impl std::str::FromStr for Scope {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|scope| scope.name() == name)
-            .ok_or_else(|| format!("no scope {name}"))
+        Self::of(name).ok_or_else(|| format!("no scope {name}"))
     }
 }
 
@@ -191,7 +195,7 @@ impl std::str::FromStr for Scopes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split_whitespace().map(str::parse).collect()
+        text.split_ascii_whitespace().map(str::parse).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 //! of their own: a call never waits behind them.
 
 pub mod desk;
+mod ear;
 pub mod http;
 pub mod rules;
 pub mod service;

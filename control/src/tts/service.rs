@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use media::audio::resample::Resampler;
-use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
 use tokio::sync::mpsc;
 
 use super::desk::{Active, Desk, Room, held};
+use super::ear::{Ear, Meter};
 use super::rules::{self, RATE, Unspeakable};
 use crate::app::App;
 use crate::http::ApiError;
@@ -139,6 +139,10 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+fn endless() -> Broken {
+    Broken("the voice does not end".to_owned())
+}
+
 impl Speaking {
     /// Begins a text; the first sound comes with [`next`](Self::next). `room` is for its first
     /// sentence, or for all of it.
@@ -188,9 +192,15 @@ impl Speaking {
                 }
                 self.next_sentence();
             }
-            let event = tokio::time::timeout(self.stall, self.events.recv())
-                .await
-                .map_err(|_| Broken(format!("no sound for {} s", self.stall.as_secs())))?;
+            let event = tokio::select! {
+                biased;
+                event = self.events.recv() => event,
+                // A voice that is stopped may say nothing more, not even that it is done.
+                () = self.meter.is_over() => return Err(endless()),
+                () = tokio::time::sleep(self.stall) => {
+                    return Err(Broken(format!("no sound for {} s", self.stall.as_secs())));
+                }
+            };
             match event {
                 Some((segment, _)) if segment != self.segment => {}
                 Some((_, TtsEvent::Audio { rate, samples })) => {
@@ -198,9 +208,7 @@ impl Speaking {
                         return Ok(Some(bytes));
                     }
                 }
-                Some((_, TtsEvent::Done)) if self.meter.is_over() => {
-                    return Err(Broken("the voice does not end".to_owned()));
-                }
+                Some((_, TtsEvent::Done)) if self.meter.was_over() => return Err(endless()),
                 Some((_, TtsEvent::Done)) => {
                     self.busy = false;
                     self.segment += 1;
@@ -262,67 +270,6 @@ impl Speaking {
 impl Drop for Speaking {
     fn drop(&mut self) {
         self.voice.cancel(REPLY);
-    }
-}
-
-/// How much one sentence sounded, against how much it may.
-#[derive(Debug, Default)]
-struct Meter {
-    left_us: AtomicU64,
-    over: AtomicBool,
-}
-
-impl Meter {
-    fn reset(&self, longest: Duration) {
-        let us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        self.left_us.store(us, Ordering::SeqCst);
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-
-    /// Takes the length of some sound; `false` when there was too much.
-    fn take(&self, rate: u32, samples: usize) -> bool {
-        let us = samples as u64 * 1_000_000 / u64::from(rate.max(1));
-        let enough = self
-            .left_us
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-                left.checked_sub(us)
-            })
-            .is_ok();
-        if !enough {
-            self.over.store(true, Ordering::SeqCst);
-        }
-        enough
-    }
-}
-
-/// Hears one voice, on the voice's thread; never waits.
-struct Ear {
-    pieces: mpsc::Sender<(u32, TtsEvent)>,
-    meter: Arc<Meter>,
-}
-
-impl SpeechSink for Ear {
-    fn send(&self, event: SpeechEvent) -> bool {
-        let SpeechEvent::Tts { segment, event, .. } = event else {
-            return true;
-        };
-        if let TtsEvent::Audio { rate, samples } = &event
-            && !self.meter.take(*rate, samples.len())
-        {
-            return false;
-        }
-        match self.pieces.try_send((segment, event)) {
-            Ok(()) => true,
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.meter.over.store(true, Ordering::SeqCst);
-                false
-            }
-            // Whoever listened is gone.
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-        }
     }
 }
 

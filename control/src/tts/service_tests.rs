@@ -124,19 +124,27 @@ async fn a_voice_that_fails_or_does_not_end_breaks_the_stream() {
     );
 
     // "One." may sound 3.8 s (three letters, a capital and a mark); this is 5 s.
-    let endless = Script {
-        pieces: (24_000, 5),
-        ..Script::default()
-    };
-    let (_, mut endless) = speaking(&endless, "One.", Pace::Stream).await;
-    let broken = loop {
-        match endless.next().await {
-            Ok(Some(_)) => {}
-            Ok(None) => panic!("it ended"),
-            Err(broken) => break broken,
-        }
-    };
-    assert_eq!(broken.to_string(), "the voice does not end");
+    // A voice that is stopped says that it is done, or nothing at all.
+    for ends in [End::Done, End::Never] {
+        let endless = Script {
+            pieces: (24_000, 5),
+            ends,
+            ..Script::default()
+        };
+        let (_, mut endless) = speaking(&endless, "One.", Pace::Stream).await;
+        let mut pieces = 0;
+        let broken = loop {
+            match endless.next().await {
+                Ok(Some(_)) => pieces += 1,
+                Ok(None) => panic!("it ended"),
+                Err(broken) => break broken,
+            }
+        };
+        assert_eq!(
+            (pieces, broken.to_string().as_str()),
+            (3, "the voice does not end")
+        );
+    }
 }
 
 #[tokio::test]

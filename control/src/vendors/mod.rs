@@ -166,8 +166,8 @@ impl Speech {
         let ears_meter = meter(Stage::Stt, self.ears_provider());
         let mouth_meter = meter(Stage::Tts, voice_provider(voice.engine));
         let model = self.model(model, agent.language, &usage)?;
-        let ears = self.ears(agent)?;
-        let mouth = self.mouth(&self.voices, voice.engine, agent.language)?;
+        let ears = self.ears(agent, &usage)?;
+        let mouth = self.mouth(&self.voices, voice.engine, agent.language, &usage)?;
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
             stt: ears_meter.ears(Arc::clone(&sink), ears),
             llm: model_meter.model(Arc::clone(&sink), model),
@@ -182,7 +182,9 @@ impl Speech {
             "french" => Language::French,
             _ => Language::English,
         };
-        let make = self.mouth(&self.desk, voice.engine, language)?;
+        // A request's own answer tells its id; there is no call to keep the provider's for.
+        let usage = Arc::default();
+        let make = self.mouth(&self.desk, voice.engine, language, &usage)?;
         let meter = Meter::new(&self.metrics, Stage::Tts, voice_provider(voice.engine));
         Ok(Box::new(move |sink| meter.mouth(sink, make)))
     }
@@ -242,15 +244,14 @@ impl Speech {
             _ => {}
         }
         let remote = self.remote.as_ref().ok_or_else(unavailable)?;
-        let make = remote.model(id).ok_or_else(unavailable)?;
+        let make = remote.model(id, usage).ok_or_else(unavailable)?;
         let fallback = match &remote.model_fallback {
             Some(other) if other != id => Some(self.only_model(other, language, usage)?),
             _ => None,
         };
-        let usage = Arc::clone(usage);
         Ok(Box::new(move |sink| {
             let other = fallback.map(|make| make(Arc::clone(&sink)));
-            make(other, usage, sink)
+            make(other, sink)
         }))
     }
 
@@ -264,31 +265,35 @@ impl Speech {
         if matches!(id, "faq" | "echo") {
             return self.model(id, language, usage);
         }
-        let make = self.remote.as_ref().and_then(|remote| remote.model(id));
+        let remote = self.remote.as_ref();
+        let make = remote.and_then(|remote| remote.model(id, usage));
         let make = make.ok_or_else(|| SpeechUnavailable {
             what: Part::Model,
             why: format!("No provider is configured for the model {id:?}."),
             may_pass: false,
         })?;
-        let usage = Arc::clone(usage);
-        Ok(Box::new(move |sink| make(None, usage, sink)))
+        Ok(Box::new(move |sink| make(None, sink)))
     }
 
-    fn ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+    fn ears(
+        &self,
+        agent: &AgentConfig,
+        usage: &Arc<SpeechUsage>,
+    ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
         let RecogniserKind::Provider(name) = &self.recogniser else {
-            return self.only_ears(&self.recogniser, agent);
+            return self.only_ears(&self.recogniser, agent, usage);
         };
         let make = self
             .remote
             .as_ref()
-            .and_then(|remote| remote.ears(name, agent.language));
+            .and_then(|remote| remote.ears(name, agent.language, usage));
         let make =
             make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
         // A fallback that cannot listen to this agent's callers is none.
         let fallback = self.recogniser_fallback.as_ref();
         let fallback = fallback
             .filter(|other| **other != self.recogniser)
-            .and_then(|other| self.only_ears(other, agent).ok());
+            .and_then(|other| self.only_ears(other, agent, usage).ok());
         Ok(Box::new(move |sink| {
             let other = fallback.map(|make| make(Arc::clone(&sink)));
             make(other, sink)
@@ -300,6 +305,7 @@ impl Speech {
         &self,
         kind: &RecogniserKind,
         agent: &AgentConfig,
+        usage: &Arc<SpeechUsage>,
     ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
         match kind {
             RecogniserKind::Scripted => Ok(Box::new(|sink| {
@@ -310,7 +316,7 @@ impl Speech {
                 let make = self
                     .remote
                     .as_ref()
-                    .and_then(|remote| remote.ears(name, agent.language));
+                    .and_then(|remote| remote.ears(name, agent.language, usage));
                 let make =
                     make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
                 Ok(Box::new(move |sink| make(None, sink)))
@@ -351,14 +357,15 @@ impl Speech {
         pool: &Arc<voice::VoicePool>,
         engine: Engine,
         language: Language,
+        usage: &Arc<SpeechUsage>,
     ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
         let Engine::Provider { provider, voice } = engine else {
-            return self.only_mouth(pool, engine, language);
+            return self.only_mouth(pool, engine, language, usage);
         };
         let make = self
             .remote
             .as_ref()
-            .and_then(|remote| remote.voice(provider, voice, language));
+            .and_then(|remote| remote.voice(provider, voice, language, usage));
         let make = make.ok_or_else(no_mouth)?;
         let fallback = self
             .remote
@@ -368,7 +375,7 @@ impl Speech {
         let fallback = fallback
             .and_then(voices::find)
             .filter(|other| other.engine != engine)
-            .and_then(|other| self.only_mouth(pool, other.engine, language).ok());
+            .and_then(|other| self.only_mouth(pool, other.engine, language, usage).ok());
         Ok(Box::new(move |sink| make(fallback, sink)))
     }
 
@@ -378,6 +385,7 @@ impl Speech {
         pool: &Arc<voice::VoicePool>,
         engine: Engine,
         language: Language,
+        usage: &Arc<SpeechUsage>,
     ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
         match engine {
             Engine::Scripted { hz } => Ok(Box::new(move |sink| {
@@ -394,7 +402,7 @@ impl Speech {
                 let make = self
                     .remote
                     .as_ref()
-                    .and_then(|remote| remote.voice(provider, voice, language));
+                    .and_then(|remote| remote.voice(provider, voice, language, usage));
                 let make = make.ok_or_else(no_mouth)?;
                 Ok(Box::new(move |sink| make(None, sink)))
             }

@@ -1,8 +1,19 @@
-//! The tokens that a call's language models used. Written by the models as they work, read when the call
-//! is over. Characters spoken and audio heard are counted by the engine, which gives them to the voice
-//! and the recogniser (`media::call::record::Summary`).
+//! The tokens that a call's language models used, and what its providers call their answers. Written by
+//! the providers as they work, read when the call is over. Characters spoken and audio heard are counted
+//! by the engine, which gives them to the voice and the recogniser (`media::call::record::Summary`).
 
+use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::queue::lock;
+
+/// The most request ids that are kept of a call: about twenty turns. What somebody asks a provider about
+/// is why a call went wrong in the end, so the newest stay.
+const REQUEST_IDS: usize = 64;
+
+/// The longest request id, characters: twice that of any provider known. A longer one is none.
+const LONGEST_ID: usize = 128;
 
 /// The counters of one call, shared with its providers.
 #[derive(Debug, Default)]
@@ -10,6 +21,8 @@ pub struct SpeechUsage {
     prompt_tokens: AtomicU64,
     completion_tokens: AtomicU64,
     estimated_tokens: AtomicU64,
+    /// Oldest first. Held for a few instructions, a few times a turn.
+    request_ids: Mutex<VecDeque<String>>,
 }
 
 /// What was used so far.
@@ -33,6 +46,27 @@ impl SpeechUsage {
             completion_tokens: of(&self.completion_tokens),
             estimated_tokens: of(&self.estimated_tokens),
         }
+    }
+
+    /// Notes what a provider calls one of its answers, once each. What is not plain ASCII is no name.
+    pub fn add_request_id(&self, id: &str) {
+        let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
+        if id.is_empty() || id.len() > LONGEST_ID || !plain {
+            return;
+        }
+        let mut ids = lock(&self.request_ids);
+        if ids.iter().any(|known| known == id) {
+            return;
+        }
+        if ids.len() == REQUEST_IDS {
+            ids.pop_front();
+        }
+        ids.push_back(id.to_owned());
+    }
+
+    /// What the providers call their answers, oldest first.
+    pub fn request_ids(&self) -> Vec<String> {
+        lock(&self.request_ids).iter().cloned().collect()
     }
 
     /// Tokens as a provider counted them.
@@ -68,5 +102,20 @@ mod tests {
             estimated_tokens: 4,
         };
         assert_eq!(usage.read(), used);
+    }
+
+    #[test]
+    fn a_call_keeps_the_newest_request_ids_once_each() {
+        let usage = SpeechUsage::default();
+        for id in ["req_1", "", "two words", "req\u{e9}", "req_1", "req_2"] {
+            usage.add_request_id(id);
+        }
+        usage.add_request_id(&"x".repeat(LONGEST_ID + 1));
+        assert_eq!(usage.request_ids(), ["req_1", "req_2"]);
+        for number in 3..=REQUEST_IDS + 2 {
+            usage.add_request_id(&format!("req_{number}"));
+        }
+        let ids = usage.request_ids();
+        assert_eq!((ids.len(), ids[0].as_str()), (REQUEST_IDS, "req_3"));
     }
 }

@@ -89,6 +89,19 @@ impl Ear {
         &self.kept[self.from..]
     }
 
+    /// As much of it as lies at `position` or later.
+    pub(super) fn pre_roll_from(&self, position: u64) -> &[i16] {
+        let kept = self.pre_roll();
+        let begins = self.kept_end.saturating_sub(kept.len() as u64);
+        let before = position.saturating_sub(begins).min(kept.len() as u64);
+        &kept[before as usize..]
+    }
+
+    /// The position after the newest frame.
+    pub(super) fn end(&self) -> u64 {
+        self.kept_end
+    }
+
     /// Where in the last 300 ms the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
     pub(super) fn onset(&self) -> u64 {

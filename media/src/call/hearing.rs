@@ -62,6 +62,15 @@ impl CallerTurn {
     }
 }
 
+/// How far the caller's sound has been given to the recogniser: positions in the recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given {
+    /// After the last sample.
+    until: u64,
+    /// After the last voice of the last utterance that was finished.
+    voice: u64,
+}
+
 /// The newest voice that the recogniser was given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VoiceBegan {
@@ -162,6 +171,7 @@ impl Call {
             && self.open_utterance() == fed
         {
             self.out.stt_audio(utterance, &heard.samples);
+            self.given.until = heard.at + FRAME as u64;
         }
         if voice_on != self.turn.voice_on() && self.config.events.vad && !self.ended {
             let at_ms = Samples(if voice_on {
@@ -200,11 +210,16 @@ impl Call {
             confidence: None,
             stage: Stage::Open,
         });
+        let onset = self.ear.onset();
+        // After a short pause the last 300 ms reach back into the utterance before, whose words would be
+        // heard twice. Only a soft beginning that it took for silence is given again.
+        let fresh = onset.min(self.given.until).max(self.given.voice);
         self.out.stt_begin(id);
-        self.out.stt_audio(id, self.ear.pre_roll());
+        self.out.stt_audio(id, self.ear.pre_roll_from(fresh));
+        self.given.until = self.ear.end();
         let began = VoiceBegan {
             at: self.turn.voice_onset(),
-            position: self.ear.onset(),
+            position: onset,
             utterance: id,
         };
         self.voice_began = Some(began);
@@ -222,6 +237,7 @@ impl Call {
             if utterance.stage == Stage::Open {
                 utterance.stage = Stage::Finishing;
                 self.out.stt_finish(utterance.id);
+                self.given.voice = self.last_voice_at;
             }
         }
     }

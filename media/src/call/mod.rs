@@ -27,7 +27,7 @@ mod voicing;
 use std::time::Duration;
 
 use ear::Ear;
-use hearing::{CallerTurn, Dropping, Utterance, VoiceBegan};
+use hearing::{CallerTurn, Dropping, Given, Utterance, VoiceBegan};
 use input::{EndRequest, Gone, Input};
 use outbox::Outbox;
 use output::{AgentState, CallEvent, Output};
@@ -86,6 +86,7 @@ pub struct Call {
     pending_text: String,
     last_frame: Time,
     last_voice_at: u64,
+    given: Given,
     dropping: Option<Dropping>,
 
     reply: Option<Reply>,
@@ -195,6 +196,7 @@ impl Call {
             pending_text: String::new(),
             last_frame: now,
             last_voice_at: 0,
+            given: Given::default(),
             dropping: None,
             reply: None,
             reply_ids: 0,

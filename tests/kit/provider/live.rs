@@ -13,9 +13,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 /// How many words there are.
 pub const WORDS: usize = 20;
+
+/// What the server calls its connections in their heads, and in its results. (The real one has one name
+/// for both.)
+pub const CONNECTION: &str = "0b6f3c1e-live-connection";
+pub const RESULT: &str = "0b6f3c1e-live-result";
 
 const FRAME: usize = 320;
 
@@ -114,7 +120,7 @@ async fn serve(
     };
     watched.mark_unchanged();
     #[allow(clippy::result_large_err, reason = "the library's own type")]
-    let look = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
+    let look = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
         let refuse = refusals
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
@@ -125,6 +131,8 @@ async fn serve(
             seen.paths.push(request.uri().to_string());
             seen.keys.push(key.to_owned());
         });
+        let name = HeaderValue::from_static(CONNECTION);
+        response.headers_mut().insert("dg-request-id", name);
         if refuse.is_ok() {
             let mut refusal = ErrorResponse::new(None);
             let status = u16::try_from(refusals.1.load(Ordering::SeqCst)).unwrap_or(500);
@@ -250,6 +258,7 @@ impl Ears {
             "channel": {"alternatives": [{
                 "transcript": text.join(" "), "confidence": 0.9, "words": [],
             }]},
+            "metadata": {"request_id": RESULT},
         })
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use kit::client::Client;
+use kit::redis::Redis;
+use kit::relay::Relay;
 use kit::server::Server;
 use kit::socket::{self, Caller, native};
 use serde_json::{Value, json};
@@ -136,4 +138,113 @@ async fn when_one_of_two_nodes_dies_only_its_calls_end() {
     join_all(staying.into_iter().map(Caller::hang_up)).await;
     check_over(&a, &cluster, &kept, "caller_hangup").await;
     cluster.empty(Duration::from_secs(5)).await;
+}
+
+/// The ids of the leases that a server counts.
+async fn leases(redis: &Redis) -> BTreeSet<String> {
+    let ids: Vec<String> = redis
+        .command(&["ZRANGE", "sidetone:{adm}:pool", "0", "-1"])
+        .await;
+    ids.into_iter().collect()
+}
+
+/// Row 4: a replica that heard nothing of the last calls takes over.
+#[tokio::test]
+async fn calls_live_on_when_a_stale_replica_takes_over_and_no_cap_is_passed() {
+    let cluster = Cluster::new().await;
+    // A server that gets its first replica is cold for a moment, so it has one before there are nodes.
+    let replica = Redis::start().await;
+    let port = cluster.redis.address().port().to_string();
+    replica
+        .command::<()>(&["REPLICAOF", "127.0.0.1", &port])
+        .await;
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let info: String = replica.command(&["INFO", "replication"]).await;
+        if info.contains("master_link_status:up") {
+            break;
+        }
+        assert!(Instant::now() < until, "no replication: {info}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let relay = Relay::to(cluster.redis.address()).await;
+    let count = volume();
+    let node = |name| {
+        cluster
+            .node(name)
+            .env("REDIS_URL", &format!("redis://{}", relay.address()))
+            .set("LIMITS__ACCOUNT_CALLS", &count.to_string())
+            .start()
+    };
+    let servers = [node("a").await, node("b").await];
+    for server in &servers {
+        ready(server).await;
+    }
+    let clients = servers.each_ref().map(Server::client);
+    let agent = talker(&clients[0]).await;
+    // Half of the calls before the replica is cut off, half after it, on both nodes.
+    let half = async || {
+        let each = count / 4;
+        let mut callers = calls(&clients[0], &agent, each).await;
+        callers.extend(calls(&clients[1], &agent, count / 2 - each).await);
+        callers
+    };
+    let mut callers = half().await;
+    let until = Instant::now() + Duration::from_secs(10);
+    while leases(&replica).await != leases(&cluster.redis).await {
+        assert!(Instant::now() < until, "the replica is behind");
+        sleep(Duration::from_millis(20)).await;
+    }
+    replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    callers.extend(half().await);
+    let (from, ids) = (Instant::now(), ids(&callers));
+    let known: BTreeSet<String> = ids.iter().cloned().collect();
+    assert!(leases(&replica).await.len() < known.len());
+    relay.point(Some(replica.address()));
+    let mut refused = 0;
+    let took = loop {
+        for client in &clients {
+            let answer = client.post("/conversation/connect", &native(&agent)).await;
+            assert!(cluster.open_calls().await.0 <= count as u64);
+            match (answer.status, answer.text("code").as_str()) {
+                (503, "redis_unavailable" | "redis_error") => refused += 1,
+                (429, "capacity") => {
+                    assert_eq!(answer.body["current"], json!(count));
+                }
+                _ => panic!("{}", answer.body),
+            }
+        }
+        if leases(&replica).await == known {
+            break from.elapsed();
+        }
+        assert!(from.elapsed() < Duration::from_secs(10), "not all are told");
+        sleep(Duration::from_millis(5)).await;
+    };
+    println!("a stale replica takes over: {refused} connects refused, all told after {took:?}");
+    // Each is counted for the one node that the database says hosts it.
+    for id in &ids {
+        let key = format!("sidetone:{{adm}}:lease:{id}");
+        let owner: String = replica.command(&["HGET", &key, "owner"]).await;
+        let host = cluster
+            .db
+            .query("select owner_node, owner_incarnation from calls where id = $1")
+            .bind(id.as_str())
+            .one(|row| {
+                let node = row.text("owner_node")?;
+                Ok(format!("{node}:{}", row.i64("owner_incarnation")?))
+            })
+            .await
+            .unwrap();
+        assert_eq!(owner, host, "{id}");
+    }
+    join_all(callers.iter_mut().map(|caller| caller.listen(2000))).await;
+    assert_eq!(leases(&replica).await, known);
+    check_heard(&callers, from);
+    join_all(callers.into_iter().map(Caller::hang_up)).await;
+    check_over(&servers[0], &cluster, &ids, "caller_hangup").await;
+    let until = Instant::now() + Duration::from_secs(5);
+    while replica.leases().await > 0 {
+        assert!(Instant::now() < until, "leases are left");
+        sleep(Duration::from_millis(50)).await;
+    }
 }

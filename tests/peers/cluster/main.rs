@@ -7,6 +7,7 @@
 
 mod buckets;
 mod crowd;
+mod encrypted;
 mod faults;
 mod leases;
 mod model;

@@ -7,6 +7,7 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url, header};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::blame::Blame;
 use super::plan::Fault;
 use super::settings::ProviderSettings;
 use crate::secret::Secret;
@@ -92,6 +93,7 @@ impl Endpoint {
     /// The answer's head, which has to come within the deadline and be a success.
     pub(super) async fn send(
         &self,
+        provider: &Blame,
         request: RequestBuilder,
         within: Duration,
     ) -> Result<Response, Fault> {
@@ -100,6 +102,7 @@ impl Endpoint {
             Ok(Err(error)) => return Err(broken(error)),
             Ok(Ok(response)) => response,
         };
+        provider.answered(response.headers());
         let status = response.status();
         if status.is_success() {
             return Ok(response);

@@ -91,7 +91,7 @@ impl Remote {
     }
 
     /// Makes a call's model, by its public id; `None`: nobody offers it.
-    pub(super) fn model(&self, id: &str) -> Option<MakeModel> {
+    pub(super) fn model(&self, id: &str, usage: &Arc<SpeechUsage>) -> Option<MakeModel> {
         let (provider, model) = self.providers.iter().find_map(|provider| {
             let model = provider
                 .settings
@@ -102,11 +102,11 @@ impl Remote {
         })?;
         let model = Arc::new(Model {
             endpoint: Arc::clone(&provider.endpoint),
-            provider: self.blame(&provider.settings, Stage::Llm),
+            provider: self.blame(&provider.settings, Stage::Llm, usage),
             name: model.model.clone(),
         });
-        let runtime = self.runtime.clone();
-        Some(Box::new(move |fallback, usage, sink| {
+        let (runtime, usage) = (self.runtime.clone(), Arc::clone(usage));
+        Some(Box::new(move |fallback, sink| {
             Box::new(RemoteModel::new(model, fallback, usage, runtime, sink))
         }))
     }
@@ -117,6 +117,7 @@ impl Remote {
         provider: &str,
         voice: &str,
         language: Language,
+        usage: &Arc<SpeechUsage>,
     ) -> Option<MakeVoice> {
         let provider = self.provider(provider)?;
         let settings = &provider.settings;
@@ -126,7 +127,7 @@ impl Remote {
             ProviderKind::OpenAi => {
                 let speaker = Arc::new(Speaker {
                     endpoint: Arc::clone(&provider.endpoint),
-                    provider: self.blame(settings, Stage::Tts),
+                    provider: self.blame(settings, Stage::Tts, usage),
                     model: settings.tts_model.clone(),
                     voice: offered.voice.clone(),
                     format: settings.format,
@@ -141,7 +142,7 @@ impl Remote {
                 let speaker = contexts::Speaker {
                     base_url: settings.base_url.clone(),
                     key: settings.key.clone(),
-                    provider: self.blame(settings, Stage::Tts),
+                    provider: self.blame(settings, Stage::Tts, usage),
                     kind: settings.kind,
                     model: settings.tts_model.clone(),
                     voice: offered.voice.clone(),
@@ -158,7 +159,12 @@ impl Remote {
     }
 
     /// Makes a call's recogniser; `None`: this provider does not listen.
-    pub(super) fn ears(&self, provider: &str, language: Language) -> Option<MakeEars> {
+    pub(super) fn ears(
+        &self,
+        provider: &str,
+        language: Language,
+        usage: &Arc<SpeechUsage>,
+    ) -> Option<MakeEars> {
         let provider = self.provider(provider)?;
         let settings = &provider.settings;
         let model = settings.stt_model.clone()?;
@@ -171,7 +177,7 @@ impl Remote {
             ProviderKind::OpenAi => {
                 let transcriber = Arc::new(Transcriber {
                     endpoint: Arc::clone(&provider.endpoint),
-                    provider: self.blame(settings, Stage::Stt),
+                    provider: self.blame(settings, Stage::Stt, usage),
                     model,
                     punctuates: settings.punctuates,
                 });
@@ -189,7 +195,7 @@ impl Remote {
                 let listener = live::Listener {
                     base_url: settings.base_url.clone(),
                     key: settings.key.clone(),
-                    provider: self.blame(settings, Stage::Stt),
+                    provider: self.blame(settings, Stage::Stt, usage),
                     model,
                     punctuates: settings.punctuates,
                 };
@@ -201,8 +207,8 @@ impl Remote {
         }
     }
 
-    fn blame(&self, settings: &ProviderSettings, stage: Stage) -> Blame {
-        Blame::new(&settings.name, stage, &self.metrics)
+    fn blame(&self, settings: &ProviderSettings, stage: Stage, usage: &Arc<SpeechUsage>) -> Blame {
+        Blame::new(&settings.name, stage, &self.metrics, usage)
     }
 
     /// The provider that has a model of this public id, by its name in the settings.
@@ -221,11 +227,9 @@ impl Remote {
 
 type Sink = Arc<dyn SpeechSink>;
 
-/// Makes a model, given the one that takes over, the call's counters and where its answers go.
-pub(super) type MakeModel = Box<
-    dyn FnOnce(Option<Box<dyn LanguageModel>>, Arc<SpeechUsage>, Sink) -> Box<dyn LanguageModel>
-        + Send,
->;
+/// Makes a model, given the one that takes over and where its answers go.
+pub(super) type MakeModel =
+    Box<dyn FnOnce(Option<Box<dyn LanguageModel>>, Sink) -> Box<dyn LanguageModel> + Send>;
 
 /// Makes a voice, given how the one that takes over is made, and where its sound goes.
 pub(super) type MakeVoice = Box<

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
+use super::blame::Blame;
 use super::plan::Fault;
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -42,7 +43,11 @@ pub(super) fn address(base: &Url, path: &str, query: &[(&str, &str)]) -> Url {
 }
 
 /// Opens a socket with this header.
-pub(super) async fn connect(url: &Url, header: Option<(&str, String)>) -> Result<Socket, Fault> {
+pub(super) async fn connect(
+    provider: &Blame,
+    url: &Url,
+    header: Option<(&str, String)>,
+) -> Result<Socket, Fault> {
     let wrong = |error: &dyn std::fmt::Display| Fault::Wrong(error.to_string());
     let mut request = url.as_str().into_client_request().map_err(|e| wrong(&e))?;
     if let Some((name, value)) = header {
@@ -58,8 +63,12 @@ pub(super) async fn connect(url: &Url, header: Option<(&str, String)>) -> Result
     let opening = connect_async_with_config(request, Some(config), true);
     match timeout(CONNECT, opening).await {
         Err(_) => Err(Fault::Stalled(CONNECT)),
-        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Ok((socket, response))) => {
+            provider.answered(response.headers());
+            Ok(socket)
+        }
         Ok(Err(Error::Http(response))) => {
+            provider.answered(response.headers());
             let status = response.status();
             let message = "the socket is refused".to_owned();
             if status.is_server_error() || status.as_u16() == 429 {

@@ -155,7 +155,10 @@ impl Shared {
 
     async fn try_once(&self, samples: &[i16], turn: Try) -> Result<String, Fault> {
         let Transcriber {
-            endpoint, model, ..
+            endpoint,
+            provider,
+            model,
+            ..
         } = &*self.transcriber;
         let file = Part::bytes(wav(samples))
             .file_name("utterance.wav")
@@ -168,7 +171,7 @@ impl Shared {
             .text("response_format", "json");
         let began = Instant::now();
         let sent = endpoint.post("audio/transcriptions").multipart(form);
-        let mut response = endpoint.send(sent, turn.within).await?;
+        let mut response = endpoint.send(provider, sent, turn.within).await?;
         let kind = response.headers().get(header::CONTENT_TYPE);
         let json = kind
             .and_then(|kind| kind.to_str().ok())

@@ -186,7 +186,10 @@ impl Shared {
             .header(header::ACCEPT, "text/event-stream")
             .json(&body);
         let began = Instant::now();
-        let response = match self.model.endpoint.send(sent, turn.within).await {
+        let Model {
+            endpoint, provider, ..
+        } = &*self.model;
+        let response = match endpoint.send(provider, sent, turn.within).await {
             Ok(response) => response,
             Err(fault) => return Tried::Failed(fault),
         };

@@ -188,10 +188,10 @@ impl Task {
                 .key
                 .as_ref()
                 .map(|key| (self.dialect.header(), key.expose().clone()));
-            let url = self.url.clone();
+            let (url, provider) = (self.url.clone(), self.provider.clone());
             let opening = async move {
                 sleep_until(at).await;
-                socket::connect(&url, header).await
+                socket::connect(&provider, &url, header).await
             };
             tokio::pin!(opening);
             let opened = loop {

@@ -138,10 +138,10 @@ impl Task {
                 .header
                 .as_ref()
                 .map(|h| ("Authorization", h.expose().clone()));
-            let url = self.url.clone();
+            let (url, provider) = (self.url.clone(), self.provider.clone());
             let opening = async move {
                 sleep_until(at).await;
-                socket::connect(&url, header).await
+                socket::connect(&provider, &url, header).await
             };
             tokio::pin!(opening);
             let opened = loop {
@@ -190,7 +190,10 @@ impl Task {
                 },
                 message = socket.next() => match message {
                     Some(Ok(Message::Text(text))) => match wire::read(&text) {
-                        Said::Result(heard) => {
+                        Said::Result(heard, name) => {
+                            if let Some(name) = name {
+                                self.provider.named(&name);
+                            }
                             // It works, so the next loss is met with a try at once.
                             self.backoff.reset();
                             self.session.result(Instant::now(), heard);
@@ -200,6 +203,7 @@ impl Task {
                                 .fault(&Fault::Wrong(why), "a recogniser gave up");
                             return Left::Lost;
                         }
+                        Said::Named(name) => self.provider.named(&name),
                         Said::Other => {}
                     },
                     Some(Ok(Message::Close(_)) | Err(_)) | None => {

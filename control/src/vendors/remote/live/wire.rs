@@ -7,7 +7,10 @@ use super::session::Heard;
 /// What a message of the server says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
-    Result(Heard),
+    /// A result, and what the server calls the connection, if it says so.
+    Result(Heard, Option<String>),
+    /// What the server calls the connection.
+    Named(String),
     /// The server gives up: why.
     Error(String),
     /// Nothing of interest, or nothing known.
@@ -32,17 +35,23 @@ pub(super) fn read(text: &str) -> Said {
             let words = words.unwrap_or("an error without words");
             return Said::Error(words.chars().take(200).collect());
         }
+        Some("Metadata") => {
+            let id = message["request_id"].as_str();
+            return id.map_or(Said::Other, |id| Said::Named(id.to_owned()));
+        }
         _ => return Said::Other,
     }
     let best = &message["channel"]["alternatives"][0];
     let span = message["start"].as_f64().zip(message["duration"].as_f64());
-    Said::Result(Heard {
+    let heard = Heard {
         span: span.filter(|(start, length)| start.is_finite() && length.is_finite()),
         is_final: message["is_final"].as_bool().unwrap_or(false),
         from_finalize: message["from_finalize"].as_bool().unwrap_or(false),
         text: best["transcript"].as_str().unwrap_or_default().to_owned(),
         confidence: best["confidence"].as_f64().map(|value| value as f32),
-    })
+    };
+    let name = message["metadata"]["request_id"].as_str();
+    Said::Result(heard, name.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -53,7 +62,8 @@ mod tests {
     fn messages_are_read() {
         let text = r#"{"type":"Results","channel_index":[0,1],"duration":1.5,"start":2.0,"is_final":true,
             "speech_final":false,"from_finalize":true,
-            "channel":{"alternatives":[{"transcript":"two rooms","confidence":0.5,"words":[]}]}}"#;
+            "channel":{"alternatives":[{"transcript":"two rooms","confidence":0.5,"words":[]}]},
+            "metadata":{"request_id":"8f2a","model_info":{}}}"#;
         let heard = Heard {
             span: Some((2.0, 1.5)),
             is_final: true,
@@ -61,8 +71,8 @@ mod tests {
             text: "two rooms".into(),
             confidence: Some(0.5),
         };
-        assert_eq!(read(text), Said::Result(heard));
-        let bare = Said::Result(Heard::default());
+        assert_eq!(read(text), Said::Result(heard, Some("8f2a".into())));
+        let bare = Said::Result(Heard::default(), None);
         assert_eq!(
             read(r#"{"type":"Results","channel":{"alternatives":[]}}"#),
             bare
@@ -70,6 +80,10 @@ mod tests {
         assert_eq!(
             read(r#"{"type":"Error","description":"no such model"}"#),
             Said::Error("no such model".into())
+        );
+        assert_eq!(
+            read(r#"{"type":"Metadata","request_id":"8f2a","duration":0.0,"channels":0}"#),
+            Said::Named("8f2a".into())
         );
         for other in ["", "[]", "{}", r#"{"type":"Metadata"}"#, "nonsense"] {
             assert_eq!(read(other), Said::Other);

@@ -194,6 +194,7 @@ impl Speaking<'_> {
     async fn run(&mut self, text: &str, turn: Try) -> Result<bool, Fault> {
         let Speaker {
             endpoint,
+            provider,
             model,
             voice,
             format,
@@ -209,7 +210,7 @@ impl Speaking<'_> {
         });
         let began = Instant::now();
         let sent = endpoint.post("audio/speech").json(&body);
-        let response = endpoint.send(sent, turn.within).await?;
+        let response = endpoint.send(provider, sent, turn.within).await?;
         let kind = response.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
         let mut sound = Sound::new(kind, *sample_rate)?;

@@ -1,0 +1,94 @@
+//! A live recogniser whose connection is cut in the middle of what the caller says.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use kit::provider::LiveProvider;
+use kit::provider::live::{WORDS, word};
+use kit::socket::Caller;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{call, check_end, greeted, provider, turn};
+use crate::stage;
+
+/// Words of an utterance: two seconds and a bit.
+const LENGTH: usize = 10;
+
+/// The caller takes a breath after so many words, ms: a sound that goes on without a gap for longer than
+/// 1.6 s is the line's noise to the voice detector.
+const BREATH: (usize, usize) = (5, 120);
+
+fn numbers(call: usize, round: usize) -> Vec<usize> {
+    (0..LENGTH)
+        .map(|n| (3 * call + round + 7 * n) % WORDS)
+        .collect()
+}
+
+fn said(numbers: &[usize]) -> Vec<i16> {
+    let breath = vec![0; BREATH.1 * 16];
+    let parts = numbers.chunks(BREATH.0).map(|words| {
+        let words: Vec<i16> = words.iter().flat_map(|n| word(*n)).collect();
+        [words, breath.clone()].concat()
+    });
+    parts.collect::<Vec<_>>().concat()
+}
+
+/// Row 11: a hundred cuts in a soak run.
+#[tokio::test]
+async fn no_words_are_lost_when_the_recogniser_s_connection_is_cut() {
+    let _together = stage::together().await;
+    let (calls, rounds) = if stage::soak() { (5, 20) } else { (2, 5) };
+    let ears = LiveProvider::start().await;
+    let setup = provider(stage::setup(), "ears", "deepgram", &ears.url())
+        .set("PROVIDERS__EARS__STT_MODEL", "nova-3")
+        .set("SPEECH__RECOGNISER", "ears");
+    let server = setup.start().await;
+    let client = server.client();
+    let mut callers: Vec<Caller> = Vec::new();
+    for _ in 0..calls {
+        let mut caller = call(&client, json!({"llm_model": "echo"})).await;
+        greeted(&mut caller).await;
+        callers.push(caller);
+    }
+    let (mut wanted, mut lost, mut added) = (0, 0, 0);
+    for round in 0..rounds {
+        let speaking = callers.iter_mut().enumerate().map(|(number, caller)| {
+            let numbers = numbers(number, round);
+            async move {
+                let sound = said(&numbers);
+                let turn = turn(caller, &sound, Duration::from_secs(12)).await;
+                let turn = turn.unwrap_or_else(|| panic!("no answer in round {round}"));
+                let words: Vec<String> = numbers.iter().map(|n| format!("w{n}")).collect();
+                (words, turn.heard)
+            }
+        });
+        // Within the two seconds, each time at another moment.
+        let cut = Duration::from_millis(200 + (round as u64 * 370) % 1700);
+        let (heard, ()) = tokio::join!(join_all(speaking), async {
+            sleep(cut).await;
+            ears.cut();
+        });
+        for (words, heard) in heard {
+            let heard: Vec<&str> = heard.split_whitespace().collect();
+            wanted += words.len();
+            let missing = words
+                .iter()
+                .filter(|w| !heard.contains(&w.as_str()))
+                .count();
+            if heard != words {
+                println!("round {round}, cut after {cut:?}: {words:?} was heard as {heard:?}");
+            }
+            lost += missing;
+            added += (heard.len() + missing).saturating_sub(words.len());
+        }
+    }
+    let cuts = ears.seen().connections - calls;
+    println!("{cuts} cuts, {wanted} words: {lost} lost, {added} too many");
+    assert!(cuts >= calls * rounds, "{cuts} cuts");
+    assert!(lost * 100 <= wanted, "{lost} of {wanted} words are lost");
+    assert!(added * 100 <= wanted, "{added} words were never said");
+    for caller in callers {
+        check_end(&server, caller).await;
+    }
+}

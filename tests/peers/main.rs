@@ -13,11 +13,9 @@ mod library;
 mod pipecat;
 mod questions;
 mod rtc;
-#[path = "calls/stage.rs"]
-#[allow(dead_code, reason = "what is shared is more than this needs")]
-mod stage;
 
 use kit::server::Server;
+use kit::stage;
 use serde_json::json;
 
 /// Makes an agent that speaks with a voice and answers from its prompt; gives its id.

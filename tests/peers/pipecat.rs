@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::browser::speak;
 use super::devtools::Browser;
-use super::stage;
+use kit::stage;
 
 #[tokio::test]
 async fn pipecats_client_takes_part_in_a_call() {

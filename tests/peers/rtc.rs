@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::browser::speak;
 use super::devtools::Browser;
-use super::stage;
+use kit::stage;
 
 /// A browser on a page of the server's, about to call the agent with a token.
 async fn caller(server: &Server, agent: &str, more: Value) -> Browser {

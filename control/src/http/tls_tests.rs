@@ -66,7 +66,7 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
     let running = Running {
         address,
         files,
-        greeting,
+        certificates,
         _stop: stop,
         _folder: folder,
     };

@@ -8,6 +8,8 @@
 
 use std::sync::Mutex;
 
+use media::speech::SpeechEvent;
+
 use super::*;
 
 /// What a voice was asked, and what it does with it.

@@ -230,6 +230,8 @@ pub(crate) fn body_for(endpoint: &Endpoint) -> serde_json::Value {
         json!({"rating": 5})
     } else if path.ends_with("/revoke") {
         json!({"token": "x"})
+    } else if path.ends_with("/routing") {
+        json!({"fallback_action": "hangup"})
     } else if path.ends_with("/tool-result") {
         json!({"tool_call_id": "x", "result": null})
     } else if path.ends_with("/offer") {

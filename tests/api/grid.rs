@@ -198,12 +198,17 @@ async fn ids_that_are_unknown_or_malformed_are_told_apart() {
         let answer = client
             .send(endpoint.method.clone(), &unknown, body.clone())
             .await;
-        assert_eq!(
-            (answer.status, answer.text("code").as_str()),
-            (404, "not_found"),
-            "{route}: {}",
-            answer.body
-        );
+        // A trunk that is not there is deleted already (document 3).
+        if endpoint.method == Method::DELETE && endpoint.full_path().contains("/sip-trunks/") {
+            assert_eq!(answer.status, 204, "{route}");
+        } else {
+            assert_eq!(
+                (answer.status, answer.text("code").as_str()),
+                (404, "not_found"),
+                "{route}: {}",
+                answer.body
+            );
+        }
         // A voice may be named by its slug, so any text is a possible id there.
         if !endpoint.full_path().contains("/voices/") {
             let answer = client
@@ -230,6 +235,8 @@ pub(crate) fn body_for(endpoint: &Endpoint) -> serde_json::Value {
         json!({"rating": 5})
     } else if path.ends_with("/revoke") {
         json!({"token": "x"})
+    } else if path.ends_with("/routing") {
+        json!({"fallback_action": "hangup"})
     } else if path.ends_with("/tool-result") {
         json!({"tool_call_id": "x", "result": null})
     } else if path.ends_with("/offer") {

@@ -247,7 +247,7 @@ families! {
         "Call leases held; on all nodes where they share a Redis.").only("while the lease store answers");
     SIP_TRUNKS = gauge("sidetone_sip_trunks", "trunks",
         &[of("state", &["active", "disabled", "unregistered", "registered", "failed"])],
-        "SIP trunks of all accounts; those that are active and register, by how that stands.");
+        "SIP trunks of all accounts; those that are active and register, by how that stands.").only("while the database answers");
     LEASE_STORE_READY = gauge("sidetone_lease_store_ready", "0 or 1", &[], "1 while call leases can be had.");
     LEASE_SECONDS = seconds("sidetone_lease_seconds", &[STEP], LEASE, "How long the lease store took to answer.");
     REDIS_UP = gauge("sidetone_redis_up", "0 or 1", &[], "1 while Redis answers.").only("with `redis.url`");

@@ -33,7 +33,7 @@ const MAX_RING: Field = Field::opt(
 pub const ROUTING_RULES: Kind = Kind::Object(&[FALLBACK_ACTION, FALLBACK_NUMBER, MAX_RING]);
 
 const FRIENDLY_NAME: Kind = Kind::Pattern {
-    name: "at most 255 characters of plain text, without markup",
+    name: r"^[^\u0000-\u001f\u007f-\u009f<>]{0,255}$",
     check: is_plain,
 };
 
@@ -57,7 +57,7 @@ impl Wire for RegisterSipNumber {
             Field::req(
                 "phone_number",
                 Kind::Pattern {
-                    name: "a number in E.164, or 3 to 20 digits",
+                    name: r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$",
                     check: is_wire_number,
                 },
                 "The number, as the carrier knows it",

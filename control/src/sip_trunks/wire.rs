@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 
 /// Text without markup and control characters.
 pub const PLAIN_NAME: Kind = Kind::Pattern {
-    name: "1 to 255 characters of plain text, without markup",
+    name: r"^(?=[\s\S]*\S)[^\u0000-\u001f\u007f-\u009f<>]{1,255}$",
     check: |text| is_plain(text) && !text.trim().is_empty(),
 };
 
@@ -28,13 +28,13 @@ pub fn is_plain(text: &str) -> bool {
 }
 
 const NUMBER: Kind = Kind::Pattern {
-    name: "a number in E.164, or 3 to 20 digits",
+    name: r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$",
     check: is_wire_number,
 };
 
 /// What a SIP header carries without quoting it.
 const USERNAME: Kind = Kind::Pattern {
-    name: "1 to 128 printable ASCII characters without spaces, quotes, backslashes, <, > and @",
+    name: r"^[!#-&(-;=?A-\[\]-~]{1,128}$",
     check: |text| {
         (1..=128).contains(&text.len())
             && text
@@ -44,17 +44,17 @@ const USERNAME: Kind = Kind::Pattern {
 };
 
 const PASSWORD: Kind = Kind::Pattern {
-    name: "1 to 128 characters, none of them control characters",
+    name: r"^[^\u0000-\u001f\u007f-\u009f]{1,128}$",
     check: |text| (1..=128).contains(&text.chars().count()) && !text.chars().any(char::is_control),
 };
 
 const HOST: Kind = Kind::Pattern {
-    name: "a host, or a host and a port",
+    name: r"^(?=.{1,255}$)(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$",
     check: |text| text.len() <= 255 && host_and_port(text).is_some(),
 };
 
 const REALM: Kind = Kind::Pattern {
-    name: "a host",
+    name: r"^(?=.{1,253}$)(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\])$",
     check: |text| {
         text.len() <= 253 && matches!(host_and_port(text), Some((host, None)) if host == text)
     },
@@ -77,13 +77,13 @@ const DESTINATIONS: Kind = Kind::Object(&[
         "entries",
         Kind::List {
             item: &Kind::Pattern {
-                name: "a plus and the first 1 to 15 digits of numbers, as in +49 or +4930123456",
+                name: r"^\+[1-9][0-9]{0,14}$",
                 check: is_destination,
             },
             min: 0,
             max: 1000,
         },
-        "Numbers, or how they begin.",
+        "Numbers, or how they begin: +49, +4930123456.",
     ),
 ]);
 

@@ -204,6 +204,12 @@ impl Asked<'_> {
             (Some(_), Standing::Whole) => match self.which {
                 _ if !self.names => return,
                 Which::Anothers if self.what.contains("/offer,") => &[403],
+                // What is not there is deleted already.
+                Which::Unknown | Which::Anothers | Which::Misplaced
+                    if self.what.starts_with("DELETE") && self.what.contains("/sip-trunks/") =>
+                {
+                    &[204]
+                }
                 Which::Unknown | Which::Anothers | Which::Misplaced => &[404],
                 // The session at hand is one of a socket.
                 Which::Own if self.what.contains("/offer,") => &[409],

@@ -360,7 +360,8 @@ const OFFER: &str = "v=0
       m=audio [media_port] RTP/AVP 0
       a=rtpmap:0 PCMU/8000";
 
-/// An INVITE to `service`, with what stands in To and more headers.
+/// An INVITE to `service`, with what stands in To and more headers, each with its end of line: an empty
+/// line would end the head.
 fn invite(to: &str, more: &str) -> String {
     format!(
         "<send retrans=\"500\"><![CDATA[
@@ -371,8 +372,7 @@ fn invite(to: &str, more: &str) -> String {
       Call-ID: [call_id]
       CSeq: [cseq] INVITE
       Contact: <sip:carrier@[local_ip]:[local_port]>
-      {more}
-      Max-Forwards: 70
+      {more}Max-Forwards: 70
       Content-Type: application/sdp
       Content-Length: [len]
 
@@ -432,7 +432,7 @@ fn digest_call() -> String {
         "<recv response=\"100\" optional=\"true\"/><recv response=\"401\" auth=\"true\"/>"
             .to_owned(),
         ack("[service]", ""),
-        invite("[service]", "[authentication]").replace("CSeq: [cseq]", "CSeq: 2"),
+        invite("[service]", "[authentication]\n      ").replace("CSeq: [cseq]", "CSeq: 2"),
         ANSWERED.to_owned(),
         ack("[service]", "").replace("CSeq: [cseq]", "CSeq: 2"),
         goodbye("[service]").replace("CSeq: [cseq]", "CSeq: 3"),
@@ -470,12 +470,11 @@ fn registrar_of(user: &str, password: &str) -> String {
       [last_To:];tag=registrar[call_number]
       [last_Call-ID:]
       [last_CSeq:]
-      {more}
-      Content-Length: 0
+      {more}Content-Length: 0
     ]]></send>"
         )
     };
-    let challenge = "WWW-Authenticate: Digest realm=\"acme\", nonce=\"47ebe028cda119c35d4877b383027d28\", algorithm=MD5";
+    let challenge = "WWW-Authenticate: Digest realm=\"acme\", nonce=\"47ebe028cda119c35d4877b383027d28\", algorithm=MD5\n      ";
     scenario(&[
         "<recv request=\"REGISTER\"/>".to_owned(),
         answer("401 Unauthorized", challenge),
@@ -485,7 +484,7 @@ fn registrar_of(user: &str, password: &str) -> String {
         ),
         answer("403 Forbidden", ""),
         "<nop next=\"2\"/><label id=\"1\"/>".to_owned(),
-        answer("200 OK", "[last_Contact:]\n      Expires: 600"),
+        answer("200 OK", "[last_Contact:]\n      Expires: 600\n      "),
         "<label id=\"2\"/>".to_owned(),
     ])
 }

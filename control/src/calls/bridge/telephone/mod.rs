@@ -18,7 +18,6 @@ use sip::trunk::TrunkId;
 use tokio::sync::{Notify, OnceCell};
 
 pub use exchange::{Exchange, Line};
-pub use trunks::encryption;
 
 use crate::app::App;
 

@@ -49,6 +49,7 @@ impl Desk {
             config.limits.account_calls = 5_000;
             config.limits.node_calls = 5_000;
             config.limits.pool_calls = 5_000;
+            config.sip.trunk_calls = 5_000;
             config.limits.call_creations_per_minute = 1_000_000;
             change(config);
         })

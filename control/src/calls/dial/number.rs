@@ -4,7 +4,11 @@ use phonenumber::Mode;
 
 use crate::sip_trunks::DialFormat;
 
-/// The number (E.164) in a trunk's format. `None`: it belongs to no country, so it has no national form.
+/// The country codes of no country: services of the whole world (ITU-T E.164, list of assigned codes).
+const NO_COUNTRY: &[u16] = &[800, 808, 870, 878, 881, 882, 883, 888, 979];
+
+/// The number (E.164) in a trunk's format. `None`: it has no national form, for it belongs to no country or
+/// is none that its country knows.
 pub fn written(number: &str, format: DialFormat) -> Option<String> {
     match format {
         DialFormat::E164 => Some(number.to_owned()),
@@ -13,12 +17,13 @@ pub fn written(number: &str, format: DialFormat) -> Option<String> {
     }
 }
 
-/// As somebody within the country dials it, without blanks: `030123456` of `+4930123456`.
+/// As somebody within the country dials it, without blanks: `030123456` of `+4930123456`. What the
+/// country's plan does not know is not dialled: `+49112` would be `112`, which is another call.
 fn national(number: &str) -> Option<String> {
     let number = phonenumber::parse(None, number).ok()?;
-    number.country().id()?;
     let dialled = digits(&number.format().mode(Mode::National).to_string());
-    (!dialled.is_empty()).then_some(dialled)
+    let known = number.is_valid() && !NO_COUNTRY.contains(&number.code().value());
+    known.then_some(dialled)
 }
 
 fn digits(text: &str) -> String {
@@ -68,8 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_no_country_has_no_national_form() {
-        for number in ["+999123456789", "+2101234567", "+1"] {
+    fn a_number_of_no_country_or_no_plan_has_no_national_form() {
+        for number in [
+            "+999123456789",
+            "+2101234567",
+            "+1",
+            "+80012345678",
+            "+883512345678",
+            // Of a country, but no number of its plan.
+            "+49112",
+            "+12345",
+        ] {
             assert_eq!(written(number, DialFormat::National), None, "{number}");
         }
     }

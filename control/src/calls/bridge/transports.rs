@@ -12,7 +12,7 @@ use crate::config::sip::Sip;
 use crate::http::tls::{Certificates, LOOK_EVERY};
 
 /// What the other side is told of where we are. What is not among them is told as it is listened on.
-pub fn advertised(settings: &Sip) -> Vec<Advertised> {
+pub(super) fn advertised(settings: &Sip) -> Vec<Advertised> {
     let told = settings.listen.iter().filter_map(|listen| {
         let public = settings.public_address.map(Host::Ip);
         let host = match listen.transport {
@@ -30,7 +30,7 @@ pub fn advertised(settings: &Sip) -> Vec<Advertised> {
 
 /// Certificates for calls over TLS: ours for connections that come in, if the settings name one, and the
 /// system's authorities for those to carriers. Asks for a runtime, on which the files are watched.
-pub fn tls(settings: &Sip) -> io::Result<Tls> {
+pub(super) fn tls(settings: &Sip) -> io::Result<Tls> {
     let server = match &settings.tls {
         // Telephones are told no protocol above TLS, and many would stumble over one.
         Some(files) => Some(Certificates::start(files.clone(), LOOK_EVERY)?.server_config(&[])?),

@@ -156,7 +156,12 @@ impl World {
                 return self.datagram(text.as_bytes());
             }
             Step::Bytes(true, bytes) => return self.datagram(&bytes),
-            Step::Bytes(false, bytes) => return self.tell(Input::Stream { peer, bytes: &bytes }),
+            Step::Bytes(false, bytes) => {
+                return self.tell(Input::Stream {
+                    peer,
+                    bytes: &bytes,
+                });
+            }
             Step::Failed => return self.tell(Input::Failed(peer)),
             Step::Wait(ms) => return self.go_by(Duration::from_millis(u64::from(ms) * 4)),
             Step::Answer => Command::Answer(call, Body::sdp(SDP)),
@@ -188,7 +193,11 @@ impl World {
         let own = shape.branch.is_multiple_of(2);
         let branch = ours("branch=", &[';', '\r', ',']).filter(|_| own);
         let branch = branch.map_or(format!("z9hG4bK{}", shape.branch % 8), str::to_owned);
-        let via = if first.starts_with("SIP") { "192.0.2.1" } else { "192.0.2.9" };
+        let via = if first.starts_with("SIP") {
+            "192.0.2.1"
+        } else {
+            "192.0.2.9"
+        };
         let id = ours("Call-ID: ", &['\r']).filter(|_| shape.call.is_multiple_of(2));
         let id = id.map_or(format!("c{}", shape.call % 4), str::to_owned);
         let tag = |number: u8| match number % 4 {
@@ -201,7 +210,11 @@ impl World {
         let cseq = shape.cseq % 8;
         let extra = EXTRAS[usize::from(shape.extra) % EXTRAS.len()];
         let body = if shape.body { SDP } else { "" };
-        let kind = if shape.body { "Content-Type: application/sdp\r\n" } else { "" };
+        let kind = if shape.body {
+            "Content-Type: application/sdp\r\n"
+        } else {
+            ""
+        };
         // Writing to a String cannot fail.
         _ = write!(
             text,

@@ -61,7 +61,7 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
         ..Patience::default()
     };
     let (stop, stopped) = watch::channel(false);
-    let how = (patience, Some(greeting.clone()));
+    let how = (patience, Some(greeting));
     tokio::spawn(async move { serve_with(listener, router, &settings, how, stopped).await });
     let running = Running {
         address,

@@ -111,7 +111,7 @@ async fn baresip_calls_in_plain_with_each_codec() {
     let listen = SocketAddr::from(([127, 0, 0, 1], port));
     let (server, _) = server(
         talkative(),
-        &[("SIP__LISTEN", &format!("udp:{listen},tcp:{listen}"))],
+        &[("SIP__LISTEN", &*format!("udp:{listen},tcp:{listen}"))],
     )
     .await;
     let codecs = [
@@ -169,9 +169,9 @@ async fn baresip_calls_over_tls_with_encrypted_audio_and_not_without() {
     let (server, _) = server(
         talkative(),
         &[
-            ("SIP__LISTEN", &format!("tls:{listen}")),
-            ("SIP__TLS_CERTIFICATE", &certificate.display().to_string()),
-            ("SIP__TLS_KEY", &key.display().to_string()),
+            ("SIP__LISTEN", &*format!("tls:{listen}")),
+            ("SIP__TLS_CERTIFICATE", &*certificate.display().to_string()),
+            ("SIP__TLS_KEY", &*key.display().to_string()),
             ("SIP__MEDIA_ENCRYPTION", "require"),
         ],
     )
@@ -210,7 +210,7 @@ async fn baresip_calls_over_tls_with_encrypted_audio_and_not_without() {
 async fn baresip_calls_through_kamailio() {
     let _together = stage::together().await;
     let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let (server, agent) = server(talkative(), &[("SIP__LISTEN", &format!("udp:{listen}"))]).await;
+    let (server, agent) = server(talkative(), &[("SIP__LISTEN", &*format!("udp:{listen}"))]).await;
     let proxy = Proxy::to(listen).await;
     let account = Account {
         codec: "PCMA/8000",

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     folder: TempDir,
-    _process: Child,
+    process: Child,
 }
 
 /// Loops and dialogs as Kamailio's own documents have them; every request is told in the log.
@@ -25,6 +25,7 @@ loadmodule "tm.so"
 loadmodule "rr.so"
 loadmodule "maxfwd.so"
 loadmodule "siputils.so"
+loadmodule "textops.so"
 
 request_route {
     xlog("L_ERR", "SEEN $rm from $si:$sp\n");
@@ -74,13 +75,12 @@ impl Proxy {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
-            .kill_on_drop(true)
             .spawn()
             .expect("kamailio is missing: run `bash scripts/setup.sh test`");
         let proxy = Self {
             address,
             folder,
-            _process: process,
+            process,
         };
         let until = Instant::now() + Duration::from_secs(20);
         // It has its port once nobody else can take it.
@@ -104,5 +104,17 @@ impl Proxy {
 
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Proxy {
+    /// Asks it to end: killed, it would leave its children behind.
+    fn drop(&mut self) {
+        if let Some(pid) = self.process.id() {
+            let asked = std::process::Command::new("kill")
+                .arg(pid.to_string())
+                .status();
+            assert!(asked.is_ok_and(|status| status.success()) || std::thread::panicking());
+        }
     }
 }

@@ -11,7 +11,7 @@ async ({ routed, ...options }) => {
 
   const seen = {
     states: [], agentStates: [], warnings: [], responses: [], transcripts: [], interruptions: [], ended: null,
-    offers: 0, isHeld: false, heardAfterMs: null, heardAt: 0, spokeAt: 0,
+    offers: 0, isHeld: false, heardAfterMs: null, heardAt: 0, spokeAt: 0, stats: null,
   };
   const plain = window.RTCPeerConnection;
   window.RTCPeerConnection = class extends plain {
@@ -53,6 +53,7 @@ async ({ routed, ...options }) => {
     if (seen.level > 0.05) seen.heardAt = performance.now();
     if (seen.level > 0.01 && offeredAt !== null) seen.heardAfterMs ??= performance.now() - offeredAt;
   }, 10);
+  setInterval(async () => { seen.stats = await call.stats(); }, 500);
   Object.assign(window, {
     seen,
     call,

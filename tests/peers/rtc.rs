@@ -92,11 +92,8 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     heard(&mut page).await;
     assert_eq!(page.eval("call.transport").await, "webrtc");
     interrupts_and_is_answered(&mut page).await;
-    page.until(
-        "call.stats().then(({ rttMs, lossPct }) => rttMs !== null && lossPct < 20)",
-        20,
-    )
-    .await;
+    page.until("seen.stats?.rttMs > 0 && seen.stats.lossPct < 20", 20)
+        .await;
     let call = hangs_up(&mut page, &client).await;
     assert_eq!(call["channel"], "webrtc");
     assert_eq!(page.eval("seen.warnings").await, json!([]));

@@ -232,15 +232,15 @@ impl Flood {
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
                 .collect();
             let begun = Instant::now();
+            let mut next = 0;
             while !told.load(Ordering::Relaxed) {
                 let due = (begun.elapsed().as_secs_f64() * FLOOD as f64) as u64;
-                let mut at = count.load(Ordering::Relaxed);
                 // Whoever was not let run does not catch up by more than this.
-                at = at.max(due.saturating_sub(200));
-                while at < due {
-                    let packet = &packets[at as usize % packets.len()];
-                    let _ = sockets[at as usize % sockets.len()].send_to(packet, target);
-                    at += 1;
+                next = due.saturating_sub(200).max(next);
+                while next < due {
+                    let packet = &packets[next as usize % packets.len()];
+                    let _ = sockets[next as usize % sockets.len()].send_to(packet, target);
+                    next += 1;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
                 std::thread::sleep(Duration::from_millis(1));

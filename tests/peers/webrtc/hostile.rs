@@ -148,28 +148,27 @@ async fn a_certificate_that_the_fingerprint_does_not_name_is_torn_down() {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
-    let calls = if stage::soak() { 100 } else { 4 };
+    // Each waits until the key exchange has had its time.
+    let (phones, calls) = if stage::soak() { (10, 10) } else { (2, 1) };
+    let torn_down = (0..phones).map(|_| impostor(&client, &agent, calls));
+    futures_util::future::join_all(torn_down).await;
+}
+
+/// Calls with another certificate than the offer says: no connection comes of it.
+async fn impostor(client: &Client, agent: &str, calls: usize) {
     let mut phone = Phone::start();
-    let mut sessions = Vec::new();
     for _ in 0..calls {
         let connected = client
             .post("/conversation/connect", &json!({"agent_id": agent}))
             .await
             .expect(200);
         phone.tell(json!({"do": "new"})).await;
-        let offer = phone.offer().await;
+        let offer = other_fingerprint(&phone.offer().await);
         let session = Session::new(client.clone(), connected.text("session_id"));
-        let answer = session.offer(&other_fingerprint(&offer), json!({})).await;
-        phone.answer(&answer.expect(200)).await;
-        let state = failed(&session).await;
-        assert_eq!(state, "failed");
-        sessions.push(session);
-    }
-    for session in &sessions {
+        let answer = session.offer(&offer, json!({})).await.expect(200);
+        phone.answer(&answer).await;
+        assert_eq!(failed(&session).await, "failed");
         session.end().await.expect(200);
-        let call = stage::over(&client, &session.id, Duration::from_secs(20)).await;
-        // Nobody was ever spoken with.
-        assert_eq!(call["answered_at"], Value::Null, "{call}");
     }
 }
 

@@ -61,22 +61,31 @@ fn a_verdict_allocates_nothing() {
     }
 }
 
+/// A call's ticks and the messages sent in them. Nine tenths have to be steady, and not one of those may
+/// take memory.
+fn steady_ticks(what: &str, mut session: Session) -> (usize, u64) {
+    let sent = session.sent.messages;
+    let counts: Vec<Option<u64>> = (0..LIFE - 500).map(|_| session.counted_tick()).collect();
+    let steady = counts.iter().flatten().count();
+    assert!(
+        steady * 10 >= counts.len() * 9,
+        "{what}: {steady} steady ticks"
+    );
+    let first = counts
+        .iter()
+        .position(|count| count.is_some_and(|count| count > 0));
+    let total: u64 = counts.iter().flatten().sum();
+    assert_eq!(total, 0, "{what}: first at tick {first:?}");
+    (counts.len(), session.sent.messages - sent)
+}
+
 /// The same over WebRTC, behind its encryption: packets to samples through the jitter buffer and the
 /// decoder, and the agent's sound through the encoder.
 #[test]
 fn a_frame_through_a_call_over_webrtc_allocates_nothing() {
     for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
-        let mut session = Session::over_webrtc(scene, VadKind::Energy);
-        let sent = session.sent.messages;
-        let counts: Vec<Option<u64>> = (0..LIFE - 500).map(|_| session.counted_tick()).collect();
-        let steady = counts.iter().flatten().count();
-        assert!(
-            steady * 10 >= counts.len() * 9,
-            "{scene:?}: {steady} steady ticks"
-        );
-        let total: u64 = counts.iter().flatten().sum();
-        assert_eq!(total, 0, "{scene:?}");
-        let packets = session.sent.messages - sent;
+        let session = Session::over_webrtc(scene, VadKind::Energy);
+        let (_, packets) = steady_ticks(&format!("{scene:?}"), session);
         assert_eq!(
             packets > 1_000,
             scene == Scene::Agent,
@@ -89,19 +98,10 @@ fn a_frame_through_a_call_over_webrtc_allocates_nothing() {
 #[test]
 fn a_frame_through_a_telephone_call_allocates_nothing() {
     for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
-        let mut session = Session::over_rtp(scene, VadKind::Energy);
-        let sent = session.sent.messages;
-        let counts: Vec<Option<u64>> = (0..LIFE - 500).map(|_| session.counted_tick()).collect();
-        let steady = counts.iter().flatten().count();
+        let session = Session::over_rtp(scene, VadKind::Energy);
+        let (ticks, packets) = steady_ticks(&format!("{scene:?}"), session);
         assert!(
-            steady * 10 >= counts.len() * 9,
-            "{scene:?}: {steady} steady ticks"
-        );
-        let total: u64 = counts.iter().flatten().sum();
-        assert_eq!(total, 0, "{scene:?}");
-        let packets = session.sent.messages - sent;
-        assert!(
-            packets.abs_diff(counts.len() as u64) <= 2,
+            packets.abs_diff(ticks as u64) <= 2,
             "{scene:?}: {packets} packets, silence among them"
         );
     }
@@ -138,19 +138,7 @@ fn a_sealed_packet_allocates_nothing() {
 fn a_frame_through_a_call_allocates_nothing() {
     for scene in [Scene::Quiet, Scene::Agent, Scene::Caller] {
         for vad in [VadKind::Energy, VadKind::Neural] {
-            let mut session = Session::new(scene, vad);
-            let counts: Vec<Option<u64>> =
-                (0..LIFE - 500).map(|_| session.counted_tick()).collect();
-            let steady = counts.iter().flatten().count();
-            assert!(
-                steady * 10 >= counts.len() * 9,
-                "{scene:?} {vad:?}: {steady} steady ticks"
-            );
-            let first = counts
-                .iter()
-                .position(|count| count.is_some_and(|count| count > 0));
-            let total: u64 = counts.iter().flatten().sum();
-            assert_eq!(total, 0, "{scene:?} {vad:?}: first at tick {first:?}");
+            steady_ticks(&format!("{scene:?} {vad:?}"), Session::new(scene, vad));
         }
     }
 }

@@ -170,9 +170,8 @@ async fn what_stands_in_the_database_is_judged_before_each_connection() {
     for (number, address) in inside.iter().enumerate() {
         stands(&db, &agent, &trigger, address).await;
         let session = client
-            .post("/conversation/connect", &kit::socket::native(&agent))
+            .connect(&kit::socket::native(&agent))
             .await
-            .expect(200)
             .text("session_id");
         client
             .post(&format!("/calls/{session}/end"), &json!({}))

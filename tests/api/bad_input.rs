@@ -109,10 +109,7 @@ async fn unknown_fields_are_named_and_on_connect_ignored() {
     assert_eq!(answer.body["detail"][0]["type"], "extra_forbidden");
     let connect =
         json!({"agent_id": agent, "transport": "websocket", "pc_id": null, "surprise": 1});
-    client
-        .post("/conversation/connect", &connect)
-        .await
-        .expect(200);
+    client.connect(&connect).await;
 }
 
 #[tokio::test]

@@ -298,10 +298,7 @@ async fn what_is_away_or_full_is_told() {
         .await;
     let client = server.client();
     let agent = socket::agent(&client, json!({})).await;
-    client
-        .post("/conversation/connect", &native(&agent))
-        .await
-        .expect(200);
+    client.connect(&native(&agent)).await;
     client
         .post("/conversation/connect", &native(&agent))
         .await

@@ -71,10 +71,7 @@ async fn a_call_is_one_trace_with_its_turns_and_where_their_time_went() {
     let server = server(&collector).await;
     let client = server.client();
     let agent = agent(&client).await;
-    let session = client
-        .post("/conversation/connect", &native(&agent))
-        .await
-        .expect(200);
+    let session = client.connect(&native(&agent)).await;
     let id = talk(&session).await;
     let spans = collector.until("call", PATIENCE).await;
 
@@ -250,10 +247,7 @@ async fn a_collector_that_is_away_costs_no_call_and_is_counted() {
         .await;
     let client = server.client();
     let agent = agent(&client).await;
-    let session = client
-        .post("/conversation/connect", &native(&agent))
-        .await
-        .expect(200);
+    let session = client.connect(&native(&agent)).await;
     let id = talk(&session).await;
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {

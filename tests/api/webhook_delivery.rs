@@ -19,10 +19,7 @@ const MAKERS: usize = 8;
 /// A session that nobody joined, ended: the cheapest `call.ended`. Its id.
 pub(crate) async fn ended(client: &Client, agent: &str) -> String {
     let body = json!({"agent_id": agent, "transport": "websocket"});
-    let session = client
-        .post("/conversation/connect", &body)
-        .await
-        .expect(200);
+    let session = client.connect(&body).await;
     let id = session.text("session_id");
     client
         .post(&format!("/calls/{id}/end"), &json!({}))

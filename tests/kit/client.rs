@@ -2,6 +2,8 @@
 //! equals `request_id`, `Retry-After` where it is promised; in any body, that each time has six digits
 //! and `+00:00`, and that no key is named like a secret.
 
+use std::time::Duration;
+
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -65,6 +67,21 @@ impl Client {
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(Method::POST, path, Some(body.to_string().into_bytes()))
             .await
+    }
+
+    /// A session. A node that is behind with its calls (as one is on a machine that has other work) is
+    /// asked again when it said, a minute long.
+    pub async fn connect(&self, body: &Value) -> Answer {
+        for _ in 0..60 {
+            let answer = self.post("/conversation/connect", body).await;
+            let behind = answer.status == 503 && answer.body["resource"] == "node";
+            if !behind {
+                return answer.expect(200);
+            }
+            let seconds = answer.body["retry_after"].as_u64().unwrap_or(1);
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        panic!("the node was behind for a minute");
     }
 
     pub async fn patch(&self, path: &str, body: &Value) -> Answer {

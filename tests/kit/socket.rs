@@ -83,10 +83,7 @@ pub async fn scripted_voice(client: &Client) -> String {
 impl Caller {
     /// Connects a session and its socket.
     pub async fn call(client: &Client, connect: &Value) -> Self {
-        let session = client
-            .post("/conversation/connect", connect)
-            .await
-            .expect(200);
+        let session = client.connect(connect).await;
         Self::join(&session, "").await.expect("the socket opens")
     }
 

@@ -277,8 +277,15 @@ async fn look(w: &W, life: Life) -> Result<(), Lost> {
 }
 
 async fn lease_heart(w: W, life: Life) {
+    let mut trusted = false;
     loop {
-        match tend(&w, life).await {
+        let health = tend(&w, life).await;
+        if health == Health::Ready && !trusted {
+            // What fails is done at the reconciler's next look.
+            let _ = mend_leases(&w, life).await;
+        }
+        trusted = health == Health::Ready;
+        match health {
             Health::Ready => {
                 let trouble = w.nodes[life.node].borrow().trouble.clone();
                 trouble.within(&w.executor, BEAT).await;
@@ -420,6 +427,10 @@ async fn reconciler(w: W, life: Life) {
 
 async fn reconcile(w: &W, life: Life) -> Result<(), Lost> {
     end_calls(w, life).await?;
+    mend_leases(w, life).await
+}
+
+async fn mend_leases(w: &W, life: Life) -> Result<(), Lost> {
     if w.nodes[life.node].borrow().health != Health::Ready {
         return Ok(());
     }

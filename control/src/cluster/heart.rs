@@ -82,10 +82,22 @@ async fn look(app: &App, watch: &mut Watch, now: Duration) -> Result<(), DbError
     Ok(())
 }
 
-/// Keeps the lease store's counts trusted until the process ends: quickly while they are not.
+/// Keeps the lease store's counts trusted until the process ends: quickly while they are not. Whoever
+/// comes to trust them looks at once whether a host does not renew its leases: they may have no more
+/// left than the counts had.
 pub async fn run_lease_heart(app: App) {
+    let mut trusted = false;
     loop {
-        match tend(&app).await {
+        let health = tend(&app).await;
+        let trusts = health == Health::Ready;
+        if trusts
+            && !trusted
+            && let Err(error) = reconcile::mend_leases(&app).await
+        {
+            tracing::warn!(%error, "leases could not be reconciled");
+        }
+        trusted = trusts;
+        match health {
             Health::Ready => {
                 tokio::select! {
                     () = sleep(BEAT) => {}

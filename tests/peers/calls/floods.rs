@@ -329,10 +329,7 @@ async fn stop_reading(connect: fn(&str) -> Value) {
 /// Fifty calls that have been read for a second.
 async fn fifty(client: &Client, connect: &Value) -> Vec<Caller> {
     join_all((0..50).map(|_| async {
-        let session = client
-            .post("/conversation/connect", connect)
-            .await
-            .expect(200);
+        let session = client.connect(connect).await;
         let mut caller = Caller::join_narrow(&session).await.unwrap();
         caller
             .receive_until(Instant::now() + Duration::from_secs(1))

@@ -244,10 +244,7 @@ struct Line {
 
 impl Line {
     async fn open(client: &Client, agent: &str) -> Self {
-        let session = client
-            .post("/conversation/connect", &native(agent))
-            .await
-            .expect(200);
+        let session = client.connect(&native(agent)).await;
         let url = session.text("ws_url");
         let rest = url.strip_prefix("ws://").expect("a plain socket");
         let (host, path) = rest.split_once('/').expect("a path");

@@ -41,10 +41,7 @@ pub(crate) async fn agent(client: &Client, more: Value) -> String {
 
 /// A session of a native call.
 pub(crate) async fn session(client: &Client, agent: &str) -> kit::client::Answer {
-    client
-        .post("/conversation/connect", &socket::native(agent))
-        .await
-        .expect(200)
+    client.connect(&socket::native(agent)).await
 }
 
 /// The caller's voice, as the energy detector takes it: a tone, 16 kHz.

@@ -122,10 +122,7 @@ async fn a_vendor_joins_with_the_token_in_the_path_or_the_query() {
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
     for in_query in [false, true] {
-        let mut session = client
-            .post("/conversation/connect", &telco(&agent))
-            .await
-            .expect(200);
+        let mut session = client.connect(&telco(&agent)).await;
         let url = session.text("ws_url");
         let (base, token) = url.rsplit_once('/').unwrap();
         assert!(

@@ -122,10 +122,7 @@ async fn while_redis_sleeps_answers_come_in_time_and_no_lease_is_left_afterwards
     assert!(stall <= Duration::from_millis(100), "{stall:?}");
     cluster.redis.go_on();
     ready(&server, Duration::from_secs(2)).await;
-    client
-        .post("/conversation/connect", &native(&agent))
-        .await
-        .expect(200);
+    client.connect(&native(&agent)).await;
     let until = Instant::now() + Duration::from_secs(15);
     while cluster.redis.leases().await != cluster.open_calls().await.0 {
         assert!(Instant::now() < until, "leases are left");
@@ -216,10 +213,7 @@ async fn the_lease_step_is_short() {
         ticks.tick().await;
         let (client, agent) = (client.clone(), agent.clone());
         under_way.push(tokio::spawn(async move {
-            let session = client
-                .post("/conversation/connect", &native(&agent))
-                .await
-                .expect(200);
+            let session = client.connect(&native(&agent)).await;
             let path = format!("/conversation/{}/end", session.text("session_id"));
             client.post(&path, &json!({})).await.expect(200);
         }));

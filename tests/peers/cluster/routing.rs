@@ -21,10 +21,7 @@ async fn a_session_is_asked_and_ended_at_any_node_and_a_dead_host_is_502() {
     // Opened at one node, joined at the other.
     let mut callers = Vec::new();
     for _ in 0..2 {
-        let session = at_a
-            .post("/conversation/connect", &native(&agent))
-            .await
-            .expect(200);
+        let session = at_a.connect(&native(&agent)).await;
         let url = session.text("ws_url");
         let here = url.split("/ws/").nth(1).unwrap();
         let there = format!("{}/ws/{here}", b.url.replace("http://", "ws://"));
@@ -139,10 +136,7 @@ async fn offers_and_candidates_go_to_the_node_that_answered_the_first_offer() {
     let mut b = cluster.node("b").start().await;
     let (at_a, at_b) = (a.client(), b.client());
     let agent = agent(&at_a).await;
-    let session = at_a
-        .post("/conversation/connect", &json!({"agent_id": agent}))
-        .await
-        .expect(200);
+    let session = at_a.connect(&json!({"agent_id": agent})).await;
     let path = |route: &str| format!("/conversation/{}/{route}", session.text("session_id"));
     let sdp = include_str!("../../../fixtures/sdp/aiortc_offer.sdp").replace('\n', "\r\n");
     let offer = |pc_id: serde_json::Value| json!({"sdp": sdp, "type": "offer", "pc_id": pc_id});

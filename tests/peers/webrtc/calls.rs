@@ -135,10 +135,7 @@ async fn candidates_may_all_come_later() {
         .await
         .expect(200);
     let client = client.with_bearer(&minted.text("token"));
-    let connected = client
-        .post("/conversation/connect", &json!({"agent_id": agent}))
-        .await
-        .expect(200);
+    let connected = client.connect(&json!({"agent_id": agent})).await;
     let mut phone = Phone::start();
     phone.tell(json!({"do": "new"})).await;
     let offer = phone.offer().await;
@@ -274,10 +271,7 @@ async fn the_server_may_make_the_offer() {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
-    let connected = client
-        .post("/conversation/connect", &json!({"agent_id": agent}))
-        .await
-        .expect(200);
+    let connected = client.connect(&json!({"agent_id": agent})).await;
     let mut session = Session {
         client: client.clone(),
         id: connected.text("session_id"),

@@ -146,10 +146,7 @@ impl Phone {
         connect: &Value,
         told: impl Fn(&str) -> String,
     ) -> Session {
-        let answer = client
-            .post("/conversation/connect", connect)
-            .await
-            .expect(200);
+        let answer = client.connect(connect).await;
         let client = match answer.body["token"].as_str() {
             Some(token) => client.with_bearer(token),
             None => client.clone(),

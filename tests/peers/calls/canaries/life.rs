@@ -233,10 +233,7 @@ impl Life {
         let mut connect = native(&agent);
         connect["caller_phone"] = json!(birds.number("the caller's number"));
         connect["dynamic_variables"] = json!({"town": birds.text("a variable of a call")});
-        let session = client
-            .post("/conversation/connect", &connect)
-            .await
-            .expect(200);
+        let session = client.connect(&connect).await;
         let ticket = session
             .text("ws_url")
             .split("token=")
@@ -244,10 +241,7 @@ impl Life {
             .unwrap()
             .to_owned();
         birds.shown_once("the token of a socket", &ticket);
-        let unused = client
-            .post("/conversation/connect", &telco(&agent))
-            .await
-            .expect(200);
+        let unused = client.connect(&telco(&agent)).await;
         let unused = unused.text("ws_url");
         let unused = unused.rsplit(['/', '=']).next().unwrap();
         birds.shown_once("a token that is not used", unused);

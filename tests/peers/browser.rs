@@ -328,7 +328,7 @@ async fn make_a_trigger(page: &mut Browser, server: &Server) -> String {
     page.goto(&format!("{}/#/usage/triggers/{id}", server.url))
         .await;
     page.until(
-        "/^1[0-9]$/.test(document.querySelector('td[data-head=Counted]')?.innerText.split('\\n').pop())",
+        "/^[\\d,]+$/.test(document.querySelector('td[data-head=Counted]')?.innerText.split('\\n').pop())",
         10,
     )
     .await;

@@ -159,19 +159,20 @@ async fn a_barge_in_is_heard_to_cut_the_greeting() {
 
 #[tokio::test]
 async fn a_small_load_run_measures() {
+    load_of("telco", 16, &["--max-underruns", "0"]).await;
+}
+
+#[tokio::test]
+async fn a_small_load_run_of_browsers_measures() {
+    load_of("webrtc", 4, &[]).await;
+}
+
+async fn load_of(transport: &str, sessions: usize, bars: &[&str]) {
     let server = Server::scripted().await;
     let mut load = client(&server, "load");
-    load.args([
-        "--sessions",
-        "16",
-        "--seconds",
-        "15",
-        "--warm-up",
-        "1",
-        "--json",
-        "--max-underruns",
-        "0",
-    ]);
+    load.args(["--transport", transport, "--json", "--warm-up", "1"]);
+    load.args(["--sessions", &sessions.to_string(), "--seconds", "15"]);
+    load.args(bars);
     load.args(["--pid", &server.pid().to_string()]);
     let report: serde_json::Value = serde_json::from_str(&said(&load.output().unwrap())).unwrap();
     for figure in [

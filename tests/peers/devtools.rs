@@ -9,10 +9,14 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// Browsers at a time: each has several processes, and what is heard must not stumble.
+static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// A browser with one page, and a WAV file for a microphone.
 pub(crate) struct Browser {
@@ -23,10 +27,12 @@ pub(crate) struct Browser {
     /// Exceptions, console errors and refused loads of the page so far.
     pub troubles: Vec<String>,
     _profile: TempDir,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl Browser {
     pub(crate) async fn open(microphone: &Path) -> Self {
+        let turn = TURNS.acquire().await.unwrap();
         let profile = tempfile::tempdir().unwrap();
         let child = Command::new(program())
             .args([
@@ -78,6 +84,7 @@ impl Browser {
             next: 0,
             troubles: Vec::new(),
             _profile: profile,
+            _turn: turn,
         };
         let page = browser
             .call("Target.createTarget", json!({"url": "about:blank"}))

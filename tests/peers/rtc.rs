@@ -45,16 +45,14 @@ async fn heard(page: &mut Browser) {
         .await;
 }
 
-/// The caller speaks into the greeting, is heard, and is answered.
+/// The caller speaks into the greeting, which stops, and is answered. After an outage the events come late: they
+/// are repeated at times that double.
 async fn interrupts_and_is_answered(page: &mut Browser) {
     page.eval("speak(1500)").await;
-    page.until("seen.interruptions.length === 1", 20).await;
-    page.until("seen.transcripts.length === 1", 20).await;
-    page.until(
-        "seen.responses.length >= 2 && call.agentState === 'speaking'",
-        20,
-    )
-    .await;
+    page.until("seen.interruptions.length === 1", 30).await;
+    page.until("seen.transcripts.length === 1", 30).await;
+    page.until("seen.responses.length >= 2", 30).await;
+    page.until("seen.heardAt > seen.spokeAt + 100", 30).await;
 }
 
 /// Hangs up; the call's record, whose recording holds both voices.
@@ -94,11 +92,8 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     heard(&mut page).await;
     assert_eq!(page.eval("call.transport").await, "webrtc");
     interrupts_and_is_answered(&mut page).await;
-    page.until(
-        "call.stats().then(({ rttMs, lossPct }) => rttMs !== null && lossPct < 20)",
-        20,
-    )
-    .await;
+    page.until("seen.stats?.rttMs > 0 && seen.stats.lossPct < 20", 20)
+        .await;
     let call = hangs_up(&mut page, &client).await;
     assert_eq!(call["channel"], "webrtc");
     assert_eq!(page.eval("seen.warnings").await, json!([]));

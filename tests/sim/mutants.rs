@@ -3,7 +3,7 @@
 //! Each stands for one condition, argument or order of the product that its author might have got wrong.
 //! It is planted on this side: where a store in memory has the condition of a statement or script, or
 //! where a node asks a pure rule of the product or does what it says. So the product has no switch that
-//! only tests know, ten faults need no ten builds, and the rules themselves run as they are shipped.
+//! only tests know, twenty faults need no twenty builds, and the rules themselves run as they are shipped.
 
 /// What is wrong in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

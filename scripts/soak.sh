@@ -58,7 +58,7 @@ bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- webhook_delivery
 bar "schemathesis: every check, 100 examples an operation" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test document -- --nocapture schemathesis
-bar "webhooks to names that turn private: the kernel counts no connection" bash scripts/ssrf.sh
+bar "webhooks to names that turn private and to 64 addresses: the kernel counts no connection" bash scripts/ssrf.sh
 bar "three servers on one Redis, with kill -9, FLUSHALL and SIGSTOP, at full volume" \
     env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test cluster -- --test-threads 1
 bar "200 calls on one core" best_of_three bash scripts/load.sh

@@ -14,12 +14,6 @@ pub(crate) enum Mutant {
     WarmAfterFlush,
     /// `open.lua` does not wait for all nodes, nor is told what the database has.
     OpensTooEarly,
-    /// `open.lua` waits for all nodes, but takes up nothing that only the database has.
-    TakesUpNothing,
-    /// A server that heard the end of a node's telling takes it for all (`again` of `renew.lua`).
-    HalfTold,
-    /// Nobody renews the leases of a node that is cut off from the store.
-    NobodyVouches,
     /// The fence is missing: `coalesce(owner_incarnation, 0) = $12` of `calls::store::finish`.
     NoFence,
     /// `ended_at is null` is missing there, and the unique index beside it.
@@ -51,13 +45,10 @@ pub(crate) enum Mutant {
 }
 
 impl Mutant {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::OneTooMany,
         Self::WarmAfterFlush,
         Self::OpensTooEarly,
-        Self::TakesUpNothing,
-        Self::HalfTold,
-        Self::NobodyVouches,
         Self::NoFence,
         Self::EndsTwice,
         Self::TwoWinners,

@@ -371,7 +371,6 @@ async fn open(w: &W, life: Life) -> Result<Health, Lost> {
     let now = w.wall(life.node);
     if let Told::Open(open) = w.ask(life, Ask::OpenCalls { now }).await?
         && !w.is(Mutant::OpensTooEarly)
-        && !w.is(Mutant::TakesUpNothing)
     {
         let open = open_rows(open);
         roll.open = open
@@ -451,9 +450,6 @@ async fn mend_leases(w: &W, life: Life) -> Result<(), Lost> {
         };
         let open = open_rows(open);
         for (owner, renewal) in rules::vouched(&unrenewed, &open) {
-            if w.is(Mutant::NobodyVouches) {
-                break;
-            }
             w.say(|| format!("node {} renews {} of {}", life.node, renewal.lease, owner.0));
             let renew = Command::Renew {
                 part: Part::Plain,

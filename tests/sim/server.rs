@@ -141,9 +141,7 @@ impl Server {
                     Part::First => {
                         self.telling.insert(name.clone(), now.plus(EPOCH));
                     }
-                    Part::Next | Part::Last
-                        if !self.telling.contains_key(&name) && !self.is(Mutant::HalfTold) =>
-                    {
+                    Part::Next | Part::Last if !self.telling.contains_key(&name) => {
                         return words(["again"]);
                     }
                     _ => {}

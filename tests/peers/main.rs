@@ -15,7 +15,6 @@ mod questions;
 mod rtc;
 
 use kit::server::Server;
-use kit::stage;
 use serde_json::json;
 
 /// Makes an agent that speaks with a voice and answers from its prompt; gives its id.

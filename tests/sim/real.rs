@@ -422,7 +422,8 @@ const REPLACE: &str = "for _, key in ipairs(redis.call('KEYS', 'sidetone:*')) do
     if redis.call('EXISTS', 'sidetone:{adm}:epoch') == 1 then redis.call('SET', 'sidetone:{adm}:epoch', 'x') end";
 
 /// Nothing runs out by the clock of the machine, which may be slow: the run says what has run out.
-const KEEP: &str = "for _, key in ipairs(redis.call('KEYS', 'sidetone:*')) do redis.call('PERSIST', key) end";
+const KEEP: &str =
+    "for _, key in ipairs(redis.call('KEYS', 'sidetone:*')) do redis.call('PERSIST', key) end";
 
 impl Leases {
     async fn new() -> Self {

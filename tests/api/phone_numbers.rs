@@ -159,8 +159,10 @@ async fn a_number_is_one_accounts_however_it_is_written() {
     let message = again["error"].as_str().unwrap();
     assert!(message.contains(made["id"].as_str().unwrap()), "{message}");
     let (_, other) = test.other_account().await;
+    let mut bare = outbound();
+    bare["numbers"] = json!([]);
     let (_, theirs) = test
-        .call_as(&other, "POST", "/sip-trunks", Some(outbound()))
+        .call_as(&other, "POST", "/sip-trunks", Some(bare))
         .await;
     let theirs = Some(json!({"phone_number": "+15550100", "trunk_id": theirs["id"]}));
     let (status, refused) = test.call_as(&other, "POST", route, theirs.clone()).await;

@@ -26,6 +26,11 @@ async fn an_unknown_id_and_another_accounts_take_the_same_time() {
         if !is_keyed(&endpoint) || named.is_empty() || named.contains(&"voice") {
             continue;
         }
+        // A trunk that is not there is deleted already.
+        let absent = match endpoint.method == Method::DELETE && path.contains("/sip-trunks/") {
+            true => 204,
+            false => 404,
+        };
         let bodiless = [Method::GET, Method::DELETE].contains(&endpoint.method);
         let body = (!bodiless).then(|| body_for(&endpoint).to_string().into_bytes());
         let ask = async |path: String| {
@@ -33,7 +38,7 @@ async fn an_unknown_id_and_another_accounts_take_the_same_time() {
             let began = Instant::now();
             let answer = world.other.client.send(method, &path, body).await;
             let took = began.elapsed().as_micros();
-            answer.expect(404);
+            answer.expect(absent);
             i64::try_from(took).unwrap_or(i64::MAX)
         };
         let anothers = format!(

@@ -192,28 +192,6 @@ async fn another_source_hears_nothing() {
 }
 
 #[tokio::test]
-async fn a_trunks_password_opens_and_a_wrong_one_does_not() {
-    let _together = stage::together().await;
-    let (server, listen) = server().await;
-    let client = server.client();
-    let trunk = json!({"name": "by password", "type": "inbound", "auth_username": "carrier",
-        "auth_password": "right"});
-    line(&client, trunk, json!({})).await;
-    let scenario = server.data.join("digest.xml");
-    std::fs::write(&scenario, digest_call()).unwrap();
-    let file = scenario.to_str().unwrap();
-    for (password, taken) in [("wrong", false), ("right", true)] {
-        let args = ["-sf", file, "-au", "carrier", "-ap", password];
-        assert_eq!(
-            well(caller(&server, listen, NUMBER, &args)).await,
-            taken,
-            "{password}"
-        );
-    }
-    calls(&client, 1).await;
-}
-
-#[tokio::test]
 async fn a_trunk_takes_no_more_calls_than_it_may() {
     let _together = stage::together().await;
     let (server, listen) = server().await;
@@ -424,20 +402,6 @@ pub(crate) fn scenario(steps: &[String]) -> String {
 const ANSWERED: &str = "<recv response=\"100\" optional=\"true\"/>
   <recv response=\"180\" optional=\"true\"/>
   <recv response=\"200\"/>";
-
-/// A call that is asked for its password.
-fn digest_call() -> String {
-    scenario(&[
-        invite("[service]", ""),
-        "<recv response=\"100\" optional=\"true\"/><recv response=\"401\" auth=\"true\"/>"
-            .to_owned(),
-        ack("[service]", ""),
-        invite("[service]", "[authentication]\n      ").replace("CSeq: [cseq]", "CSeq: 2"),
-        ANSWERED.to_owned(),
-        ack("[service]", "").replace("CSeq: [cseq]", "CSeq: 2"),
-        goodbye("[service]").replace("CSeq: [cseq]", "CSeq: 3"),
-    ])
-}
 
 /// A call that rings and is then told that nobody is there.
 fn rings_in_vain() -> String {

@@ -175,13 +175,17 @@ async fn load_of(transport: &str, sessions: usize, bars: &[&str]) {
     load.args(bars);
     load.args(["--pid", &server.pid().to_string()]);
     let report: serde_json::Value = serde_json::from_str(&said(&load.output().unwrap())).unwrap();
+    // Four callers may come to no interruption in a quarter of a minute.
+    let interrupts = (sessions > 10).then_some("barge_in_p50_ms");
     for figure in [
         "cpu_ms_per_session_second",
         "gap_p50_ms",
         "turn_p50_ms",
-        "barge_in_p50_ms",
         "memory_kib",
-    ] {
+    ]
+    .into_iter()
+    .chain(interrupts)
+    {
         assert!(report[figure].is_number(), "{figure}: {report}");
     }
     let gap = report["gap_p50_ms"].as_f64().unwrap();

@@ -10,7 +10,6 @@ mod browser;
 mod command_line;
 mod devtools;
 mod library;
-mod pipecat;
 mod questions;
 mod rtc;
 

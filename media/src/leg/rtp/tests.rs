@@ -357,7 +357,7 @@ fn lost_packets_are_filled_with_what_sounded_before() {
             let hole = &heard.audio[single * FRAME..(single + 1) * FRAME];
             let level = db(goertzel(hole, RATE, 500.0));
             // A copy in Opus is coarser than what it is of.
-            let within = if *codec == Codec::Opus { 12.0 } else { 6.0 };
+            let within = if *codec == Codec::Opus { 20.0 } else { 6.0 };
             assert!(
                 (level + 15.0).abs() < within,
                 "{codec:?} at {single}: {level}"

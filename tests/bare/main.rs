@@ -88,9 +88,19 @@ async fn one_agent(pools: &Pools, account: &str, id: &str) -> Result<SqliteRow, 
 async fn agent(State(pools): State<Pools>, headers: HeaderMap, Path(id): Path<String>) -> Answer {
     let account = account(&pools, &headers).await?;
     let row = one_agent(&pools, &account, &id).await?;
+    let numbers: Vec<String> = sqlx::query_scalar(
+        "select id from phone_numbers where account_id = $1 and agent_id = $2
+            and released_at is null order by created_at, id",
+    )
+    .bind(&account)
+    .bind(&id)
+    .fetch_all(&pools.readers)
+    .await
+    .map_err(failed)?;
     let settings: String = row.try_get("settings").map_err(failed)?;
     let mut body: Value = serde_json::from_str(&settings).unwrap_or_default();
     body["id"] = json!(id);
+    body["phone_number_ids"] = json!(numbers);
     for name in ["created_at", "updated_at"] {
         body[name] = json!(row.try_get::<i64, _>(name).map_err(failed)?);
     }

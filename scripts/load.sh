@@ -16,7 +16,7 @@ case $transport in
     *) echo "TRANSPORT is telco or webrtc" >&2; exit 2 ;;
 esac
 
-cargo build --release -p sidetone
+cargo build --release --workspace --bin sidetone
 data=$(mktemp -d)
 trap 'stop_server; rm -rf "$data"' EXIT
 

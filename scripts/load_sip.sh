@@ -12,7 +12,7 @@ seconds=${SECONDS_MEASURED:-30}
 most=${MOST:-0.5}
 port=${SIP_PORT:-25060}
 
-${CARGO:-cargo} build --release -p sidetone
+${CARGO:-cargo} build --release --workspace --bin sidetone
 data=$(mktemp -d)
 sipp_pid=
 finish() {

@@ -8,7 +8,7 @@ source scripts/server.sh
 data=${SIDETONE_SERVER__DATA_DIR:-data}
 export SIDETONE_SERVER__DATA_DIR=$data
 
-cargo build --release -p sidetone
+cargo build --release --workspace --bin sidetone
 mkdir -p "$data"
 chmod 700 "$data"
 start_server "$data/server.out" "$data/server.log"

@@ -37,30 +37,30 @@ best_of_three() {
     return 1
 }
 
-cargo build --release -p sidetone || exit 1
+cargo build --release --workspace --bin sidetone || exit 1
 
 bar "the question set in three voices over the socket: 90 % right at 16 kHz, 80 % through a telephone" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test peers -- --nocapture --exact \
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test peers -- --nocapture --exact \
     questions::questions_at_16_khz_are_answered questions::questions_by_telephone_are_answered
 bar "ten thousand random conversations" \
-    env SIDETONE_CASES=10000 cargo test --release -p sidetone-tests --test turns -- properties
-cargo test --release -p sidetone-tests --test sim --no-run || exit 1
+    env SIDETONE_CASES=10000 cargo test --release --workspace --test turns -- properties
+cargo test --release --workspace --test sim --no-run || exit 1
 bar "100,000 storms over nodes, leases and outbox in virtual time, within eight minutes" \
     env SIDETONE_SEEDS=100000 timeout 480 \
-    cargo test --release -p sidetone-tests --test sim -- --nocapture whatever_breaks
+    cargo test --release --workspace --test sim -- --nocapture whatever_breaks
 bar "a thousand of them at a real Redis and PostgreSQL" \
-    env SIDETONE_REAL_SEEDS=1000 cargo test --release -p sidetone-tests --test sim -- --nocapture real_stores
+    env SIDETONE_REAL_SEEDS=1000 cargo test --release --workspace --test sim -- --nocapture real_stores
 bar "floods, idle sockets, racing connects and ends at full volume" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test calls
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test calls
 bar "an unknown id and another account's take the same time, to the millisecond" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- isolation --nocapture
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test api -- isolation --nocapture
 bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test api -- webhook_delivery
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test api -- webhook_delivery
 bar "schemathesis: every check, 100 examples an operation" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test document -- --nocapture schemathesis
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test document -- --nocapture schemathesis
 bar "webhooks to names that turn private and to 64 addresses: the kernel counts no connection" bash scripts/ssrf.sh
 bar "three servers on one Redis, with kill -9, FLUSHALL and SIGSTOP, at full volume" \
-    env SIDETONE_SOAK=1 cargo test --release -p sidetone-tests --test cluster -- --test-threads 1
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test cluster -- --test-threads 1
 bar "200 calls on one core" best_of_three bash scripts/load.sh
 bar "make run in a bare root" bash scripts/bare.sh run
 bar "make test in a bare root" bash scripts/bare.sh test

@@ -1,6 +1,9 @@
 //! One id type a resource, so that an agent's id cannot be passed where a call's is wanted. All are
 //! UUIDs; new ones are version 7 (RFC 9562 section 5.7), so they sort by the time they were made.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
+
 use crate::time::Clock;
 
 macro_rules! ids {
@@ -104,11 +107,15 @@ pub type SessionId = CallId;
 /// A conversation is its call.
 pub type ConversationId = CallId;
 
+/// Ids that this process makes within a millisecond follow one another, as lists do that are sorted by them.
+static ORDER: Mutex<AssertUnwindSafe<uuid::ContextV7>> =
+    Mutex::new(AssertUnwindSafe(uuid::ContextV7::new()));
+
 fn v7(clock: &Clock) -> uuid::Uuid {
     let micros = clock.now().micros();
     let seconds = u64::try_from(micros.div_euclid(1_000_000)).unwrap_or(0);
     let nanos = u32::try_from(micros.rem_euclid(1_000_000) * 1000).unwrap_or(0);
-    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanos))
+    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(&ORDER, seconds, nanos))
 }
 
 #[cfg(test)]
@@ -119,12 +126,13 @@ mod tests {
     use crate::time::Timestamp;
 
     #[test]
-    fn ids_sort_by_time_and_differ() {
+    fn ids_sort_by_the_order_they_were_made_in() {
         let clock = Clock::fixed(Timestamp(1_767_323_045_000_006));
         let first = AgentId::new(&clock);
-        assert_ne!(first, AgentId::new(&clock));
+        let second = AgentId::new(&clock);
+        assert!(first < second, "within a millisecond");
         clock.advance(std::time::Duration::from_millis(2));
-        assert!(first < AgentId::new(&clock));
+        assert!(second < AgentId::new(&clock));
         assert_eq!(first.to_string().parse::<AgentId>().unwrap(), first);
     }
 }

@@ -12,19 +12,22 @@ use serde_json::{Value, json};
 
 use crate::stage;
 
-/// Mounts 8 MiB as the spool, fills some of it, and becomes the server.
+/// Mounts so many MiB as the spool, fills five of them, and becomes the server.
 const SMALL_SPOOL: &str = "set -e
     spool=$SIDETONE_SERVER__DATA_DIR/spool
     mkdir -p $spool
-    mount -t tmpfs -o size=8m tmpfs $spool
+    mount -t tmpfs -o size=$1m tmpfs $spool
     head -c 5m /dev/zero > $spool/ballast
+    shift
     exec \"$@\"";
 
-async fn with_small_spool() -> Server {
+/// With room for 12 seconds of so many calls at 64 kB a second.
+async fn with_small_spool(calls: usize) -> Server {
     let namespace = ["unshare", "--map-root-user", "--mount"];
+    let size = (5 + calls * 3 / 4).to_string();
     stage::setup()
         .set("RECORDINGS__MIN_FREE_MIB", "1")
-        .through(&[&namespace[..], &["sh", "-c", SMALL_SPOOL, "sh"]].concat())
+        .through(&[&namespace[..], &["sh", "-c", SMALL_SPOOL, "sh", &size]].concat())
         .start()
         .await
 }
@@ -60,7 +63,8 @@ fn partial(server: &Server, call: &str) -> Option<PathBuf> {
 #[tokio::test]
 async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
     let _alone = stage::alone().await;
-    let server = with_small_spool().await;
+    let calls = if stage::soak() { 30 } else { 4 };
+    let server = with_small_spool(calls).await;
     let client = server.client();
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let agent = stage::agent(&client, fields).await;
@@ -72,7 +76,7 @@ async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
     let early = stage::over(&client, &early.session_id, Duration::from_secs(10)).await;
     assert_eq!(early["has_recording"], true);
 
-    let kinds = vec![native(&agent); if stage::soak() { 30 } else { 4 }];
+    let kinds = vec![native(&agent); calls];
     let mut callers = join_all(kinds.iter().map(|kind| Caller::call(&client, kind))).await;
     let voice = stage::voice(1000);
     let mut seconds = 0;

@@ -98,7 +98,7 @@ const KINDS = {
   destinations(setting, id) {
     const entries = h('textarea', { id: `${id}-entries`, rows: 3, placeholder: '+49\n+4930123456', spellcheck: 'false' });
     const list = field({ name: `${setting.name}.entries`, label: 'Numbers, or how they begin', hint: 'One a line, with the plus.', control: entries });
-    const mode = h('select', { id, name: setting.name, onchange: () => shown() }, [['', 'Every number'], ['allowlist', 'Only those that are listed'], ['blocklist', 'All but those that are listed']].map(([value, text]) => h('option', { value }, text)));
+    const mode = h('select', { id, name: setting.name, oninput: () => shown() }, [['', 'Every number'], ['allowlist', 'Only those that are listed'], ['blocklist', 'All but those that are listed']].map(([value, text]) => h('option', { value }, text)));
     const shown = () => { list.hidden = mode.value === ''; };
     return {
       bare: h('div.field.wide.rows', field({ ...setting, control: mode }), list),
@@ -113,7 +113,7 @@ const KINDS = {
 
   // What is done when no agent answers. The fields within are named by their path, as the server names them.
   routing(setting, id) {
-    const action = h('select', { id, onchange: () => shown() }, [['', 'Refuse the call at once'], ...FALLBACKS].map(([value, text]) => h('option', { value }, text)));
+    const action = h('select', { id, oninput: () => shown() }, [['', 'Refuse the call at once'], ...FALLBACKS].map(([value, text]) => h('option', { value }, text)));
     const number = h('input', { id: `${id}-number`, type: 'tel', autocomplete: 'off', placeholder: '+4930123456' });
     const ring = h('input', { id: `${id}-ring`, type: 'number', inputmode: 'numeric', min: 5, max: 120, step: 1, placeholder: '30' });
     const to = field({ name: `${setting.name}.fallback_number`, label: 'Forward to', hint: 'With the plus and the country.', required: true, control: number });

@@ -18,14 +18,17 @@ export function page({ api, id, name, go }) {
   let timer = null;
   const ask = () => api.get(`/sip-trunks/${id}`, { signal });
   const again = () => {
-    timer = setTimeout(async () => {
+    const own = setTimeout(async () => {
       try {
-        if (!document.hidden) state.replaceChildren(doing(await ask()));
+        const trunk = document.hidden ? null : await ask();
+        if (own !== timer) return;
+        if (trunk) state.replaceChildren(doing(trunk));
       } catch (error) {
         if (error.name === 'AbortError') return;
       }
-      again();
+      if (own === timer) again();
     }, EVERY_MS);
+    timer = own;
   };
   const show = () => load(place, async () => {
     clearTimeout(timer);

@@ -16,21 +16,24 @@ export function page({ api }) {
   const nodes = (found) => [table(found.items), pager(found, show)];
   const again = (offset) => {
     clearTimeout(timer);
-    timer = setTimeout(async () => {
+    const own = setTimeout(async () => {
       try {
         const found = document.hidden ? null : await ask(offset);
-        // Nobody's place in the list is lost for nothing.
+        // Another page of the list may have come meanwhile, and nobody's place in it is lost for nothing.
+        if (own !== timer) return;
         if (found?.total > 0 && !list.contains(document.activeElement)) list.replaceChildren(...nodes(found).filter(Boolean));
       } catch (error) {
         if (error.name === 'AbortError') return;
       }
-      again(offset);
+      if (own === timer) again(offset);
     }, EVERY_MS);
+    timer = own;
   };
   const show = (offset = 0) => load(list, async () => {
+    clearTimeout(timer);
     const found = await ask(offset);
     if (found.total === 0) {
-      return empty('A trunk is the line to a carrier or to a telephone system of your own. Connect one, and agents can be called and can call.', {
+      return empty('A trunk is the line to a carrier or to a telephone system of your own, for calls out or for calls in.', {
         heading: 'No trunks yet', action: h('a.button.main', { href: '#/trunks/onboard' }, icon('plus'), 'Connect a carrier'),
       });
     }

@@ -34,7 +34,7 @@ export const ONBOARD = [
     id: 'numbers', title: 'Its numbers', lead: 'Registered together with the trunk: all of them, or nothing is made.',
     fields: [
       { ...NUMBERS, wide: true, required: true, placeholder: '+4930123456\n+4930123457', hint: 'With plus and country, or digits alone, as the carrier wants to see them; one a line.' },
-      { name: 'agent_id', kind: 'one', from: 'agents', label: 'Answered by', none: 'Nobody', unset: null, hint: 'That calls come in takes a trunk for calls in, too.' },
+      { name: 'agent_id', kind: 'one', from: 'agents', label: 'Answered by', none: 'Nobody', unset: null, hint: 'Calls in are taken from the same host; those from elsewhere take a trunk for calls in.' },
       { name: 'outbound_enabled', kind: 'flag', label: 'Calls may be placed from them', unset: true },
       { name: 'inbound', kind: 'routing', label: 'When no agent can answer', unset: null },
     ],

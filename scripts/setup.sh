@@ -51,6 +51,8 @@ needed() {
         echo "baresip-core        command -v baresip"
         # A proxy between the two.
         echo "kamailio            command -v kamailio || test -x /usr/sbin/kamailio"
+        # The requests of deploy/sip are posted as they stand.
+        echo "curl                command -v curl"
         # A server of the S3 protocol comes from PyPI, see below.
         echo "python3-venv          python3 -c 'import ensurepip'"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"

@@ -1,4 +1,4 @@
-// Every setting of an agent, in the groups of the form. `kind` picks the control (agent-controls.js), `unset`
+// Every setting of an agent, in the groups of the form. `kind` picks the control (controls.js), `unset`
 // is what a new agent has. Names, ranges and meanings are the API's.
 
 const flag = (name, label, unset, hint = null) => ({ name, kind: 'flag', label, unset, hint });
@@ -106,7 +106,7 @@ export const GROUPS = [
       text('transfer_phone_number', 'Transfers to', null, { placeholder: '+15550100', type: 'tel' }),
       lines('transfer_phone_numbers', 'Transfers to, in order', 'Up to five numbers, one a line; they go before the single one.'),
       choice('transfer_mode', 'How it hands over', [['warm', 'Warm: tells the person first'], ['conference', 'Conference: stays, silent']], 'warm'),
-      text('outbound_trunk_id', 'Outbound trunk', 'Its id; empty: the default one.'),
+      { name: 'outbound_trunk_id', kind: 'one', from: 'trunks', label: 'Outbound trunk', none: 'The default one', unset: null, hint: 'Where the number that calls has none of its own.' },
     ],
   },
   {

@@ -12,12 +12,19 @@ const PAGES = [
   { pattern: /^talk\/([\w-]+)$/, load: () => import('./page-talk.js'), name: 'Talk', tab: 'agents' },
   { pattern: /^calls$/, load: () => import('./page-calls.js'), name: 'Calls', tab: 'calls' },
   { pattern: /^calls\/([\w-]+)$/, load: () => import('./page-call.js'), name: 'Call', tab: 'calls' },
+  { pattern: /^numbers$/, load: () => import('./page-numbers.js'), name: 'Phone numbers', tab: 'numbers' },
+  { pattern: /^numbers\/([\w-]+)$/, load: () => import('./page-number.js'), name: 'Phone number', tab: 'numbers' },
+  { pattern: /^trunks$/, load: () => import('./page-trunks.js'), name: 'SIP trunks', tab: 'numbers' },
+  { pattern: /^trunks\/(new|onboard)$/, load: () => import('./page-trunk-form.js'), name: 'New trunk', tab: 'numbers' },
+  { pattern: /^trunks\/([\w-]+)\/change$/, load: () => import('./page-trunk-form.js'), name: 'Change a trunk', tab: 'numbers' },
+  { pattern: /^trunks\/([\w-]+)$/, load: () => import('./page-trunk.js'), name: 'SIP trunk', tab: 'numbers' },
+  { pattern: /^suppressions$/, load: () => import('./page-suppressions.js'), name: 'Suppressions', tab: 'numbers' },
   { pattern: /^usage$/, load: () => import('./page-usage.js'), name: 'Usage', tab: 'usage' },
   { pattern: /^usage\/triggers$/, load: () => import('./page-triggers.js'), name: 'Usage triggers', tab: 'usage' },
   { pattern: /^usage\/triggers\/([\w-]+)$/, load: () => import('./page-trigger.js'), name: 'Usage trigger', tab: 'usage' },
   { pattern: /^keys$/, load: () => import('./page-keys.js'), name: 'Keys', tab: 'keys' },
 ];
-const TABS = [['', 'Overview', 'home'], ['agents', 'Agents', 'agents'], ['calls', 'Calls', 'calls'], ['usage', 'Usage', 'usage'], ['keys', 'Keys', 'keys']];
+const TABS = [['', 'Overview', 'home'], ['agents', 'Agents', 'agents'], ['calls', 'Calls', 'calls'], ['numbers', 'Numbers', 'numbers'], ['usage', 'Usage', 'usage'], ['keys', 'Keys', 'keys']];
 const STORED = 'sidetone.key';
 const THEMES = ['system', 'light', 'dark'];
 

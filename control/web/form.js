@@ -28,19 +28,22 @@ export function toggle({ name, label, hint = null, control }) {
     h('label.switch', control, h('span.text', label, hint && h('small', hint))), wrong);
 }
 
-/** Shows each wrong field (`{loc, msg}` of a 422) beside its control and goes to the first one. What has no
- * control here is given back as sentences. */
+/** Shows each wrong field (`{loc, msg}` of a 422) beside its control and goes to the first one. A field within
+ * another one is named by its path, with points between. What has no control here is given back as sentences. */
 export function placeErrors(root, errors) {
   for (const wrong of root.querySelectorAll('.wrong')) wrong.hidden = true;
   for (const control of root.querySelectorAll('[aria-invalid]')) control.removeAttribute('aria-invalid');
   const strays = [];
   const told = new Map();
   for (const { loc = [], msg } of errors) {
-    const [, name, ...inside] = loc;
-    const place = root.querySelector(`[data-field="${CSS.escape(String(name))}"]`);
-    const where = inside.map((part) => (Number.isInteger(part) ? `entry ${part + 1}` : part)).join(', ');
+    const path = loc.slice(1);
+    let known = path.length;
+    const find = () => root.querySelector(`[data-field="${CSS.escape(path.slice(0, known).join('.'))}"]`);
+    while (known > 0 && !find()) known -= 1;
+    const place = known > 0 ? find() : null;
+    const where = path.slice(Math.max(1, known)).map((part) => (Number.isInteger(part) ? `entry ${part + 1}` : part)).join(', ');
     const text = where ? `${where}: ${msg}` : msg;
-    if (!place) strays.push(`${name ?? 'request'}: ${text}`);
+    if (!place) strays.push(`${path[0] ?? 'request'}: ${text}`);
     else told.set(place, [...(told.get(place) ?? []), text]);
   }
   for (const [place, texts] of told) {

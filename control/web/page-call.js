@@ -5,6 +5,7 @@ import { fill, h, icon } from './dom.js';
 import { DASH, length, money, ms, percent, title, when, words } from './format.js';
 import { badge, empty, facts, failure, ghosts, head, load, toast } from './parts.js';
 import { Recording } from './recording.js';
+import { sipCode } from './telephone-names.js';
 import { cut } from './transcript.js';
 import { waterfall } from './waterfall.js';
 
@@ -19,8 +20,10 @@ export function page({ api, id, name }) {
   load(place, async () => {
     const ask = (path) => api.get(path, { signal: leaving.signal });
     const call = await ask(`/calls/${id}`);
+    // The trunk may be deleted by now, or not be this key's business.
+    const trunk = call.trunk_id && await ask(`/sip-trunks/${call.trunk_id}`).catch((error) => { if ([403, 404].includes(error.status)) return null; throw error; });
     name(`Call with ${call.agent_name}`);
-    view = new View(call, api, ask);
+    view = new View(call, trunk, api, ask);
     return view.nodes();
   }, { shape: [h('div.ghost', { style: { height: '3.4rem', width: '18rem' } }), ghosts(1, '15rem'), ghosts(2, '18rem')] });
   return {
@@ -33,8 +36,8 @@ export function page({ api, id, name }) {
 }
 
 class View {
-  constructor(call, api, ask) {
-    Object.assign(this, { call, api, ask, recording: null, rows: [] });
+  constructor(call, trunk, api, ask) {
+    Object.assign(this, { call, trunk, api, ask, recording: null, rows: [] });
   }
 
   nodes() {
@@ -71,7 +74,7 @@ class View {
     const { call } = this;
     fill(this.state, badge(call.status), h('span.soft', [call.end_reason && title(call.end_reason), length(call.duration_seconds)].filter(Boolean).join(' · ')));
     fill(this.top, facts([
-      ['With', party(call)], ['Channel', channel(call.channel)], ['Direction', title(call.direction)],
+      ...this.line(), ['Channel', channel(call.channel)], ['Direction', title(call.direction)],
       ['Started', when(call.started_at)], ['Ended', when(call.ended_at)], ['Ended by', title(call.ended_by)],
       ['Turns', call.turn_count], ['Cost', money(call.cost_cents)],
       ['Id', h('code.break', call.id)],
@@ -81,6 +84,19 @@ class View {
       call.webhook_attempts > 0 && ['Attempts', call.webhook_attempts],
       call.webhook_delivered_at && ['Delivered', when(call.webhook_delivered_at)],
     ]));
+  }
+
+  // Who talks to whom, and how the telephone told it.
+  line() {
+    const { call, trunk } = this;
+    if (!call.from_number && !call.to_number) return [['With', party(call)]];
+    const own = (number, is) => (is && call.phone_number_id ? h('a.num', { href: `#/numbers/${call.phone_number_id}` }, number) : h('span.num', number ?? 'withheld'));
+    return [
+      ['From', own(call.from_number, call.direction === 'outbound')], ['To', own(call.to_number, call.direction === 'inbound')],
+      call.trunk_id && ['Trunk', trunk ? h('a', { href: `#/trunks/${trunk.id}` }, trunk.name) : h('code.break', call.trunk_id)],
+      Number.isFinite(call.ring_seconds) && ['Rang for', `${call.ring_seconds.toFixed(1)} s`],
+      Number.isFinite(call.sip_code) && ['SIP answer', sipCode(call.sip_code)],
+    ];
   }
 
   fillTurns() {
@@ -143,10 +159,11 @@ class View {
         ? h('p.soft', 'No answer was measured.')
         : [median && h('p.soft.small', `Median ${ms(median.p50)}, slowest ${ms(median.max)}, over ${median.count} ${median.count === 1 ? 'answer' : 'answers'}.`), waterfall(told.waterfall, (at) => this.recording?.playFrom(at))]);
       const { network } = told;
-      fill(this.net, facts([
+      const measured = [network.rtt_ms, network.loss_pct, network.jitter_ms, network.mos].some((one) => one !== null);
+      fill(this.net, measured ? facts([
         ['Round trip', network.rtt_ms === null ? DASH : ms(network.rtt_ms)], ['Lost', percent(network.loss_pct ?? NaN)],
         ['Jitter', network.jitter_ms === null ? DASH : ms(network.jitter_ms)], ['MOS, estimated', network.mos === null ? DASH : network.mos.toFixed(1)],
-      ]), told.errors.length > 0 && h('ul.faults', told.errors.map((fault) => h('li.notice.bad', h('div', `${title(fault.source)}: ${fault.message}`)))));
+      ]) : h('p.soft', 'Nothing was measured on this line.'), told.errors.length > 0 && h('ul.faults', told.errors.map((fault) => h('li.notice.bad', h('div', `${title(fault.source)}: ${fault.message}`)))));
     } catch (error) {
       if (error.name === 'AbortError') return;
       fill(this.times, failure(error, () => this.fillDiagnostics()));

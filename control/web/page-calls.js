@@ -5,11 +5,12 @@ import { callRows } from './call-rows.js';
 import { fill, h } from './dom.js';
 import { title } from './format.js';
 import { empty, ghosts, head, load, pager } from './parts.js';
+import { placeCall } from './place-call.js';
 
 const LIMIT = 25;
 const STATES = ['queued', 'ringing', 'in_progress', 'completed', 'failed', 'no-answer', 'busy', 'canceled'];
 
-export function page({ api, params }) {
+export function page({ api, params, go }) {
   const leaving = new AbortController();
   const ask = (path) => api.get(path, { signal: leaving.signal });
   const list = h('div.card');
@@ -67,7 +68,7 @@ export function page({ api, params }) {
   fill(list, h('div', { class: 'pad' }, ghosts(6, '3.2rem')));
 
   return {
-    node: h('div.stack.gap', head('Calls', { lead: 'What was said, how it sounded, and how fast the answers came.' }), form, list),
+    node: h('div.stack.gap', head('Calls', { lead: 'What was said, how it sounded, and how fast the answers came.', actions: [h('button.button', { type: 'button', id: 'place-call', onclick: () => placeCall(api, go) }, 'Call a number')] }), form, list),
     close: () => leaving.abort(),
   };
 }

@@ -49,13 +49,13 @@ export async function load(place, make, { shape = ghosts(4) } = {}) {
 }
 
 const TONES = {
-  active: 'good', completed: 'good', delivered: 'good', ready: 'good',
+  active: 'good', completed: 'good', registered: 'good', delivered: 'good', ready: 'good',
   in_progress: 'live', live: 'live', delivering: 'live', ringing: 'live', uploading: 'live',
   failed: 'bad', exhausted: 'bad', unsafe: 'bad', revoked: 'bad',
-  pending: 'warn', expired: 'warn', provisioning: 'warn', 'no-answer': 'warn', busy: 'warn', queued: 'warn',
+  pending: 'warn', unregistered: 'warn', expired: 'warn', provisioning: 'warn', 'no-answer': 'warn', busy: 'warn', queued: 'warn',
 };
 
-export const badge = (status) => h('span.badge', { class: `badge ${TONES[status] ?? ''}` }, title(status ?? 'none').replace('-', ' '));
+export const badge = (status, tone = TONES[status] ?? '') => h('span.badge', { class: `badge ${tone}` }, title(status ?? 'none').replace('-', ' '));
 
 let toastTimer;
 export function toast(text) {

@@ -1,4 +1,5 @@
-//! The console page in a real browser, with a WAV file as its microphone and a server of its own.
+//! The console page in a real browser, with a WAV file as its microphone and a server of its own. The pages of the
+//! telephone are in `telephone_pages.rs`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ const PROMPT: &str = "You answer for the Harbour Hotel. Hello there, what would 
     The swimming pool is on the roof.";
 
 /// A page is there, and nothing of it is on its way any more.
-fn shown(hash: &str) -> String {
+pub(crate) fn shown(hash: &str) -> String {
     format!(
         "document.querySelector('main')?.dataset.page === '{hash}' \
          && !document.querySelector('[aria-busy]') && document.querySelector('main h1')"
@@ -150,7 +151,8 @@ async fn make_an_agent(page: &mut Browser) {
     .await;
 }
 
-async fn set(page: &mut Browser, name: &str, value: &str) {
+/// Gives a control of a form a value, a JavaScript expression.
+pub(crate) async fn set(page: &mut Browser, name: &str, value: &str) {
     let script = format!(
         "(() => {{ const control = document.querySelector('#f-{name}'); control.value = {value};
            control.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
@@ -341,8 +343,7 @@ async fn make_a_trigger(page: &mut Browser, server: &Server) -> String {
     id
 }
 
-/// Each page fits its window from 390 to 1600 pixels, has no fault that axe knows (contrast among them) in light
-/// and dark, and can be walked through by keyboard.
+/// Every page of the console, but those of the telephone.
 async fn every_page_looks_right(page: &mut Browser, server: &Server, trigger: &str) {
     let id = |list: &'static str| async move {
         server.client().get(list).await.expect(200).body["items"][0]["id"]
@@ -366,11 +367,17 @@ async fn every_page_looks_right(page: &mut Browser, server: &Server, trigger: &s
         ("keys", "#/keys".to_owned()),
         ("missing", "#/nothing".to_owned()),
     ];
+    look_right(page, server, &pages).await;
+}
+
+/// Each page fits its window from 390 to 1600 pixels, has no fault that axe knows (contrast among them) in light
+/// and dark, and can be walked through by keyboard.
+pub(crate) async fn look_right(page: &mut Browser, server: &Server, pages: &[(&str, String)]) {
     page.without_policy().await;
     page.goto(&format!("{}/docs", server.url)).await;
     page.goto(&format!("{}/#/", server.url)).await;
     page.eval(&rules_of_access()).await;
-    for (name, hash) in &pages {
+    for (name, hash) in pages {
         page.eval(&format!("location.hash = '{hash}'")).await;
         page.until(&shown(hash), 20).await;
         for (width, dark) in [

@@ -12,6 +12,7 @@ mod devtools;
 mod library;
 mod questions;
 mod rtc;
+mod telephone_pages;
 
 use kit::server::Server;
 use serde_json::json;

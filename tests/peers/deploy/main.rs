@@ -1,5 +1,5 @@
 //! `deploy/` as far as it can be run here: the manifests are read by the tools that would take them and
-//! by the program's own settings, and two real nodes stand behind the real proxy.
+//! by the program's own settings, two real nodes stand behind the real proxy, and the trunks of `sip/` are made.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 
 mod manifests;
 mod proxy;
+mod sip;
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,12 @@
-// The controls of the agent form. Each is `{ node, read, write }`: `read` gives the value for the API, or
+// The controls of the forms of settings. Each is `{ node, read, write }`: `read` gives the value for the API, or
 // throws an Error with what is wrong when there is no such value.
 
 import { ownAddress } from './api.js';
 import { fill, h, icon } from './dom.js';
 import { field, toggle } from './form.js';
+import { FALLBACKS } from './telephone-names.js';
 
-/** The control of one setting; `world` has the voices and models to choose from. */
+/** The control of one setting; `world` has the voices, models, agents and trunks to choose from. */
 export function control(setting, world) {
   const id = `f-${setting.name}`;
   const made = KINDS[setting.kind](setting, id, world);
@@ -18,6 +19,14 @@ export function control(setting, world) {
 const KINDS = {
   text(setting, id) {
     const input = h('input', { id, name: setting.name, type: setting.type ?? 'text', placeholder: setting.placeholder, autocomplete: 'off', required: setting.required });
+    const { read, write } = plain(input);
+    // As people write numbers: +49 (30) 123-456.
+    return { input, write, read: setting.type === 'tel' ? () => read()?.replace(/[\s()/.-]/g, '') || null : read };
+  },
+
+  // A secret goes in and is never shown.
+  secret(setting, id) {
+    const input = h('input', { id, name: setting.name, type: 'password', autocomplete: 'new-password', spellcheck: 'false', required: setting.required });
     return { input, ...plain(input) };
   },
 
@@ -55,7 +64,7 @@ const KINDS = {
   },
 
   lines(setting, id) {
-    const input = h('textarea', { id, name: setting.name, rows: 3 });
+    const input = h('textarea', { id, name: setting.name, rows: 3, placeholder: setting.placeholder, required: setting.required });
     return {
       input,
       read: () => input.value.split('\n').map((line) => line.trim()).filter(Boolean),
@@ -75,6 +84,57 @@ const KINDS = {
         }
       },
       write: (value) => { input.value = value && Object.keys(value).length > 0 ? JSON.stringify(value, null, 2) : ''; },
+    };
+  },
+
+  // One of a list of the world; '' is null.
+  one(setting, id, world) {
+    const options = world[setting.from].map((item) => h('option', { value: item.id }, item.name));
+    const input = h('select', { id, name: setting.name }, h('option', { value: '' }, setting.none), options);
+    return { input, read: () => input.value || null, write: (value) => choose(input, value) };
+  },
+
+  // Whom a trunk may call: everybody, only those that are listed, or all others.
+  destinations(setting, id) {
+    const entries = h('textarea', { id: `${id}-entries`, rows: 3, placeholder: '+49\n+4930123456', spellcheck: 'false' });
+    const list = field({ name: `${setting.name}.entries`, label: 'Numbers, or how they begin', hint: 'One a line, with the plus.', control: entries });
+    const mode = h('select', { id, name: setting.name, oninput: () => shown() }, [['', 'Every number'], ['allowlist', 'Only those that are listed'], ['blocklist', 'All but those that are listed']].map(([value, text]) => h('option', { value }, text)));
+    const shown = () => { list.hidden = mode.value === ''; };
+    return {
+      bare: h('div.field.wide.rows', field({ ...setting, control: mode }), list),
+      read: () => (mode.value === '' ? null : { mode: mode.value, entries: entries.value.split('\n').map((line) => line.trim()).filter(Boolean) }),
+      write(value) {
+        mode.value = value?.mode ?? '';
+        entries.value = (value?.entries ?? []).join('\n');
+        shown();
+      },
+    };
+  },
+
+  // What is done when no agent answers. The fields within are named by their path, as the server names them.
+  routing(setting, id) {
+    const action = h('select', { id, oninput: () => shown() }, [['', 'Refuse the call at once'], ...FALLBACKS].map(([value, text]) => h('option', { value }, text)));
+    const number = h('input', { id: `${id}-number`, type: 'tel', autocomplete: 'off', placeholder: '+4930123456' });
+    const ring = h('input', { id: `${id}-ring`, type: 'number', inputmode: 'numeric', min: 5, max: 120, step: 1, placeholder: '30' });
+    const to = field({ name: `${setting.name}.fallback_number`, label: 'Forward to', hint: 'With the plus and the country.', required: true, control: number });
+    const rings = field({ name: `${setting.name}.max_ring_seconds`, label: 'Rings for, seconds', hint: 'Until then an agent may still answer. 5 to 120.', control: ring });
+    const shown = () => {
+      to.hidden = action.value !== 'forward';
+      rings.hidden = action.value === '';
+    };
+    return {
+      bare: h('div.field.wide.rows', field({ ...setting, name: `${setting.name}.fallback_action`, control: action }), h('div.two', rings, to)),
+      read() {
+        if (ring.validity.badInput) throw new Error('Input should be a number');
+        if (action.value === '') return null;
+        return { fallback_action: action.value, fallback_number: action.value === 'forward' ? number.value.trim() || null : null, max_ring_seconds: ring.value === '' ? null : Number(ring.value) };
+      },
+      write(value) {
+        action.value = value?.fallback_action ?? '';
+        number.value = value?.fallback_number ?? '';
+        ring.value = value?.max_ring_seconds ?? '';
+        shown();
+      },
     };
   },
 

@@ -62,6 +62,8 @@ bar "webhooks to names that turn private and to 64 addresses: the kernel counts 
 bar "three servers on one Redis, with kill -9, FLUSHALL and SIGSTOP, at full volume" \
     env SIDETONE_SOAK=1 cargo test --release --workspace --test cluster -- --test-threads 1
 bar "200 calls on one core" best_of_three bash scripts/load.sh
+bar "400 RTP calls at once: SIPp calls, half a millisecond of CPU a call-second" \
+    best_of_three env SESSIONS=400 bash scripts/load_sip.sh
 bar "make run in a bare root" bash scripts/bare.sh run
 bar "make test in a bare root" bash scripts/bare.sh test
 

@@ -26,6 +26,7 @@ pub mod rotation;
 pub mod routes;
 pub mod secret;
 pub mod sessions;
+pub mod sip_traces;
 pub mod sip_trunks;
 pub mod storage;
 pub mod suppressions;

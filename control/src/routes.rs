@@ -15,7 +15,8 @@ use crate::http::envelope::{allow_origin, envelope};
 use crate::http::health;
 use crate::{
     accounts, agents, api_keys, billing, calls, changelog, cluster, conversations, models,
-    phone_numbers, recordings, sessions, sip_trunks, suppressions, tts, usage, voices, webhooks,
+    phone_numbers, recordings, sessions, sip_traces, sip_trunks, suppressions, tts, usage, voices,
+    webhooks,
 };
 
 /// All endpoint tables.
@@ -32,6 +33,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         cluster::route::endpoints(),
         calls::http::endpoints(),
         calls::dial::http::endpoints(),
+        sip_traces::http::endpoints(),
         conversations::http::endpoints(),
         recordings::http::endpoints(),
         webhooks::http::endpoints(),

@@ -12,11 +12,12 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `calls` drives the calls, `trunks` registers and asks whether carriers are there.
+//! ours, `calls` drives the calls, `trace` tells what was said in them, `trunks` registers and asks whether carriers are there.
 
 mod calls;
 mod clients;
 mod requests;
+mod trace;
 mod trunks;
 
 #[cfg(test)]
@@ -32,6 +33,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::calls::CallRecord;
 use self::clients::{ClientId, ClientRecord, Waiting};
 use self::requests::ServerRecord;
+pub use self::trace::MOST_TEXT;
+use self::trace::Tracer;
 use self::trunks::{RegistrationId, RegistrationRecord, TrunkRecord};
 use crate::auth::Authenticator;
 use crate::call::{ServerId, Settings};
@@ -75,6 +78,8 @@ pub struct Config {
     pub most_calls: usize,
     /// Transactions at a time, each about 1 KiB and kept for 32 s; one more gets 503.
     pub most_transactions: usize,
+    /// Whether each message of a call is told as an event.
+    pub trace: bool,
 }
 
 impl Config {
@@ -87,6 +92,7 @@ impl Config {
             session_expires: 1_800,
             most_calls: 10_000,
             most_transactions: 400_000,
+            trace: false,
         }
     }
 }
@@ -200,6 +206,7 @@ pub struct Endpoint {
     next_number: u64,
     next_incoming: u64,
     out: VecDeque<Output>,
+    tracer: Tracer,
     refusals: Refusals,
 }
 
@@ -235,12 +242,14 @@ impl Endpoint {
             next_number: 0,
             next_incoming: CallId::FIRST_INCOMING,
             out: VecDeque::new(),
+            tracer: Tracer::new(config.trace),
             refusals: Refusals::default(),
             config,
         }
     }
 
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.tracer.at(now);
         self.fire_due(now);
         match input {
             Input::Datagram { from, bytes } => self.datagram(now, from, bytes),
@@ -257,10 +266,16 @@ impl Endpoint {
     }
 
     pub fn poll(&mut self) -> Output {
-        self.out.pop_front().unwrap_or_else(|| {
+        let Some(out) = self.out.pop_front() else {
             let next = self.deadlines.first();
-            Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at))
-        })
+            return Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at));
+        };
+        if let Output::Transmit { to, wire } = &out
+            && let Some(event) = self.tracer.sent(*to, wire)
+        {
+            self.out.push_front(Output::Event(event));
+        }
+        out
     }
 
     /// Whether a connection from that address is worth accepting.
@@ -354,11 +369,20 @@ impl Endpoint {
     }
 
     fn message(&mut self, now: Time, peer: Peer, message: Message, admission: Admission) {
+        // The call of an INVITE is known when it has been served; before what was said to it then.
+        let before = self.out.len();
+        let seen = self.tracer.is_on().then(|| message.clone());
         match message {
             Message::Request(request) => self.request(now, peer, request, admission),
             // Strangers have nothing of ours to answer.
-            Message::Response(_) if admission != Admission::Known => self.refusals.stray += 1,
+            Message::Response(_) if admission != Admission::Known => {
+                self.refusals.stray += 1;
+                return;
+            }
             Message::Response(response) => self.response(now, response),
+        }
+        if let Some(event) = seen.and_then(|message| self.tracer.received(peer, message)) {
+            self.out.insert(before, Output::Event(event));
         }
     }
 

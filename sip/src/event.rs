@@ -3,7 +3,9 @@
 use core::net::SocketAddr;
 use std::time::Duration;
 
+use crate::endpoint::Peer;
 use crate::message::{Body, Uri};
+use crate::time::Time;
 use crate::trunk::{Trunk, TrunkId};
 
 /// A call's number. The user gives outgoing calls numbers below 2⁶³; those above are incoming ones.
@@ -95,6 +97,40 @@ pub struct Incoming {
     pub offer: Option<Body>,
 }
 
+/// Which way a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Received,
+    Sent,
+}
+
+/// A message of a call, for people to look at.
+#[derive(Clone)]
+pub struct Traced {
+    pub call: CallId,
+    /// When, on the endpoint's clock.
+    pub at: Time,
+    pub direction: Direction,
+    /// Where it came from, or goes to.
+    pub peer: Peer,
+    /// The message, long header names, with `***` in the place of what authenticates, of keys and of keypad
+    /// digits; at most [`MOST_TEXT`](crate::endpoint::MOST_TEXT) bytes of it.
+    pub text: String,
+}
+
+impl core::fmt::Debug for Traced {
+    /// Without the text, which has phone numbers.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "Traced({:?}, {:?}, {} bytes)",
+            self.call,
+            self.direction,
+            self.text.len()
+        )
+    }
+}
+
 /// What can happen.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -167,6 +203,9 @@ pub enum Event {
         /// When it is tried again.
         retry_in: Duration,
     },
+    /// A message of a call was received or is sent, where [`Config::trace`](crate::endpoint::Config::trace)
+    /// asks for it; for 32 seconds after [`Event::Ended`] too.
+    Message(Box<Traced>),
     /// The carrier began or ceased to answer OPTIONS.
     Reachable {
         trunk: TrunkId,

@@ -2,7 +2,7 @@
 //! SIP stack in [`telephone`]; nothing else knows both it and the engine.
 
 pub mod telephone;
-mod transports;
+pub(crate) mod transports;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

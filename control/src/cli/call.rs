@@ -1,9 +1,11 @@
 //! `sidetone call`: places a call with a WAV file as the caller's voice, streams it in real time, prints
-//! the transcript live with each answer's latency, and saves what the caller would have heard.
+//! the transcript live with each answer's latency, and saves what the caller would have heard. Over a
+//! socket it calls an agent of a server; with `--sip` it is a telephone and calls any SIP address.
 
 mod player;
 mod screen;
 mod script;
+mod telephone;
 mod wire;
 
 use std::fmt;
@@ -26,18 +28,28 @@ use self::screen::Screen;
 use self::script::{Act, Ears, Script};
 use self::wire::{Said, Wire};
 use super::client::{Client, ClientError, Connect, Server, Session};
+use super::recognise::LineCodec;
 
 /// Place a call from a WAV file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CallArgs {
-    #[command(flatten)]
-    pub server: Server,
+    /// Address of the server, without /api/v1.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+    /// API key.
+    #[arg(
+        long,
+        env = "SIDETONE_API_KEY",
+        hide_env_values = true,
+        required_unless_present = "sip"
+    )]
+    pub key: Option<String>,
     /// The agent to call, by id or name.
-    #[arg(long, value_name = "ID")]
-    pub agent: String,
+    #[arg(long, value_name = "ID", required_unless_present = "sip")]
+    pub agent: Option<String>,
     /// What the caller says: a WAV file of any rate. It is spoken after the greeting.
-    #[arg(long, value_name = "FILE")]
-    pub wav: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "sip")]
+    pub wav: Option<PathBuf>,
     /// Save what the caller hears, on the call's own time line.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -56,6 +68,42 @@ pub struct CallArgs {
     /// Hang up this long after the agent's last answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub linger: f64,
+    /// Be a telephone and call this SIP address, as in sip:+4930123456@203.0.113.5:5060;transport=tcp; no
+    /// server or key is needed. Without --wav it listens until the other side hangs up.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["agent", "telco", "format", "outbound"])]
+    pub sip: Option<String>,
+    /// The number that calls.
+    #[arg(
+        long,
+        requires = "sip",
+        default_value = "sidetone",
+        value_name = "NUMBER"
+    )]
+    pub from: String,
+    /// Offer this codec alone.
+    #[arg(long, requires = "sip", value_enum)]
+    pub codec: Option<LineCodec>,
+    /// Offer encrypted audio and nothing else.
+    #[arg(long, requires = "sip")]
+    pub srtp: bool,
+    /// Press these keys once the call is answered.
+    #[arg(long, requires = "sip", value_name = "KEYS")]
+    pub press: Option<String>,
+    /// Let it ring this long.
+    #[arg(long, requires = "sip", value_name = "SECONDS", default_value_t = 60)]
+    pub ring: u64,
+    /// Hang up this long after the answer, whatever is said.
+    #[arg(long, requires = "sip", value_name = "SECONDS")]
+    pub seconds: Option<u64>,
+    /// Who we are where the other side asks for a password.
+    #[arg(long, requires = "sip", value_name = "NAME")]
+    pub sip_user: Option<String>,
+    /// That password.
+    #[arg(long, env = "SIDETONE_SIP_PASSWORD", hide_env_values = true)]
+    pub sip_password: Option<String>,
+    /// Print each SIP message.
+    #[arg(long, requires = "sip")]
+    pub trace: bool,
 }
 
 /// What the audio on the socket is.
@@ -73,7 +121,14 @@ pub fn run(args: &CallArgs) -> ExitCode {
         .enable_all()
         .build()
         .map_err(|error| CallError::Socket(error.to_string()))
-        .and_then(|runtime| runtime.block_on(call(args)));
+        .and_then(|runtime| {
+            runtime.block_on(async {
+                match &args.sip {
+                    Some(address) => telephone::call(address, args).await,
+                    None => call(args).await,
+                }
+            })
+        });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -100,9 +155,17 @@ const FRAME_MS: u64 = 20;
 
 async fn call(args: &CallArgs) -> Result<(), CallError> {
     let format = format_of(args)?;
-    let voice = read_wav(&args.wav, format.sample_rate())?;
-    let client = Client::new(&args.server)?;
-    let agent = client.agent_id(&args.agent).await?;
+    // clap asks for them where there is no --sip.
+    let missing = CallError::Choice("--key, --agent and --wav are needed to call an agent");
+    let (Some(key), Some(agent), Some(wav)) = (&args.key, &args.agent, &args.wav) else {
+        return Err(missing);
+    };
+    let voice = read_wav(wav, format.sample_rate())?;
+    let client = Client::new(&Server {
+        url: args.url.clone(),
+        key: key.clone(),
+    })?;
+    let agent = client.agent_id(agent).await?;
     let wish = Connect {
         agent: &agent,
         direction: if args.outbound { "outbound" } else { "inbound" },

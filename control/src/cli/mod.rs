@@ -10,6 +10,7 @@ mod openapi;
 pub mod recognise;
 pub mod replay;
 mod serve;
+mod sip;
 mod webhooks;
 
 use std::os::unix::fs::DirBuilderExt;
@@ -54,6 +55,9 @@ enum Command {
     /// Receive events on this machine.
     #[command(subcommand)]
     Webhooks(webhooks::Command),
+    /// Look at telephone calls.
+    #[command(subcommand)]
+    Sip(sip::Command),
     /// Measure how well the offline recogniser hears.
     Wer(recognise::WerArgs),
 }
@@ -74,6 +78,7 @@ pub fn run() -> ExitCode {
         Command::Replay(args) => return replay::run(args),
         Command::Wer(args) => return recognise::run(args),
         Command::Webhooks(command) => webhooks::run(command),
+        Command::Sip(command) => sip::run(command),
         Command::Keys(command) => with_config(&cli, |config| keys::run(command, config)),
     };
     match result {

@@ -42,12 +42,15 @@ pub struct WerArgs {
     /// Send it over RTP first, in this codec.
     #[arg(long, value_enum)]
     pub codec: Option<LineCodec>,
-    /// Per cent of its packets that are lost.
-    #[arg(long, requires = "codec", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50))]
-    pub loss: u32,
+    /// Per cent of its packets that are lost; several, as in 0,5,10, make a table.
+    #[arg(long, requires = "codec", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=50))]
+    pub loss: Vec<u32>,
     /// How many of them in a row.
     #[arg(long, requires = "codec", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub burst: u32,
+    /// Which of them are lost: the same ones for the same number.
+    #[arg(long, requires = "codec", default_value_t = 0)]
+    pub seed: u64,
     /// The synthetic callers: flite's `slt`, `rms`, `awb`, `kal16`, or `espeak`.
     #[arg(long, value_delimiter = ',', default_value = "slt,rms,awb,espeak")]
     pub voices: Vec<String>,
@@ -71,19 +74,31 @@ pub enum LineCodec {
     Opus,
 }
 
+impl LineCodec {
+    /// As session descriptions know it.
+    pub(super) const fn of_line(self) -> Codec {
+        match self {
+            Self::Pcmu => Codec::Pcmu,
+            Self::Pcma => Codec::Pcma,
+            Self::G722 => Codec::G722,
+            Self::Opus => Codec::Opus,
+        }
+    }
+}
+
 impl WerArgs {
-    fn line(&self) -> Option<sound::Line> {
-        let codec = match self.codec? {
-            LineCodec::Pcmu => Codec::Pcmu,
-            LineCodec::Pcma => Codec::Pcma,
-            LineCodec::G722 => Codec::G722,
-            LineCodec::Opus => Codec::Opus,
+    /// The lines that are measured; `None`: the sound as it is.
+    fn lines(&self) -> Vec<Option<sound::Line>> {
+        let Some(codec) = self.codec.map(LineCodec::of_line) else {
+            return vec![None];
         };
-        Some(sound::Line {
+        let line = |loss: &u32| sound::Line {
             codec,
-            loss: self.loss,
+            loss: *loss,
             burst: self.burst,
-        })
+            seed: self.seed,
+        };
+        self.loss.iter().map(line).map(Some).collect()
     }
 }
 
@@ -111,21 +126,23 @@ fn measure(args: &WerArgs) -> Result<(), String> {
         (true, false) => "8 kHz μ-law",
         (true, true) => "300-3400 Hz μ-law",
     };
-    let line = args.line();
-    let band = match line {
-        Some(line) => format!(
-            "{band}, {} with {} % lost, {} in a row",
+    let lines = args.lines();
+    let band = match lines.first() {
+        Some(Some(line)) => format!(
+            "{band}, {} over RTP, {} lost in a row",
             line.codec.name(),
-            line.loss,
             line.burst
         ),
-        None => band.to_owned(),
+        _ => band.to_owned(),
     };
     println!(
-        "{:<24} {:>10} {:>7} {:>8} {:>8} {:>9}   ({band})",
-        "set", "utterances", "words", "WER %", "right %", "real time"
+        "{:<24} {:>7} {:>10} {:>7} {:>8} {:>8} {:>9}   ({band})",
+        "set", "lost %", "utterances", "words", "WER %", "right %", "real time"
     );
-    for group in groups {
+    for (group, line) in groups
+        .iter()
+        .flat_map(|g| lines.iter().map(move |l| (g, *l)))
+    {
         let mut total = Total::default();
         let mut call = args
             .one_call
@@ -134,7 +151,10 @@ fn measure(args: &WerArgs) -> Result<(), String> {
         for item in &group.items {
             let mut pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
             if let Some(line) = line {
-                pcm = sound::over(&pcm, line)?;
+                let heard = sound::over(&pcm, line)?;
+                total.packets += heard.packets;
+                total.lost += heard.lost;
+                pcm = heard.pcm;
             }
             let (heard, waited) = match &mut call {
                 Some(call) => call.hear(&pcm)?,
@@ -173,6 +193,8 @@ fn show(item: &Item, heard: &str, answer: Option<&(bool, String)>) {
 
 #[derive(Default)]
 struct Total {
+    packets: usize,
+    lost: usize,
     utterances: usize,
     words: usize,
     errors: usize,
@@ -189,8 +211,12 @@ impl Total {
             0 => "-".to_owned(),
             answers => format!("{:.1}", percent(self.right, answers)),
         };
+        let lost = match self.packets {
+            0 => "-".to_owned(),
+            packets => format!("{:.1}", percent(self.lost, packets)),
+        };
         println!(
-            "{name:<24} {:>10} {:>7} {:>8.1} {right:>8} {:>9.2}",
+            "{name:<24} {lost:>7} {:>10} {:>7} {:>8.1} {right:>8} {:>9.2}",
             self.utterances,
             self.words,
             percent(self.errors, self.words),

@@ -270,6 +270,7 @@ async fn drain(app: &App) {
             "some calls were not written down; the next start ends them"
         );
     }
+    calls::bridge::telephone::settle(app).await;
 }
 
 /// For giving back leases to a store that may be away, and for the last spans.

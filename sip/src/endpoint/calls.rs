@@ -129,6 +129,7 @@ impl Endpoint {
     fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, trunk: Option<TrunkId>) {
         let id = call.id();
         self.dialogs.insert(key.clone(), id);
+        self.tracer.begin(&key, id);
         let record = CallRecord {
             call,
             key,
@@ -292,6 +293,7 @@ impl Endpoint {
         };
         self.deadlines.remove(&(record.armed, Who::Call(id)));
         self.dialogs.remove(&record.key);
+        self.tracer.end(&record.key.0, id);
         for ip in record.peers {
             self.gate.remove_peer(ip);
         }

@@ -28,6 +28,8 @@ mod recorded;
 mod streams;
 mod synthesis;
 mod telephone;
+mod terminal;
+mod traces;
 mod trunks;
 mod ws_url;
 

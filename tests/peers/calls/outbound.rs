@@ -14,7 +14,7 @@ use crate::stage;
 use crate::trunks::{scenario, sipp, until};
 
 const FROM: &str = "+15550100";
-const TO: &str = "+4930123456";
+pub(crate) const TO: &str = "+4930123456";
 
 /// A server that knows no telephone but what the API tells it.
 async fn server() -> Server {
@@ -27,7 +27,7 @@ async fn server() -> Server {
 }
 
 /// The carrier: SIPp with this scenario for one call, on a port of its own.
-fn carrier(server: &Server, steps: &str, transport: &str) -> (Child, SocketAddr) {
+pub(crate) fn carrier(server: &Server, steps: &str, transport: &str) -> (Child, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let file = server.data.join(format!("carrier-{}.xml", address.port()));
     std::fs::write(&file, steps).unwrap();
@@ -53,7 +53,7 @@ fn carrier(server: &Server, steps: &str, transport: &str) -> (Child, SocketAddr)
 }
 
 /// An agent, a trunk to this carrier and its number; what is asked for to call.
-async fn line(client: &Client, carrier: SocketAddr, trunk: Value) -> Value {
+pub(crate) async fn line(client: &Client, carrier: SocketAddr, trunk: Value) -> Value {
     let greeting = "Good day, this is the test line, and we call you because of a test.";
     let agent = json!({"interruption_enabled": false, "first_message": greeting,
         "webhook_url": "https://hooks.acme.com/calls"});
@@ -67,7 +67,7 @@ async fn line(client: &Client, carrier: SocketAddr, trunk: Value) -> Value {
     json!({"agent_id": agent, "to_number": TO, "from_number": FROM})
 }
 
-async fn place(client: &Client, wish: &Value) -> String {
+pub(crate) async fn place(client: &Client, wish: &Value) -> String {
     client
         .post("/calls", wish)
         .await
@@ -76,7 +76,7 @@ async fn place(client: &Client, wish: &Value) -> String {
 }
 
 /// The record once the call stands so.
-async fn standing(client: &Client, id: &str, status: &str) -> Value {
+pub(crate) async fn standing(client: &Client, id: &str, status: &str) -> Value {
     until(client, &format!("/calls/{id}"), |call| {
         call["status"] == status
     })
@@ -84,7 +84,7 @@ async fn standing(client: &Client, id: &str, status: &str) -> Value {
 }
 
 /// The record of a call that is over, told of once, as it is in the record.
-async fn over(server: &Server, id: &str) -> Value {
+pub(crate) async fn over(server: &Server, id: &str) -> Value {
     let call = stage::over(&server.client(), id, Duration::from_secs(60)).await;
     let events = server.events(id, "call.ended").await;
     assert_eq!(events.len(), 1, "{call}");
@@ -102,18 +102,18 @@ async fn over(server: &Server, id: &str) -> Value {
     call
 }
 
-async fn well(mut sipp: Child, server: &Server) {
+pub(crate) async fn well(mut sipp: Child, server: &Server) {
     let ended = timeout(Duration::from_secs(60), sipp.wait()).await;
     let status = ended.expect("sipp ends").unwrap();
     assert!(status.success(), "{status}: {}", server.log());
 }
 
-fn recv(method: &str) -> String {
+pub(crate) fn recv(method: &str) -> String {
     format!("<recv request=\"{method}\"/>\n")
 }
 
 /// An answer to the last request, with more headers or a body.
-fn send(status: &str, more: &str) -> String {
+pub(crate) fn send(status: &str, more: &str) -> String {
     format!(
         "<send><![CDATA[
       SIP/2.0 {status}
@@ -128,15 +128,15 @@ fn send(status: &str, more: &str) -> String {
     )
 }
 
-const NO_BODY: &str = "Content-Length: 0";
+pub(crate) const NO_BODY: &str = "Content-Length: 0";
 
 /// The answer to a BYE, whose To has our tag already.
-fn bye_taken() -> String {
+pub(crate) fn bye_taken() -> String {
     send("200 OK", NO_BODY).replace("[last_To:];tag=carrier[call_number]", "[last_To:]")
 }
 
 /// An answer whose audio is at the port that stands for `[media_port]`.
-fn answer(port: &str) -> String {
+pub(crate) fn answer(port: &str) -> String {
     let body = format!(
         "Content-Type: application/sdp
       Content-Length: [len]

@@ -36,6 +36,22 @@ pub(super) fn tls(settings: &Sip) -> io::Result<Tls> {
         Some(files) => Some(Certificates::start(files.clone(), LOOK_EVERY)?.server_config(&[])?),
         None => None,
     };
+    Ok(Tls {
+        server,
+        client: client()?,
+    })
+}
+
+/// For a stack that makes connections and takes none.
+pub(crate) fn client_tls() -> io::Result<Tls> {
+    Ok(Tls {
+        server: None,
+        client: client()?,
+    })
+}
+
+/// The system's authorities.
+fn client() -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
@@ -48,10 +64,7 @@ pub(super) fn tls(settings: &Sip) -> io::Result<Tls> {
         .map_err(io::Error::other)?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Tls {
-        server,
-        client: Arc::new(client),
-    })
+    Ok(Arc::new(client))
 }
 
 #[cfg(test)]

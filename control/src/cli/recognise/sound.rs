@@ -49,10 +49,20 @@ pub(super) struct Line {
     /// Per cent of the packets, and how many go in a row.
     pub(super) loss: u32,
     pub(super) burst: u32,
+    pub(super) seed: u64,
 }
 
-/// The sound as a call's leg hands it on after such a line. The same packets are lost each time.
-pub(super) fn over(pcm: &[i16], line: Line) -> Result<Vec<i16>, String> {
+/// What came over a line.
+pub(super) struct Heard {
+    pub(super) pcm: Vec<i16>,
+    /// How many packets were sent, and how many of them were lost.
+    pub(super) packets: usize,
+    pub(super) lost: usize,
+}
+
+/// The sound as a call's leg hands it on after such a line, losses concealed. The same seed loses the same
+/// packets.
+pub(super) fn over(pcm: &[i16], line: Line) -> Result<Heard, String> {
     let plan = RtpPlan {
         codec: line.codec,
         payload_type: 0,
@@ -70,8 +80,8 @@ pub(super) fn over(pcm: &[i16], line: Line) -> Result<Vec<i16>, String> {
     near.start(start);
     far.start(start);
     // The loss begins anew with each piece; a generator gives each piece its own.
-    let mut random = Random::new(pcm.len() as u64);
-    let mut left = 0;
+    let mut random = Random::new(line.seed.wrapping_mul(1_000_003) ^ pcm.len() as u64);
+    let (mut left, mut packets, mut lost) = (0, 0, 0);
     let mut heard = Vec::new();
     let mut hear = |event: LegEvent<'_>| match event {
         LegEvent::Audio(samples) => heard.extend_from_slice(samples),
@@ -87,14 +97,23 @@ pub(super) fn over(pcm: &[i16], line: Line) -> Result<Vec<i16>, String> {
             if left == 0 && random.below(100 * u64::from(line.burst)) < u64::from(line.loss) {
                 left = line.burst;
             }
+            packets += 1;
             if left > 0 {
                 left -= 1;
+                lost += 1;
             } else {
                 far.packet(now, &packet, &mut hear);
             }
         });
     }
-    Ok(heard)
+    // What is missing at the end is concealed like the rest.
+    let after = start + Duration::from_millis(20 * (pcm.len() / FRAME) as u64 + 1_000);
+    far.timeout(after, &mut hear);
+    Ok(Heard {
+        pcm: heard,
+        packets,
+        lost,
+    })
 }
 
 /// Any rate to the engine's.

@@ -88,7 +88,7 @@ impl Mouth {
         if !self.may_send() || self.digits.is_busy() {
             return;
         }
-        let marker = self.catch_up(now) || std::mem::take(&mut self.talk_begins);
+        let marker = self.begins(now);
         self.payload.clear();
         let gain = if ducked { DUCKED } else { WHOLE };
         let sent = if gain == WHOLE && self.gain == WHOLE {
@@ -148,18 +148,17 @@ impl Mouth {
             self.talk_begins = true;
             return;
         }
-        let marker = self.catch_up(now);
+        let begins = self.begins(now);
+        // Where silence is sent all the time it is part of the stream, which begins with it; where it
+        // is sent now and then, it comes between talkspurts.
+        let between = self.encoder.is_discontinuous();
         self.payload.clear();
         self.encoder.silence(&mut self.payload);
         let timestamp = self.timestamp(self.covered);
-        self.send(self.plan.payload_type, marker, timestamp, out);
+        self.send(self.plan.payload_type, begins && !between, timestamp, out);
         self.covered += self.encoder.frame() as u64;
-        if self.encoder.is_discontinuous() {
-            self.silence = now + NOISE_EVERY;
-            self.talk_begins = true;
-        } else {
-            self.silence = now;
-        }
+        self.talk_begins = between;
+        self.silence = if between { now + NOISE_EVERY } else { now };
     }
 
     fn send_digit(&mut self, now: Time, out: Out<'_>) {
@@ -176,6 +175,13 @@ impl Mouth {
         self.send(number, event.marker, event.timestamp, out);
         self.talk_begins = true;
         self.silence = now + PATIENCE;
+    }
+
+    /// Whether a packet of audio that is sent now follows on nothing and begins a talkspurt: it has the
+    /// marker, and no packet after it (RFC 3551 section 4.1).
+    fn begins(&mut self, now: Time) -> bool {
+        let late = self.catch_up(now);
+        std::mem::take(&mut self.talk_begins) || late
     }
 
     /// Follows the clock when it is more than a frame ahead of what was sent. Whether it was.

@@ -190,6 +190,47 @@ fn comfort_noise_takes_the_place_of_silence_where_it_is_known() {
 }
 
 #[test]
+fn only_the_first_packet_of_a_talkspurt_has_the_marker() {
+    // Payload type and marker of what is sent: ten frames, a pause of a second, ten frames.
+    let marks = |codec: Codec, comfort_noise| {
+        let mut bed = Bed::new(RtpPlan {
+            codec,
+            comfort_noise,
+            ..plan()
+        });
+        let tone = sine(RATE, 500.0, -10.0, 10 * FRAME);
+        for spurt in [40, 1_240] {
+            for (count, frame) in (0..).zip(tone.as_chunks::<FRAME>().0) {
+                bed.until(start() + ms(spurt + 20 * count));
+                bed.speak(|leg, now, out| leg.audio(now, frame, false, out));
+            }
+        }
+        bed.until(start() + ms(1_700));
+        let marked = bed.sent.iter().enumerate().filter(|(_, sent)| sent.2);
+        let marked: Vec<(usize, u8)> = marked.map(|(at, sent)| (at, sent.1)).collect();
+        // The first packet of each of the frames that were spoken.
+        let spoken = |at: u64| {
+            let at = start() + ms(at);
+            bed.sent.iter().position(|sent| sent.0 >= at && sent.1 == 0)
+        };
+        (marked, spoken(40), spoken(1_240))
+    };
+    // Comfort noise between.
+    let (marked, first, second) = marks(Codec::Pcmu, Some(13));
+    let spoken = [first, second].map(|at| (at.expect("a packet"), 0));
+    assert_eq!(marked, spoken);
+    // Opus sends something now and then; the packets between are no talkspurts.
+    let (marked, first, second) = marks(Codec::Opus, None);
+    assert_eq!(marked.len(), 2, "{marked:?} {first:?} {second:?}");
+    assert_eq!(marked[0].0, first.expect("a packet"));
+    assert!(marked[1].0 >= second.expect("a packet"));
+    // Silence is sent all the time: the stream begins once.
+    for codec in [Codec::Pcmu, Codec::Pcma, Codec::G722] {
+        assert_eq!(marks(codec, None).0, [(0, 0)], "{codec:?}");
+    }
+}
+
+#[test]
 fn digits_are_sent_instead_of_audio_and_heard_once() {
     let (mut one, mut other) = (Bed::new(plan()), Bed::new(plan()));
     one.until(start() + ms(55));

@@ -152,6 +152,7 @@ fn call_of(event: &Event) -> Option<CallId> {
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }
         | Event::Ended { call, .. } => *call,
+        Event::Message(traced) => traced.call,
         Event::Registered { .. } | Event::RegistrationFailed { .. } | Event::Reachable { .. } => {
             return None;
         }

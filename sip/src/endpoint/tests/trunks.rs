@@ -4,6 +4,7 @@ use super::world::*;
 use crate::auth::{Challenge, Credentials};
 use crate::ids::Ids;
 use crate::locate::{Answers, Srv};
+use crate::message::header::AuthValue;
 use crate::message::{Method, Request, Response};
 use crate::trunk::{InboundAuth, Register, Trunk};
 
@@ -13,22 +14,26 @@ struct Alone {
     endpoint: Endpoint,
     sent: Vec<(Peer, Message)>,
     told: Vec<String>,
+    /// Messages of calls, as they are told to people.
+    traced: Vec<String>,
     asked: Vec<Lookup>,
     wait: Time,
 }
 
 impl Alone {
     fn new() -> Self {
-        let config = Config::new(vec![Advertised {
+        let mut config = Config::new(vec![Advertised {
             transport: Transport::Udp,
             host: Host::Ip(address(B).ip()),
             port: 5060,
         }]);
+        config.trace = true;
         Self {
             now: Time::from_secs(1),
             endpoint: Endpoint::new(config, [7; 32]),
             sent: Vec::new(),
             told: Vec::new(),
+            traced: Vec::new(),
             asked: Vec::new(),
             wait: Time::NEVER,
         }
@@ -47,6 +52,7 @@ impl Alone {
                         self.sent.push((to, message));
                     }
                 }
+                Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
                 Output::Event(event) => self.told.push(told(&event)),
                 Output::Resolve(lookup) => self.asked.push(lookup),
                 Output::Close(_) => {}
@@ -174,6 +180,7 @@ fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
     assert_ne!(register.via(), alone.sent[0].1.clone().into_request().via());
     alone.answer(200, &[(Name::Expires, "100")]);
     assert_eq!(alone.told, ["registered 100"]);
+    assert!(alone.traced.is_empty(), "a registration is no call");
     let sent = alone.sent.len();
     alone.run_for(Duration::from_secs(99));
     assert!(alone.sent.len() > sent, "not refreshed");
@@ -257,6 +264,11 @@ fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
     assert_eq!(again.headers.get(&Name::CSeq), Some("2 INVITE"));
     assert!(again.headers.has(&Name::ProxyAuthorization));
     assert!(!again.body.is_empty());
+    let shown = alone.traced.last().unwrap();
+    assert!(shown.contains("response=\"***\""), "{shown}");
+    let given = again.headers.get(&Name::ProxyAuthorization).unwrap();
+    let given = AuthValue::parse(given).unwrap();
+    assert!(!shown.contains(given.get("response").unwrap()), "{shown}");
     alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
     assert_eq!(alone.told, ["ended by Remote 407"]);
     alone.run_for(Duration::from_secs(40));

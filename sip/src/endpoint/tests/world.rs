@@ -86,6 +86,15 @@ pub(super) fn trunk(id: u64, to: usize, transport: Transport) -> Trunk {
 
 impl World {
     pub(super) fn new(seed: u64, session_expires: u32, transport: Transport) -> Self {
+        Self::with(seed, session_expires, transport, false)
+    }
+
+    /// A world whose endpoints tell each message of a call.
+    pub(super) fn traced(transport: Transport) -> Self {
+        Self::with(1, 0, transport, true)
+    }
+
+    fn with(seed: u64, session_expires: u32, transport: Transport, trace: bool) -> Self {
         let mut ids = Ids::from_number(seed);
         let nodes = [A, B]
             .into_iter()
@@ -102,6 +111,7 @@ impl World {
                         .collect(),
                 );
                 config.session_expires = session_expires;
+                config.trace = trace;
                 let mut seed = [0; 32];
                 seed[..8].copy_from_slice(&ids.number().to_le_bytes());
                 Node {
@@ -452,6 +462,7 @@ pub(super) fn told(event: &Event) -> String {
         },
         Event::Registered { expires, .. } => format!("registered {expires}"),
         Event::RegistrationFailed { code, .. } => format!("not registered {code:?}"),
+        Event::Message(traced) => format!("{:?}", traced.direction),
         Event::Reachable { reachable, .. } => format!("reachable {reachable}"),
     }
 }

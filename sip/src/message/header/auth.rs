@@ -52,6 +52,13 @@ impl AuthValue {
             .map(|(_, value, _)| value.as_str())
     }
 
+    /// The parameters in their order: name, value, and whether it stood in quotes.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        self.params
+            .iter()
+            .map(|(name, value, quoted)| (name.as_str(), value.as_str(), *quoted))
+    }
+
     /// Adds a parameter, `quoted` or as a bare token.
     pub fn push(&mut self, name: &str, value: impl Into<String>, quoted: bool) {
         self.params.push((name.to_owned(), value.into(), quoted));

@@ -198,6 +198,15 @@ impl Headers {
         self.0.retain(|(own, _)| own != name);
     }
 
+    /// Puts another value in the place of each for which there is one.
+    pub(crate) fn rewrite(&mut self, other: impl Fn(&Name, &str) -> Option<String>) {
+        for (name, value) in &mut self.0 {
+            if let Some(other) = other(name, value) {
+                *value = other;
+            }
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &str)> {
         self.0.iter().map(|(name, value)| (name, value.as_str()))
     }

@@ -22,7 +22,7 @@ use super::{SOURCES, inbound, trunks};
 use crate::app::App;
 use crate::calls::bridge::transports;
 use crate::ids::AccountId;
-use crate::{accounts, egress, secret};
+use crate::{accounts, egress, secret, sip_traces};
 
 /// Events of all calls on their way to their tasks: as many as the stack itself keeps.
 const EVENTS: usize = 16_384;
@@ -43,6 +43,8 @@ pub struct Exchange {
     lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
     next_line: AtomicU64,
     pub(super) trunks: trunks::Register,
+    /// What was said on the lines.
+    pub traces: sip_traces::Keeper,
 }
 
 /// One call as the stack sees it: its number, and what happens to it.
@@ -82,6 +84,7 @@ impl Exchange {
         }
         let mut endpoint = Endpoint::new(Vec::new());
         endpoint.advertised = transports::advertised(settings);
+        endpoint.trace = true;
         let stack = Settings {
             endpoint,
             seed: secret::random_bytes()?,
@@ -121,6 +124,7 @@ impl Exchange {
             lines: Mutex::default(),
             next_line: AtomicU64::new(1),
             trunks: trunks::Register::default(),
+            traces: sip_traces::Keeper::default(),
         })
     }
 
@@ -137,6 +141,7 @@ impl Exchange {
                     }
                 }
             })?;
+        tokio::spawn(sip_traces::run(app.clone(), Arc::clone(&self)));
         tokio::spawn(dispatch(app.clone(), self, events));
         Ok(())
     }
@@ -223,8 +228,12 @@ async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<
             Event::Registered { .. } | Event::RegistrationFailed { .. } => {
                 trunks::registration(&app, &exchange, &event).await;
             }
+            Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
             event => {
                 if let Some(line) = line_of(&event) {
+                    if matches!(event, Event::Ended { .. }) {
+                        exchange.traces.over(app.clock.now(), line);
+                    }
                     exchange.deliver(line, event);
                 }
             }
@@ -246,6 +255,7 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::ReferProgress { call, .. }
         | Event::Ended { call, .. } => Some(*call),
         Event::Incoming(..)
+        | Event::Message(_)
         | Event::Registered { .. }
         | Event::RegistrationFailed { .. }
         | Event::Reachable { .. } => None,

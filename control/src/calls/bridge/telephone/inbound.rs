@@ -139,6 +139,9 @@ impl Desk {
             None => None,
         };
         let admitted = self.admit_or_ring(line, called, events).await?;
+        self.exchange
+            .traces
+            .belongs(line, admitted.account, admitted.id);
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {

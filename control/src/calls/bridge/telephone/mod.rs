@@ -20,6 +20,7 @@ use tokio::sync::{Notify, OnceCell};
 pub use exchange::{Exchange, Line};
 
 use crate::app::App;
+use crate::sip_traces;
 
 /// The trunk of `sip.sources`, which is no record of the API.
 const SOURCES: TrunkId = TrunkId(1);
@@ -40,6 +41,15 @@ impl Telephone {
     /// A trunk was written: this node looks at once, the others within [`trunks::LOOK_EVERY`].
     pub fn trunks_changed(&self) {
         self.changed.notify_one();
+    }
+}
+
+/// Writes down what the last calls of this process said to their carriers.
+pub async fn settle(app: &App) {
+    if let Some(exchange) = app.telephone.exchange()
+        && let Err(error) = sip_traces::write(app, &exchange.traces).await
+    {
+        tracing::error!(%error, "the SIP messages of the last calls are not written down");
     }
 }
 

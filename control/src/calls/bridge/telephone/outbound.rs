@@ -65,6 +65,8 @@ pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
     }
     let (app, exchange) = (app.clone(), Arc::clone(exchange));
     let Line { id, events } = exchange.line();
+    let now = app.clock.now();
+    exchange.traces.begins(now, id, call.account, call.id);
     let placing = Placing {
         app,
         exchange,

@@ -1,0 +1,52 @@
+//! The body of a trace.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sip::event::{Direction, Traced};
+
+use crate::ids::CallId;
+use crate::time::Timestamp;
+
+/// The signalling of a call.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SipTrace")]
+pub struct SipTrace {
+    pub call_id: CallId,
+    /// Oldest first, what was sent again too. At most 64 with 64 KiB; none of a call that did not come over
+    /// SIP.
+    pub messages: Vec<SipMessage>,
+    /// How many messages in the middle found no room.
+    pub left_out: u32,
+}
+
+/// One SIP message. It has no `Debug`: it holds phone numbers.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SipMessage")]
+pub struct SipMessage {
+    pub at: Timestamp,
+    /// As this server sees it.
+    #[schemars(extend("enum" = ["received", "sent"]))]
+    pub direction: String,
+    #[schemars(extend("enum" = ["udp", "tcp", "tls"]))]
+    pub transport: String,
+    /// The address and port of the other side.
+    pub peer: String,
+    /// The message; `***` stands for what authenticates, for keys and keypad digits.
+    pub message: String,
+}
+
+impl SipMessage {
+    pub fn new(at: Timestamp, traced: &Traced) -> Self {
+        Self {
+            at,
+            direction: match traced.direction {
+                Direction::Received => "received",
+                Direction::Sent => "sent",
+            }
+            .to_owned(),
+            transport: traced.peer.transport.param().to_owned(),
+            peer: traced.peer.addr.to_string(),
+            message: traced.text.clone(),
+        }
+    }
+}

@@ -28,6 +28,10 @@ const MOST_UNPLAYED: usize = 24;
 /// times the greatest lead.
 const REMEMBERED: usize = 64;
 
+/// A frame that is sent so much after its time (10 ms) still follows the one before: whoever sends wakes up
+/// a little late, and would else slow the voice down by that much with each frame.
+const LATE: u64 = FRAME as u64 / 2;
+
 /// The queue of one call's agent audio.
 #[derive(Debug)]
 pub struct Playout {
@@ -157,7 +161,7 @@ impl Playout {
         }
         let begins = match self.run {
             // The caller's ear ran dry: what comes now is heard now.
-            Some(run) => run.base + self.sent < now && self.unplayed.is_empty(),
+            Some(run) => run.base + self.sent + LATE < now && self.unplayed.is_empty(),
             None => true,
         };
         self.began = begins;
@@ -362,6 +366,35 @@ mod tests {
         playout.push(&[2; 320]);
         assert!(playout.send(5000, false).is_some() && playout.began_a_run());
         assert_eq!(settle(&mut playout, 5320), [(5000, 640, 320)]);
+    }
+
+    #[test]
+    fn a_sender_that_wakes_up_late_does_not_slow_the_voice_down() {
+        let mut playout = Playout::new(FRAME as u64);
+        playout.push(&[1; 3200]);
+        let mut recorded = Vec::new();
+        for frame in 0..10 {
+            let now = frame * 320 + frame % 3 * LATE / 2;
+            recorded.extend(settle(&mut playout, now));
+            assert!(playout.send(now, false).is_some());
+            assert_eq!(playout.began_a_run(), frame == 0);
+        }
+        recorded.extend(settle(&mut playout, 3200));
+        let contiguous: Vec<_> = (0..10)
+            .map(|frame| (frame * 320, frame * 320, 320))
+            .collect();
+        assert_eq!(recorded, contiguous);
+    }
+
+    #[test]
+    fn a_sender_that_is_later_than_that_begins_anew() {
+        let mut playout = Playout::new(FRAME as u64);
+        playout.push(&[1; 640]);
+        assert!(playout.send(0, false).is_some());
+        let now = 320 + LATE + 1;
+        assert_eq!(settle(&mut playout, now), [(0, 0, 320)]);
+        assert!(playout.send(now, false).is_some() && playout.began_a_run());
+        assert_eq!(settle(&mut playout, now + 320), [(now, 320, 320)]);
     }
 
     #[test]

@@ -466,7 +466,7 @@ fn both_hear_each_other_and_the_events_come_on_the_data_channel() {
         _ => None,
     });
     let recorded = recorded.unwrap_or_else(|| placed.recorded());
-    let (caller, _) = wav(&recorded);
+    let (caller, agent) = wav(&recorded);
     let loud = |side: &[i16], hz| {
         side.chunks_exact(1600)
             .filter(|part| db(goertzel(part, 16_000, hz)) > -30.0)
@@ -476,6 +476,7 @@ fn both_hear_each_other_and_the_events_come_on_the_data_channel() {
         loud(&caller, CALLER_HZ) > 15,
         "the caller is in the recording"
     );
+    assert!(loud(&agent, AGENT_HZ) > 8, "the agent is in the recording");
     let tape = std::fs::read(&recorded.tape_path).unwrap();
     assert_eq!(tape::first_difference(&tape).unwrap(), None);
 }

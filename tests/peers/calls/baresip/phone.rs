@@ -40,13 +40,25 @@ pub(super) struct Phone {
 }
 
 impl Phone {
-    /// A telephone that says `sound` (16 kHz) as soon as a call is up.
+    /// A telephone that says `sound` (16 kHz) as soon as a call is up. Its ports are drawn, and it takes one
+    /// beside them for TLS: when another process is faster, others are drawn.
     pub(super) async fn start(account: Account<'_>, sound: &[i16]) -> Self {
+        for _ in 0..4 {
+            match Self::try_start(account, sound).await {
+                Ok(phone) => return phone,
+                Err(log) => assert!(log.contains("Address already in use"), "{log}"),
+            }
+        }
+        panic!("four times another process had one of the ports that were drawn");
+    }
+
+    /// The log of a telephone that ended before it could be told anything.
+    async fn try_start(account: Account<'_>, sound: &[i16]) -> Result<Self, String> {
         let folder = TempDir::new().unwrap();
         let (control, sip) = (free_port(), free_port());
         write(folder.path(), account, (control, sip), sound);
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let process = Command::new("baresip")
+        let mut process = Command::new("baresip")
             .arg("-f")
             .arg(folder.path())
             .stdin(Stdio::null())
@@ -60,19 +72,22 @@ impl Phone {
             match TcpStream::connect(("127.0.0.1", control)).await {
                 Ok(stream) => break stream,
                 Err(error) => {
-                    let log = std::fs::read_to_string(folder.path().join("log"));
-                    assert!(Instant::now() < until, "{error}: {}", log.unwrap());
+                    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+                    if process.try_wait().unwrap().is_some() {
+                        return Err(log);
+                    }
+                    assert!(Instant::now() < until, "{error}: {log}");
                     sleep(Duration::from_millis(50)).await;
                 }
             }
         };
-        Self {
+        Ok(Self {
             folder,
             control,
             received: Vec::new(),
             told: Vec::new(),
             _process: process,
-        }
+        })
     }
 
     /// Gives a command: a netstring with JSON.

@@ -4,13 +4,13 @@
 mod providers;
 mod read;
 pub mod sip;
+pub mod stores;
+pub mod webrtc;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
-
-use media::peer::WebRtcConfig;
 
 use crate::egress::Allow;
 use crate::secret::Secret;
@@ -19,6 +19,8 @@ use crate::vendors::remote::settings::RemoteSettings;
 use crate::webhooks::schedule::Schedule;
 
 pub use read::ConfigError;
+pub use stores::{Cluster, Database, Storage};
+pub use webrtc::{Turn, WebRtc};
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
@@ -96,36 +98,11 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Where recordings and tapes lie.
-#[derive(Clone, Debug, Default)]
-pub struct Storage {
-    /// Empty: a folder in the data folder.
-    pub url: String,
-    /// Empty: the vendor's own.
-    pub endpoint: String,
-    pub region: String,
-}
-
 #[derive(Clone, Debug)]
 pub struct Recordings {
     pub min_free_mib: u32,
     /// 0: not kept.
     pub unrecorded_tape_days: u32,
-}
-
-#[derive(Clone, Debug)]
-pub struct Database {
-    /// `sqlite:<path>` or `postgres://…`, which may hold a password.
-    pub url: Secret<String>,
-    pub pool: crate::db::Settings,
-}
-
-#[derive(Clone, Debug)]
-pub struct Cluster {
-    /// The name of this node; the machine's when the setting is empty.
-    pub node: String,
-    /// Where the other nodes reach this one. Made from the bound address at the start when empty.
-    pub address: String,
 }
 
 #[derive(Clone, Debug)]
@@ -141,26 +118,6 @@ pub struct Limits {
     pub keyless_per_minute: u32,
     /// Calls at a time of one address without a key.
     pub keyless_calls: u32,
-}
-
-/// Browser audio.
-#[derive(Clone, Debug)]
-pub struct WebRtc {
-    /// Of the first media thread. `None`: the server's address and any free port.
-    pub listen: Option<SocketAddr>,
-    /// What browsers are told; port 0: the one that is listened on. Empty: the address listened on.
-    pub public_addresses: Vec<SocketAddr>,
-    pub stun_urls: Vec<String>,
-    pub turn: Option<Turn>,
-}
-
-/// TURN servers that share a secret with this one.
-#[derive(Clone, Debug)]
-pub struct Turn {
-    pub urls: Vec<String>,
-    pub secret: Secret<String>,
-    /// How long a password is good for.
-    pub ttl_seconds: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -249,24 +206,14 @@ pub struct UsageLimits {
     pub llm_tokens: u32,
 }
 
-impl WebRtc {
-    /// What the engine is told; `server` is where the API listens.
-    pub fn to_engine(&self, server: SocketAddr) -> WebRtcConfig {
-        WebRtcConfig {
-            listen: self.listen.unwrap_or(SocketAddr::new(server.ip(), 0)),
-            public_addresses: self.public_addresses.clone(),
-        }
-    }
-}
-
 impl Config {
     /// Defaults, the text of a file (TOML) and the environment put together and checked.
     pub fn load(file: Option<&str>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
         let mut settings = read::Settings::merge(DEFAULTS, file, env)?;
         let data_dir = PathBuf::from(settings.text("server.data_dir"));
-        let database = database(&mut settings, &data_dir);
-        let redis_url = redis_url(&mut settings);
-        let cluster = cluster(&mut settings);
+        let database = stores::database(&mut settings, &data_dir);
+        let redis_url = stores::redis_url(&mut settings);
+        let cluster = stores::cluster(&mut settings);
         let chosen = providers::read(&mut settings);
         let config = Self {
             server: Server {
@@ -322,7 +269,7 @@ impl Config {
             },
             sip: sip::read(&mut settings),
             webhooks: webhooks(&mut settings),
-            storage: storage(&mut settings),
+            storage: stores::storage(&mut settings),
             recordings: Recordings {
                 min_free_mib: settings.int("recordings.min_free_mib", 0, 1 << 30),
                 unrecorded_tape_days: settings.int("recordings.unrecorded_tape_days", 0, 36_500),
@@ -331,7 +278,7 @@ impl Config {
             usage: Usage {
                 limits: usage_limits(&mut settings),
             },
-            webrtc: webrtc(&mut settings),
+            webrtc: webrtc::read(&mut settings),
             bootstrap_api_key: settings.secret("SIDETONE_BOOTSTRAP_API_KEY"),
             master_key: settings.secret("SIDETONE_MASTER_KEY"),
             admin_token: settings.secret("SIDETONE_ADMIN_TOKEN"),
@@ -355,135 +302,6 @@ impl Config {
     /// The defaults alone, for tests.
     pub fn defaults() -> Result<Self, ConfigError> {
         Self::load(None, &BTreeMap::new())
-    }
-}
-
-fn database(settings: &mut read::Settings, data_dir: &Path) -> Database {
-    let url = match settings.text("database.url") {
-        url if url.is_empty() => format!("sqlite:{}", data_dir.join("sidetone.db").display()),
-        url => url,
-    };
-    if let Err(why) = crate::db::check_url(&url) {
-        settings.wrong("database.url", &why);
-    }
-    let mut seconds =
-        |key: &str| Duration::from_secs(settings.int(&format!("database.{key}"), 1, 3600).into());
-    let (acquire, statement) = (seconds("acquire_seconds"), seconds("statement_seconds"));
-    Database {
-        url: Secret::new(url),
-        pool: crate::db::Settings {
-            connections: settings.int("database.max_connections", 1, 10_000),
-            acquire,
-            statement,
-        },
-    }
-}
-
-fn webrtc(settings: &mut read::Settings) -> WebRtc {
-    let text = settings.text("webrtc.listen");
-    let listen = text.parse().ok();
-    if listen.is_none() && !text.is_empty() {
-        settings.wrong("webrtc.listen", "must be an address and port");
-    }
-    let address = |text: &String| {
-        let alone = || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, 0));
-        text.parse::<SocketAddr>().ok().or_else(alone)
-    };
-    let public = settings.list("webrtc.public_addresses");
-    let public_addresses: Option<Vec<SocketAddr>> = public.iter().map(address).collect();
-    if public_addresses.is_none() {
-        settings.wrong("webrtc.public_addresses", "must be addresses");
-    }
-    let mut urls = |key: &str, schemes: [&str; 2]| {
-        let urls = settings.list(key);
-        let right = |url: &String| {
-            let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
-            rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-        };
-        if !urls.iter().all(right) {
-            let why = format!("must be URLs that begin with {}", schemes.join(" or "));
-            settings.wrong(key, &why);
-        }
-        urls
-    };
-    let stun_urls = urls("webrtc.stun_urls", ["stun:", "stuns:"]);
-    let turn_urls = urls("webrtc.turn_urls", ["turn:", "turns:"]);
-    let secret = settings.text("webrtc.turn_secret");
-    let ttl_seconds = settings.int("webrtc.turn_ttl_seconds", 60, 7 * 86_400);
-    let turn = (!turn_urls.is_empty()).then(|| {
-        if secret.is_empty() {
-            let why = "must be the static-auth-secret of the servers in webrtc.turn_urls";
-            settings.wrong("webrtc.turn_secret", why);
-        }
-        Turn {
-            urls: turn_urls,
-            secret: Secret::new(secret),
-            ttl_seconds,
-        }
-    });
-    WebRtc {
-        listen,
-        public_addresses: public_addresses.unwrap_or_default(),
-        stun_urls,
-        turn,
-    }
-}
-
-fn redis_url(settings: &mut read::Settings) -> Option<Secret<String>> {
-    let url = settings.text("redis.url");
-    if url.is_empty() {
-        return None;
-    }
-    let url = Secret::new(url);
-    let known = ["redis://", "rediss://"];
-    let known = known.iter().any(|scheme| url.expose().starts_with(scheme));
-    // What the client reads behind a `#` takes any certificate.
-    let strict = !url.expose().contains('#');
-    if !known || !strict || crate::redis_link::Link::new(&url).is_err() {
-        // The value is not shown: it may hold a password.
-        settings.wrong(
-            "redis.url",
-            "must be redis://[user:password@]host:port[/database], or rediss:// for TLS",
-        );
-    }
-    Some(url)
-}
-
-fn cluster(settings: &mut read::Settings) -> Cluster {
-    let mut node = settings.text("cluster.node");
-    if node.is_empty() {
-        node = machine_name();
-    }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if node.len() > 100 || !node.chars().all(plain) {
-        settings.wrong(
-            "cluster.node",
-            "must be at most 100 letters, digits, dots, dashes and underscores",
-        );
-    }
-    let address = settings
-        .text("cluster.address")
-        .trim_end_matches('/')
-        .to_owned();
-    if !address.is_empty() && !address.starts_with("http://") && !address.starts_with("https://") {
-        settings.wrong("cluster.address", "must begin with http:// or https://");
-    }
-    Cluster { node, address }
-}
-
-/// The machine's name, or `local` where it has none that can stand in a lease's owner.
-fn machine_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name
-        .trim()
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
-        .take(100)
-        .collect();
-    if name.is_empty() {
-        "local".to_owned()
-    } else {
-        name
     }
 }
 
@@ -576,23 +394,6 @@ fn telemetry(settings: &mut read::Settings) -> Telemetry {
         headers,
         sample_percent: settings.int("telemetry.sample_percent", 0, 100),
     }
-}
-
-fn storage(settings: &mut read::Settings) -> Storage {
-    let storage = Storage {
-        url: settings.text("storage.url"),
-        endpoint: settings.text("storage.endpoint"),
-        region: settings.text("storage.region"),
-    };
-    let known = ["s3://", "gs://", "az://"];
-    if !storage.url.is_empty() && !known.iter().any(|scheme| storage.url.starts_with(scheme)) {
-        settings.wrong("storage.url", "must begin with s3://, gs:// or az://");
-    }
-    let web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
-    if !storage.endpoint.is_empty() && !web(&storage.endpoint) {
-        settings.wrong("storage.endpoint", "must begin with http:// or https://");
-    }
-    storage
 }
 
 fn billing(settings: &mut read::Settings) -> Billing {

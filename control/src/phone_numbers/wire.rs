@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rules::{FallbackAction, Provider, RoutingRules, is_wire_number};
+use super::rules::{FallbackAction, Provider, RoutingRules};
 use super::store::PhoneNumber;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::http::{Patch, Wire};
 use crate::ids::{AgentId, PhoneNumberId, TrunkId};
-use crate::sip_trunks::wire::is_plain;
+use crate::sip_trunks::wire::{NUMBER, is_plain};
 use crate::time::Timestamp;
 
 const FALLBACK_ACTION: Field = Field::req(
@@ -56,10 +56,7 @@ impl Wire for RegisterSipNumber {
         fields: &[
             Field::req(
                 "phone_number",
-                Kind::Pattern {
-                    name: r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$",
-                    check: is_wire_number,
-                },
+                NUMBER,
                 "The number, as the carrier knows it",
             ),
             Field::req("trunk_id", Kind::Uuid, "An active trunk of yours"),

@@ -40,30 +40,10 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "provisioning_failed",
                 "the SIP stack cannot take the trunk; nothing is stored",
             ),
-        Endpoint::post("/sip-trunks", WRITE, create)
+        written(Endpoint::post("/sip-trunks", WRITE, create))
             .summary("Create a trunk")
             .body::<CreateTrunk>()
-            .answers::<TrunkRecord>()
-            .refuses(
-                StatusCode::BAD_REQUEST,
-                "trunk_auth_inconsistent",
-                "the fields of authentication do not go together",
-            )
-            .refuses(
-                StatusCode::CONFLICT,
-                "number_already_registered",
-                "a number belongs to another account",
-            )
-            .refuses(
-                StatusCode::CONFLICT,
-                "name_taken",
-                "an inbound trunk is known by this user name",
-            )
-            .refuses(
-                StatusCode::BAD_GATEWAY,
-                "provisioning_failed",
-                "the SIP stack cannot take the trunk; nothing is stored",
-            ),
+            .answers::<TrunkRecord>(),
         Endpoint::get("/sip-trunks", READ, list)
             .summary("Trunks, newest first; disabled ones too")
             .page::<TrunksPage>()
@@ -71,30 +51,10 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/sip-trunks/{trunk_id}", READ, get)
             .summary("One trunk")
             .answers::<TrunkRecord>(),
-        Endpoint::patch("/sip-trunks/{trunk_id}", WRITE, patch)
+        written(Endpoint::patch("/sip-trunks/{trunk_id}", WRITE, patch))
             .summary("Change a trunk: only the fields that are given")
             .body::<PatchTrunk>()
-            .answers::<TrunkRecord>()
-            .refuses(
-                StatusCode::BAD_REQUEST,
-                "trunk_auth_inconsistent",
-                "the fields of authentication do not go together",
-            )
-            .refuses(
-                StatusCode::CONFLICT,
-                "number_already_registered",
-                "a number belongs to another account",
-            )
-            .refuses(
-                StatusCode::CONFLICT,
-                "name_taken",
-                "an inbound trunk is known by this user name",
-            )
-            .refuses(
-                StatusCode::BAD_GATEWAY,
-                "provisioning_failed",
-                "the SIP stack cannot take the change; nothing is stored",
-            ),
+            .answers::<TrunkRecord>(),
         Endpoint::patch(
             "/sip-trunks/{trunk_id}/set-default-outbound",
             WRITE,
@@ -110,6 +70,31 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
             .summary("Delete a trunk; one that is not there is deleted already"),
     ]
+}
+
+/// What a trunk is refused for, new or changed.
+fn written(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .refuses(
+            StatusCode::BAD_REQUEST,
+            "trunk_auth_inconsistent",
+            "the fields of authentication do not go together",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "number_already_registered",
+            "a number belongs to another account",
+        )
+        .refuses(
+            StatusCode::CONFLICT,
+            "name_taken",
+            "an inbound trunk is known by this user name",
+        )
+        .refuses(
+            StatusCode::BAD_GATEWAY,
+            "provisioning_failed",
+            "the SIP stack cannot take it; nothing is stored",
+        )
 }
 
 async fn onboard(

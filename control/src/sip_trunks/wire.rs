@@ -27,7 +27,8 @@ pub fn is_plain(text: &str) -> bool {
     text.chars().count() <= 255 && !text.chars().any(|c| c.is_control() || "<>".contains(c))
 }
 
-const NUMBER: Kind = Kind::Pattern {
+/// A number as a carrier knows it: E.164 or digits.
+pub const NUMBER: Kind = Kind::Pattern {
     name: r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$",
     check: is_wire_number,
 };

@@ -12,6 +12,7 @@ mod answer;
 mod ear;
 mod ending;
 mod floor;
+mod found;
 mod hearing;
 pub mod input;
 mod latency;
@@ -27,6 +28,7 @@ mod voicing;
 use std::time::Duration;
 
 use ear::Ear;
+use found::Found;
 use hearing::{CallerTurn, Dropping, Given, Utterance, VoiceBegan};
 use input::{EndRequest, Gone, Input};
 use outbox::Outbox;
@@ -119,39 +121,6 @@ pub struct Call {
     found: Vec<Found>,
     incoming: Vec<i16>,
     resampled: Vec<i16>,
-}
-
-/// What one message held, kept until the leg is free again.
-#[derive(Debug)]
-enum Found {
-    Audio {
-        from: usize,
-        to: usize,
-    },
-    Lost(u64),
-    Reconnected,
-    Digit(char),
-    Context(String),
-    Typed(String),
-    ToolResult {
-        id: String,
-        result: String,
-        is_error: bool,
-    },
-    Pong,
-    Played {
-        event_id: u64,
-        played_ms: u64,
-    },
-    Marked(u64),
-    Started,
-    Silent,
-    End,
-    Invalid {
-        close: Option<u16>,
-        code: &'static str,
-        message: String,
-    },
 }
 
 impl Call {
@@ -593,61 +562,6 @@ impl Call {
         if self.agent_state != Some(state) {
             self.agent_state = Some(state);
             self.out.event(CallEvent::Agent(state));
-        }
-    }
-}
-
-impl Found {
-    fn of(event: LegEvent<'_>, incoming: &mut Vec<i16>) -> Self {
-        match event {
-            LegEvent::Audio(samples) => {
-                let from = incoming.len();
-                incoming.extend_from_slice(samples);
-                Self::Audio {
-                    from,
-                    to: incoming.len(),
-                }
-            }
-            LegEvent::Lost { samples } => Self::Lost(samples),
-            LegEvent::Reconnected => Self::Reconnected,
-            LegEvent::Digit(digit) => Self::Digit(digit),
-            LegEvent::ContextualUpdate(text) => Self::Context(text.to_owned()),
-            LegEvent::UserMessage(text) => Self::Typed(text.to_owned()),
-            LegEvent::ToolResult {
-                tool_call_id,
-                result,
-                is_error,
-            } => Self::ToolResult {
-                id: tool_call_id.to_owned(),
-                result: result.to_owned(),
-                is_error,
-            },
-            LegEvent::Pong { .. } => Self::Pong,
-            LegEvent::Played {
-                event_id,
-                played_ms,
-            } => Self::Played {
-                event_id,
-                played_ms,
-            },
-            LegEvent::Marked { sent } => Self::Marked(sent),
-            LegEvent::Started { .. } => Self::Started,
-            LegEvent::Silent => Self::Silent,
-            LegEvent::End => Self::End,
-            LegEvent::Invalid { code, message } => Self::Invalid {
-                close: None,
-                code,
-                message: message.to_owned(),
-            },
-            LegEvent::Violation {
-                close,
-                code,
-                message,
-            } => Self::Invalid {
-                close: Some(close),
-                code,
-                message: message.to_owned(),
-            },
         }
     }
 }

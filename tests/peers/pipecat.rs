@@ -1,5 +1,5 @@
 //! Pipecat's client in a real browser: its offer is answered as its own servers answer it, and both sides
-//! hear each other. Its messages (RTVI) are not spoken here.
+//! hear each other; the agent is interrupted. Its messages (RTVI) are not spoken here.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +10,14 @@ use serde_json::json;
 
 use super::browser::speak;
 use super::devtools::Browser;
+use super::rtc::voiced_ms;
 use kit::stage;
 
 #[tokio::test]
 async fn pipecats_client_takes_part_in_a_call() {
     let server = stage::server().await;
     let client = server.client();
-    let agent = stage::agent(&client, json!({})).await;
+    let agent = stage::agent(&client, json!({"first_message": stage::long_greeting()})).await;
     let connected = client
         .post("/conversation/connect", &json!({"agent_id": agent}))
         .await
@@ -40,10 +41,9 @@ async fn pipecats_client_takes_part_in_a_call() {
     });
     page.eval(&format!("callWithPipecat({call})")).await;
     page.until("seen.states.includes('ready')", 20).await;
-    // The greeting, then the answer to what the microphone said.
-    page.until("seen.level > 0.05", 20).await;
-    page.until("seen.level < 0.001", 20).await;
-    page.until("seen.level > 0.05", 30).await;
+    // The greeting, into which the microphone speaks, then the answer.
+    page.until("seen.voices === 1", 20).await;
+    page.until("seen.voices === 2", 40).await;
     assert_eq!(page.eval("seen.errors").await, json!([]));
 
     page.eval("client.disconnect()").await;
@@ -53,10 +53,20 @@ async fn pipecats_client_takes_part_in_a_call() {
         (&json!("webrtc"), &json!("caller_hangup")),
         "{call}"
     );
+    let said: Vec<_> = call["transcript"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| (turn["role"].as_str().unwrap(), turn["interrupted"] == true))
+        .collect();
+    assert!(
+        said.starts_with(&[("assistant", true), ("user", false), ("assistant", false)]),
+        "{said:?}"
+    );
     let [caller, agent] = stage::recording(&client, &id).await;
-    for side in [caller, agent] {
-        assert!(side.iter().any(|sample| sample.abs() > 600));
-    }
+    let (caller, agent) = (voiced_ms(&caller), voiced_ms(&agent));
+    assert!(caller > 500, "{caller} ms of the caller");
+    assert!(agent > 1_000, "{agent} ms of the agent");
 }
 
 /// The client and its page as one script, made by the bundler that `scripts/setup.sh test` has put beside it.

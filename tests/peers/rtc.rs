@@ -76,7 +76,7 @@ async fn hangs_up(page: &mut Browser, client: &Client) -> Value {
 }
 
 /// The part of a recording that holds a voice, in ms.
-fn voiced_ms(side: &[i16]) -> usize {
+pub(crate) fn voiced_ms(side: &[i16]) -> usize {
     let loud = |frame: &&[i16]| {
         let power: f64 = frame.iter().map(|s| f64::from(*s).powi(2)).sum();
         (power / frame.len() as f64).sqrt() > 600.0

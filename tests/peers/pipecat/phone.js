@@ -5,7 +5,7 @@ import { PipecatClient } from '@pipecat-ai/client-js';
 import { SmallWebRTCTransport, WavMediaManager } from '@pipecat-ai/small-webrtc-transport';
 
 window.callWithPipecat = ({ offer, bearer, iceServers }) => {
-  const seen = { states: [], level: 0, errors: [] };
+  const seen = { states: [], voices: 0, errors: [] };
   const heard = new Set();
   const context = new AudioContext();
   const listen = (track) => {
@@ -19,9 +19,16 @@ window.callWithPipecat = ({ offer, bearer, iceServers }) => {
     const analyser = new AnalyserNode(context, { fftSize: 2048 });
     context.createMediaStreamSource(stream).connect(analyser);
     const samples = new Float32Array(analyser.fftSize);
+    let [speaking, loudAt] = [false, 0];
     setInterval(() => {
       analyser.getFloatTimeDomainData(samples);
-      seen.level = Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
+      const level = Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
+      if (level > 0.05) {
+        if (!speaking) seen.voices += 1;
+        [speaking, loudAt] = [true, performance.now()];
+      } else if (performance.now() - loudAt > 600) {
+        speaking = false;
+      }
     }, 20);
   };
   const client = new PipecatClient({

@@ -37,7 +37,8 @@ window.callWithPipecat = ({ offer, bearer, iceServers }) => {
     enableCam: false,
     callbacks: {
       onTransportStateChanged: (state) => seen.states.push(state),
-      onTrackStarted: listen,
+      // The microphone's track starts, too.
+      onTrackStarted: (track, participant) => participant?.local || listen(track),
       onError: (error) => seen.errors.push(JSON.stringify(error)),
     },
   });

@@ -71,7 +71,8 @@ async fn hangs_up(page: &mut Browser, client: &Client) -> Value {
     let [caller, agent] = stage::recording(client, &id).await;
     let (caller, agent) = (voiced_ms(&caller), voiced_ms(&agent));
     assert!((1200..=3000).contains(&caller), "{caller} ms of the caller");
-    assert!(agent > 1000, "{agent} ms of the agent");
+    // The greeting until it was interrupted, and what was heard of the answer.
+    assert!(agent > 600, "{agent} ms of the agent");
     call
 }
 

@@ -105,8 +105,9 @@ more_peers() {
     venv openapi openapi-python-client schemathesis==4.32.5 openapi-python-client==0.29.1
     # The rules by which the console's pages are checked, a script that a wheel carries along.
     [ -n "$(find "$peers/axe" -name axe.min.js 2>/dev/null)" ] || venv axe none axe-playwright-python==0.1.8 --no-deps
-    # What makes a TypeScript client of the document.
+    # What makes a TypeScript client of the document; a client for browsers of another make, and its bundler.
     modules typescript tests/peers/document/typescript openapi-typescript
+    modules pipecat tests/peers/pipecat esbuild
 }
 
 [ ${#missing[@]} -gt 0 ] || { more_peers; exit 0; }

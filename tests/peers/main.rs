@@ -10,6 +10,7 @@ mod browser;
 mod command_line;
 mod devtools;
 mod library;
+mod pipecat;
 mod questions;
 mod rtc;
 mod telephone_pages;

@@ -71,12 +71,13 @@ async fn hangs_up(page: &mut Browser, client: &Client) -> Value {
     let [caller, agent] = stage::recording(client, &id).await;
     let (caller, agent) = (voiced_ms(&caller), voiced_ms(&agent));
     assert!((1200..=3000).contains(&caller), "{caller} ms of the caller");
-    assert!(agent > 1000, "{agent} ms of the agent");
+    // The greeting until it was interrupted, and what was heard of the answer.
+    assert!(agent > 600, "{agent} ms of the agent");
     call
 }
 
 /// The part of a recording that holds a voice, in ms.
-fn voiced_ms(side: &[i16]) -> usize {
+pub(crate) fn voiced_ms(side: &[i16]) -> usize {
     let loud = |frame: &&[i16]| {
         let power: f64 = frame.iter().map(|s| f64::from(*s).powi(2)).sum();
         (power / frame.len() as f64).sqrt() > 600.0

@@ -240,6 +240,36 @@ fn a_caller_is_greeted_speaks_presses_keys_and_hangs_up() {
 }
 
 #[test]
+fn the_wait_behind_an_overtaken_packet_is_told() {
+    let mut line = Line::new(agent());
+    line.caller(150, Some(&SILENCE));
+    // Four packets come late, by 60 ms at most, so that the next missing one is waited for.
+    line.caller(4, None);
+    for back in [3, 2, 1, 0] {
+        let late = line.packet(0, ((line.tick - back) * 160) as u32, &SILENCE);
+        line.give(Input::Packet(late));
+    }
+    line.caller(50, Some(&voice()));
+    // The last packet but one of the voice comes after the last, and after the silence behind it.
+    let voice = voice();
+    line.caller(1, None);
+    let overtaken = line.packet(0, (line.tick * 160) as u32, &voice);
+    line.caller(1, Some(&voice));
+    line.caller(1, Some(&SILENCE));
+    line.until(line.now + Duration::from_millis(15));
+    line.give(Input::Packet(overtaken));
+    line.caller(300, Some(&SILENCE));
+    line.give(Input::Gone(Gone::Closed));
+    let answer = line.turns.last().expect("the agent answered");
+    let latency = answer.latency.as_ref().expect("it answers a voice");
+    // The resampler's delay carries the end of the voice into the packet of silence, which waited 15 ms.
+    assert_eq!(latency.jitter_buffer_ms, 15, "{:?}", line.turns);
+    let media = line.ended.as_ref().and_then(|ended| ended.media);
+    assert_eq!(media.map(|media| (media.lost, media.late)), Some((0, 0)));
+    line.replays();
+}
+
+#[test]
 fn a_held_call_says_nothing_and_goes_on_after() {
     let mut line = Line::new(agent());
     line.caller(150, Some(&SILENCE));

@@ -268,7 +268,7 @@ impl Callers<'_> {
     }
 }
 
-/// Asks, and waits as long as the server says for a few times.
+/// Asks, and waits as long as the server says for a few times: the rehearsal's calls may not be over yet.
 async fn patiently<T>(
     mut ask: impl AsyncFnMut() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
@@ -281,7 +281,7 @@ async fn patiently<T>(
                 code,
                 retry_after: Some(seconds),
                 ..
-            }) if code == "rate_limited" && tries < TRIES => {
+            }) if ["rate_limited", "capacity"].contains(&code.as_str()) && tries < TRIES => {
                 tries += 1;
                 tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 5))).await;
             }

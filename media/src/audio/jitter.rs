@@ -107,6 +107,8 @@ pub struct JitterBuffer {
     arrival: Arrivals,
     counts: JitterCounts,
     restarted: bool,
+    /// How long what was handed out last had waited.
+    held: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +144,7 @@ impl JitterBuffer {
             arrival: Arrivals::default(),
             counts: JitterCounts::default(),
             restarted: false,
+            held: Duration::ZERO,
         }
     }
 
@@ -211,14 +214,15 @@ impl JitterBuffer {
             here = place(expected.sequence);
         }
         if self.slots[here].sequence == expected.sequence {
-            return Some(self.take(expected, here));
+            return Some(self.take(now, expected, here));
         }
         let Some(following) = self.following(expected.sequence) else {
-            return self.resume(expected);
+            return self.resume(now, expected);
         };
         if self.after.is_none() && now < self.given_up_at(expected) {
             return None;
         }
+        self.held = now - self.slots[following].at;
         let missing = self.slots[following].sequence - expected.sequence;
         let gap = self.slots[following]
             .timestamp
@@ -260,6 +264,12 @@ impl JitterBuffer {
         self.arrival.delay()
     }
 
+    /// How long the packet that [`next`](Self::next) gave last had waited here for those before it, or, for
+    /// one given up, the packet behind it.
+    pub const fn held(&self) -> Duration {
+        self.held
+    }
+
     /// Interarrival jitter (RFC 3550 section 6.4.1).
     pub fn jitter(&self) -> Duration {
         Duration::from_micros(self.arrival.jitter as u64)
@@ -281,6 +291,7 @@ impl JitterBuffer {
         self.fates = 0;
         self.arrival = Arrivals::default();
         self.restarted = false;
+        self.held = Duration::ZERO;
     }
 
     fn begin(&mut self, now: Time, packet: &Arrival<'_>, again: bool) {
@@ -314,7 +325,7 @@ impl JitterBuffer {
     }
 
     /// The packet in its turn, or first the pause before it.
-    fn take(&mut self, expected: Place, here: usize) -> Next<'_> {
+    fn take(&mut self, now: Time, expected: Place, here: usize) -> Next<'_> {
         let slot = &mut self.slots[here];
         let pause = slot.timestamp.saturating_sub(expected.timestamp);
         let back = expected.timestamp.saturating_sub(slot.timestamp);
@@ -336,6 +347,7 @@ impl JitterBuffer {
         }
         let (timestamp, duration) = (slot.timestamp, slot.duration);
         slot.sequence = 0;
+        self.held = now - slot.at;
         self.arrival.last = (slot.at, timestamp);
         self.duration = duration;
         self.passed(true, expected.sequence + 1, timestamp + u64::from(duration));
@@ -346,7 +358,7 @@ impl JitterBuffer {
     }
 
     /// Nothing more waits here: goes on behind the outage, if there was one.
-    fn resume(&mut self, expected: Place) -> Option<Next<'_>> {
+    fn resume(&mut self, now: Time, expected: Place) -> Option<Next<'_>> {
         let after = self.after.take()?;
         self.counts.lost += after.sequence - expected.sequence;
         self.fates = 0;
@@ -357,7 +369,7 @@ impl JitterBuffer {
         });
         self.slots[here] = after;
         let expected = self.expected?;
-        Some(self.take(expected, here))
+        Some(self.take(now, expected, here))
     }
 
     fn passed(&mut self, handed_out: bool, sequence: u64, timestamp: u64) {

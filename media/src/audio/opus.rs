@@ -29,6 +29,11 @@ const BITRATE: i32 = 28_000;
 /// The loss the encoder makes provision for before a report tells it, per cent: enough for it to send copies at all.
 const EXPECTED_LOSS: u8 = 10;
 
+/// So many reports in a row that nothing is lost (of browsers: a quarter of a minute and more), and no copies are
+/// sent any more: each frame is encoded twice for them, which is a third of the encoder's work. The next loss brings
+/// them back.
+const CLEAN_REPORTS: u32 = 5;
+
 /// Nothing louder than this is silence: −60 dBFS. Discontinuous transmission goes by it, and not by the
 /// library's, which must encode a frame to find that it need not be sent, and takes a steady sound (a
 /// tone, music) for noise.
@@ -143,6 +148,8 @@ pub struct Encoder {
     library: LibraryEncoder,
     /// The loss it makes provision for, per cent.
     loss: u8,
+    /// Reports in a row that nothing is lost.
+    clean: u32,
     /// Frames of silence in a row.
     quiet: u32,
 }
@@ -163,13 +170,24 @@ impl Encoder {
         Ok(Self {
             library: make().map_err(|_| OpusError)?,
             loss: EXPECTED_LOSS,
+            clean: 0,
             quiet: 0,
         })
     }
 
-    /// The listener's reports say that so many per cent are lost.
+    /// A report of the listener's says that so many per cent are lost, rounded up.
     pub fn expect_loss(&mut self, per_cent: u8) {
-        let loss = per_cent.clamp(EXPECTED_LOSS, 30);
+        self.clean = if per_cent == 0 {
+            self.clean.saturating_add(1)
+        } else {
+            0
+        };
+        let loss = match self.clean {
+            CLEAN_REPORTS.. => 0,
+            // A report tells of a few seconds: one without loss does not end a bad time.
+            1.. => self.loss,
+            0 => per_cent.clamp(EXPECTED_LOSS, 30),
+        };
         if loss != self.loss && self.library.set_packet_loss_perc(loss).is_ok() {
             self.loss = loss;
         }
@@ -270,6 +288,30 @@ mod tests {
             (0.4..2.0).contains(&ratio),
             "the copy is as loud as the lost: {ratio}"
         );
+    }
+
+    #[test]
+    fn copies_are_sent_until_the_network_is_known_to_be_good() {
+        let frames = frames(200);
+        let mut encoder = Encoder::new(5).unwrap();
+        let mut copies = |reports: &[u8]| {
+            for report in reports {
+                encoder.expect_loss(*report);
+            }
+            let mut packet = Vec::new();
+            let holds_one = |frame| {
+                packet.clear();
+                encoder.encode(frame, &mut packet).unwrap();
+                Head::of(&packet).unwrap().copy
+            };
+            // The first still holds the copy of the one before the change.
+            frames.iter().map(holds_one).skip(1).filter(|c| *c).count()
+        };
+        assert!(copies(&[]) > 20);
+        assert!(copies(&[0, 0, 0, 0]) > 20);
+        assert_eq!(copies(&[0]), 0);
+        assert!(copies(&[3]) > 20);
+        assert!(copies(&[0, 0]) > 20);
     }
 
     #[test]

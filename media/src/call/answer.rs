@@ -54,6 +54,7 @@ impl Call {
         }
         let marks = Marks {
             voice_end: spoken.then(|| self.turn.last_voice()),
+            voice_held: self.voice_held,
             endpoint: self.turn.end_of_turn_delay(),
             voice_stop: self.turn.voice_stop_delay(),
             committed: committed.then_some(self.now),

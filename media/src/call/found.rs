@@ -1,10 +1,13 @@
 //! What one message of the caller held: owned, so that the leg is free again when it is acted upon.
 
+use std::time::Duration;
+
 use crate::leg::LegEvent;
 
 /// What one message held, kept until the leg is free again.
 #[derive(Debug)]
 pub(super) enum Found {
+    Held(Duration),
     Audio {
         from: usize,
         to: usize,
@@ -39,6 +42,7 @@ impl Found {
     /// Audio is put behind what `incoming` holds; the event tells where.
     pub(super) fn of(event: LegEvent<'_>, incoming: &mut Vec<i16>) -> Self {
         match event {
+            LegEvent::Held(held) => Self::Held(held),
             LegEvent::Audio(samples) => {
                 let from = incoming.len();
                 incoming.extend_from_slice(samples);

@@ -152,6 +152,7 @@ impl Call {
         }
         if heard.voiced {
             self.last_voice_at = heard.at + FRAME as u64;
+            self.voice_held = self.held;
         }
         if heard.quiet > 0 {
             self.last_voice_at = self.last_voice_at.saturating_sub(heard.quiet);

@@ -11,6 +11,8 @@ use crate::time::{Samples, Time};
 pub(super) struct Marks {
     /// The caller's last voiced sample.
     pub(super) voice_end: Option<Time>,
+    /// How long that had waited in the jitter buffer before it was heard.
+    pub(super) voice_held: Duration,
     /// The configured silence that ends the turn, and the part of it that makes a voice stopped.
     pub(super) endpoint: Duration,
     pub(super) voice_stop: Duration,
@@ -90,7 +92,7 @@ impl Marks {
             tts_leading_silence_ms: Samples(trimmed).ms(),
             playout_buffer_ms: length("playout_buffer"),
             network_rtt_ms: 0,
-            jitter_buffer_ms: 0,
+            jitter_buffer_ms: ((self.voice_held.as_micros() + 500) / 1000) as u64,
             speculative: Speculative {
                 attempts: self.attempts,
                 used: self.speculative,

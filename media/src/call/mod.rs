@@ -88,6 +88,9 @@ pub struct Call {
     pending_text: String,
     last_frame: Time,
     last_voice_at: u64,
+    /// How long what is heard now waited for packets before it, and how long the last voice did.
+    held: Duration,
+    voice_held: Duration,
     given: Given,
     dropping: Option<Dropping>,
 
@@ -165,6 +168,8 @@ impl Call {
             pending_text: String::new(),
             last_frame: now,
             last_voice_at: 0,
+            held: Duration::ZERO,
+            voice_held: Duration::ZERO,
             given: Given::default(),
             dropping: None,
             reply: None,
@@ -340,6 +345,7 @@ impl Call {
 
     fn found(&mut self, found: Found) {
         match found {
+            Found::Held(held) => self.held = held,
             Found::Audio { from, to } => self.hear(from, to),
             Found::Lost(samples) => self.lost(samples),
             Found::Reconnected => self.timeline.reconnect(),

@@ -111,7 +111,7 @@ impl Call {
         if let Some(round_trip) = report.round_trip_ms {
             self.round_trip_ms = round_trip.into();
         }
-        let per_cent = (u32::from(report.lost) * 100 / 256) as u8;
+        let per_cent = (u32::from(report.lost) * 100).div_ceil(256) as u8;
         match &mut self.leg {
             Leg::Socket(_) => {}
             Leg::WebRtc(leg) => leg.expect_loss(per_cent),

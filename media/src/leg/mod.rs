@@ -4,6 +4,8 @@ pub mod rtp;
 pub mod webrtc;
 pub mod ws;
 
+use std::time::Duration;
+
 use self::rtp::RtpLeg;
 use self::webrtc::WebRtcLeg;
 use self::ws::{Interruption, ServerEvent, ServerHeader, WsLeg};
@@ -28,6 +30,9 @@ pub enum LegEvent<'a> {
     /// The vendor's stream has begun, and agent audio can be sent. `token` is what its
     /// `customParameters` held. (A native client is ready from the start and has no such event.)
     Started { token: Option<&'a str> },
+    /// The `Audio` that follows has waited so long for packets before it; told when that changes. It is none
+    /// at first.
+    Held(Duration),
     /// Caller audio at 16 kHz, any length up to 1 s.
     Audio(&'a [i16]),
     /// The timestamps from here on have nothing to do with those before: the media was connected anew.

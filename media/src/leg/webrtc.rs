@@ -5,6 +5,8 @@
 //! by the decoder, and, when too much is missing in a row, left as a gap of known length. Timestamps tell
 //! the place of everything, so the recording stays aligned.
 
+use std::time::Duration;
+
 use super::ws::WsLeg;
 use super::{LegEvent, RtpPacket};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
@@ -46,6 +48,8 @@ pub struct WebRtcLeg {
     /// Samples concealed in a row.
     run: u64,
     filled: Filled,
+    /// How long the packet heard last had waited, as was told.
+    held: Duration,
     /// The timestamp after the last packet sent.
     sent_to: Option<u64>,
     /// The agent speaks under the caller's voice: its loudness, 256 being all of it.
@@ -74,6 +78,7 @@ impl WebRtcLeg {
             residue: 0,
             run: 0,
             filled: Filled::default(),
+            held: Duration::ZERO,
             sent_to: None,
             gain: WHOLE,
         })
@@ -149,7 +154,7 @@ impl WebRtcLeg {
     }
 
     /// Of the caller's packets.
-    pub fn jitter(&self) -> std::time::Duration {
+    pub fn jitter(&self) -> Duration {
         self.jitter.jitter()
     }
 
@@ -218,7 +223,10 @@ impl WebRtcLeg {
                 Next::Packet { payload, duration } => {
                     self.run = 0;
                     match self.decoder.decode(payload, &mut self.pcm[..]) {
-                        Ok(samples) => sink(LegEvent::Audio(&self.pcm[..samples])),
+                        Ok(samples) => {
+                            self.tell_held(sink);
+                            sink(LegEvent::Audio(&self.pcm[..samples]));
+                        }
                         // A packet that came and cannot be decoded leaves its time.
                         Err(OpusError) => {
                             let samples = u64::from(duration / UNITS);
@@ -247,7 +255,10 @@ impl WebRtcLeg {
                         None => Err(OpusError),
                     };
                     match made {
-                        Ok(samples) => sink(LegEvent::Audio(&self.pcm[..samples])),
+                        Ok(samples) => {
+                            self.tell_held(sink);
+                            sink(LegEvent::Audio(&self.pcm[..samples]));
+                        }
                         Err(OpusError) => {
                             let samples = samples as u64;
                             self.filled.gap += samples;
@@ -268,6 +279,14 @@ impl WebRtcLeg {
                     sink(LegEvent::Reconnected);
                 }
             }
+        }
+    }
+
+    /// Before audio: how long it has waited, when that is news.
+    fn tell_held(&mut self, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        let held = self.jitter.held();
+        if std::mem::replace(&mut self.held, held) != held {
+            sink(LegEvent::Held(held));
         }
     }
 

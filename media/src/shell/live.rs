@@ -459,8 +459,8 @@ impl Live {
                     marker,
                     payload,
                 } => {
-                    if let (Line::Peer(peer), Some(webrtc)) = (&mut self.line, &tools.webrtc) {
-                        peer.packet(now, timestamp, marker, payload, &webrtc.net);
+                    if let (Line::Peer(peer), Some(webrtc)) = (&mut self.line, &mut tools.webrtc) {
+                        peer.packet(now, timestamp, marker, payload, &mut webrtc.net);
                     }
                 }
                 Output::Close { code, reason } => self.line.close(now, code, reason),

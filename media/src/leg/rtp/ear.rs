@@ -1,5 +1,7 @@
 //! What the caller says: packets in their order to audio, their gaps to the right length, digits.
 
+use std::time::Duration;
+
 use super::codec::{Decoder, Filled};
 use super::{RtpPlan, Sink};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
@@ -33,6 +35,8 @@ pub(super) struct Ear {
     recovered: u64,
     concealed: u64,
     gap: u64,
+    /// How long the packet heard last had waited, as was told.
+    held: Duration,
 }
 
 impl Ear {
@@ -48,6 +52,7 @@ impl Ear {
             recovered: 0,
             concealed: 0,
             gap: 0,
+            held: Duration::ZERO,
         })
     }
 
@@ -127,7 +132,7 @@ impl Ear {
         }
     }
 
-    pub(super) fn jitter(&self) -> std::time::Duration {
+    pub(super) fn jitter(&self) -> Duration {
         self.jitter.jitter()
     }
 
@@ -135,6 +140,7 @@ impl Ear {
     fn drain(&mut self, now: Time, sink: Sink<'_>) {
         let clock = u64::from(self.decoder.codec().clock());
         let samples = |duration: u64| duration * u64::from(RATE) / clock;
+        let mut held = self.held;
         while let Some(next) = self.jitter.next(now) {
             match next {
                 Next::Packet { payload, duration } => {
@@ -145,7 +151,9 @@ impl Ear {
                         sink,
                     );
                     self.told += length;
-                    let Some(audio) = self.decoder.decode(payload) else {
+                    let audio = self.decoder.decode(payload);
+                    tell_held(&mut held, self.jitter.held(), sink);
+                    let Some(audio) = audio else {
                         // A packet that came and cannot be decoded leaves its time.
                         self.gap += length;
                         sink(LegEvent::Lost { samples: length });
@@ -163,7 +171,9 @@ impl Ear {
                     following,
                 } => {
                     let length = samples(duration.into());
-                    match self.decoder.conceal(duration, following) {
+                    let filled = self.decoder.conceal(duration, following);
+                    tell_held(&mut held, self.jitter.held(), sink);
+                    match filled {
                         Filled::Recovered(audio) => {
                             self.recovered += length;
                             sink(LegEvent::Audio(audio));
@@ -194,6 +204,14 @@ impl Ear {
                 }
             }
         }
+        self.held = held;
+    }
+}
+
+/// Before audio: how long it has waited, when that is news.
+fn tell_held(told: &mut Duration, held: Duration, sink: Sink<'_>) {
+    if std::mem::replace(told, held) != held {
+        sink(LegEvent::Held(held));
     }
 }
 

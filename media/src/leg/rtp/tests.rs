@@ -70,7 +70,7 @@ impl Bed {
             LegEvent::Lost { samples } => audio.resize(audio.len() + samples as usize, 0),
             LegEvent::Digit(key) => digits.push(key),
             LegEvent::Silent => *silent = true,
-            LegEvent::Reconnected => {}
+            LegEvent::Reconnected | LegEvent::Held(_) => {}
             other => panic!("{other:?}"),
         });
     }

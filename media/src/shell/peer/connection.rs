@@ -91,6 +91,8 @@ pub(super) struct Connection {
     hold: bool,
     measured: Arc<Measured>,
     reports: u32,
+    /// The stream whose packets the core knows.
+    stream: Option<u32>,
     /// When the core wants to be woken.
     due: Time,
 }
@@ -171,6 +173,7 @@ impl Connection {
             hold: false,
             measured,
             reports: 0,
+            stream: None,
             due: now,
         })
     }
@@ -270,7 +273,9 @@ impl Connection {
         Ok(())
     }
 
-    /// A datagram that `net` thinks is for us.
+    /// A datagram that `net` thinks is for us; what comes of a packet of the caller's voice goes to `heard`.
+    /// `true`: it was one, and the core has nothing else to say because of it. Each question to the core goes
+    /// through all its parts: asking at every packet would cost more than the packet.
     pub(super) fn datagram(
         &mut self,
         now: Time,
@@ -278,17 +283,19 @@ impl Connection {
         bytes: BytesMut,
         identity: &Identity,
         net: &mut Net,
-    ) {
+        heard: &mut VecDeque<Heard>,
+    ) -> bool {
         let mut proven = None;
+        let stream = stream_of(&bytes);
         if is_stun(&bytes) {
             let Some(message) = Message::read(&bytes) else {
-                return;
+                return true;
             };
             let crypto = identity.provider.crypto();
             match message.class {
                 Class::Request => {
                     if !message.is_from_one_who_knows(&self.password, crypto) {
-                        return;
+                        return true;
                     }
                     // A browser nominates the way it goes now; others just go on asking from there.
                     let silent = now - self.heard_at >= SILENT;
@@ -298,7 +305,7 @@ impl Connection {
                 }
                 Class::Success => {
                     if !message.is_from_one_who_knows(&self.remote_password, crypto) {
-                        return;
+                        return true;
                     }
                     let transaction = message.transaction;
                     if let Some(at) = self.checks.iter().position(|(t, _)| *t == transaction) {
@@ -337,6 +344,13 @@ impl Connection {
                 self.moved = (tuple != selected).then_some((selected, tuple));
             }
         }
+        let known = stream.is_some() && stream == self.stream && self.is_connected();
+        if known {
+            while let Some(message) = self.core.poll_media_read() {
+                self.read(now, message.message, heard);
+            }
+        }
+        known
     }
 
     pub(super) fn packet(
@@ -345,7 +359,7 @@ impl Connection {
         timestamp: u32,
         marker: bool,
         payload: &[u8],
-        net: &Net,
+        net: &mut Net,
     ) {
         let Some(payload_type) = self.opus.filter(|_| self.is_connected() && !self.hold) else {
             return;
@@ -362,6 +376,10 @@ impl Connection {
         if let Some(mut sender) = self.core.rtp_sender(self.sender) {
             // It refuses while a description is being changed: that frame is lost as on any network.
             let _ = sender.write_rtp(net.instant(now), packet);
+        }
+        // One packet went in, and is the first that comes out: all before it was fetched.
+        if let Some(out) = self.core.poll_write() {
+            self.write(now, &out, net);
         }
     }
 
@@ -615,6 +633,7 @@ impl Connection {
                 } else {
                     return;
                 };
+                self.stream = Some(header.ssrc);
                 heard.push_back(Heard::Packet {
                     payload_type,
                     marker: header.marker,
@@ -685,6 +704,14 @@ impl Connection {
         }
         net.send(bytes, to);
     }
+}
+
+/// The SSRC, if it is a packet of RTP (RFC 7983 section 7, RFC 5761 section 4).
+fn stream_of(datagram: &[u8]) -> Option<u32> {
+    let [128..=191, second, .., a, b, c, d] = datagram.first_chunk::<12>()? else {
+        return None;
+    };
+    (!(192..=223).contains(second)).then(|| u32::from_be_bytes([*a, *b, *c, *d]))
 }
 
 fn invalid(error: &rtc::shared::error::Error) -> PeerError {

@@ -68,6 +68,8 @@ pub(super) struct Peer {
     waiting: VecDeque<String>,
     waiting_bytes: usize,
     state: PeerState,
+    /// The connection was given something to send.
+    stirred: bool,
     closing: Option<Time>,
     over: bool,
     quality_at: Time,
@@ -84,6 +86,7 @@ impl Peer {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             state: PeerState::New,
+            stirred: false,
             closing: None,
             over: false,
             quality_at: Time::NEVER,
@@ -192,8 +195,10 @@ impl Peer {
         net: &mut Net,
     ) {
         if let Some(connection) = &mut self.connection {
-            connection.datagram(now, from, bytes, identity, net);
-            self.pump(now, net);
+            let settled = connection.datagram(now, from, bytes, identity, net, &mut self.heard);
+            if !settled {
+                self.pump(now, net);
+            }
         }
     }
 
@@ -204,7 +209,7 @@ impl Peer {
         timestamp: u32,
         marker: bool,
         payload: &[u8],
-        net: &Net,
+        net: &mut Net,
     ) {
         if let Some(connection) = &mut self.connection {
             connection.packet(now, timestamp, marker, payload, net);
@@ -217,6 +222,7 @@ impl Peer {
             && connection.is_open()
         {
             connection.text(now, text, net);
+            self.stirred = true;
         } else if self.waiting_bytes + text.len() <= MOST_WAITING {
             self.waiting_bytes += text.len();
             self.waiting.push_back(text.to_owned());
@@ -232,10 +238,16 @@ impl Peer {
 
     /// Does what is due, and sends what waits.
     pub(super) fn serve(&mut self, now: Time, net: &mut Net) {
-        if let Some(connection) = &mut self.connection {
-            connection.timeout(now, net);
+        let due = self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.deadline() <= now);
+        if due || std::mem::take(&mut self.stirred) {
+            if let Some(connection) = &mut self.connection {
+                connection.timeout(now, net);
+            }
+            self.pump(now, net);
         }
-        self.pump(now, net);
         if self.closing.is_some_and(|at| at <= now) && !self.over {
             self.over = true;
             if let Some(connection) = &mut self.connection {

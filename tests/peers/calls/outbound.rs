@@ -27,7 +27,7 @@ async fn server() -> Server {
 }
 
 /// The carrier: SIPp with this scenario for one call, on a port of its own.
-fn carrier(server: &Server, steps: &str, transport: &str) -> (Child, SocketAddr) {
+pub(crate) fn carrier(server: &Server, steps: &str, transport: &str) -> (Child, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let file = server.data.join(format!("carrier-{}.xml", address.port()));
     std::fs::write(&file, steps).unwrap();
@@ -102,18 +102,18 @@ async fn over(server: &Server, id: &str) -> Value {
     call
 }
 
-async fn well(mut sipp: Child, server: &Server) {
+pub(crate) async fn well(mut sipp: Child, server: &Server) {
     let ended = timeout(Duration::from_secs(60), sipp.wait()).await;
     let status = ended.expect("sipp ends").unwrap();
     assert!(status.success(), "{status}: {}", server.log());
 }
 
-fn recv(method: &str) -> String {
+pub(crate) fn recv(method: &str) -> String {
     format!("<recv request=\"{method}\"/>\n")
 }
 
 /// An answer to the last request, with more headers or a body.
-fn send(status: &str, more: &str) -> String {
+pub(crate) fn send(status: &str, more: &str) -> String {
     format!(
         "<send><![CDATA[
       SIP/2.0 {status}
@@ -128,15 +128,15 @@ fn send(status: &str, more: &str) -> String {
     )
 }
 
-const NO_BODY: &str = "Content-Length: 0";
+pub(crate) const NO_BODY: &str = "Content-Length: 0";
 
 /// The answer to a BYE, whose To has our tag already.
-fn bye_taken() -> String {
+pub(crate) fn bye_taken() -> String {
     send("200 OK", NO_BODY).replace("[last_To:];tag=carrier[call_number]", "[last_To:]")
 }
 
 /// An answer whose audio is at the port that stands for `[media_port]`.
-fn answer(port: &str) -> String {
+pub(crate) fn answer(port: &str) -> String {
     let body = format!(
         "Content-Type: application/sdp
       Content-Length: [len]
@@ -166,12 +166,12 @@ fn answers() -> String {
 }
 
 /// Says no.
-fn refuses(status: &str) -> String {
+pub(crate) fn refuses(status: &str) -> String {
     scenario(&[recv("INVITE"), send(status, NO_BODY), recv("ACK")])
 }
 
 /// Rings until it is cancelled.
-fn rings() -> String {
+pub(crate) fn rings() -> String {
     let canceled =
         send("487 Request Terminated", NO_BODY).replace("[last_CSeq:]", "CSeq: 1 INVITE");
     scenario(&[

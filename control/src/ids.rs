@@ -21,6 +21,11 @@ macro_rules! ids {
 
             /// The nil UUID: belongs to nothing.
             pub const NIL: Self = Self(uuid::Uuid::nil());
+
+            /// `None` of [`NIL`](Self::NIL).
+            pub fn known(self) -> Option<Self> {
+                (self != Self::NIL).then_some(self)
+            }
         }
 
         impl std::fmt::Display for $name {

@@ -15,7 +15,7 @@ export const party = (call) => (call.direction === 'outbound' ? call.to_number :
 export function callRows(calls, more = () => null) {
   const row = (call) => h('tr',
     h('td.lead', h('a.whole', { href: `#/calls/${call.id}` }, when(call.started_at ?? call.created_at)), more(call)),
-    cell('Agent', call.agent_name),
+    cell('Agent', call.agent_name || 'None'),
     cell('With', h('span.num', party(call))),
     cell('Length', h('span.num', length(call.duration_seconds)), '.end'),
     cell('Turns', h('span.num', call.turn_count), '.end'),

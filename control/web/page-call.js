@@ -22,7 +22,7 @@ export function page({ api, id, name }) {
     const call = await ask(`/calls/${id}`);
     // The trunk may be deleted by now, or not be this key's business.
     const trunk = call.trunk_id && await ask(`/sip-trunks/${call.trunk_id}`).catch((error) => { if ([403, 404].includes(error.status)) return null; throw error; });
-    name(`Call with ${call.agent_name}`);
+    name(`Call with ${call.agent_name || 'no agent'}`);
     view = new View(call, trunk, api, ask);
     return view.nodes();
   }, { shape: [h('div.ghost', { style: { height: '3.4rem', width: '18rem' } }), ghosts(1, '15rem'), ghosts(2, '18rem')] });
@@ -58,7 +58,7 @@ class View {
     this.hangUpButton = hangUp;
     const section = (heading, body, id) => h('section.card', { 'aria-labelledby': id }, h('header', h('h2', { id }, heading)), body);
     return [
-      head(`${call.agent_name}, ${when(call.started_at ?? call.created_at)}`, { back: { href: '#/calls', text: 'Calls' }, lead: this.state, actions: [hangUp, h('a.button', { href: `#/talk/${call.agent_id}` }, 'Talk to this agent')] }),
+      head(`${call.agent_name || 'No agent'}, ${when(call.started_at ?? call.created_at)}`, { back: { href: '#/calls', text: 'Calls' }, lead: this.state, actions: [hangUp, call.agent_id ? h('a.button', { href: `#/talk/${call.agent_id}` }, 'Talk to this agent') : null] }),
       section('Recording', this.sound, 'title-sound'),
       h('div.halves',
         section('What was said', this.talk, 'title-said'),

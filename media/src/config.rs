@@ -188,6 +188,17 @@ pub struct AgentConfig {
     pub response_min_sentences: u32,
     pub response_max_sentences: u32,
     pub tools: Vec<ToolSpec>,
+    /// Nobody answers: after `first_message` and a tone the caller leaves a message.
+    pub message: Option<MessageLimits>,
+}
+
+/// How long a caller may speak whose message is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageLimits {
+    /// From the tone on.
+    pub max_seconds: u32,
+    /// A pause of this length ends it.
+    pub silence_seconds: u32,
 }
 
 impl Default for AgentConfig {
@@ -225,6 +236,7 @@ impl Default for AgentConfig {
             response_min_sentences: 2,
             response_max_sentences: 3,
             tools: Vec::new(),
+            message: None,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod leg;
 pub mod peer;
 pub mod record;
+pub mod relay;
 pub mod rtp;
 pub mod shell;
 pub mod speech;

@@ -630,6 +630,7 @@ pub(crate) fn wish(
         account,
         agent: None,
         trunk: None,
+        beyond: false,
         state,
     }
 }

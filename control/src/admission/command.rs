@@ -130,8 +130,10 @@ fn wish(request: &Request, caps: &Caps) -> Vec<String> {
         account,
         agent,
         trunk,
+        beyond,
         state,
     } = request;
+    let unless_beyond = |cap: u32| if *beyond { u32::MAX } else { cap };
     vec![
         lease.to_string(),
         owner.0.to_string(),
@@ -140,8 +142,8 @@ fn wish(request: &Request, caps: &Caps) -> Vec<String> {
         trunk.map_or_else(String::new, |(trunk, _)| trunk.to_string()),
         word(*state).to_owned(),
         micros(state.ttl()),
-        caps.account.to_string(),
-        agent.map_or(0, |(_, cap)| cap).to_string(),
+        unless_beyond(caps.account).to_string(),
+        unless_beyond(agent.map_or(0, |(_, cap)| cap)).to_string(),
         trunk.map_or(0, |(_, cap)| cap).to_string(),
         caps.pool.to_string(),
         caps.node.to_string(),

@@ -121,6 +121,7 @@ mod tests {
             account: AccountId(Uuid::from_u128(1)),
             agent: None,
             trunk: None,
+            beyond: false,
             state,
         }
     }

@@ -126,6 +126,7 @@ mod tests {
             account,
             agent: None,
             trunk: None,
+            beyond: false,
             state: State::Live,
         }
     }

@@ -68,6 +68,9 @@ pub struct Request {
     pub agent: Option<(AgentId, u32)>,
     /// The trunk that it goes over and the trunk's cap.
     pub trunk: Option<(TrunkId, u32)>,
+    /// A message for which nobody had room: the caps of account and agent do not hold it back, those of
+    /// trunk, pool and node do.
+    pub beyond: bool,
     pub state: State,
 }
 

@@ -138,6 +138,7 @@ impl Book {
                 account: renewal.account,
                 agent: agent.map(|agent| (agent, u32::MAX)),
                 trunk: trunk.map(|trunk| (trunk, u32::MAX)),
+                beyond: false,
                 state: renewal.state,
             };
             self.put(&request, renewal.state, now);
@@ -172,6 +173,7 @@ impl Book {
             account: call.account,
             agent: None,
             trunk: None,
+            beyond: false,
             state,
         };
         self.put_for(&request, state, call.left, now);
@@ -212,10 +214,12 @@ impl Book {
     }
 
     fn within_caps(&self, request: &Request) -> Result<(), Refusal> {
-        let account = self.accounts.get(&request.account).copied().unwrap_or(0);
-        below("account", account, self.caps.account)?;
-        if let Some((agent, cap)) = request.agent {
-            below("agent", self.agents.get(&agent).copied().unwrap_or(0), cap)?;
+        if !request.beyond {
+            let account = self.accounts.get(&request.account).copied().unwrap_or(0);
+            below("account", account, self.caps.account)?;
+            if let Some((agent, cap)) = request.agent {
+                below("agent", self.agents.get(&agent).copied().unwrap_or(0), cap)?;
+            }
         }
         if let Some((trunk, cap)) = request.trunk {
             below("trunk", self.trunks.get(&trunk).copied().unwrap_or(0), cap)?;

@@ -22,6 +22,7 @@ fn request(lease: u128, owner: &str, account: u128, state: State) -> Request {
         account: AccountId(Uuid::from_u128(account)),
         agent: None,
         trunk: None,
+        beyond: false,
         state,
     }
 }
@@ -272,4 +273,35 @@ proptest! {
             prop_assert_eq!(book.counts().live as usize, live);
         }
     }
+}
+
+#[test]
+fn a_message_passes_over_the_caps_of_account_and_agent_and_no_others() {
+    let caps = Caps {
+        account: 1,
+        pool: 4,
+        node: 3,
+    };
+    let mut book = Book::new(caps);
+    let (agent, trunk) = (AgentId(Uuid::from_u128(1)), TrunkId(Uuid::from_u128(1)));
+    let wish = |lease, beyond| Request {
+        agent: Some((agent, 1)),
+        trunk: Some((trunk, 2)),
+        beyond,
+        ..request(lease, "a", 1, State::Live)
+    };
+    let refused = |book: &mut Book, wish: &Request| book.acquire(wish, T0).err();
+    assert_eq!(refused(&mut book, &wish(1, false)), None);
+    let full = refused(&mut book, &wish(2, false));
+    assert_eq!(full, Some(Refusal::full("account", 1, 1)));
+    assert_eq!(refused(&mut book, &wish(2, true)), None);
+    let full = refused(&mut book, &wish(3, true));
+    assert_eq!(full, Some(Refusal::full("trunk", 2, 2)));
+    let elsewhere = |lease| Request {
+        beyond: true,
+        ..request(lease, "a", 1, State::Live)
+    };
+    assert_eq!(refused(&mut book, &elsewhere(4)), None);
+    let full = refused(&mut book, &elsewhere(5));
+    assert_eq!(full, Some(Refusal::full("node", 3, 3)));
 }

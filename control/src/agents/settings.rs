@@ -153,6 +153,7 @@ impl Settings {
             response_min_sentences: self.response_min_sentences,
             response_max_sentences: self.response_max_sentences,
             tools: Vec::new(),
+            message: None,
         }
     }
 

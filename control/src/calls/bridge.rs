@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use media::call::output::CallEvent;
-use media::config::{AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol};
+use media::config::{
+    AgentConfig, AudioFormat, CallConfig, Direction, Language, MessageLimits, OptionalEvents,
+    Protocol,
+};
 use media::shell::{self, CallNews, Carrier, Refused};
 use tokio::sync::{Notify, watch};
 use tracing::Instrument;
@@ -73,7 +76,12 @@ pub struct Way {
     pub carrier: Carrier,
     /// Told when the engine is done with the call.
     pub over: Option<Arc<Notify>>,
+    /// A message is taken in place of a conversation.
+    pub message: bool,
 }
+
+/// A caller who has left a message and says no more is let go after this, seconds.
+const MESSAGE_SILENCE: u32 = 8;
 
 /// Hands a joined session to the engine, with its connection where it has one yet, and starts writing
 /// down what happens. `lease`: where it was taken before the caller joined.
@@ -90,6 +98,7 @@ pub async fn place(
         events,
         carrier,
         over: None,
+        message: false,
     };
     run(app, session.account, session.id, way, lease).await
 }
@@ -134,7 +143,7 @@ async fn run_in_span(
         app.admission.release(id, &app.incarnation.owner);
         why
     };
-    let (call, agent) = match records(app, account, id).await {
+    let (call, agent) = match records(app, account, id, way.message).await {
         Ok(found) => found,
         Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
     };
@@ -171,14 +180,23 @@ async fn run_in_span(
         events,
         carrier,
         over,
+        message,
     } = way;
+    let told = match &agent {
+        Some(agent) if !message => call_config(app, &call, agent),
+        agent => message_config(app, &call, agent.as_ref()),
+    };
     let config = CallConfig {
         protocol,
         audio_format,
         events,
-        ..call_config(app, &call, &agent)
+        ..told
     };
-    let CallSpeech { providers, usage } = match speech(app, &agent, &config.agent) {
+    let made = match &agent {
+        Some(agent) if !message => speech(app, agent, &config.agent),
+        agent => Ok(announcer(app, agent.as_ref(), config.agent.language)),
+    };
+    let CallSpeech { providers, usage } = match made {
         Ok(speech) => speech,
         Err(error) => {
             return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await);
@@ -188,7 +206,9 @@ async fn run_in_span(
         account,
         id,
         incarnation: app.incarnation.number,
-        transcript: agent.settings.transcription_enabled,
+        transcript: agent
+            .as_ref()
+            .is_none_or(|agent| agent.settings.transcription_enabled),
         recording: config.recording,
     };
     let pulse = Arc::new(Pulse::default());
@@ -230,7 +250,7 @@ async fn run_in_span(
         ended: watch::Sender::new(false),
     });
     app.live.insert(id, live.clone());
-    tracing::info!(agent = %agent.id, channel = call.channel, "a call begins");
+    tracing::info!(agent = %call.agent_id, channel = call.channel, message, "a call begins");
     let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
     tokio::spawn(following.in_current_span());
     Ok(live)
@@ -244,6 +264,7 @@ pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Reque
         account,
         agent: None,
         trunk: None,
+        beyond: false,
         state,
     }
 }
@@ -309,8 +330,13 @@ fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<CallSpeech, Sp
         .providers(&voice, &agent.settings.llm_model, told)
 }
 
-/// The call and its agent, or what is missing.
-async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
+/// The call and its agent, or what is missing. A message needs no agent.
+async fn records(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    message: bool,
+) -> Result<(CallRow, Option<Agent>), String> {
     let call = store::get(&app.db, account, id)
         .await
         .map_err(|error| error.to_string())?;
@@ -318,8 +344,49 @@ async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, 
     let agent = agents::store::get(&app.db, account, call.agent_id)
         .await
         .map_err(|error| error.to_string())?;
-    let agent = agent.ok_or("the agent was deleted before the caller joined")?;
+    if agent.is_none() && !message {
+        return Err("the agent was deleted before the caller joined".to_owned());
+    }
     Ok((call, agent))
+}
+
+/// Who announces that a message is taken: the agent's voice, or a default one.
+fn announcer(app: &App, agent: Option<&Agent>, language: Language) -> CallSpeech {
+    let voice = match agent {
+        Some(agent) => voices::find(&agent.settings.voice_id)
+            .map(|voice| voice.styled(agent.settings.dialect_style.as_deref())),
+        None => voices::catalogue::default_voice().cloned(),
+    };
+    app.speech.announcer(voice.as_ref(), language)
+}
+
+/// What the engine is told of a call that takes a message. It is recorded whatever the agent's settings
+/// say of conversations: that is what it is for.
+fn message_config(app: &App, call: &CallRow, agent: Option<&Agent>) -> CallConfig {
+    let language = agent.map_or(Language::English, |agent| agent.settings.language);
+    let announcement = match language {
+        Language::English => {
+            "Nobody can take your call right now. Please leave a message after the tone."
+        }
+        Language::French => {
+            "Personne ne peut prendre votre appel pour le moment. Laissez un message après le signal."
+        }
+    };
+    let told = AgentConfig {
+        name: call.agent_name.clone(),
+        first_message: Some(announcement.to_owned()),
+        language,
+        interruption_enabled: false,
+        message: Some(MessageLimits {
+            max_seconds: app.config.sip.message_seconds,
+            silence_seconds: MESSAGE_SILENCE,
+        }),
+        ..AgentConfig::default()
+    };
+    CallConfig {
+        recording: true,
+        ..engine_config(app, call, told)
+    }
 }
 
 /// What the engine is told of a call; how it is reached stands there until it is known.
@@ -338,8 +405,16 @@ fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
     CallConfig {
+        recording: agent.settings.recording_enabled,
+        ..engine_config(app, call, told)
+    }
+}
+
+/// What every call has.
+fn engine_config(app: &App, call: &CallRow, agent: AgentConfig) -> CallConfig {
+    CallConfig {
         session_id: call.id.to_string(),
-        agent_id: agent.id.to_string(),
+        agent_id: call.agent_id.to_string(),
         direction: if call.direction == "outbound" {
             Direction::Outbound
         } else {
@@ -347,8 +422,8 @@ fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
         },
         protocol: Protocol::Native,
         audio_format: AudioFormat::Pcm16000,
-        agent: told,
-        recording: agent.settings.recording_enabled,
+        agent,
+        recording: false,
         events: OptionalEvents::default(),
         vad: app.config.engine.vad,
         lead_ms: app.config.engine.lead_ms,

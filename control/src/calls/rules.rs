@@ -1,6 +1,7 @@
 //! States of a call and of its conversation, and how each end maps to them. Pure.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use media::call::record::{EndReason, EndedBy, Offsets, Summary, Turn};
 use media::peer::MediaTotals;
@@ -214,6 +215,25 @@ impl Ending {
             conversation: end.conversation(),
             sip_code: end.sip_code,
             ..Self::never_joined(end.reason, end.ended_by)
+        }
+    }
+
+    /// Two telephones that heard each other through us, for so long.
+    pub fn joined(reason: &'static str, ended_by: &'static str, lasted: Duration) -> Self {
+        let duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+        let (status, conversation) = match reason {
+            "media_timeout" => (CallStatus::Failed, ConversationStatus::Failed),
+            _ => (CallStatus::Completed, ConversationStatus::Completed),
+        };
+        Self {
+            status,
+            conversation,
+            duration_ms: Some(duration_ms),
+            used: Some(CallUse {
+                duration_ms,
+                ..CallUse::default()
+            }),
+            ..Self::never_joined(reason, ended_by)
         }
     }
 

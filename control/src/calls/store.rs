@@ -15,6 +15,7 @@ use crate::time::Timestamp;
 pub struct CallRow {
     pub id: CallId,
     pub account: AccountId,
+    /// Nil where no agent answered.
     pub agent_id: AgentId,
     pub agent_name: String,
     pub status: String,
@@ -303,6 +304,22 @@ pub async fn take(
         .execute()
         .await?;
     Ok(rows == 1)
+}
+
+/// Notes since when a call that was inserted in this transaction has rung.
+pub async fn rang(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+    since: Timestamp,
+) -> Result<(), DbError> {
+    tx.query("update calls set rang_at = $1, started_at = $1 where account_id = $2 and id = $3")
+        .bind(since)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
 }
 
 /// Writes the end of a call that `incarnation` hosts (0: nobody). `false`: it had ended already, or

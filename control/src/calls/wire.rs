@@ -95,7 +95,8 @@ impl From<CallsQuery> for Filter {
 pub struct CallRecord {
     pub id: CallId,
     pub conversation_id: CallId,
-    pub agent_id: AgentId,
+    /// Null where no agent answered.
+    pub agent_id: Option<AgentId>,
     /// As it was when the call began.
     pub agent_name: String,
     #[schemars(extend("enum" = CallStatus::NAMES))]
@@ -118,7 +119,8 @@ pub struct CallRecord {
     pub end_reason: Option<String>,
     #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
-    /// The carrier's final response to a call that was placed; null where it gave none.
+    /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that rang and
+    /// was not taken. Null where there was none.
     pub sip_code: Option<u32>,
     #[schemars(extend("enum" = ["human", "voicemail", "unknown", null]))]
     pub answered_by: Option<&'static str>,
@@ -210,7 +212,7 @@ impl From<CallRow> for CallRecord {
         Self {
             id,
             conversation_id: id,
-            agent_id,
+            agent_id: agent_id.known(),
             agent_name,
             status,
             direction,

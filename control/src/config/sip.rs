@@ -29,6 +29,8 @@ pub struct Sip {
     /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
     pub trunk_calls: u32,
     pub trunk_calls_per_hour: u32,
+    /// How long a message may be that a caller leaves, seconds.
+    pub message_seconds: u32,
     /// What callers over TLS are shown.
     pub tls: Option<Tls>,
     /// The name in that certificate; callers over TLS are told the address when `None`.
@@ -125,6 +127,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         encryption,
         trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
         trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
+        message_seconds: settings.int("sip.message_seconds", 5, 3600),
         tls,
         tls_name,
         ports: ports(settings),

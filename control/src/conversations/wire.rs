@@ -27,7 +27,8 @@ pub struct ConversationRecord {
     pub id: CallId,
     pub session_id: CallId,
     pub call_id: CallId,
-    pub agent_id: AgentId,
+    /// Null where no agent answered.
+    pub agent_id: Option<AgentId>,
     pub agent_name: String,
     #[schemars(extend("enum" = CHANNELS))]
     pub channel: String,
@@ -113,7 +114,7 @@ impl ConversationRecord {
             id,
             session_id: id,
             call_id: id,
-            agent_id,
+            agent_id: agent_id.known(),
             agent_name,
             channel,
             direction,

@@ -5,6 +5,7 @@
 //! [`store::of_agent`]; the telephone bridge asks for [`find_called`].
 
 pub mod http;
+pub mod routing;
 pub mod rules;
 pub mod service;
 pub mod store;

@@ -16,7 +16,8 @@ pub struct RecordingRecord {
     pub id: RecordingId,
     pub call_id: CallId,
     pub conversation_id: CallId,
-    pub agent_id: AgentId,
+    /// Null where no agent answered.
+    pub agent_id: Option<AgentId>,
     #[schemars(extend("enum" = ["uploading", "ready", "failed"]))]
     pub status: String,
     pub format: &'static str,
@@ -60,7 +61,7 @@ impl From<RecordingRow> for RecordingRecord {
             id,
             call_id,
             conversation_id: call_id,
-            agent_id,
+            agent_id: agent_id.known(),
             status,
             format: "wav",
             channels: 2,

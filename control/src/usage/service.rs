@@ -116,7 +116,7 @@ pub async fn record_call(
             resource,
             amount: i64::try_from(amount).unwrap_or(i64::MAX),
             source: &source,
-            agent: Some(agent),
+            agent: agent.known(),
             call: Some(call),
             priced: resource == Resource::CallMinutes,
         };

@@ -6,6 +6,7 @@
 //! that the operator configured. None of them works on a media thread for longer than a queue push (the
 //! built-in models: well under a millisecond).
 
+mod announcer;
 pub mod echo;
 pub mod faq;
 mod meter;
@@ -174,6 +175,22 @@ impl Speech {
             tts: mouth_meter.mouth(sink, mouth),
         });
         Ok(CallSpeech { providers, usage })
+    }
+
+    /// The providers of a call that only takes a message: this voice announces it, where it can be had.
+    pub fn announcer(&self, voice: Option<&Voice>, language: Language) -> CallSpeech {
+        let usage = Arc::new(SpeechUsage::default());
+        let mouth = voice.and_then(|voice| {
+            let made = self.mouth(&self.voices, voice.engine, language, &usage);
+            let make = made
+                .inspect_err(|error| tracing::warn!(%error, "a message is not announced"))
+                .ok()?;
+            let meter = Meter::new(&self.metrics, Stage::Tts, voice_provider(voice.engine));
+            let metered: Make<dyn Synthesiser> = Box::new(move |sink| meter.mouth(sink, make));
+            Some(metered)
+        });
+        let providers: ProviderFactory = Box::new(move |sink| announcer::providers(mouth, &sink));
+        CallSpeech { providers, usage }
     }
 
     /// A voice for one text of a request, or why there is none.

@@ -4,12 +4,20 @@ use super::Call;
 use super::latency::Marks;
 use super::output::{LlmCommand, TtsCommand};
 use super::record::{EndReason, Owner};
-use super::reply::{Filler, Kind, Reply};
+use super::reply::{Filler, Kind, Reply, Spoken};
+use crate::audio::tones::sine;
 use crate::config::Language;
 use crate::dialog::clean::Cleaner;
 use crate::dialog::ends_call;
-use crate::speech::{LlmEvent, ReplyId};
+use crate::dialog::sentences::Segment;
+use crate::speech::{LlmEvent, ReplyId, TtsEvent};
+use crate::time::RATE;
 use crate::turn::Cue;
+
+/// The tone after which a message is taken: 300 ms, of whole periods.
+const TONE_HZ: f64 = 1000.0;
+const TONE_DBFS: f64 = -14.0;
+const TONE_SAMPLES: usize = 4_800;
 
 impl Call {
     /// The caller's turn is over: answer it, or end the call if its words say so.
@@ -93,6 +101,7 @@ impl Call {
             (Kind::Reprompt, true) => {
                 "Pardon, je n'ai pas compris. Pouvez-vous répéter ?".to_owned()
             }
+            (Kind::Tone, _) => return self.sound_tone(),
             (Kind::Goodbye | Kind::Answer | Kind::Resume, false) => "Goodbye.".to_owned(),
             (Kind::Goodbye | Kind::Answer | Kind::Resume, true) => "Au revoir.".to_owned(),
         };
@@ -118,6 +127,36 @@ impl Call {
         reply.text.finish();
         reply.text_complete = true;
         self.reply = Some(reply);
+    }
+
+    /// Sounds the tone after which a message is taken.
+    pub(super) fn sound_tone(&mut self) {
+        self.cancel_reply();
+        let marks = Marks {
+            asked: Some(self.now),
+            ..Marks::default()
+        };
+        let mut reply = self.new_reply(Kind::Tone, marks);
+        let id = reply.id;
+        reply.text_complete = true;
+        let segment = Segment {
+            index: 0,
+            start: 0,
+            end: 0,
+        };
+        reply.segments.push(Spoken {
+            segment,
+            first: self.playout.queued(),
+            length: 0,
+            done: false,
+        });
+        self.reply = Some(reply);
+        let tone = TtsEvent::Audio {
+            rate: RATE,
+            samples: sine(RATE, TONE_HZ, TONE_DBFS, TONE_SAMPLES),
+        };
+        self.voice(id, 0, tone);
+        self.voice(id, 0, TtsEvent::Done);
     }
 
     fn new_reply(&mut self, kind: Kind, marks: Marks) -> Reply {

@@ -93,12 +93,14 @@ impl Call {
     fn ended_by(&self, reason: EndReason) -> EndedBy {
         match reason {
             EndReason::CallerHangup | EndReason::Phrase => EndedBy::Caller,
+            EndReason::Voicemail if self.caller_left => EndedBy::Caller,
             EndReason::AgentEndCall => EndedBy::Agent,
             EndReason::EndedByApi if self.end_request == Some(EndRequest::Api) => EndedBy::Api,
             EndReason::MaxDuration
             | EndReason::MaxTurns
             | EndReason::SilenceTimeout
             | EndReason::IdleLimit
+            | EndReason::Voicemail
             | EndReason::MediaTimeout
             | EndReason::ProviderError
             | EndReason::EngineError

@@ -107,6 +107,8 @@ pub struct Call {
     peer_deadline: Option<Time>,
     /// The caller closed it.
     hung_up: bool,
+    /// The caller ended the call.
+    caller_left: bool,
     on_hold: bool,
     next_ping: Option<Time>,
     pings: u32,
@@ -181,6 +183,7 @@ impl Call {
             start_deadline: None,
             peer_deadline: None,
             hung_up: false,
+            caller_left: false,
             on_hold: false,
             next_ping: None,
             pings: 0,
@@ -387,7 +390,10 @@ impl Call {
                 self.note("no packet came from the caller for too long");
                 self.cue(Cue::End(EndReason::MediaTimeout));
             }
-            Found::End => self.cue(Cue::End(EndReason::CallerHangup)),
+            Found::End => {
+                self.caller_left = true;
+                self.cue(Cue::End(EndReason::CallerHangup));
+            }
             Found::Invalid {
                 close,
                 code,
@@ -435,6 +441,7 @@ impl Call {
 
     fn gone(&mut self, gone: Gone) {
         self.out.socket_gone();
+        self.caller_left = gone == Gone::Closed;
         let reason = match gone {
             Gone::Closed => EndReason::CallerHangup,
             Gone::Stalled => EndReason::MediaTimeout,
@@ -470,6 +477,7 @@ impl Call {
             Act::Apologise => self.say_line(reply::Kind::Apology),
             Act::Reprompt => self.say_line(reply::Kind::Reprompt),
             Act::Goodbye => self.say_line(reply::Kind::Goodbye),
+            Act::Tone => self.sound_tone(),
             Act::Finish(reason) => self.finish(reason),
         }
     }

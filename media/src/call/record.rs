@@ -176,6 +176,8 @@ pub enum EndReason {
     MaxTurns,
     SilenceTimeout,
     IdleLimit,
+    /// Nobody answered, and the caller left a message.
+    Voicemail,
     MediaTimeout,
     ProviderError,
     EngineError,
@@ -201,6 +203,7 @@ impl EndReason {
             Self::MaxTurns => "max_turns",
             Self::SilenceTimeout => "silence_timeout",
             Self::IdleLimit => "idle_limit",
+            Self::Voicemail => "voicemail",
             Self::MediaTimeout => "media_timeout",
             Self::ProviderError => "provider_error",
             Self::EngineError => "engine_error",

@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Apology,
     Reprompt,
     Goodbye,
+    /// After it the caller leaves a message; it has no words.
+    Tone,
     /// What an interrupted reply still had to say.
     Resume,
 }

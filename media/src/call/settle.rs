@@ -156,7 +156,9 @@ impl Call {
         }
         let source = match reply.kind {
             Kind::Answer | Kind::Greeting | Kind::Resume => Source::Speech,
-            Kind::CheckIn | Kind::Apology | Kind::Reprompt | Kind::Goodbye => Source::System,
+            Kind::CheckIn | Kind::Apology | Kind::Reprompt | Kind::Goodbye | Kind::Tone => {
+                Source::System
+            }
         };
         let interrupted_after_ms = cut.map(|index| reply.spoken_ms(index));
         let index = self.turn_index;

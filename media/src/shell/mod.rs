@@ -23,6 +23,7 @@ mod mailbox;
 mod peer;
 mod ports;
 mod recorder;
+mod relay;
 mod rtp;
 mod socket;
 mod wheel;
@@ -34,6 +35,7 @@ pub use self::engine::{
 pub use self::finish::{RecordedFile, forget, salvage};
 pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
 pub use self::ports::{PortPair, Ports};
+pub use self::relay::{OnLost, RelayHandle, RelayLeg, Relays};
 pub use self::rtp::RtpCarrier;
 pub use crate::error::Refused;
 

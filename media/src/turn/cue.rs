@@ -85,6 +85,8 @@ pub enum Act {
     Apologise,
     Reprompt,
     Goodbye,
+    /// Sound the tone after which a message is taken.
+    Tone,
     /// The call is over.
     Finish(EndReason),
 }

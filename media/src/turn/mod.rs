@@ -36,6 +36,7 @@ mod barge_in;
 mod caller;
 mod cue;
 pub mod endpoint;
+mod message;
 pub mod timers;
 
 use std::time::Duration;
@@ -46,7 +47,7 @@ use endpoint::{Delays, Learnt, Shape};
 use timers::{Timer, Timers};
 
 use crate::call::record::EndReason;
-use crate::config::{AgentConfig, Direction};
+use crate::config::{AgentConfig, Direction, MessageLimits};
 use crate::time::Time;
 
 /// How long an outbound call waits for the answering person's first words.
@@ -147,6 +148,8 @@ pub struct TurnTaker {
     /// Silence already spent, and since when it runs.
     silence_spent: Duration,
     silence_since: Option<Time>,
+    /// The tone was sounded after which a message is taken.
+    tone_sounded: bool,
     acts: Vec<Act>,
 }
 
@@ -161,6 +164,7 @@ struct Settings {
     idle_check_in: Duration,
     max_idle_attempts: u32,
     soft_timeout: Option<Duration>,
+    message: Option<MessageLimits>,
 }
 
 impl TurnTaker {
@@ -186,6 +190,7 @@ impl TurnTaker {
                 idle_check_in: secs(agent.idle_check_in_after_secs),
                 max_idle_attempts: agent.max_idle_attempts,
                 soft_timeout: agent.soft_timeout_seconds.map(secs),
+                message: agent.message,
             },
             greeting_due: agent.first_message.is_some() && direction == Direction::Outbound,
             turns: 0,
@@ -195,6 +200,7 @@ impl TurnTaker {
             reprompting: false,
             silence_spent: Duration::ZERO,
             silence_since: None,
+            tone_sounded: false,
             acts: Vec::with_capacity(8),
         }
     }
@@ -253,6 +259,9 @@ impl TurnTaker {
     }
 
     fn step(&mut self, now: Time, cue: Cue) {
+        if let Some(limits) = self.settings.message {
+            return self.message_cue(now, cue, limits);
+        }
         match (self.state, cue) {
             (State::Ended(_), _) | (_, Cue::Tick) => {}
             (_, Cue::End(reason)) => self.finish(reason),
@@ -364,6 +373,9 @@ impl TurnTaker {
     }
 
     fn fire(&mut self, now: Time, timer: Timer, at: Time) {
+        if let Some(limits) = self.settings.message {
+            return self.message_timer(now, timer, limits);
+        }
         match (self.state, timer) {
             (State::Ended(_), _) => {}
             (_, Timer::MaxDuration) => self.finish(EndReason::MaxDuration),

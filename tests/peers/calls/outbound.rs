@@ -166,12 +166,12 @@ fn answers() -> String {
 }
 
 /// Says no.
-fn refuses(status: &str) -> String {
+pub(crate) fn refuses(status: &str) -> String {
     scenario(&[recv("INVITE"), send(status, NO_BODY), recv("ACK")])
 }
 
 /// Rings until it is cancelled.
-fn rings() -> String {
+pub(crate) fn rings() -> String {
     let canceled =
         send("487 Request Terminated", NO_BODY).replace("[last_CSeq:]", "CSeq: 1 INVITE");
     scenario(&[

@@ -123,7 +123,7 @@ async fn sipp_calls_an_agent_and_hears_it() {
 }
 
 /// A telephone: our own stack as a caller, and one socket for its audio.
-struct Telephone {
+pub(crate) struct Telephone {
     sip: Sip,
     socket: tokio::net::UdpSocket,
     offered: Offered,
@@ -135,7 +135,7 @@ struct Telephone {
     timestamp: u32,
     next: Instant,
     /// What was heard, 8 kHz.
-    heard: Vec<i16>,
+    pub(crate) heard: Vec<i16>,
     over: bool,
 }
 
@@ -144,6 +144,16 @@ const CALL: CallId = CallId(1);
 impl Telephone {
     /// Calls; `Err`: the code that it was refused with.
     async fn call(target: SocketAddr, encryption: Encryption) -> Result<Self, u16> {
+        Self::call_number(target, "100", encryption, Duration::from_secs(20)).await
+    }
+
+    /// Calls this number, and rings for so long.
+    pub(crate) async fn call_number(
+        target: SocketAddr,
+        number: &str,
+        encryption: Encryption,
+        ring_for: Duration,
+    ) -> Result<Self, u16> {
         let mut endpoint = Config::new(Vec::new());
         endpoint.session_expires = 0;
         let sip = Sip::start(Settings {
@@ -188,12 +198,12 @@ impl Telephone {
         let offered = sdp::offer(&local, Flow::SendRecv);
         let place = Place {
             trunk: TrunkId(1),
-            to: "100".to_owned(),
+            to: number.to_owned(),
             from: "+33123456789".to_owned(),
             display: None,
             headers: Vec::new(),
             offer: Body::sdp(offered.text.clone()),
-            ring_for: Duration::from_secs(20),
+            ring_for,
         };
         sip.command(Command::Place(CALL, Box::new(place))).unwrap();
         let (sip, answer) = event(sip, |event| match event {
@@ -244,7 +254,7 @@ impl Telephone {
     }
 
     /// Sends 8 kHz sound in real time, and hears meanwhile.
-    async fn speak(&mut self, samples: &[i16]) {
+    pub(crate) async fn speak(&mut self, samples: &[i16]) {
         for frame in samples.chunks(160) {
             let mut payload = vec![0; frame.len()];
             g711::ulaw_encode(frame, &mut payload);
@@ -253,7 +263,7 @@ impl Telephone {
         }
     }
 
-    async fn silence(&mut self, ms: usize) {
+    pub(crate) async fn silence(&mut self, ms: usize) {
         self.speak(&vec![0; 8 * ms]).await;
     }
 
@@ -355,7 +365,7 @@ impl Telephone {
         }
     }
 
-    async fn hang_up(self) {
+    pub(crate) async fn hang_up(self) {
         self.sip.command(Command::HangUp(CALL, None)).unwrap();
         // The BYE has to go out before the stack is dropped, and an answer tells that it has.
         let (sip, ()) = event(self.sip, |event| {

@@ -131,6 +131,7 @@ pub(crate) fn wish(number: u128, node: &str, of: u128, state: State) -> Request 
         account: account(of),
         agent: None,
         trunk: None,
+        beyond: false,
         state,
     }
 }

@@ -92,7 +92,7 @@ pub struct Unanswered {
     pub reason: &'static str,
     /// A word of the API's `ended_by`.
     pub ended_by: &'static str,
-    /// The carrier's final response.
+    /// The final response: the carrier's, or ours.
     pub sip_code: Option<u16>,
 }
 
@@ -106,6 +106,26 @@ impl Unanswered {
     /// An API client, or the server that ends, let go of it while it rang.
     pub const fn canceled(ended_by: &'static str) -> Self {
         Self::of(CallStatus::Canceled, "ended_by_api", ended_by)
+    }
+
+    /// A call that came in and rang, and that nobody took: with this final response of ours.
+    pub const fn not_taken(code: u16) -> Self {
+        let meant = match code {
+            486 => Self::BUSY,
+            _ => Self::NO_ANSWER,
+        };
+        Self {
+            sip_code: Some(code),
+            ..meant
+        }
+    }
+
+    /// A caller who gave up while it rang (RFC 3261 section 9.2: 487).
+    pub const fn caller_left() -> Self {
+        Self {
+            sip_code: Some(487),
+            ..Self::of(CallStatus::Canceled, "caller_hangup", "caller")
+        }
     }
 
     /// The answer could not be used, or the call did not reach the carrier.

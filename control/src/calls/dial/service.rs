@@ -20,7 +20,7 @@ use crate::calls::{self, bridge, lifecycle};
 use crate::db::DbError;
 use crate::http::ApiError;
 use crate::idempotency::{self, Key, Seen};
-use crate::ids::{AccountId, AgentId, CallId};
+use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::{self, Trunk};
 use crate::time::Timestamp;
@@ -160,7 +160,9 @@ async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged
     billing::require(app, account).await?;
     let number = calling_number(app, account, wish.from_number.as_deref()).await?;
     suppressions::check(app, account, &wish.to_number).await?;
-    let (trunk, to) = way_out(app, account, &agent, &number, &wish.to_number).await?;
+    let of_agent = agent.settings.outbound_trunk_id.as_deref();
+    let of_agent = of_agent.and_then(|id| id.parse().ok());
+    let (trunk, to) = way_out(app, account, of_agent, &number, &wish.to_number).await?;
     bridge::can_speak(app, &agent)?;
     let exchange = match telephone::open(app).await {
         Ok(exchange) => Arc::clone(exchange),
@@ -202,16 +204,14 @@ async fn calling_number(
     Ok(number)
 }
 
-/// The trunk, and the number to call as it wants it.
-async fn way_out(
+/// The trunk (the number's, the agent's or the default one), and the number to call as it wants it.
+pub(in crate::calls) async fn way_out(
     app: &App,
     account: AccountId,
-    agent: &Agent,
+    of_agent: Option<TrunkId>,
     number: &PhoneNumber,
     to: &str,
 ) -> Result<(Trunk, String), ApiError> {
-    let of_agent = agent.settings.outbound_trunk_id.as_deref();
-    let of_agent = of_agent.and_then(|id| id.parse().ok());
     let trunk = sip_trunks::store::for_number(&app.db, account, number, of_agent)
         .await?
         .ok_or_else(no_trunk)?;
@@ -244,7 +244,11 @@ fn no_trunk() -> ApiError {
 }
 
 /// 429 where the trunk has placed its calls of this hour, until `full`.
-fn has_room(limit: u32, full: Option<Timestamp>, now: Timestamp) -> Result<(), ApiError> {
+pub(in crate::calls) fn has_room(
+    limit: u32,
+    full: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), ApiError> {
     match full {
         None => Ok(()),
         Some(until) => Err(ApiError::TrunkHour {

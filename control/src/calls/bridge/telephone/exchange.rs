@@ -160,8 +160,15 @@ impl Exchange {
         self.open_line(id)
     }
 
+    /// Lets go of a call that did not come to be: cancels what rings, and ends what was answered before both
+    /// agreed. Nothing of it is heard any more.
+    pub(super) fn give_up(&self, line: LineId) {
+        self.tell(Command::HangUp(line, None));
+        self.close(line);
+    }
+
     /// Closes the line of a call that did not come to be: nothing of it is heard any more.
-    pub(super) fn close(&self, line: LineId) {
+    fn close(&self, line: LineId) {
         self.lines().remove(&line);
     }
 

@@ -1,57 +1,46 @@
 //! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
 //!
 //! A call is let in (its number has an agent, trunk and account have room) before it is answered, its
-//! ports are bound before they are offered, and the engine has it before the answer is sent. Where the
-//! number has routing rules it rings while nobody can answer, for as long as they say.
+//! ports are bound before they are offered, and the engine has it before the answer is sent. While nobody
+//! can answer, a number's routing rules are followed (`lobby.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use media::rtp::sdp::{self, Encryption, Flow, Refusal};
-use serde_json::Value;
 use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
+use super::forward::Forwarded;
+use super::joined::Joined;
 use super::talking::{Settled, Talking};
 use super::{Exchange, Line, SOURCES, trunks};
-use crate::admission::{Request, State};
-use crate::agents::{self, Agent};
+use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
-use crate::calls::store;
 use crate::db::DbError;
-use crate::http::ApiError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::{self, AuthMode, Trunk, TrunkType};
-use crate::webhooks;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
 const ANSWER_WITHIN: Duration = Duration::from_secs(32);
 
-/// How often a ringing call looks whether somebody can answer now.
-const RING_AGAIN: Duration = Duration::from_secs(1);
-
 /// Why a call is not taken, as its SIP answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Declined(u16);
+pub(super) struct Declined(pub(super) u16);
 
 impl Declined {
-    const NOBODY: Self = Self(404);
-    const AWAY: Self = Self(480);
-    const BUSY: Self = Self(486);
-    const NOT_ACCEPTABLE: Self = Self(488);
+    pub(super) const NOBODY: Self = Self(404);
+    pub(super) const AWAY: Self = Self(480);
+    pub(super) const BUSY: Self = Self(486);
+    pub(super) const NOT_ACCEPTABLE: Self = Self(488);
     const MALFORMED: Self = Self(400);
     const FORBIDDEN: Self = Self(403);
-    const UNAVAILABLE: Self = Self(503);
+    pub(super) const UNAVAILABLE: Self = Self(503);
     /// The caller is gone: nobody hears it.
-    const CANCELED: Self = Self(487);
-
-    /// Whether somebody may answer in a moment.
-    fn may_pass(self) -> bool {
-        [Self::AWAY, Self::BUSY, Self::UNAVAILABLE].contains(&self)
-    }
+    pub(super) const CANCELED: Self = Self(487);
 }
 
 impl From<Refusal> for Declined {
@@ -64,21 +53,47 @@ impl From<Refusal> for Declined {
 }
 
 /// Who was called, and over what.
-struct Called {
-    account: AccountId,
+pub(super) struct Called {
+    pub(super) account: AccountId,
     /// As the record has it: the number as it is registered, else as it was dialled.
-    to: String,
-    from: Option<String>,
-    agent: Option<AgentId>,
-    number: Option<PhoneNumber>,
-    trunk: Option<Trunk>,
+    pub(super) to: String,
+    pub(super) from: Option<String>,
+    pub(super) agent: Option<AgentId>,
+    pub(super) number: Option<PhoneNumber>,
+    pub(super) trunk: Option<Trunk>,
     encryption: Encryption,
 }
 
 /// A call that was let in.
-struct Admitted {
-    account: AccountId,
-    id: CallId,
+pub(super) struct Admitted {
+    pub(super) account: AccountId,
+    pub(super) id: CallId,
+    /// Where it is this process's already; else it is adopted.
+    pub(super) lease: Option<Lease>,
+    /// It is let in to leave a message.
+    pub(super) message: bool,
+}
+
+/// What became of a call that came in: it has an agent or leaves a message, or somebody else answered.
+pub(super) enum Taken {
+    Call(Admitted),
+    Forwarded(Box<Forwarded>),
+}
+
+impl Taken {
+    /// The record of the call that came in.
+    fn whose(&self) -> (AccountId, CallId) {
+        match self {
+            Self::Call(admitted) => (admitted.account, admitted.id),
+            Self::Forwarded(forwarded) => forwarded.whose(),
+        }
+    }
+}
+
+/// Whom the caller hears.
+enum Conversation {
+    Agent(Box<Talking>),
+    Joined(Box<Joined>),
 }
 
 /// One call, from its INVITE to its end.
@@ -88,19 +103,20 @@ pub(super) async fn serve(app: App, exchange: Arc<Exchange>, line: Line, incomin
 }
 
 /// Where a call is taken.
-struct Desk {
-    app: App,
-    exchange: Arc<Exchange>,
+pub(super) struct Desk {
+    pub(super) app: App,
+    pub(super) exchange: Arc<Exchange>,
 }
 
 impl Desk {
-    fn tell(&self, command: Command) {
+    pub(super) fn tell(&self, command: Command) {
         self.exchange.tell(command);
     }
 
     async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
         match self.take(line, incoming, &mut events).await {
-            Ok(talking) => talking.follow(&self.exchange, line, events).await,
+            Ok(Conversation::Agent(talking)) => talking.follow(&self.exchange, line, events).await,
+            Ok(Conversation::Joined(joined)) => joined.follow(&self.exchange, line, events).await,
             Err(Declined(code)) => {
                 tracing::info!(code, "a telephone call is not taken");
                 // Refuses a call that rings, and ends one that was answered before both agreed.
@@ -116,7 +132,7 @@ impl Desk {
         line: LineId,
         incoming: &Incoming,
         events: &mut mpsc::Receiver<Event>,
-    ) -> Result<Talking, Declined> {
+    ) -> Result<Conversation, Declined> {
         // Before anything is spent on it: an offer that cannot be agreed to.
         let offer = incoming.offer.as_ref();
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
@@ -138,10 +154,9 @@ impl Desk {
             Some(offer) => Some(sdp::answer(&offer.bytes, &local, Flow::SendRecv)?),
             None => None,
         };
-        let admitted = self.admit_or_ring(line, called, events).await?;
-        self.exchange
-            .traces
-            .belongs(line, admitted.account, admitted.id);
+        let taken = self.admit_or_ring(line, called, events).await?;
+        let (account, id) = taken.whose();
+        self.exchange.traces.belongs(line, account, id);
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {
@@ -149,17 +164,16 @@ impl Desk {
                     local,
                     agreed,
                 };
-                let talking = self.place(&admitted, settled).await?;
+                let conversation = self.begin(taken, settled).await?;
                 self.tell(Command::Answer(line, Body::sdp(text)));
-                Ok(talking)
+                Ok(conversation)
             }
             None => {
                 let offered = sdp::offer(&local, Flow::SendRecv);
                 self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
                 let Some(body) = established(events).await else {
-                    return Err(self
-                        .give_up(&admitted, "the caller did not answer our offer")
-                        .await);
+                    let why = "the caller did not answer our offer";
+                    return Err(self.give_up(taken, why).await);
                 };
                 match offered.accept(&body.bytes) {
                     Ok(agreed) => {
@@ -168,18 +182,34 @@ impl Desk {
                             local,
                             agreed,
                         };
-                        self.place(&admitted, settled).await
+                        self.begin(taken, settled).await
                     }
-                    Err(refusal) => Err(self.give_up(&admitted, &refusal.to_string()).await),
+                    Err(refusal) => Err(self.give_up(taken, &refusal.to_string()).await),
                 }
             }
         }
     }
 
     /// A call whose record stands already ends before it began.
-    async fn give_up(&self, admitted: &Admitted, why: &str) -> Declined {
-        bridge::could_not_start(&self.app, admitted.account, admitted.id, why).await;
-        Declined::NOT_ACCEPTABLE
+    async fn give_up(&self, taken: Taken, why: &str) -> Declined {
+        match taken {
+            Taken::Call(admitted) => {
+                bridge::could_not_start(&self.app, admitted.account, admitted.id, why).await;
+                Declined::NOT_ACCEPTABLE
+            }
+            Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
+        }
+    }
+
+    async fn begin(&self, taken: Taken, settled: Settled) -> Result<Conversation, Declined> {
+        Ok(match taken {
+            Taken::Call(admitted) => {
+                Conversation::Agent(Box::new(self.place(admitted, settled).await?))
+            }
+            Taken::Forwarded(forwarded) => {
+                Conversation::Joined(Box::new(forwarded.join(self, settled).await?))
+            }
+        })
     }
 
     /// Whose number was called: one of the settings, one that an account registered, or what the
@@ -269,126 +299,14 @@ impl Desk {
         Ok(None)
     }
 
-    /// Lets the call in. Where nobody can answer and the number has rules, it rings for a while first.
-    async fn admit_or_ring(
-        &self,
-        line: LineId,
-        mut called: Called,
-        events: &mut mpsc::Receiver<Event>,
-    ) -> Result<Admitted, Declined> {
-        let refused = match self.admit(&called).await {
-            Ok(admitted) => return Ok(admitted),
-            Err(refused) => refused,
-        };
-        let rules = called.number.as_ref().and_then(|n| n.routing_rules.clone());
-        let Some(rules) = rules.filter(|_| refused.may_pass() && !self.app.is_draining()) else {
-            return Err(refused);
-        };
-        self.tell(Command::Ring(line, None));
-        let rings = rules
-            .max_ring_seconds
-            .unwrap_or(phone_numbers::rules::MAX_RING_SECONDS);
-        let until = tokio::time::Instant::now() + Duration::from_secs(rings.into());
-        loop {
-            let again = (tokio::time::Instant::now() + RING_AGAIN).min(until);
-            tokio::select! {
-                event = events.recv() => match event {
-                    // The caller gave up.
-                    Some(Event::Ended { .. }) | None => return Err(Declined::CANCELED),
-                    Some(_) => continue,
-                },
-                () = tokio::time::sleep_until(again) => {}
-            }
-            self.look_again(&mut called).await?;
-            match self.admit(&called).await {
-                Ok(admitted) => return Ok(admitted),
-                Err(refused) if !refused.may_pass() || self.app.is_draining() => {
-                    return Err(refused);
-                }
-                // Whatever the rules want then, the call ends: nothing here records a message or
-                // calls a third party yet.
-                Err(_) if tokio::time::Instant::now() >= until => return Err(Declined::AWAY),
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Who answers the number by now.
-    async fn look_again(&self, called: &mut Called) -> Result<(), Declined> {
-        let Some(number) = &called.number else {
-            return Ok(());
-        };
-        let number = phone_numbers::store::get(&self.app.db, called.account, number.id)
-            .await
-            .map_err(|error| unavailable(&error))?
-            .ok_or(Declined::NOBODY)?;
-        called.agent = number.agent_id;
-        called.number = Some(number);
-        Ok(())
-    }
-
-    /// The number's agent, a slot and a record.
-    async fn admit(&self, called: &Called) -> Result<Admitted, Declined> {
-        let (app, account) = (&self.app, called.account);
-        let agent = called.agent.ok_or(Declined::AWAY)?;
-        let agent = agents::store::get(&app.db, account, agent)
-            .await
-            .map_err(|error| unavailable(&error))?
-            .ok_or(Declined::NOBODY)?;
-        if agent.status != agents::Status::Active {
-            return Err(Declined::AWAY);
-        }
-        bridge::can_speak(app, &agent).map_err(|error| refused(&error))?;
-        let id = CallId::new(&app.clock);
-        let trunk = called.trunk.as_ref();
-        let wish = Request {
-            trunk: trunk.map(|trunk| (trunk.id, trunk.max_concurrent_calls)),
-            ..bridge::wish(app, account, id, State::Pending)
-        };
-        let lease = app.admit(wish).await.map_err(|error| refused(&error))?;
-        if !self.record(id, &agent, called).await? {
-            return Err(Declined::NOBODY);
-        }
-        lease.leave();
-        Ok(Admitted { account, id })
-    }
-
-    /// Writes the call down as one that this process hosts. `false`: its agent was deleted.
-    async fn record(&self, id: CallId, agent: &Agent, called: &Called) -> Result<bool, Declined> {
-        let (app, account) = (&self.app, called.account);
-        let call = store::NewCall {
+    async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {
+        let Admitted {
+            account,
             id,
-            agent_id: agent.id,
-            agent_name: &agent.settings.name,
-            direction: "inbound",
-            channel: "sip",
-            language: agents::rules::language_name(agent.settings.language),
-            from_number: called.from.as_deref(),
-            to_number: Some(&called.to),
-            phone_number_id: called.number.as_ref().map(|number| number.id),
-            trunk_id: called.trunk.as_ref().map(|trunk| trunk.id),
-            dynamic_variables: &Value::Object(serde_json::Map::new()),
-        };
-        let written = async {
-            let now = app.clock.now();
-            let mut tx = app.db.begin_write().await?;
-            if !agents::store::hold(&mut tx, account, agent.id).await? {
-                return Ok(false);
-            }
-            store::insert(&mut tx, account, &call, now).await?;
-            let (node, incarnation) = (&app.config.cluster.node, app.incarnation.number);
-            store::take(&mut tx, account, id, node, incarnation, now).await?;
-            let none = agents::Variables::new();
-            webhooks::service::tell_unfilled(app, &mut tx, account, agent, &none, id).await?;
-            tx.commit().await?;
-            app.webhooks.wake();
-            Ok::<_, DbError>(true)
-        };
-        written.await.map_err(|error| unavailable(&error))
-    }
-
-    async fn place(&self, admitted: &Admitted, settled: Settled) -> Result<Talking, Declined> {
-        Talking::begin(&self.app, admitted.account, admitted.id, settled, None)
+            lease,
+            message,
+        } = admitted;
+        Talking::begin(&self.app, account, id, settled, lease, message)
             .await
             .map_err(|why| match why {
                 NotPlaced::NoCapacity => Declined::BUSY,
@@ -412,15 +330,7 @@ async fn established(events: &mut mpsc::Receiver<Event>) -> Option<Body> {
     tokio::time::timeout(ANSWER_WITHIN, answer).await.ok()?
 }
 
-fn unavailable(error: &DbError) -> Declined {
+pub(super) fn unavailable(error: &DbError) -> Declined {
     tracing::error!(%error, "a telephone call could not be written down");
     Declined::UNAVAILABLE
-}
-
-/// What the API would say, as a telephone exchange says it.
-fn refused(error: &ApiError) -> Declined {
-    match error {
-        ApiError::Capacity { resource, .. } if *resource != Some("node") => Declined::BUSY,
-        _ => Declined::UNAVAILABLE,
-    }
 }

@@ -2,18 +2,24 @@
 //!
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
 //! keeps the stack's trunks as the database has them, on every node; `inbound.rs` takes calls that come
-//! in, `outbound.rs` places calls, and `talking.rs` follows those that were answered. The stack listens from
+//! in (`lobby.rs`: while nobody answers), `outbound.rs` places calls, and `talking.rs` follows those that were
+//! answered; `forward.rs` places a second call for one that came in, and `joined.rs` follows both. The stack listens from
 //! the moment on in which there is a trunk, or at the start where `sip.sources` names somebody.
 
 mod exchange;
+mod forward;
 mod inbound;
+mod joined;
+mod lobby;
 pub mod outbound;
+mod session;
 mod talking;
 mod trunks;
 
 use std::io;
 use std::sync::Arc;
 
+use media::shell::Relays;
 use sip::trunk::TrunkId;
 use tokio::sync::{Notify, OnceCell};
 
@@ -29,6 +35,8 @@ const SOURCES: TrunkId = TrunkId(1);
 #[derive(Default)]
 pub struct Telephone {
     exchange: OnceCell<Arc<Exchange>>,
+    /// Started with the first call that is handed on.
+    relays: OnceCell<Relays>,
     changed: Notify,
 }
 
@@ -36,6 +44,13 @@ impl Telephone {
     /// The stack, if it listens.
     pub fn exchange(&self) -> Option<&Arc<Exchange>> {
         self.exchange.get()
+    }
+
+    /// The thread on which two telephones hear each other.
+    async fn relays(&self) -> io::Result<&Relays> {
+        self.relays
+            .get_or_try_init(|| async { Relays::start() })
+            .await
     }
 
     /// A trunk was written: this node looks at once, the others within [`trunks::LOOK_EVERY`].

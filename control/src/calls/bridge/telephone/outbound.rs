@@ -46,10 +46,10 @@ pub struct Dial {
 
 /// How long the stack may take beyond the ring timer to say how a call ended: it gives up by itself after
 /// 64 T1 (RFC 3261 section 17.1.1.2), which is 32 seconds.
-const STACK_PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const STACK_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Why a call did not come to be.
-enum Over {
+pub(super) enum Over {
     /// Nobody answered, or the answer was none; with what is worth showing in diagnostics.
     Unanswered(Unanswered, Option<String>),
     /// It was answered and could not begin; its end is written.
@@ -78,12 +78,12 @@ pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
 }
 
 /// One call on its way.
-struct Placing {
-    app: App,
-    exchange: Arc<Exchange>,
-    account: AccountId,
-    call: CallId,
-    line: LineId,
+pub(super) struct Placing {
+    pub(super) app: App,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) account: AccountId,
+    pub(super) call: CallId,
+    pub(super) line: LineId,
 }
 
 impl Placing {
@@ -94,9 +94,7 @@ impl Placing {
                 return talking.follow(&self.exchange, self.line, events).await;
             }
             Err(over) => {
-                // Cancels what rings, and ends what was answered before both agreed.
-                self.exchange.tell(Command::HangUp(self.line, None));
-                self.exchange.close(self.line);
+                self.exchange.give_up(self.line);
                 if let Over::Unanswered(end, error) = over {
                     self.write(&end, error).await;
                 }
@@ -113,10 +111,22 @@ impl Placing {
         call: &mut Dial,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Talking, Over> {
-        let (ports, ours) = self.ask(call).map_err(failed)?;
         let until = Instant::now() + call.ring_for + STACK_PATIENCE;
-        let agreed = self.ring(events, &call.dialling, &ours, until).await?;
+        let (ports, ours, agreed) = self.answer_of(call, events, until).await?;
         self.begin(ports, ours, agreed, call.lease.take()).await
+    }
+
+    /// Sends the INVITE and waits for the answer: our ports, our side of the description, and what both
+    /// have agreed on.
+    pub(super) async fn answer_of(
+        &self,
+        call: &Dial,
+        events: &mut mpsc::Receiver<Event>,
+        until: Instant,
+    ) -> Result<(PortPair, Ours, sdp::Agreed), Over> {
+        let (ports, ours) = self.ask(call).map_err(failed)?;
+        let agreed = self.ring(events, &call.dialling, &ours, until).await?;
+        Ok((ports, ours, agreed))
     }
 
     /// Sends the INVITE with our offer.
@@ -242,7 +252,7 @@ impl Placing {
             local: ours.local,
             agreed,
         };
-        Talking::begin(app, self.account, self.call, settled, lease)
+        Talking::begin(app, self.account, self.call, settled, lease, false)
             .await
             .map_err(|_| Over::Written)
     }
@@ -275,8 +285,8 @@ impl Placing {
 }
 
 /// Our side of the description.
-struct Ours {
-    local: sdp::Local,
+pub(super) struct Ours {
+    pub(super) local: sdp::Local,
     offer: Offered,
 }
 

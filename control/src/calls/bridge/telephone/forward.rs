@@ -1,0 +1,433 @@
+//! A call that is forwarded (`fallback_action` forward): a second call goes out over the number's trunk
+//! while the first one rings, and when it is answered both sides hear each other through
+//! [`media::relay`]. Two calls, two records, two slots; each ends when the other does.
+//!
+//! What guards calls that clients place guards this one too: credit, the do-not-call list, the trunk's
+//! destinations, its hour and its cap on concurrent calls. A number that is itself forwarded is not
+//! called, so that no call goes in a circle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sip::event::Event;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Line;
+use super::inbound::{Called, Declined, Desk};
+use super::joined::{Joined, Side};
+use super::lobby::new_call;
+use super::outbound::{Dial, Ours, Over, Placing, STACK_PATIENCE};
+use super::talking::Settled;
+use crate::admission::{Lease, Renewal, Request, State};
+use crate::agents::{self, Agent};
+use crate::app::App;
+use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id};
+use crate::calls::dial::service::{has_room, way_out};
+use crate::calls::dial::store as dial;
+use crate::calls::journal::Owner;
+use crate::calls::live::{Canceled, Dialling};
+use crate::calls::rules::Ending;
+use crate::calls::{bridge, lifecycle, store};
+use crate::db::DbError;
+use crate::http::ApiError;
+use crate::ids::{AccountId, CallId};
+use crate::phone_numbers::{self, FallbackAction, PhoneNumber};
+use crate::sip_trunks::{self, Trunk};
+use crate::time::Timestamp;
+use crate::{billing, suppressions};
+
+/// Why a call was not forwarded.
+pub(super) struct NotForwarded {
+    /// What the caller is told.
+    pub(super) code: u16,
+    /// `Some`: nothing was dialled, and the caller's record is still to be written, with this.
+    pub(super) unwritten: Option<String>,
+}
+
+/// One of the two calls: its record, and its slot while this lives.
+pub(super) struct Part {
+    app: App,
+    pub(super) account: AccountId,
+    pub(super) id: CallId,
+    pub(super) dialling: Arc<Dialling>,
+    _lease: Lease,
+}
+
+impl Part {
+    async fn take(app: &App, wish: Request) -> Result<Self, ApiError> {
+        let (account, id, slot) = (wish.account, wish.lease, Renewal::from(&wish));
+        let lease = app.admit(wish).await?;
+        let dialling = Arc::new(Dialling::new(account, slot));
+        // Renewed, and found by who ends it.
+        app.live.dial(id, Arc::clone(&dialling));
+        Ok(Self {
+            app: app.clone(),
+            account,
+            id,
+            dialling,
+            _lease: lease,
+        })
+    }
+
+    /// Writes its end.
+    pub(super) async fn write(&self, ending: Ending) {
+        let owner = Owner {
+            account: self.account,
+            call: self.id,
+            incarnation: self.app.incarnation.number,
+        };
+        lifecycle::write_end(&self.app, owner, ending).await;
+    }
+
+    /// Writes down that it is answered. `false`: it is not this process's any more.
+    pub(super) async fn answered(&self) -> bool {
+        let (app, now) = (&self.app, self.app.clock.now());
+        let number = app.incarnation.number;
+        match dial::answered(&app.db, self.account, self.id, number, now).await {
+            Ok(ours) => ours,
+            Err(error) => {
+                tracing::error!(%error, "the answer to a call could not be written down");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.app.live.dialled(self.id);
+    }
+}
+
+/// Where the call goes out.
+struct WayOut {
+    number: PhoneNumber,
+    agent: Option<Agent>,
+    trunk: Trunk,
+    /// As the carrier wants it.
+    written: String,
+    /// As the record has it.
+    to: String,
+}
+
+/// A callee who has answered; nobody hears anything yet.
+pub(super) struct Forwarded {
+    caller: Part,
+    callee: Side,
+}
+
+impl Desk {
+    /// Calls the number, while the caller hears it ring.
+    pub(super) async fn forward(
+        &self,
+        called: &Called,
+        to: &str,
+        since: Timestamp,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Forwarded, NotForwarded> {
+        let way = self.way_out(called, to).await.map_err(unwritten)?;
+        let (caller, callee) = self.parts(called, &way, since).await.map_err(unwritten)?;
+        match self.reach(&way, &caller, callee, events).await {
+            Ok(callee) => Ok(Forwarded { caller, callee }),
+            Err(end) => {
+                let code = code_of(&end);
+                let end = Unanswered {
+                    sip_code: Some(code),
+                    ..end
+                };
+                caller.write(Ending::unanswered(&end)).await;
+                Err(NotForwarded {
+                    code,
+                    unwritten: None,
+                })
+            }
+        }
+    }
+
+    /// Whether the number may be called, and how.
+    async fn way_out(&self, called: &Called, to: &str) -> Result<WayOut, ApiError> {
+        let (app, account) = (&self.app, called.account);
+        let number = called.number.clone().ok_or(ApiError::NotFound)?;
+        billing::require(app, account).await?;
+        let own = phone_numbers::store::find_active_by_number(&app.db, account, to).await?;
+        let rules = own.and_then(|own| own.routing_rules);
+        if rules.is_some_and(|rules| rules.fallback_action == FallbackAction::Forward) {
+            return Err(ApiError::unprocessable(
+                "validation_error",
+                "fallback_number is itself forwarded: it is not called",
+            ));
+        }
+        suppressions::check(app, account, to).await?;
+        let agent = match called.agent {
+            Some(agent) => agents::store::get(&app.db, account, agent).await?,
+            None => None,
+        };
+        let of_agent = agent
+            .as_ref()
+            .and_then(|agent| agent.settings.outbound_trunk_id.as_deref())
+            .and_then(|id| id.parse().ok());
+        let (trunk, written) = way_out(app, account, of_agent, &number, to).await?;
+        Ok(WayOut {
+            number,
+            agent,
+            trunk,
+            written,
+            to: to.to_owned(),
+        })
+    }
+
+    /// Two slots and two records. The caps of account and agent are those of calls that agents have; the
+    /// trunks', the pool's and the node's hold.
+    async fn parts(
+        &self,
+        called: &Called,
+        way: &WayOut,
+        since: Timestamp,
+    ) -> Result<(Part, Part), ApiError> {
+        let (app, account) = (&self.app, called.account);
+        let [caller, callee] = [(); 2].map(|()| CallId::new(&app.clock));
+        let wish = Request {
+            beyond: true,
+            ..self.wish(called, caller, State::Live)
+        };
+        let caller = Part::take(app, wish).await?;
+        let wish = Request {
+            beyond: true,
+            trunk: Some((way.trunk.id, way.trunk.max_concurrent_calls)),
+            ..bridge::wish(app, account, callee, State::Live)
+        };
+        let callee = Part::take(app, wish).await?;
+        self.write_parts(called, way, (caller.id, callee.id), since)
+            .await?;
+        Ok((caller, callee))
+    }
+
+    /// Writes both down as calls that this process hosts. Whoever places calls over one trunk comes here
+    /// one after the other, so that its hour is counted exactly.
+    async fn write_parts(
+        &self,
+        called: &Called,
+        way: &WayOut,
+        (caller, callee): (CallId, CallId),
+        since: Timestamp,
+    ) -> Result<(), ApiError> {
+        let (app, account) = (&self.app, called.account);
+        let mut tx = app.db.begin_write().await?;
+        let held = sip_trunks::store::hold(&mut tx, account, way.trunk.id).await?;
+        let held = held.filter(Trunk::can_dial).ok_or_else(|| {
+            ApiError::unprocessable("trunk_inactive", "The trunk places no calls any more")
+        })?;
+        let now = app.clock.now();
+        if let Some(limit) = held.calls_per_hour_limit {
+            let full = dial::full_until_in(&mut tx, account, held.id, limit, now).await?;
+            has_room(limit, full, now)?;
+        }
+        let none = Value::Object(Map::new());
+        let comes_in = new_call(caller, way.agent.as_ref(), called, &none);
+        store::insert(&mut tx, account, &comes_in, now).await?;
+        let goes_out = store::NewCall {
+            id: callee,
+            direction: "outbound",
+            from_number: Some(&way.number.phone_number),
+            to_number: Some(&way.to),
+            trunk_id: Some(held.id),
+            ..new_call(callee, way.agent.as_ref(), called, &none)
+        };
+        store::insert(&mut tx, account, &goes_out, now).await?;
+        let tells = json!({ "forwarded_call_id": caller });
+        for (id, metadata) in [(caller, &none), (callee, &tells)] {
+            let placing = dial::Placing {
+                metadata,
+                max_duration_seconds: None,
+                node: &app.config.cluster.node,
+                incarnation: app.incarnation.number,
+            };
+            dial::host(&mut tx, account, id, &placing, now).await?;
+        }
+        store::rang(&mut tx, account, caller, since).await?;
+        if let Err(error) = tx.commit().await {
+            // The answer may have been lost and not the commit: then nobody would end these calls.
+            self.never_dialled(account, [caller, callee], &error).await;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    async fn never_dialled(&self, account: AccountId, calls: [CallId; 2], error: &DbError) {
+        for call in calls {
+            let owner = Owner {
+                account,
+                call,
+                incarnation: self.app.incarnation.number,
+            };
+            let why = format!("the database was lost while the call was written down: {error}");
+            lifecycle::write_end(&self.app, owner, Ending::engine_error(why)).await;
+        }
+    }
+
+    /// Rings the callee until somebody answers; how it ended otherwise. The callee's record is written.
+    async fn reach(
+        &self,
+        way: &WayOut,
+        caller: &Part,
+        callee: Part,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Side, Unanswered> {
+        let Line {
+            id: line,
+            events: mut heard,
+        } = self.exchange.line();
+        let now = self.app.clock.now();
+        self.exchange
+            .traces
+            .begins(now, line, callee.account, callee.id);
+        let placing = Placing {
+            app: self.app.clone(),
+            exchange: Arc::clone(&self.exchange),
+            account: callee.account,
+            call: callee.id,
+            line,
+        };
+        let ring_for = Duration::from_secs(RING_SECONDS.into());
+        let call = Dial {
+            account: callee.account,
+            id: callee.id,
+            to: way.written.clone(),
+            from: caller_id(&way.trunk, &way.number),
+            trunk: way.trunk.clone(),
+            ring_for,
+            lease: None,
+            dialling: Arc::clone(&callee.dialling),
+        };
+        let until = Instant::now() + ring_for + STACK_PATIENCE;
+        let reached = tokio::select! {
+            reached = placing.answer_of(&call, &mut heard, until) => reached,
+            () = left(events) => Err(Over::Unanswered(Unanswered::caller_left(), None)),
+            by = caller.dialling.canceled() => {
+                Err(Over::Unanswered(Unanswered::canceled(name(by)), None))
+            }
+        };
+        let over = match reached {
+            Ok((mut ports, Ours { local, .. }, agreed)) => {
+                ports.discard();
+                if callee.answered().await {
+                    let settled = Settled {
+                        ports,
+                        local,
+                        agreed,
+                    };
+                    return Ok(Side {
+                        part: callee,
+                        line,
+                        events: heard,
+                        settled,
+                    });
+                }
+                Over::Written
+            }
+            Err(over) => over,
+        };
+        self.exchange.give_up(line);
+        Err(match over {
+            Over::Unanswered(end, error) => {
+                let mut ending = Ending::unanswered(&end);
+                ending.errors.extend(error);
+                callee.write(ending).await;
+                end
+            }
+            Over::Written => {
+                let why = "the answer could not be written down".to_owned();
+                callee.write(Ending::engine_error(why)).await;
+                Unanswered::carrier_error()
+            }
+        })
+    }
+}
+
+impl Forwarded {
+    /// The record of the call that came in.
+    pub(super) fn whose(&self) -> (AccountId, CallId) {
+        (self.caller.account, self.caller.id)
+    }
+
+    /// Both sides have agreed with us: they hear each other once the caller is told that it is answered.
+    pub(super) async fn join(self, desk: &Desk, caller: Settled) -> Result<Joined, Declined> {
+        Joined::begin(&desk.app, &desk.exchange, self.caller, caller, self.callee).await
+    }
+
+    /// The caller cannot be had: the callee is let go.
+    pub(super) async fn give_up(self, desk: &Desk, why: &str) -> Declined {
+        desk.exchange.give_up(self.callee.line);
+        for part in [&self.caller, &self.callee.part] {
+            part.write(Ending::engine_error(why.to_owned())).await;
+        }
+        Declined::NOT_ACCEPTABLE
+    }
+}
+
+/// Resolves when the caller hangs up.
+async fn left(events: &mut mpsc::Receiver<Event>) {
+    while !matches!(events.recv().await, Some(Event::Ended { .. }) | None) {}
+}
+
+pub(super) const fn name(by: Canceled) -> &'static str {
+    match by {
+        Canceled::Api => "api",
+        Canceled::Drain => "system",
+    }
+}
+
+fn unwritten(error: ApiError) -> NotForwarded {
+    let code = match &error {
+        ApiError::Capacity { .. } | ApiError::TrunkHour { .. } => 486,
+        ApiError::Unavailable { .. } | ApiError::Internal(..) => 503,
+        _ => 480,
+    };
+    NotForwarded {
+        code,
+        unwritten: Some(format!("not forwarded: {}", error.message())),
+    }
+}
+
+/// What a caller is told of a callee who did not answer.
+fn code_of(end: &Unanswered) -> u16 {
+    match end.reason {
+        "busy" => 486,
+        "declined" => 603,
+        "invalid_number" => 404,
+        "caller_hangup" => 487,
+        "no_answer" | "ended_by_api" => 480,
+        _ => 503,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip::event::EndedBy;
+
+    use super::*;
+    use crate::calls::dial::rules::outcome;
+
+    #[test]
+    fn the_caller_is_told_what_the_callee_said() {
+        for (said, told) in [
+            (486, 486),
+            (600, 486),
+            (480, 480),
+            (408, 480),
+            (603, 603),
+            (404, 404),
+            (484, 404),
+            (403, 503),
+            (500, 503),
+        ] {
+            let end = outcome(EndedBy::Remote, Some(said));
+            assert_eq!(code_of(&end), told, "{said}");
+        }
+        let rang = outcome(EndedBy::Local, Some(408));
+        assert_eq!(code_of(&rang), 480);
+        assert_eq!(code_of(&Unanswered::caller_left()), 487);
+    }
+}

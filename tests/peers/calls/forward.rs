@@ -1,0 +1,251 @@
+//! A call to a number whose agent does not answer is forwarded: a second call goes out, and both sides
+//! hear each other. SIPp is the carrier of the second one, and a telephone of our own or another SIPp
+//! calls.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kit::client::Client;
+use kit::server::free_port;
+use media::audio::tones;
+use media::rtp::sdp::Encryption;
+use serde_json::{Value, json};
+
+use super::outbound::{self, NO_BODY, answer, bye_taken, carrier, recv, refuses, rings, send};
+use super::routing::rings_in_vain;
+use super::telephone::Telephone;
+use super::trunks::{
+    ANSWERED, NUMBER, ack, by_address, caller, calls, invite, line, scenario, server, well,
+};
+use crate::stage;
+
+/// The number that calls are forwarded to.
+const TO: &str = "+4989654321";
+
+fn forward() -> Value {
+    json!({"agent_id": null, "inbound": {"fallback_action": "forward", "fallback_number": TO,
+        "max_ring_seconds": 5}})
+}
+
+/// The default trunk, over which calls go out to this carrier. Its id.
+async fn way_out(client: &Client, carrier: SocketAddr, more: Value) -> String {
+    let mut body = json!({"name": "way out", "outbound_address": carrier.to_string(),
+        "auth_mode": "ip_acl", "numbers": ["+15550100"], "set_as_tenant_default": true});
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    let made = client.post("/sip-trunks/onboard", &body).await.expect(201);
+    made.body["trunk"]["id"].as_str().unwrap().to_owned()
+}
+
+/// The call that came in and the one that went out.
+async fn both(client: &Client) -> (Value, Value) {
+    let all = calls(client, 2).await;
+    let of = |direction| {
+        let found = all.iter().find(|call| call["direction"] == direction);
+        found.unwrap_or_else(|| panic!("{all:?}")).clone()
+    };
+    (of("inbound"), of("outbound"))
+}
+
+#[tokio::test]
+async fn a_forwarded_caller_and_the_callee_hear_each_other_in_two_codecs() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    let (_, _, number) = line(&client, by_address(), forward()).await;
+    // It speaks A-law, the caller µ-law; it sends back what it hears.
+    let law = answer("[media_port]")
+        .replace("RTP/AVP 0", "RTP/AVP 8")
+        .replace("rtpmap:0 PCMU", "rtpmap:8 PCMA");
+    let steps = [
+        recv("INVITE"),
+        send("180 Ringing", NO_BODY),
+        "<pause milliseconds=\"700\"/>".to_owned(),
+        law,
+        recv("ACK"),
+        recv("BYE"),
+        bye_taken(),
+    ];
+    let (callee, address) = carrier(&server, &scenario(&steps), "u1");
+    let trunk = way_out(&client, address, json!({})).await;
+    let within = Duration::from_secs(30);
+    let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+    let mut phone = called.unwrap_or_else(|code| panic!("{code}: {}", server.log()));
+    phone.speak(&tones::sine(8_000, 500.0, -12.0, 16_000)).await;
+    phone.silence(500).await;
+    let heard = phone.heard.clone();
+    phone.hang_up().await;
+    outbound::well(callee, &server).await;
+    // A second of the two that were said came back, at least.
+    let echoed = heard
+        .chunks_exact(800)
+        .filter(|part| tones::goertzel(part, 8_000, 500.0) > 0.02)
+        .count();
+    assert!(echoed >= 10, "{echoed} of {} tenths", heard.len() / 800);
+    let (came, went) = both(&client).await;
+    assert_eq!(
+        (&came["status"], &came["end_reason"], &came["ended_by"]),
+        (&json!("completed"), &json!("transferred"), &json!("caller")),
+        "{came}"
+    );
+    assert_eq!(
+        (&went["status"], &went["end_reason"], &went["ended_by"]),
+        (
+            &json!("completed"),
+            &json!("caller_hangup"),
+            &json!("system")
+        ),
+        "{went}"
+    );
+    assert_eq!(
+        (&went["to_number"], &went["from_number"], &went["trunk_id"]),
+        (&json!(TO), &json!(NUMBER), &json!(trunk)),
+    );
+    assert_eq!(went["metadata"]["forwarded_call_id"], came["id"]);
+    assert_eq!(came["phone_number_id"], json!(number));
+    for call in [&came, &went] {
+        assert!(!call["answered_at"].is_null(), "{call}");
+        assert!(call["duration_seconds"].as_f64().unwrap() >= 2.0, "{call}");
+        assert!(call["ring_seconds"].as_f64().unwrap() > 0.5, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_callee_who_hangs_up_ends_the_callers_call() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let goodbye = "<pause milliseconds=\"1500\"/><send retrans=\"500\"><![CDATA[
+      BYE sip:sidetone@[remote_ip]:[remote_port] SIP/2.0
+      Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+      From: [$to]
+      To: [$from]
+      [last_Call-ID:]
+      CSeq: 1 BYE
+      Max-Forwards: 70
+      Content-Length: 0
+    ]]></send><recv response=\"200\"/>";
+    let steps = [
+        "<recv request=\"INVITE\"><action>
+          <ereg regexp=\".*\" search_in=\"hdr\" header=\"From:\" check_it=\"true\" assign_to=\"from\"/>
+          <ereg regexp=\".*\" search_in=\"hdr\" header=\"To:\" check_it=\"true\" assign_to=\"to\"/>
+        </action></recv>"
+            .to_owned(),
+        send("180 Ringing", NO_BODY),
+        answer("[media_port]"),
+        recv("ACK"),
+        goodbye.replace("[$to]", "[$to];tag=carrier[call_number]"),
+    ];
+    let (callee, address) = carrier(&server, &scenario(&steps), "u1");
+    way_out(&client, address, json!({})).await;
+    let waits = server.data.join("waits.xml");
+    let steps = [
+        invite("[service]", ""),
+        ANSWERED.to_owned(),
+        ack("[service]", ""),
+        recv("BYE"),
+        bye_taken(),
+    ];
+    std::fs::write(&waits, scenario(&steps)).unwrap();
+    let file = waits.to_str().unwrap();
+    let called = caller(&server, listen, NUMBER, &["-sf", file]);
+    assert!(well(called).await, "{}", server.log());
+    outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    assert_eq!(
+        (&came["end_reason"], &came["ended_by"]),
+        (&json!("transferred"), &json!("system")),
+        "{came}"
+    );
+    assert_eq!(
+        (&went["end_reason"], &went["ended_by"]),
+        (&json!("caller_hangup"), &json!("caller")),
+        "{went}"
+    );
+}
+
+#[tokio::test]
+async fn the_caller_is_told_why_the_callee_did_not_answer() {
+    let _together = stage::together().await;
+    for (said, told, reason) in [
+        ("486 Busy Here", 486, "busy"),
+        ("603 Decline", 603, "declined"),
+        ("404 Not Found", 404, "invalid_number"),
+    ] {
+        let (server, listen) = server().await;
+        let client = server.client();
+        line(&client, by_address(), forward()).await;
+        let (callee, address) = carrier(&server, &refuses(said), "u1");
+        way_out(&client, address, json!({})).await;
+        let file = server.data.join("rings.xml");
+        std::fs::write(&file, rings_in_vain(told)).unwrap();
+        let called = caller(&server, listen, NUMBER, &["-sf", file.to_str().unwrap()]);
+        assert!(well(called).await, "{said}: {}", server.log());
+        outbound::well(callee, &server).await;
+        let (came, went) = both(&client).await;
+        for call in [came, went] {
+            assert_eq!(
+                (&call["end_reason"], &call["sip_code"]),
+                (&json!(reason), &json!(told)),
+                "{call}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_gives_up_cancels_the_call_that_went_out() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let (callee, address) = carrier(&server, &rings(), "u1");
+    way_out(&client, address, json!({})).await;
+    let within = Duration::from_secs(9);
+    let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+    assert!(called.is_err(), "nobody answers");
+    outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    for call in [came, went] {
+        assert_eq!(
+            (&call["status"], &call["end_reason"], &call["ended_by"]),
+            (
+                &json!("canceled"),
+                &json!("caller_hangup"),
+                &json!("caller")
+            ),
+            "{call}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_trunk_may_not_call_no_rule_calls() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    // Nobody is there: it is not called.
+    let nobody = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let elsewhere = json!({"destination_allowlist": {"mode": "allowlist", "entries": ["+1"]}});
+    way_out(&client, nobody, elsewhere).await;
+    let file = server.data.join("rings.xml");
+    std::fs::write(&file, rings_in_vain(480)).unwrap();
+    let called = caller(&server, listen, NUMBER, &["-sf", file.to_str().unwrap()]);
+    assert!(well(called).await, "{}", server.log());
+    let call = calls(&client, 1).await.remove(0);
+    assert_eq!(
+        (&call["direction"], &call["end_reason"], &call["sip_code"]),
+        (&json!("inbound"), &json!("no_answer"), &json!(480)),
+        "{call}"
+    );
+    let id = call["id"].as_str().unwrap();
+    let told = client
+        .get(&format!("/conversations/{id}/diagnostics"))
+        .await
+        .expect(200);
+    let errors = told.body["errors"].to_string();
+    assert!(errors.contains("destination_allowlist"), "{errors}");
+}

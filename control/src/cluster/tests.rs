@@ -35,6 +35,7 @@ async fn taken_by(test: &TestApp, id: CallId, node: &str, incarnation: i64) {
     assert!(taken.unwrap());
     tx.commit().await.unwrap();
     let request = Request {
+        beyond: false,
         lease: id,
         owner: Owner::new(node, incarnation),
         account: test.account,
@@ -86,6 +87,7 @@ async fn leases_without_a_call_are_freed_after_a_while() {
     let test = TestApp::new().await;
     let waiting = session(&test).await;
     let request = Request {
+        beyond: false,
         lease: CallId::new(&test.app.clock),
         owner: test.app.incarnation.owner.clone(),
         account: test.account,

@@ -11,7 +11,10 @@ use media::speech::{
 use super::Make;
 
 /// The providers; without a voice the announcement fails, and only the tone after it is heard.
-pub(super) fn providers(voice: Option<Make<dyn Synthesiser>>, sink: &Arc<dyn SpeechSink>) -> Providers {
+pub(super) fn providers(
+    voice: Option<Make<dyn Synthesiser>>,
+    sink: &Arc<dyn SpeechSink>,
+) -> Providers {
     let tts = match voice {
         Some(make) => make(Arc::clone(sink)),
         None => Box::new(Mute(Arc::clone(sink))),

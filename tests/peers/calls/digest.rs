@@ -73,7 +73,7 @@ fn without_sha_256(response: &str) -> String {
 
 /// A call that is asked for its password.
 fn digest_call() -> String {
-    scenario(&[
+    let steps = scenario(&[
         invite("[service]", ""),
         "<recv response=\"100\" optional=\"true\"/><recv response=\"401\" auth=\"true\"/>"
             .to_owned(),
@@ -83,7 +83,9 @@ fn digest_call() -> String {
         ack("[service]", "").replace("CSeq: [cseq]", "CSeq: 2"),
         "<pause milliseconds=\"2000\"/>".to_owned(),
         goodbye("[service]").replace("CSeq: [cseq]", "CSeq: 3"),
-    ])
+    ]);
+    // Answers come back the way that requests went (RFC 3581), and not past the border.
+    steps.replace(";branch=[branch]", ";rport;branch=[branch]")
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn a_callee_who_hangs_up_ends_the_callers_call() {
     let client = server.client();
     line(&client, by_address(), forward()).await;
     let goodbye = "<pause milliseconds=\"1500\"/><send retrans=\"500\"><![CDATA[
-      BYE sip:sidetone@[remote_ip]:[remote_port] SIP/2.0
+      BYE sip:sidetone@127.0.0.1 SIP/2.0
       Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
       From: [$to]
       To: [$from]

@@ -101,9 +101,8 @@ o=caller 1 1 IN IP[local_ip_type] [local_ip]
 s=-
 c=IN IP[media_ip_type] [media_ip]
 t=0 0
-m=audio [rtpstream_audio_port] RTP/AVP 0 101
+m=audio [rtpstream_audio_port] RTP/AVP 0
 a=rtpmap:0 PCMU/8000
-a=rtpmap:101 telephone-event/8000
 ]]></send>
 <recv response="100" optional="true"/>
 <recv response="180" optional="true"/>

@@ -260,7 +260,7 @@ mod tests {
             "username=\"alice\"",
             "nc=00000001",
             "response=\"***\"",
-            "Basic ***",
+            "Proxy-Authorization: ***",
         ] {
             assert!(shown.contains(kept), "{kept}: {shown}");
         }

@@ -177,7 +177,7 @@ mod tests {
     impl Phone {
         fn new(codec: Codec, events: bool) -> Self {
             let mut leg = RtpLeg::new(plan(codec, events, 99)).unwrap();
-            leg.start(Time::from_secs(1));
+            leg.start(Time::from_millis(1_000));
             Self {
                 leg,
                 heard: Vec::new(),
@@ -237,13 +237,13 @@ mod tests {
     fn talk(codecs: [Codec; 2], events: [bool; 2], frames: u64, keys: &str) -> [Phone; 2] {
         let mut relay =
             Relay::new([plan(codecs[0], events[0], 1), plan(codecs[1], events[1], 2)]).unwrap();
-        relay.start(Time::from_secs(1));
+        relay.start(Time::from_millis(1_000));
         let mut phones = [
             Phone::new(codecs[0], events[0]),
             Phone::new(codecs[1], events[1]),
         ];
         for key in keys.chars() {
-            assert!(phones[0].leg.press(Time::from_secs(1), key));
+            assert!(phones[0].leg.press(Time::from_millis(1_000), key));
         }
         let tones = [400.0, 1000.0].map(|hz| sine(RATE, hz, -12.0, FRAME * 5));
         for ms in 0..frames * 20 {
@@ -303,7 +303,7 @@ mod tests {
     fn a_stream_of_our_own_goes_out() {
         let mut relay =
             Relay::new([plan(Codec::Pcmu, true, 1), plan(Codec::Pcmu, true, 2)]).unwrap();
-        let now = Time::from_secs(1);
+        let now = Time::from_millis(1_000);
         relay.start(now);
         let packet = RtpPacket {
             payload_type: 0,
@@ -324,11 +324,11 @@ mod tests {
     fn a_side_that_says_nothing_for_too_long_is_told() {
         let mut relay =
             Relay::new([plan(Codec::Pcmu, true, 1), plan(Codec::Pcmu, true, 2)]).unwrap();
-        relay.start(Time::from_secs(1));
+        relay.start(Time::from_millis(1_000));
         let mut ignored = |_: Side, _: RtpPacket<'_>| {};
-        relay.timeout(Time::from_secs(30), &mut ignored);
+        relay.timeout(Time::from_millis(30_000), &mut ignored);
         assert_eq!(relay.silent(), None);
-        relay.timeout(Time::from_secs(31), &mut ignored);
+        relay.timeout(Time::from_millis(31_000), &mut ignored);
         assert_eq!(
             relay.silent(),
             Some(Side::Callee),

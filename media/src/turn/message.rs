@@ -119,7 +119,7 @@ mod tests {
         }
 
         fn at(&mut self, seconds: u64, cue: Cue) -> Vec<Act> {
-            self.0.handle(Time::from_secs(seconds), cue);
+            self.0.handle(Time::from_millis(1_000 * seconds), cue);
             std::iter::from_fn(|| self.0.take_act()).collect()
         }
 
@@ -138,7 +138,7 @@ mod tests {
 
     fn voice(seconds: u64) -> Cue {
         Cue::Frame {
-            at: Time::from_secs(seconds),
+            at: Time::from_millis(1_000 * seconds),
             voiced: true,
         }
     }

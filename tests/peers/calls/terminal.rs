@@ -127,7 +127,7 @@ async fn the_terminal_calls_an_agent_over_sip() {
             "{said} {heard}: {text}"
         );
         // Without words it presses keys and listens.
-        let args = [&["--press", "4#", "--seconds", "5"], args].concat();
+        let args = [&["--press", "4#", "--seconds", "5"][..], args].concat();
         let (output, text) = call(&address, &args).await;
         assert!(output.status.success(), "{text}");
         assert!(

@@ -235,8 +235,7 @@ async fn a_call_that_came_over_no_sip_has_no_messages() {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
-    let session = stage::session(&client, &agent).await.expect(201);
-    let id = session.text("session_id");
+    let id = stage::session(&client, &agent).await.text("session_id");
     let trace = client
         .get(&format!("/calls/{id}/sip-trace"))
         .await

@@ -109,15 +109,15 @@ async fn the_terminal_calls_an_agent_over_sip() {
         );
         assert!(!text.contains("does not answer our goodbye"), "{text}");
 
-        let call = records(&server.client(), 1).await.remove(0);
-        assert_eq!(call["status"], "completed", "{call}");
-        assert_eq!(call["end_reason"], "caller_hangup");
+        let record = records(&server.client(), 1).await.remove(0);
+        assert_eq!(record["status"], "completed", "{record}");
+        assert_eq!(record["end_reason"], "caller_hangup");
         assert_eq!(
-            (&call["from_number"], &call["to_number"]),
+            (&record["from_number"], &record["to_number"]),
             (&json!("+33123456789"), &json!("+4930123456"))
         );
         let [caller, agent] =
-            stage::recording(&server.client(), call["id"].as_str().unwrap()).await;
+            stage::recording(&server.client(), record["id"].as_str().unwrap()).await;
         let spoken = loud(&caller);
         assert!((0.7..1.1).contains(&spoken), "{spoken}: {text}");
         // What it saved is what the agent said.

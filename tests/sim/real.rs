@@ -411,6 +411,10 @@ struct Leases {
     connection: MultiplexedConnection,
 }
 
+/// The lease store without its copy, which a replica that is behind still has.
+const FORGET: &str =
+    "for _, key in ipairs(redis.call('KEYS', 'sidetone:*')) do redis.call('DEL', key) end";
+
 /// All keys of the lease store, copied beside them.
 const COPY: &str = "for _, key in ipairs(redis.call('KEYS', 'replica:*')) do redis.call('DEL', key) end
     for _, key in ipairs(redis.call('KEYS', 'sidetone:*')) do redis.call('COPY', key, 'replica:' .. key) end";
@@ -475,7 +479,7 @@ impl Leases {
                         self.command(&["EVAL", delete, "0", &pattern]).await;
                     }
                 }
-                Step::Flushed => self.command(&["FLUSHALL"]).await,
+                Step::Flushed => self.command(&["EVAL", FORGET, "0"]).await,
                 Step::Copied => self.command(&["EVAL", COPY, "0"]).await,
                 Step::Replaced => self.command(&["EVAL", REPLACE, "0"]).await,
             }

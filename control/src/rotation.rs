@@ -198,6 +198,10 @@ mod tests {
                 .match_indices(".seal(")
                 .map(|(at, _)| text.split_at(at))
             {
+                // A packet is sealed in place, for its way only.
+                if rest.starts_with(".seal(&mut ") {
+                    continue;
+                }
                 let purpose = rest.split("Purpose::").nth(1).unwrap_or(rest);
                 let name = purpose.chars().take_while(|c| c.is_alphanumeric());
                 found.push(name.collect());

@@ -331,7 +331,8 @@ mod tests {
         keeper.saw(at(40), &traced(40, "INVITE"));
         keeper.over(at(40), LINE);
         keeper.forget(at(41));
-        assert_eq!((keeper.held().lines.len(), keeper.held().bytes), (0, 0));
+        let held = keeper.held();
+        assert_eq!((held.lines.len(), held.bytes), (0, 0));
     }
 
     #[tokio::test]

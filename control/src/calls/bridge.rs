@@ -250,7 +250,7 @@ async fn run_in_span(
         ended: watch::Sender::new(false),
     });
     app.live.insert(id, live.clone());
-    tracing::info!(agent = %call.agent_id, channel = call.channel, message, "a call begins");
+    tracing::info!(agent = %call.agent_id, channel = call.channel, leaves_message = message, "a call begins");
     let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
     tokio::spawn(following.in_current_span());
     Ok(live)

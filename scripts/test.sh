@@ -8,6 +8,6 @@ cargo clippy --release --workspace --all-targets -- -D warnings
 # The binary itself: tests with real peers start it. All packages are named each time, so that all crates have the same
 # features and nothing is compiled twice.
 cargo build --release --workspace --bin sidetone
-cargo test --release --workspace
+cargo test --release --workspace --no-fail-fast
 # The API once more, on the other database.
 SIDETONE_TEST_DATABASE=postgres cargo test --release --workspace --test api

@@ -194,10 +194,10 @@ async fn talk(page: &mut Browser) {
         20,
     )
     .await;
-    // Chromium's echo canceller may cut the words that go under the agent's voice into pieces, of which the first are
-    // no interruption: then it is the script's next line.
+    // Chromium's echo canceller cuts the words that go under the agent's voice into pieces, of which the first may be no
+    // interruption: whichever line of the script the turn has, the page shows it.
     page.until(
-        "/hello there|swimming pool/.test(document.querySelector('.turn.user .text')?.textContent)",
+        "/hello there|swimming pool|breakfast|parking|thank you/.test(document.querySelector('.turn.user .text')?.textContent)",
         20,
     )
     .await;

@@ -172,6 +172,12 @@ async fn talk(page: &mut Browser) {
         page.press("Tab", 9, "").await;
     }
     assert_eq!(page.eval("document.activeElement.id").await, "call");
+    // The microphone is a file, which hears no loudspeaker: an echo canceller would only cut the caller's words to pieces.
+    page.eval(
+        "(() => { const media = navigator.mediaDevices; const ask = media.getUserMedia.bind(media);
+            media.getUserMedia = (wishes) => ask({ ...wishes, audio: { ...wishes.audio, echoCancellation: false } }); })()",
+    )
+    .await;
     page.press("Enter", 13, "\r").await;
 
     page.until(
@@ -194,10 +200,8 @@ async fn talk(page: &mut Browser) {
         20,
     )
     .await;
-    // Chromium's echo canceller cuts the words that go under the agent's voice into pieces, of which the first may be no
-    // interruption: whichever line of the script the turn has, the page shows it.
     page.until(
-        "/hello there|swimming pool|breakfast|parking|thank you/.test(document.querySelector('.turn.user .text')?.textContent)",
+        "document.querySelector('.turn.user .text')?.textContent.includes('hello there')",
         20,
     )
     .await;
@@ -403,7 +407,7 @@ pub(crate) async fn look_right(page: &mut Browser, server: &Server, pages: &[(&s
             page.screenshot(&format!("{name}-{width}-{shade}")).await;
             if width == 390 || width == 1280 {
                 // What still fades in has not its colours yet.
-                let faults = "Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations === 1).map((one) => one.finished.catch(() => {}))).then(() => axe.run(document, { resultTypes: ['violations'] })).then((found) => found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target).join(' ')}`).join('\\n'))";
+                let faults = "Promise.race([Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations === 1).map((one) => one.finished.catch(() => {}))), new Promise((done) => setTimeout(done, 3000))]).then(() => axe.run(document, { resultTypes: ['violations'] })).then((found) => found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target).join(' ')}`).join('\\n'))";
                 assert_eq!(page.eval(faults).await, "", "{name}, {width} wide, {shade}");
             }
         }

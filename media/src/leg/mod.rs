@@ -12,16 +12,8 @@ use self::ws::{Interruption, ServerEvent, ServerHeader, WsLeg};
 use crate::config::{AudioFormat, CallConfig, Protocol};
 use crate::time::Time;
 
-/// One RTP packet (RFC 3550 section 5.1), decrypted, as far as a leg needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RtpPacket<'a> {
-    pub payload_type: u8,
-    pub marker: bool,
-    pub sequence: u16,
-    pub timestamp: u32,
-    pub ssrc: u32,
-    pub payload: &'a [u8],
-}
+/// An RTP packet, decrypted.
+pub use crate::rtp::packet::Packet as RtpPacket;
 
 /// What a leg found in one message from the caller's side. Borrowed data lives in the leg or in the
 /// message itself.

@@ -3,7 +3,7 @@
 /// The fixed part of a header, bytes.
 pub const HEADER: usize = 12;
 
-/// A packet, borrowed from its datagram.
+/// A packet (RFC 3550 section 5.1), borrowed from its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub payload_type: u8,

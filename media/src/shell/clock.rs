@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -62,9 +62,32 @@ impl Alarm {
         })
     }
 
+    /// Waits for an event, at the longest until this time. `more`: not at all, as there is work left.
+    pub(super) fn sleep(
+        &mut self,
+        poll: &mut Poll,
+        events: &mut Events,
+        until: Time,
+        more: bool,
+    ) -> io::Result<()> {
+        let timeout = if more {
+            Some(Duration::ZERO)
+        } else {
+            self.set(until)?;
+            None
+        };
+        match poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     /// Wakes the poll at this time, instead of at the one before. A set alarm that has gone off need
     /// not be read: setting it anew makes the next edge.
-    pub(super) fn set(&mut self, at: Time) -> io::Result<()> {
+    fn set(&mut self, at: Time) -> io::Result<()> {
         if at == self.set {
             return Ok(());
         }

@@ -7,7 +7,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Events, Poll, Token, Waker};
@@ -134,19 +133,8 @@ impl Driver {
     }
 
     fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
-        let timeout = if more {
-            Some(Duration::ZERO)
-        } else {
-            self.alarm.set(self.wheel.next())?;
-            None
-        };
-        match self.poll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                events.clear();
-                Ok(())
-            }
-            other => other,
-        }
+        self.alarm
+            .sleep(&mut self.poll, events, self.wheel.next(), more)
     }
 
     fn take_events(&mut self, events: &Events) {

@@ -299,22 +299,6 @@ impl Live {
             match line.receive(now, datagram) {
                 Taken::Packet(length) => {
                     if let Some(packet) = Packet::parse(&datagram[..length]) {
-                        let Packet {
-                            payload_type,
-                            marker,
-                            sequence,
-                            timestamp,
-                            ssrc,
-                            payload,
-                        } = packet;
-                        let packet = RtpPacket {
-                            payload_type,
-                            marker,
-                            sequence,
-                            timestamp,
-                            ssrc,
-                            payload,
-                        };
                         self.handle(now, Input::Packet(packet), tools);
                     }
                 }

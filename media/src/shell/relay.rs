@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use mio::{Events, Poll, Registry, Token, Waker};
@@ -16,7 +15,6 @@ use slab::Slab;
 use super::clock::{Alarm, Clock};
 use super::rtp::{LARGEST, RtpCarrier, RtpLine, Taken};
 use super::wheel::Wheel;
-use crate::leg::RtpPacket;
 use crate::leg::rtp::RtpPlan;
 use crate::relay::{Relay, Side};
 use crate::rtp::packet::Packet;
@@ -218,19 +216,8 @@ impl Driver {
     }
 
     fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
-        let timeout = if more {
-            Some(Duration::ZERO)
-        } else {
-            self.alarm.set(self.wheel.next())?;
-            None
-        };
-        match self.poll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                events.clear();
-                Ok(())
-            }
-            other => other,
-        }
+        self.alarm
+            .sleep(&mut self.poll, events, self.wheel.next(), more)
     }
 
     /// Takes what was asked for. `true`: nobody can ask any more.
@@ -350,22 +337,6 @@ impl Joined {
                 Taken::Packet(length) => {
                     let Some(packet) = Packet::parse(&datagram[..length]) else {
                         continue;
-                    };
-                    let Packet {
-                        payload_type,
-                        marker,
-                        sequence,
-                        timestamp,
-                        ssrc,
-                        payload,
-                    } = packet;
-                    let packet = RtpPacket {
-                        payload_type,
-                        marker,
-                        sequence,
-                        timestamp,
-                        ssrc,
-                        payload,
                     };
                     relay.packet(now, side, &packet, &mut |to, packet| {
                         lines[to as usize].send(now, &packet);

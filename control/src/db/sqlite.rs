@@ -13,6 +13,9 @@ use super::{Answer, Arg, DbError, Want, arg, is_read};
 
 /// Reading connections. More than cores: they wait for the disk now and then.
 const READERS: u32 = 8;
+
+/// What a connection keeps of the file, in KiB (SQLite counts those below zero): the system keeps the rest, once for all.
+const CACHE: &str = "-256";
 /// How long a statement waits for a connection or a lock before it fails.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,6 +39,7 @@ impl Sqlite {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
+            .pragma("cache_size", CACHE)
             .busy_timeout(PATIENCE);
         let pool = |connections| {
             SqlitePoolOptions::new()

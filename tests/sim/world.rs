@@ -15,7 +15,7 @@ use control::time::Timestamp;
 use control::webhooks::event::Status;
 use uuid::Uuid;
 
-use crate::database::{Ask, Database, Told};
+use crate::database::{Ask, CallRow, Database, Told};
 use crate::executor::{Dice, Executor, Life, Slot, Time};
 use crate::mutants::Mutant;
 use crate::node::Node;
@@ -450,6 +450,12 @@ impl World {
             self.note(|| Step::RanOut(ran_out));
         }
         let words = server.run(command, now);
+        drop(server);
+        if let Command::Release { lease, .. } = command
+            && words == ["ok"]
+        {
+            self.slot_is_free(*lease);
+        }
         self.note(|| Step::Lease(command.clone(), words.clone(), now));
         words
     }
@@ -558,6 +564,15 @@ impl World {
         }
         self.say(|| format!("{call} is placed at node {}", life.node));
         self.count_live();
+    }
+
+    /// No call lives whose slot was given back: another's would make one too many.
+    fn slot_is_free(&self, lease: CallId) {
+        let open = |row: &CallRow| row.ended_at.is_none();
+        let lives = self.placed.borrow().contains_key(&lease);
+        if lives && self.db.borrow().calls.get(&lease).is_some_and(open) {
+            self.fail(format!("{lease} lives, and its slot was given back"));
+        }
     }
 
     /// No more calls live than the caps say: on the engine of a process that runs, and open in the

@@ -11,7 +11,7 @@ async ({ routed, ...options }) => {
 
   const seen = {
     states: [], agentStates: [], warnings: [], responses: [], transcripts: [], interruptions: [], ended: null,
-    offers: 0, isHeld: false, heardAfterMs: null, heardAt: 0, spokeAt: 0, stats: null,
+    offers: 0, isHeld: false, heardAfterMs: null, firstHeardAt: null, heardAt: 0, spokeAt: 0, stats: null,
   };
   const plain = window.RTCPeerConnection;
   window.RTCPeerConnection = class extends plain {
@@ -50,7 +50,10 @@ async ({ routed, ...options }) => {
   call.on('ended', ({ reason, error }) => { seen.ended = { reason, code: error?.code ?? null }; });
   setInterval(() => {
     seen.level = call.outputLevel;
-    if (seen.level > 0.05) seen.heardAt = performance.now();
+    if (seen.level > 0.05) {
+      seen.heardAt = performance.now();
+      seen.firstHeardAt ??= seen.heardAt;
+    }
     if (seen.level > 0.01 && offeredAt !== null) seen.heardAfterMs ??= performance.now() - offeredAt;
   }, 10);
   setInterval(async () => { seen.stats = await call.stats(); }, 500);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod heard;
+mod interruptions;
 mod properties;
 mod rows;
 mod telephone;

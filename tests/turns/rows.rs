@@ -11,7 +11,9 @@ use media::speech::script::{Hearing, Line, Script};
 use media::speech::{Message, ToolCall};
 use serde_json::json;
 
-fn agent() -> AgentConfig {
+use crate::interruptions::long_reply;
+
+pub(super) fn agent() -> AgentConfig {
     AgentConfig {
         system_prompt: "Be kind.".into(),
         idle_check_in_after_secs: 600.0,
@@ -19,14 +21,14 @@ fn agent() -> AgentConfig {
     }
 }
 
-fn greeter() -> AgentConfig {
+pub(super) fn greeter() -> AgentConfig {
     AgentConfig {
         first_message: Some("Welcome to the clinic.".into()),
         ..agent()
     }
 }
 
-fn heard(texts: &[&str]) -> Script {
+pub(super) fn heard(texts: &[&str]) -> Script {
     Script {
         hearings: texts.iter().map(|t| Hearing::Words((*t).into())).collect(),
         ..Script::default()
@@ -46,7 +48,7 @@ fn reason(call: &VirtualCall) -> Option<EndReason> {
 
 /// The time of the first line of the story that holds `words`.
 #[track_caller]
-fn at(call: &VirtualCall, words: &str) -> u64 {
+pub(super) fn at(call: &VirtualCall, words: &str) -> u64 {
     let line = call.story.iter().find(|line| line.contains(words));
     let line = line.unwrap_or_else(|| panic!("no {words:?} in {:#?}", call.story));
     line.split(' ').next().unwrap().parse().unwrap()
@@ -387,35 +389,6 @@ fn agent_reply_over_leads_back_to_listening() {
     assert_eq!(indices, [0, 1, 2, 3]);
 }
 
-fn long_reply() -> Script {
-    let text = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen.";
-    Script {
-        always_said: Line::Say(text.into()),
-        ..heard(&["Count.", "Enough of that."])
-    }
-}
-
-#[test]
-fn agent_is_interrupted_at_the_configured_amount_of_speech() {
-    for (secs, amount) in [(0.0, 20), (0.3, 300), (0.6, 600), (1.0, 1000)] {
-        let agent = AgentConfig {
-            barge_in_min_speech_secs: secs,
-            ..agent()
-        };
-        let call = VirtualCall::new(config(agent), long_reply(), &[(1000, 2000), (4000, 5400)])
-            .run(12_000);
-        assert_eq!(at(&call, "interruption"), 4000 + amount, "{secs}");
-        let turn = call.agent_turns()[0];
-        let spoken = 4000 + amount - turn.start_ms.unwrap();
-        assert_eq!(turn.interrupted_after_ms, Some(spoken));
-        let heard = turn.estimated_text_spoken.clone().unwrap();
-        assert!(turn.text.starts_with(&heard) && !heard.is_empty());
-        assert_eq!(call.last_request()[1], format!("assistant: {heard}"));
-        assert_eq!(call.caller_turns()[1].start_ms, Some(4000));
-        assert_eq!(call.caller_turns()[1].text, "Enough of that.");
-    }
-}
-
 #[test]
 fn agent_with_the_content_guardrail_never_says_an_obscene_word() {
     let script = || Script {
@@ -457,73 +430,6 @@ fn the_model_is_told_the_guardrails_beside_the_prompt() {
     };
     assert_eq!(prompt, "Be kind.");
     assert!(told.contains("Prices: Never name one.") && told.contains("talk freely"));
-}
-
-#[test]
-fn agent_is_not_interrupted_when_that_is_disabled() {
-    let agent = AgentConfig {
-        interruption_enabled: false,
-        barge_in_min_speech_secs: 0.0,
-        ..agent()
-    };
-    let call =
-        VirtualCall::new(config(agent), long_reply(), &[(1000, 2000), (4000, 5000)]).run(12_000);
-    assert!(call.messages("interruption").is_empty());
-    assert!(!call.agent_turns()[0].interrupted);
-    assert_eq!(call.caller_turns().len(), 1);
-}
-
-#[test]
-fn agent_hears_an_acknowledgement_and_goes_on() {
-    let script = Script {
-        hearings: ["Count.", "Mhm."].map(|t| Hearing::Words(t.into())).into(),
-        ..long_reply()
-    };
-    let call = VirtualCall::new(config(agent()), script, &[(1000, 2000), (4000, 4400)]).run(12_000);
-    assert!(call.messages("interruption").is_empty());
-    assert_eq!(call.caller_turns().len(), 1);
-}
-
-#[test]
-fn agent_stops_at_once_at_a_stop_word() {
-    let script = Script {
-        hearings: ["Count.", "Stop!"].map(|t| Hearing::Words(t.into())).into(),
-        ..long_reply()
-    };
-    let call = VirtualCall::new(config(agent()), script, &[(1000, 2000), (4000, 4300)]).run(12_000);
-    assert_eq!(at(&call, "interruption"), 4300 + 200 + 50);
-    assert_eq!(call.caller_turns()[1].text, "Stop!");
-    assert_eq!(call.caller_turns()[1].start_ms, Some(4000));
-}
-
-#[test]
-fn agent_interrupted_by_noise_resumes_with_the_unheard_text() {
-    let script = Script {
-        hearings: ["Count.", ""].map(|t| Hearing::Words(t.into())).into(),
-        ..long_reply()
-    };
-    let call = VirtualCall::new(config(agent()), script, &[(1000, 2000), (4000, 4700)]).run(16_000);
-    let turns = call.agent_turns();
-    let heard = turns[0].estimated_text_spoken.clone().unwrap();
-    assert_eq!(
-        at(&call, &format!("speak {:?}", &turns[1].text)),
-        4700 + 1500
-    );
-    assert_eq!(format!("{heard} {}", turns[1].text), turns[0].text);
-    assert_eq!(call.caller_turns().len(), 1);
-}
-
-#[test]
-fn agent_voice_that_goes_on_as_playout_ends_opens_the_turn() {
-    let agent = AgentConfig {
-        interruption_enabled: false,
-        ..agent()
-    };
-    // "Hello there." sounds from 2400 to about 3120.
-    let script = heard(&["Hello?", "And more."]);
-    let call = VirtualCall::new(config(agent), script, &[(1000, 2000), (2800, 4000)]).run(12_000);
-    assert_eq!(call.caller_turns().len(), 2);
-    assert_eq!(call.caller_turns()[1].text, "And more.");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::record::timeline::Place;
 use crate::speech::UtteranceId;
-use crate::time::{Samples, Time};
+use crate::time::{RATE, Samples, Time};
 use crate::turn::endpoint::{Shape, is_acknowledgement, is_stop};
 use crate::turn::{Cue, State, Words};
 
@@ -25,10 +25,19 @@ pub(super) struct Dropping {
     samples: u64,
 }
 
+/// Pieces of speech over the agent with less than this between them belong to one turn: a voice over the agent's
+/// own comes cut to pieces where the caller's side cancels echo.
+const TOGETHER: u64 = RATE as u64;
+
 /// One stretch of voice at the recogniser.
 #[derive(Debug)]
 pub(super) struct Utterance {
     id: UtteranceId,
+    /// When the turn taker noticed it.
+    noticed: Time,
+    /// Its first sample in the recording, and the one after its last: once it is finished.
+    onset: u64,
+    end: u64,
     text: String,
     confidence: Option<f32>,
     stage: Stage,
@@ -41,6 +50,16 @@ enum Stage {
     /// Its final words are awaited.
     Finishing,
     Final,
+}
+
+impl Utterance {
+    /// Whether `next`, which began a while after it, may go on with what it said.
+    fn leads_to(&self, next: &Self) -> bool {
+        let said_nothing = self.stage == Stage::Final && self.text.is_empty();
+        next.onset.saturating_sub(self.end) < TOGETHER
+            && !said_nothing
+            && !is_acknowledgement(&self.text)
+    }
 }
 
 /// The caller's turn under way, or committed and not yet answered.
@@ -69,14 +88,6 @@ pub(super) struct Given {
     until: u64,
     /// After the last voice of the last utterance that was finished.
     voice: u64,
-}
-
-/// The newest voice that the recogniser was given.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct VoiceBegan {
-    at: Time,
-    position: u64,
-    utterance: UtteranceId,
 }
 
 impl Call {
@@ -199,37 +210,35 @@ impl Call {
         if self.open_utterance().is_some() {
             return;
         }
+        let onset = self.ear.onset();
         if self.caller_turn.is_none() {
             // Words over the agent that came to nothing.
-            self.utterances.retain(|u| u.stage != Stage::Final);
+            self.utterances
+                .retain(|u| u.stage != Stage::Final || onset.saturating_sub(u.end) < TOGETHER);
         }
         self.utterance_ids += 1;
         let id = UtteranceId(self.utterance_ids);
         self.utterances.push(Utterance {
             id,
+            noticed: self.turn.voice_onset(),
+            onset,
+            end: onset,
             text: String::new(),
             confidence: None,
             stage: Stage::Open,
         });
-        let onset = self.ear.onset();
         // After a short pause the last 300 ms reach back into the utterance before, whose words would be
         // heard twice. Only a soft beginning that it took for silence is given again.
         let fresh = onset.min(self.given.until).max(self.given.voice);
         self.out.stt_begin(id);
         self.out.stt_audio(id, self.ear.pre_roll_from(fresh));
         self.given.until = self.ear.end();
-        let began = VoiceBegan {
-            at: self.turn.voice_onset(),
-            position: onset,
-            utterance: id,
-        };
-        self.voice_began = Some(began);
         if let Some(turn) = &mut self.caller_turn
             && turn.onset.is_none()
             && turn.keys.is_empty()
             && turn.typed.is_empty()
         {
-            turn.onset = Some(began.position);
+            turn.onset = Some(onset);
         }
     }
 
@@ -237,6 +246,7 @@ impl Call {
         for utterance in &mut self.utterances {
             if utterance.stage == Stage::Open {
                 utterance.stage = Stage::Finishing;
+                utterance.end = self.last_voice_at;
                 self.out.stt_finish(utterance.id);
                 self.given.voice = self.last_voice_at;
             }
@@ -275,7 +285,11 @@ impl Call {
     }
 
     fn cue_words(&mut self) {
-        let text = self.turn_text();
+        // Over the agent each piece is judged by itself: "mhm" does not take the edge off the "stop" after it.
+        let text = match (&self.caller_turn, self.utterances.last()) {
+            (None, Some(newest)) => newest.text.clone(),
+            _ => self.turn_text(),
+        };
         let is_final = self.utterances.iter().all(|u| u.stage == Stage::Final);
         self.cue(Cue::Words(Words {
             is_final,
@@ -306,21 +320,10 @@ impl Call {
     pub(super) fn open_turn(&mut self, onset: Option<Time>) {
         self.settle_caller_turn();
         self.speculations = 0;
-        let onset = match (onset, self.voice_began) {
-            // The recogniser has been given this voice since it began: its words are the turn's.
-            (Some(at), Some(began)) if began.at == at => {
-                self.utterances.retain(|u| u.id >= began.utterance);
-                Some(began.position)
-            }
-            (Some(_), _) => {
-                self.forget_utterances();
-                Some(self.ear.onset())
-            }
-            (None, _) => {
-                self.forget_utterances();
-                None
-            }
-        };
+        let onset = onset.map(|at| self.keep_from(at));
+        if onset.is_none() {
+            self.forget_utterances();
+        }
         self.caller_turn = Some(CallerTurn {
             id: self.new_turn_id(),
             onset,
@@ -329,6 +332,26 @@ impl Call {
             typed: std::mem::take(&mut self.pending_text),
             committed: false,
         });
+    }
+
+    /// Keeps the words of the voice that was noticed at this time, and of what led to it: they are a turn's. Its first
+    /// sample.
+    fn keep_from(&mut self, noticed: Time) -> u64 {
+        let Some(last) = self.utterances.iter().rposition(|u| u.noticed == noticed) else {
+            self.forget_utterances();
+            return self.ear.onset();
+        };
+        let leads = |at: usize| match self.utterances.get(at - 1..=at) {
+            Some([before, next]) => before.leads_to(next),
+            _ => false,
+        };
+        let first = (1..=last).rev().find(|&at| !leads(at)).unwrap_or(0);
+        for utterance in self.utterances.drain(..first) {
+            if utterance.stage == Stage::Finishing {
+                self.out.stt_cancel(utterance.id);
+            }
+        }
+        self.utterances.first().map_or(0, |first| first.onset)
     }
 
     pub(super) fn key(&mut self, digit: char) {

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ear::Ear;
 use found::Found;
-use hearing::{CallerTurn, Dropping, Given, Utterance, VoiceBegan};
+use hearing::{CallerTurn, Dropping, Given, Utterance};
 use input::{EndRequest, Gone, Input};
 use outbox::Outbox;
 use output::{AgentState, CallEvent, Output};
@@ -83,7 +83,6 @@ pub struct Call {
     utterances: Vec<Utterance>,
     utterance_ids: u32,
     caller_turn: Option<CallerTurn>,
-    voice_began: Option<VoiceBegan>,
     pending_keys: String,
     pending_text: String,
     last_frame: Time,
@@ -165,7 +164,6 @@ impl Call {
             utterances: Vec::with_capacity(8),
             utterance_ids: 0,
             caller_turn: None,
-            voice_began: None,
             pending_keys: String::new(),
             pending_text: String::new(),
             last_frame: now,

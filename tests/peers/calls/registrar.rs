@@ -14,8 +14,8 @@ use crate::trunks::{
 /// Asks for the password, keeps whom it knows for 20 seconds, and calls who registered.
 const ROUTES: &str = r#"
     if (is_method("REGISTER")) {
-        if (!pv_www_authenticate("acme", "secret7", "0")) {
-            www_challenge("acme", "0");
+        if (!pv_www_authenticate("sip.acme.example", "secret7", "0")) {
+            www_challenge("sip.acme.example", "0");
             exit;
         }
         if (save("location")) { xlog("L_ERR", "SAVED $fU\n"); }
@@ -51,7 +51,7 @@ async fn a_trunk_stays_registered_with_kamailio_over_its_restart_and_receives_a_
     let (server, _) = server().await;
     let client = server.client();
     let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
-        "auth_username": "line7", "auth_password": "secret7", "realm": "acme",
+        "auth_username": "line7", "auth_password": "secret7", "realm": "sip.acme.example",
         "outbound_address": registrar.address.to_string()});
     let (trunk, ..) = line(&client, trunk, json!({})).await;
     let path = format!("/sip-trunks/{trunk}");

@@ -141,8 +141,9 @@ pub enum Event {
         code: u16,
         body: Option<Body>,
     },
-    /// Our call was answered. The body is the answer to our offer, unless it came in a reliable
-    /// provisional response before.
+    /// Our call was answered. The body is the answer to our offer that holds: of whoever picked up, from
+    /// a reliable provisional response when it gave it there, else from the 2xx. `None`: it never said
+    /// any.
     Answered {
         call: CallId,
         body: Option<Body>,

@@ -29,12 +29,46 @@ pub(crate) struct Caller {
     cancel: Option<Option<String>>,
 }
 
-/// A dialog that is early.
+/// A dialog that is early. Each has a negotiation of its own: our one offer is answered by whoever was
+/// forked to.
 #[derive(Debug)]
 pub(super) struct Fork {
     pub(super) dialog: Dialog,
     /// Of its last reliable provisional response.
     rseq: Option<u32>,
+    /// What it last said of the session in a provisional response; once reliably, that is its answer.
+    early: Option<Body>,
+    /// It answered our offer in a reliable provisional response.
+    pub(super) has_answered: bool,
+}
+
+impl Fork {
+    fn new(dialog: Dialog) -> Self {
+        Self {
+            dialog,
+            rseq: None,
+            early: None,
+            has_answered: false,
+        }
+    }
+
+    /// Takes what a provisional response says of the session. A reliable answer is one for good: later
+    /// bodies say the same (RFC 3262 5).
+    fn hear(&mut self, body: Option<Body>, reliable: bool) {
+        if let Some(body) = body.filter(|_| !self.has_answered) {
+            self.early = Some(body);
+            self.has_answered = reliable;
+        }
+    }
+
+    /// The answer that holds when its 2xx has that body: its reliable one, else that of the 2xx, else
+    /// what it said before without a promise (RFC 3261 13.2.1).
+    fn answer(self, last: Option<Body>) -> Option<Body> {
+        match self.has_answered {
+            true => self.early,
+            false => last.or(self.early),
+        }
+    }
 }
 
 impl Caller {
@@ -129,7 +163,7 @@ impl Call {
                 let Some(dialog) = Dialog::as_client(request, response) else {
                     return;
                 };
-                self.forks.push(Fork { dialog, rseq: None });
+                self.forks.push(Fork::new(dialog));
                 self.forks.len() - 1
             }
             None => return,
@@ -138,9 +172,8 @@ impl Call {
         if reliable && !self.acknowledge_provisional(at, request, response) {
             return;
         }
-        if reliable && response.body().is_some() {
-            // The answer: later bodies say the same (RFC 3262 5).
-            self.negotiation = Negotiation::Idle;
+        if let Some(fork) = self.forks.get_mut(at) {
+            fork.hear(response.body(), reliable);
         }
         self.tell_progress(response);
     }
@@ -182,21 +215,21 @@ impl Call {
     fn accepted(&mut self, now: Time, request: &Request, response: &Response) {
         let tag = response.to_tag().unwrap_or_default();
         let known = self.forks.iter().position(|fork| fork.dialog.is_with(&tag));
-        let dialog = match known {
+        let fork = match known {
             Some(at) => {
-                let mut dialog = self.forks.swap_remove(at).dialog;
-                dialog.confirm(response);
-                Some(dialog)
+                let mut fork = self.forks.swap_remove(at);
+                fork.dialog.confirm(response);
+                Some(fork)
             }
-            None => Dialog::as_client(request, response),
+            None => Dialog::as_client(request, response).map(Fork::new),
         };
-        let (Some(dialog), Some(cseq)) = (dialog, request.cseq()) else {
+        let (Some(fork), Some(cseq)) = (fork, request.cseq()) else {
             self.tell_end(EndedBy::Remote, Some(502), "Bad Answer");
             return self.finish();
         };
         self.forks.clear();
         self.timers.clear();
-        self.dialog = Some(dialog);
+        self.dialog = Some(fork.dialog.clone());
         self.acknowledge(cseq.number);
         if self.state == State::Cancelling || self.told_end {
             // The answer crossed our CANCEL.
@@ -208,11 +241,7 @@ impl Call {
             return;
         }
         self.state = State::Up;
-        let answer = response.body();
-        let body = match self.negotiation {
-            Negotiation::Idle => None,
-            _ => answer,
-        };
+        let body = fork.answer(response.body());
         self.negotiation = Negotiation::Idle;
         self.agree_session(now, response);
         let call = self.id;

@@ -143,7 +143,7 @@ pub enum Event {
     },
     /// Our call was answered. The body is the answer to our offer that holds: of whoever picked up, from
     /// a reliable provisional response when it gave it there, else from the 2xx. `None`: it never said
-    /// any.
+    /// any, or offered another session since, which was accepted: that one holds.
     Answered {
         call: CallId,
         body: Option<Body>,
@@ -154,7 +154,8 @@ pub enum Event {
         body: Option<Body>,
     },
     /// The other side offers another session; without a body it asks for our offer. Answer with
-    /// [`Command::AcceptOffer`] or [`Command::RefuseOffer`].
+    /// [`Command::AcceptOffer`] or [`Command::RefuseOffer`] within 16 seconds, or it is refused. It may
+    /// come before the call is answered, when a reliable provisional response had an answer.
     Offer {
         call: CallId,
         body: Option<Body>,

@@ -236,7 +236,7 @@ impl Call {
         let Some(ringing) = self.ringing.take() else {
             return;
         };
-        self.timers.clear();
+        self.timers.clear_but(Timer::OfferGiveUp);
         self.state = State::Up;
         self.grant_session(now, &ringing.request, &mut response);
         let offered = ringing.request.body().is_none();

@@ -40,6 +40,8 @@ pub(super) struct Fork {
     early: Option<Body>,
     /// It answered our offer in a reliable provisional response.
     pub(super) has_answered: bool,
+    /// It changed the session since, by an UPDATE that our user accepted.
+    pub(super) is_changed: bool,
 }
 
 impl Fork {
@@ -49,6 +51,7 @@ impl Fork {
             rseq: None,
             early: None,
             has_answered: false,
+            is_changed: false,
         }
     }
 
@@ -62,10 +65,10 @@ impl Fork {
     }
 
     /// The answer that holds when its 2xx has that body: its reliable one, else that of the 2xx, else
-    /// what it said before without a promise (RFC 3261 13.2.1).
+    /// what it said before without a promise (RFC 3261 13.2.1). None when the session was changed since.
     fn answer(self, last: Option<Body>) -> Option<Body> {
         match self.has_answered {
-            true => self.early,
+            true => self.early.filter(|_| !self.is_changed),
             false => last.or(self.early),
         }
     }
@@ -228,7 +231,8 @@ impl Call {
             return self.finish();
         };
         self.forks.clear();
-        self.timers.clear();
+        self.refuse_offer_of_others(&tag);
+        self.timers.clear_but(Timer::OfferGiveUp);
         self.dialog = Some(fork.dialog.clone());
         self.acknowledge(cseq.number);
         if self.state == State::Cancelling || self.told_end {
@@ -283,6 +287,7 @@ impl Call {
 
     pub(super) fn cancel(&mut self, now: Time, reason: Option<String>) {
         self.state = State::Cancelling;
+        self.refuse_what_waits();
         self.timers.clear();
         match &mut self.caller {
             Some(caller) if !caller.heard => caller.cancel = Some(reason),

@@ -24,9 +24,11 @@ pub(super) enum Timer {
     Expiry,
     /// Offer again after a 491 (RFC 3261 14.1).
     Glare,
+    /// Our user does not say what becomes of their offer.
+    OfferGiveUp,
 }
 
-const ALL: [Timer; 10] = [
+const ALL: [Timer; 11] = [
     Timer::AnswerAgain,
     Timer::AnswerGiveUp,
     Timer::ProvisionalAgain,
@@ -37,6 +39,7 @@ const ALL: [Timer; 10] = [
     Timer::Refresh,
     Timer::Expiry,
     Timer::Glare,
+    Timer::OfferGiveUp,
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +60,13 @@ impl Timers {
 
     pub(super) fn clear(&mut self) {
         self.0 = [None; ALL.len()];
+    }
+
+    /// Disarms all but one.
+    pub(super) fn clear_but(&mut self, timer: Timer) {
+        let kept = self.0[timer as usize];
+        self.clear();
+        self.0[timer as usize] = kept;
     }
 
     pub(super) fn next(&self) -> Time {

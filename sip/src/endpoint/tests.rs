@@ -1,6 +1,6 @@
 //! The endpoint as its peers and its user see it: [`world`] is two of them and a network under virtual
-//! time; `scripts` are calls told event by event, `forks` those with several callees; `torture` are the messages of RFC 4475; `traces` is what is told of
-//! their messages; `sim` is many calls over a bad network.
+//! time; `scripts` are calls told event by event, `forks` those with several callees; `torture` are the
+//! messages of RFC 4475; `traces` is what is told of their messages; `sim` is many calls over a bad network.
 
 mod forks;
 mod scripts;

@@ -291,6 +291,10 @@ impl Call {
         if response.headers.lists(&Name::Allow, "UPDATE") {
             self.takes_update = true;
         }
+        if (200..300).contains(&response.code) {
+            // What comes later is challenged anew, however long the call lasts.
+            self.retry = Retry::default();
+        }
         if matches!(response.code, 401 | 407) && self.answer_challenge(purpose, request, response) {
             return;
         }

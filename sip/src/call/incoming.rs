@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::offers::Negotiation;
 use super::timers::Timer;
 use super::{ALLOW, Call, Out, ServerId, Settings, State};
+use crate::auth::Credentials;
 use crate::dialog::Dialog;
 use crate::event::{CallId, EndedBy, Event};
 use crate::ids::Ids;
@@ -54,12 +55,14 @@ pub(super) struct Answer {
 }
 
 impl Call {
-    /// A call of theirs. `None` when the INVITE has no Contact.
+    /// A call of theirs. `None` when the INVITE has no Contact. `credentials` answer challenges to what
+    /// we ask for in it.
     pub(crate) fn incoming(
         id: CallId,
         settings: Arc<Settings>,
         contact: String,
         mut ids: Ids,
+        credentials: Option<Credentials>,
         server: ServerId,
         request: &Request,
     ) -> Option<Self> {
@@ -67,6 +70,7 @@ impl Call {
         let rseq = u32::try_from(ids.below(1 << 30)).unwrap_or(0) + 1;
         let mut call = Self::new(id, State::Ringing, settings, contact, ids);
         call.dialog = Some(dialog);
+        call.credentials = credentials;
         call.takes_update = request.headers.lists(&Name::Allow, "UPDATE");
         if request.body().is_some() {
             call.negotiation = Negotiation::Remote;

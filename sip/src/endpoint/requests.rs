@@ -189,7 +189,7 @@ impl Endpoint {
             return self.answer(peer, request, 400, "Missing Contact");
         }
         let server = self.serve(now, peer, request, key);
-        let Some(call) = self.new_incoming(server, request, peer) else {
+        let Some(call) = self.new_incoming(server, request, peer, &trunks) else {
             return self.settle(server);
         };
         if let Some(record) = self.servers.get_mut(&server) {

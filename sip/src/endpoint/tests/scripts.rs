@@ -194,6 +194,36 @@ fn an_answer_that_nobody_acknowledges_ends_the_call() {
     world.assert_empty();
 }
 
+/// An ACK of a 2xx has a branch of its own; some phones take that of the INVITE (RFC 6026 7.1).
+#[test]
+fn an_ack_with_the_branch_of_its_invite_is_heard() {
+    let mut world = udp();
+    world.censor = Some(|message, _| is(message, Method::Ack));
+    let call = world.place();
+    world.do_now(B, Command::Answer(call, sdp("answer")));
+    world.run_for(ms(700));
+    let sent = |method| {
+        world.seen.iter().find_map(|(_, seen)| match seen {
+            Seen::Sent {
+                message: Message::Request(request),
+                ..
+            } if request.method == method => Some(request.clone()),
+            _ => None,
+        })
+    };
+    let (invite, mut ack) = (sent(Method::Invite).unwrap(), sent(Method::Ack).unwrap());
+    let via = invite.headers.get(&Name::Via).unwrap();
+    ack.headers.set(Name::Via, via);
+    let text = String::from_utf8(ack.to_bytes()).unwrap();
+    assert_eq!(inject(&mut world, A, &text), "B[established]");
+    let from = world.mark();
+    world.run_for(secs(60));
+    assert_eq!(world.line(from), "");
+    world.do_now(B, hang_up(call));
+    world.run_out();
+    world.assert_empty();
+}
+
 #[test]
 fn a_callee_waits_for_the_ack_before_it_says_goodbye() {
     let mut world = udp();

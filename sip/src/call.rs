@@ -33,7 +33,7 @@ use crate::auth::{Credentials, Retry};
 use crate::dialog::Dialog;
 use crate::event::{CallId, Command, EndedBy, Event};
 use crate::ids::Ids;
-use crate::message::{Body, CSeq, Method, Name, Request, Response, scan};
+use crate::message::{Body, CSeq, Method, Name, RAck, Request, Response, scan};
 use crate::time::Time;
 use crate::transaction::Timing;
 
@@ -134,6 +134,8 @@ pub(crate) struct Call {
     caller: Option<Caller>,
     forks: Vec<Fork>,
     ringing: Option<Ringing>,
+    /// Our last reliable provisional response, when the 2xx was given before its PRACK came.
+    unpracked: Option<RAck>,
     /// A 2xx of ours that waits for its ACK.
     answer: Option<Answer>,
     /// The ACK of the latest 2xx to us, with the number of its INVITE.
@@ -168,6 +170,7 @@ impl Call {
             caller: None,
             forks: Vec::new(),
             ringing: None,
+            unpracked: None,
             answer: None,
             acked: None,
             negotiation: Negotiation::Idle,

@@ -183,6 +183,11 @@ impl Call {
 
     pub(super) fn prack(&mut self, now: Time, server: ServerId, request: &Request) {
         let rack = request.headers.get(&Name::RAck).and_then(RAck::parse);
+        // The 2xx did not wait for it (RFC 3262 3).
+        if self.unpracked.is_some() && self.unpracked == rack {
+            self.unpracked = None;
+            return self.respond(server, request, 200);
+        }
         let matches = match (&self.ringing, &rack) {
             (Some(ringing), Some(rack)) => {
                 let number = ringing.request.cseq().map(|cseq| cseq.number);
@@ -240,6 +245,12 @@ impl Call {
         let Some(ringing) = self.ringing.take() else {
             return;
         };
+        self.unpracked = ringing.reliable.as_ref().and_then(|reliable| {
+            Some(RAck {
+                rseq: reliable.rseq,
+                cseq: ringing.request.cseq()?,
+            })
+        });
         self.timers.clear_but(Timer::OfferGiveUp);
         self.state = State::Up;
         self.grant_session(now, &ringing.request, &mut response);

@@ -146,18 +146,6 @@ fn update(world: &World, tag: &str, number: u32, body: &str) -> String {
     String::from_utf8(update.to_bytes()).unwrap()
 }
 
-fn inject(world: &mut World, text: &str) -> String {
-    let mark = world.mark();
-    world.step(
-        A,
-        Input::Datagram {
-            from: address(B),
-            bytes: text.as_bytes(),
-        },
-    );
-    world.line(mark)
-}
-
 fn last_target(world: &World, method: &Method) -> Option<String> {
     world.seen.iter().rev().find_map(|(_, seen)| match seen {
         Seen::Sent {
@@ -176,16 +164,16 @@ fn an_early_dialog_may_offer_another_session() {
     world.place();
     of_fork(&mut world, 180, "other", None, "");
     let early = update(&world, "other", 1, "too early");
-    assert_eq!(inject(&mut world, &early), "A:491/UPDATE");
+    assert_eq!(inject(&mut world, B, &early), "A:491/UPDATE");
     of_fork(&mut world, 183, "one", Some(1), "first");
     of_fork(&mut world, 183, "other", Some(1), "elsewhere");
     let offer = update(&world, "one", 1, "moved");
-    assert_eq!(inject(&mut world, &offer), "A[offer \"moved\"]");
+    assert_eq!(inject(&mut world, B, &offer), "A[offer \"moved\"]");
     let mark = world.mark();
     world.do_now(A, Command::AcceptOffer(CALL, sdp("fine")));
     assert_eq!(world.line(mark), "A:200/UPDATE");
     let second = update(&world, "other", 2, "me too");
-    assert_eq!(inject(&mut world, &second), "A:488/UPDATE");
+    assert_eq!(inject(&mut world, B, &second), "A:488/UPDATE");
     // What was agreed on in the UPDATE holds, and the PRACK of the next goes to where it moved.
     of_fork(&mut world, 180, "one", Some(2), "");
     let moved = "sip:one-moved@192.0.2.2:5060";
@@ -204,13 +192,13 @@ fn an_offer_that_nobody_answers_is_refused() {
     world.place();
     of_fork(&mut world, 183, "one", Some(1), "first");
     let offer = update(&world, "one", 1, "moved");
-    inject(&mut world, &offer);
+    inject(&mut world, B, &offer);
     world.run_for(Duration::from_secs(15));
     assert!(!world.line(0).contains("A:504/UPDATE"));
     world.run_for(Duration::from_secs(2));
     assert!(world.line(0).contains("A:504/UPDATE"), "{}", world.line(0));
     let offer = update(&world, "one", 2, "moved again");
-    assert_eq!(inject(&mut world, &offer), "A[offer \"moved again\"]");
+    assert_eq!(inject(&mut world, B, &offer), "A[offer \"moved again\"]");
     assert_eq!(
         of_fork(&mut world, 200, "other", None, "theirs"),
         "A:487/UPDATE A:ACK A[answered \"theirs\"]"
@@ -225,7 +213,7 @@ fn an_offer_ends_with_its_call() {
         let call = world.place();
         of_fork(&mut world, 183, "one", Some(1), "first");
         let offer = update(&world, "one", 1, "moved");
-        inject(&mut world, &offer);
+        inject(&mut world, B, &offer);
         match refused {
             true => world.do_now(B, Command::Reject(call, 486)),
             false => world.do_now(A, Command::HangUp(CALL, None)),

@@ -74,6 +74,8 @@ pub(crate) enum Input<'a> {
     /// A response to a request of ours; 408 and 503 are made up when none came.
     Response(Purpose, &'a Request, &'a Response),
     Command(Command),
+    /// The INVITE that makes the call goes to another address, as one was silent or overloaded.
+    TriesNext,
     Timeout,
 }
 
@@ -207,6 +209,7 @@ impl Call {
                 self.response(now, purpose, request, response);
             }
             Input::Command(command) => self.command(now, command),
+            Input::TriesNext => self.tries_next(now),
             Input::Timeout => {
                 while let Some((timer, due)) = self.timers.take_due(now) {
                     self.fire(now, timer, due);

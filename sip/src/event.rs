@@ -29,7 +29,8 @@ pub struct Place {
     pub headers: Vec<(String, String)>,
     /// The offer; a call is never placed without one.
     pub offer: Body,
-    /// How long it may ring.
+    /// How long it may ring, from the first response that says it does. Until then each address that is
+    /// tried has as long to say so.
     pub ring_for: Duration,
 }
 
@@ -185,7 +186,8 @@ pub enum Event {
         call: CallId,
         code: u16,
     },
-    /// Over. `code` is the final response's when there was one.
+    /// Over. `code` is the final response's when there was one. A call of ours that ends by
+    /// [`EndedBy::Local`] with 408 rang in vain; by [`EndedBy::Network`] with 408, nobody said anything.
     Ended {
         call: CallId,
         by: EndedBy,

@@ -25,6 +25,9 @@ pub(crate) struct Caller {
     number: u32,
     /// A provisional response came: it may be cancelled (9.1).
     heard: bool,
+    /// How long it may ring, from when it does.
+    ring_for: Duration,
+    rings: bool,
     /// To be cancelled as soon as it may, with a Reason.
     cancel: Option<Option<String>>,
 }
@@ -118,6 +121,8 @@ impl Call {
             number: invite.cseq().map_or(1, |cseq| cseq.number),
             invite,
             heard: false,
+            ring_for,
+            rings: false,
             cancel: None,
         });
         call
@@ -148,6 +153,10 @@ impl Call {
     fn provisional(&mut self, now: Time, request: &Request, response: &Response) {
         if let Some(caller) = &mut self.caller {
             caller.heard = true;
+            if self.state == State::Calling && !caller.rings && is_ringing(response.code) {
+                caller.rings = true;
+                self.timers.arm(Timer::NoAnswer, now + caller.ring_for);
+            }
             if let Some(reason) = caller.cancel.take() {
                 self.send_cancel(now, reason);
             }
@@ -301,9 +310,24 @@ impl Call {
         self.timers.arm(Timer::CancelGiveUp, now + self.patience());
     }
 
+    /// Another address is tried: that one has all the time that the first had.
+    pub(super) fn tries_next(&mut self, now: Time) {
+        if self.state == State::Calling
+            && let Some(caller) = &mut self.caller
+        {
+            caller.heard = false;
+            self.timers.arm(Timer::NoAnswer, now + caller.ring_for);
+        }
+    }
+
     pub(super) fn nobody_answers(&mut self, now: Time) {
         if self.state == State::Calling {
-            self.tell_end(EndedBy::Local, Some(408), "No Answer");
+            let heard = self.caller.as_ref().is_some_and(|caller| caller.heard);
+            match heard {
+                true => self.tell_end(EndedBy::Local, Some(408), "No Answer"),
+                // Nobody can have been rung.
+                false => self.tell_end(EndedBy::Network, Some(408), "No Response"),
+            }
             self.cancel(now, None);
         }
     }
@@ -329,6 +353,11 @@ impl Call {
         self.out.push_back(Out::Request(Purpose::Invite, again));
         true
     }
+}
+
+/// Somebody is being told of the call, or it is passed on (RFC 3261 21.1).
+fn is_ringing(code: u16) -> bool {
+    (180..190).contains(&code)
 }
 
 /// ACK and BYE for a 2xx that nobody wants: of a late fork, or of a call that is over.

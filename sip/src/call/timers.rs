@@ -14,7 +14,7 @@ pub(super) enum Timer {
     ProvisionalGiveUp,
     /// It still rings: say so each minute, or proxies give up (RFC 3261 13.3.1.1).
     RingAgain,
-    /// Our call has rung for as long as it may.
+    /// Our call has rung for as long as it may, or not begun to within that time.
     NoAnswer,
     /// Our CANCEL brought no final answer.
     CancelGiveUp,

@@ -251,6 +251,11 @@ impl Endpoint {
         self.call_input(now, id, CallInput::Response(purpose, request, response));
     }
 
+    /// Its INVITE goes to the next address.
+    pub(super) fn call_tries_next(&mut self, now: Time, id: CallId) {
+        self.call_input(now, id, CallInput::TriesNext);
+    }
+
     pub(super) fn call_timeout(&mut self, now: Time, id: CallId) {
         self.call_input(now, id, CallInput::Timeout);
     }

@@ -98,6 +98,17 @@ impl Alone {
     /// Answers the last request from where it went.
     pub(super) fn answer(&mut self, code: u16, fields: &[(Name, &str)]) {
         let (peer, request) = self.last();
+        self.answer_to(&peer, &request, code, fields);
+    }
+
+    /// Answers that request from where it went.
+    pub(super) fn answer_to(
+        &mut self,
+        peer: &Peer,
+        request: &Request,
+        code: u16,
+        fields: &[(Name, &str)],
+    ) {
         let mut response = Response::to(&request.headers, code, "");
         response.set_to_tag("there");
         for (name, value) in fields {
@@ -173,4 +184,17 @@ pub(super) fn authorization(challenge: &str, user: &str, password: &str) -> Stri
         .unwrap()
         .answer(&given, "INVITE", uri, 1, "cn");
     format!("Authorization: {answer}\n")
+}
+
+pub(super) trait IntoRequest {
+    fn into_request(self) -> Request;
+}
+
+impl IntoRequest for Message {
+    fn into_request(self) -> Request {
+        match self {
+            Self::Request(request) => request,
+            Self::Response(_) => panic!("a response"),
+        }
+    }
 }

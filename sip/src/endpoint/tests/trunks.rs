@@ -43,19 +43,6 @@ fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
     assert_eq!(alone.wait, Time::NEVER);
 }
 
-trait IntoRequest {
-    fn into_request(self) -> Request;
-}
-
-impl IntoRequest for Message {
-    fn into_request(self) -> Request {
-        match self {
-            Self::Request(request) => request,
-            Self::Response(_) => panic!("a response"),
-        }
-    }
-}
-
 #[test]
 fn a_registrar_that_is_away_is_tried_elsewhere_and_later() {
     let mut alone = Alone::new();

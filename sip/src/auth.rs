@@ -199,7 +199,8 @@ pub struct Retry {
     given: u8,
 }
 
-/// Challenges that one call answers: each of its requests may be asked once, and again when stale.
+/// Challenges that a call or registration answers until something succeeds: each of its requests may be asked
+/// once, and again when stale.
 const MOST_RETRIES: u8 = 12;
 
 impl Retry {

@@ -33,7 +33,7 @@ use crate::auth::{Credentials, Retry};
 use crate::dialog::Dialog;
 use crate::event::{CallId, Command, EndedBy, Event};
 use crate::ids::Ids;
-use crate::message::{Body, CSeq, Method, Name, Request, Response, scan};
+use crate::message::{Body, CSeq, Method, Name, RAck, Request, Response, scan};
 use crate::time::Time;
 use crate::transaction::Timing;
 
@@ -74,6 +74,8 @@ pub(crate) enum Input<'a> {
     /// A response to a request of ours; 408 and 503 are made up when none came.
     Response(Purpose, &'a Request, &'a Response),
     Command(Command),
+    /// The INVITE that makes the call goes to another address, as one was silent or overloaded.
+    TriesNext,
     Timeout,
 }
 
@@ -134,6 +136,8 @@ pub(crate) struct Call {
     caller: Option<Caller>,
     forks: Vec<Fork>,
     ringing: Option<Ringing>,
+    /// Our last reliable provisional response, when the 2xx was given before its PRACK came.
+    unpracked: Option<RAck>,
     /// A 2xx of ours that waits for its ACK.
     answer: Option<Answer>,
     /// The ACK of the latest 2xx to us, with the number of its INVITE.
@@ -168,6 +172,7 @@ impl Call {
             caller: None,
             forks: Vec::new(),
             ringing: None,
+            unpracked: None,
             answer: None,
             acked: None,
             negotiation: Negotiation::Idle,
@@ -204,6 +209,7 @@ impl Call {
                 self.response(now, purpose, request, response);
             }
             Input::Command(command) => self.command(now, command),
+            Input::TriesNext => self.tries_next(now),
             Input::Timeout => {
                 while let Some((timer, due)) = self.timers.take_due(now) {
                     self.fire(now, timer, due);
@@ -242,20 +248,7 @@ impl Call {
 
     /// A request of a dialog of this call (12.2.2).
     fn request(&mut self, now: Time, server: ServerId, request: &Request) {
-        let from = request.from();
-        let tag = from
-            .as_ref()
-            .and_then(|from| from.tag())
-            .unwrap_or_default();
-        let dialog = match &mut self.dialog {
-            Some(dialog) if dialog.is_with(tag) => Some(dialog),
-            _ => self
-                .forks
-                .iter_mut()
-                .map(|fork| &mut fork.dialog)
-                .find(|dialog| dialog.is_with(tag)),
-        };
-        let Some(dialog) = dialog else {
+        let Some(dialog) = self.dialog_of(request) else {
             return self.respond(server, request, 481);
         };
         if dialog.receive(request).is_err() {
@@ -267,7 +260,7 @@ impl Call {
         match request.method {
             Method::Ack => self.acknowledged(now, request),
             Method::Bye => self.goodbye_came(server, request),
-            Method::Invite => self.reinvited(server, request),
+            Method::Invite => self.reinvited(now, server, request),
             Method::Update => self.updated(now, server, request),
             Method::Prack => self.prack(now, server, request),
             Method::Info => self.info_came(server, request),
@@ -287,9 +280,26 @@ impl Call {
         }
     }
 
+    /// The dialog, early or not, that a request of theirs is of.
+    fn dialog_of(&mut self, request: &Request) -> Option<&mut Dialog> {
+        let tag = remote_tag(request);
+        match &mut self.dialog {
+            Some(dialog) if dialog.is_with(&tag) => Some(dialog),
+            _ => self
+                .forks
+                .iter_mut()
+                .map(|fork| &mut fork.dialog)
+                .find(|dialog| dialog.is_with(&tag)),
+        }
+    }
+
     fn response(&mut self, now: Time, purpose: Purpose, request: &Request, response: &Response) {
         if response.headers.lists(&Name::Allow, "UPDATE") {
             self.takes_update = true;
+        }
+        if (200..300).contains(&response.code) {
+            // What comes later is challenged anew, however long the call lasts.
+            self.retry = Retry::default();
         }
         if matches!(response.code, 401 | 407) && self.answer_challenge(purpose, request, response) {
             return;
@@ -299,7 +309,7 @@ impl Call {
             Purpose::Reinvite => self.reinvite_answered(now, request, response),
             Purpose::Update => self.update_answered(now, request, response),
             // Whatever it says, the call is over (15.1.1).
-            Purpose::Bye if response.code >= 200 => self.state = State::Over,
+            Purpose::Bye if response.code >= 200 => self.finish(),
             Purpose::Refer => self.refer_answered(response),
             Purpose::Prack | Purpose::Notify | Purpose::Info | Purpose::Bye | Purpose::StrayBye => {
             }
@@ -353,10 +363,12 @@ impl Call {
             Timer::ProvisionalGiveUp => self.provisional_lost(),
             Timer::RingAgain => self.ring_again(now),
             Timer::NoAnswer => self.nobody_answers(now),
-            Timer::CancelGiveUp => self.state = State::Over,
+            Timer::CancelGiveUp => self.finish(),
             Timer::Refresh => self.refresh(),
             Timer::Expiry => self.expired(),
             Timer::Glare => self.offer_again(),
+            // The session stays as it was (RFC 3311 5.2).
+            Timer::OfferGiveUp => self.refuse_offer(504),
         }
     }
 
@@ -426,6 +438,7 @@ impl Call {
         if let Some(offer) = self.remote_offer.take() {
             let refusal = Response::to(&offer.request.headers, 487, "");
             self.out.push_back(Out::Respond(offer.server, refusal));
+            self.timers.disarm(Timer::OfferGiveUp);
         }
         self.refuse_refer(603);
     }
@@ -484,6 +497,7 @@ impl Call {
     }
 
     fn finish(&mut self) {
+        self.refuse_what_waits();
         self.state = State::Over;
         self.timers.clear();
     }
@@ -558,6 +572,13 @@ pub(crate) fn make_up(request: &Request, code: u16) -> Response {
     let mut response = Response::to(&request.headers, code, "");
     response.headers.remove(&Name::Via);
     response
+}
+
+/// The tag of whoever sent a request; empty for a peer of RFC 2543 that sends none.
+fn remote_tag(request: &Request) -> String {
+    let from = request.from();
+    let tag = from.as_ref().and_then(|from| from.tag());
+    tag.unwrap_or_default().to_owned()
 }
 
 fn is_made_up(response: &Response) -> bool {

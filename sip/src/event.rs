@@ -29,7 +29,8 @@ pub struct Place {
     pub headers: Vec<(String, String)>,
     /// The offer; a call is never placed without one.
     pub offer: Body,
-    /// How long it may ring.
+    /// How long it may ring, from the first response that says it does. Until then each address that is
+    /// tried has as long to say so.
     pub ring_for: Duration,
 }
 
@@ -141,8 +142,9 @@ pub enum Event {
         code: u16,
         body: Option<Body>,
     },
-    /// Our call was answered. The body is the answer to our offer, unless it came in a reliable
-    /// provisional response before.
+    /// Our call was answered. The body is the answer to our offer that holds: of whoever picked up, from
+    /// a reliable provisional response when it gave it there, else from the 2xx. `None`: it never said
+    /// any, or offered another session since, which was accepted: that one holds.
     Answered {
         call: CallId,
         body: Option<Body>,
@@ -153,7 +155,8 @@ pub enum Event {
         body: Option<Body>,
     },
     /// The other side offers another session; without a body it asks for our offer. Answer with
-    /// [`Command::AcceptOffer`] or [`Command::RefuseOffer`].
+    /// [`Command::AcceptOffer`] or [`Command::RefuseOffer`] within 16 seconds, or it is refused. It may
+    /// come before the call is answered, when a reliable provisional response had an answer.
     Offer {
         call: CallId,
         body: Option<Body>,
@@ -183,7 +186,8 @@ pub enum Event {
         call: CallId,
         code: u16,
     },
-    /// Over. `code` is the final response's when there was one.
+    /// Over. `code` is the final response's when there was one. A call of ours that ends by
+    /// [`EndedBy::Local`] with 408 rang in vain; by [`EndedBy::Network`] with 408, nobody said anything.
     Ended {
         call: CallId,
         by: EndedBy,

@@ -12,6 +12,10 @@ use crate::time::Time;
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(1_800);
 
+/// The shortest wait before a registration is refreshed, whatever was granted: a registrar that says 0 is
+/// not asked twice a second.
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+
 /// The longest registration that is asked for when the registrar finds ours too brief.
 const LONGEST_EXPIRES: u32 = 86_400;
 
@@ -187,24 +191,30 @@ impl Registration {
             share.min(whole / 2)
         };
         self.state = State::Registered {
-            refresh: now + wait,
+            refresh: now + wait.max(SHORTEST_WAIT),
         };
         self.out.push_back(Out::Registered { expires });
     }
 
     /// What the registrar granted our Contact: its `expires`, else the Expires header, else what was
-    /// asked for (10.2.4).
+    /// asked for (10.2.4). Many write another address into our Contact, such as the one they see us at:
+    /// where only one binding is told, it is ours.
     fn granted(&self, response: &Response) -> u32 {
         let ours = NameAddr::parse(&self.contact).map(|contact| contact.uri);
-        let binding = response
+        let is_ours = |told: &NameAddr| {
+            ours.as_ref()
+                .is_some_and(|ours| same_place(ours, &told.uri))
+        };
+        let told: Vec<NameAddr> = response
             .headers
             .list(&Name::Contact)
             .filter_map(NameAddr::parse)
-            .find(|contact| {
-                ours.as_ref()
-                    .is_some_and(|ours| same_place(ours, &contact.uri))
-            })
-            .and_then(|contact| contact.params.get("expires"));
+            .collect();
+        let binding = match told.as_slice() {
+            [only] => Some(only),
+            several => several.iter().find(|told| is_ours(told)),
+        };
+        let binding = binding.and_then(|binding| binding.params.get("expires"));
         binding
             .as_deref()
             .or(response.headers.get(&Name::Expires))
@@ -440,6 +450,48 @@ mod tests {
             log,
             "REGISTER 1 for 60; REGISTER 2 for 300; registered 300; REGISTER 3 for 0; over; "
         );
+    }
+
+    #[test]
+    fn a_contact_that_the_registrar_rewrote_is_ours_when_it_is_the_only_one() {
+        for (contact, expires, granted) in [
+            ("<sip:alice@203.0.113.7:61002>;expires=60", None, 60),
+            ("<sip:alice@203.0.113.7:61002>;expires=60", Some("90"), 60),
+            ("<sip:alice@203.0.113.7:61002>", Some("90"), 90),
+            // Of several it is not known which is ours.
+            (
+                "<sip:alice@203.0.113.7>;expires=60, <sip:alice@203.0.113.8>;expires=70",
+                None,
+                3_600,
+            ),
+        ] {
+            let mut this = registration(3_600);
+            let mut log = String::new();
+            let request = drain(&mut this, &mut log).0.unwrap();
+            let mut fields = vec![(Name::Contact, contact)];
+            fields.extend(expires.map(|expires| (Name::Expires, expires)));
+            this.response(Time::default(), &request, &answer(&request, 200, &fields));
+            let (_, at) = drain(&mut this, &mut log);
+            assert_eq!(
+                log,
+                format!("REGISTER 1 for 3600; registered {granted}; "),
+                "{contact}"
+            );
+            assert!(at.as_secs() < granted);
+        }
+    }
+
+    #[test]
+    fn a_registrar_that_grants_next_to_nothing_is_not_asked_each_moment() {
+        for granted in ["0", "1", "5"] {
+            let mut this = registration(3_600);
+            let mut log = String::new();
+            let request = drain(&mut this, &mut log).0.unwrap();
+            let response = answer(&request, 200, &[(Name::Expires, granted)]);
+            this.response(Time::default(), &request, &response);
+            let (_, at) = drain(&mut this, &mut log);
+            assert!(at >= Time::from_secs(10), "{granted}: {at:?}");
+        }
     }
 
     #[test]

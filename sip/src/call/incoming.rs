@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::offers::Negotiation;
 use super::timers::Timer;
 use super::{ALLOW, Call, Out, ServerId, Settings, State};
+use crate::auth::Credentials;
 use crate::dialog::Dialog;
 use crate::event::{CallId, EndedBy, Event};
 use crate::ids::Ids;
@@ -54,12 +55,14 @@ pub(super) struct Answer {
 }
 
 impl Call {
-    /// A call of theirs. `None` when the INVITE has no Contact.
+    /// A call of theirs. `None` when the INVITE has no Contact. `credentials` answer challenges to what
+    /// we ask for in it.
     pub(crate) fn incoming(
         id: CallId,
         settings: Arc<Settings>,
         contact: String,
         mut ids: Ids,
+        credentials: Option<Credentials>,
         server: ServerId,
         request: &Request,
     ) -> Option<Self> {
@@ -67,6 +70,7 @@ impl Call {
         let rseq = u32::try_from(ids.below(1 << 30)).unwrap_or(0) + 1;
         let mut call = Self::new(id, State::Ringing, settings, contact, ids);
         call.dialog = Some(dialog);
+        call.credentials = credentials;
         call.takes_update = request.headers.lists(&Name::Allow, "UPDATE");
         if request.body().is_some() {
             call.negotiation = Negotiation::Remote;
@@ -179,6 +183,11 @@ impl Call {
 
     pub(super) fn prack(&mut self, now: Time, server: ServerId, request: &Request) {
         let rack = request.headers.get(&Name::RAck).and_then(RAck::parse);
+        // The 2xx did not wait for it (RFC 3262 3).
+        if self.unpracked.is_some() && self.unpracked == rack {
+            self.unpracked = None;
+            return self.respond(server, request, 200);
+        }
         let matches = match (&self.ringing, &rack) {
             (Some(ringing), Some(rack)) => {
                 let number = ringing.request.cseq().map(|cseq| cseq.number);
@@ -236,7 +245,13 @@ impl Call {
         let Some(ringing) = self.ringing.take() else {
             return;
         };
-        self.timers.clear();
+        self.unpracked = ringing.reliable.as_ref().and_then(|reliable| {
+            Some(RAck {
+                rseq: reliable.rseq,
+                cseq: ringing.request.cseq()?,
+            })
+        });
+        self.timers.clear_but(Timer::OfferGiveUp);
         self.state = State::Up;
         self.grant_session(now, &ringing.request, &mut response);
         let offered = ringing.request.body().is_none();

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use super::outgoing::Fork;
 use super::timers::Timer;
-use super::{Call, Out, Purpose, ServerId, State};
+use super::{Call, Out, Purpose, ServerId, State, remote_tag};
 use crate::event::Event;
 use crate::message::{Body, Method, Name, Request, Response};
 use crate::time::Time;
@@ -38,7 +39,7 @@ pub(super) struct LocalOffer {
 
 impl Call {
     /// Their re-INVITE (14.2).
-    pub(super) fn reinvited(&mut self, server: ServerId, request: &Request) {
+    pub(super) fn reinvited(&mut self, now: Time, server: ServerId, request: &Request) {
         if self.state == State::Leaving {
             return self.respond(server, request, 487);
         }
@@ -58,10 +59,11 @@ impl Call {
             self.out.push_back(Out::Respond(server, refusal));
             return;
         }
-        self.take_offer(server, request);
+        self.take_offer(now, server, request);
     }
 
-    /// Their UPDATE: with a body an offer, without one a refresh (RFC 3311 5.2).
+    /// Their UPDATE: with a body an offer, without one a refresh (RFC 3311 5.2). It may be of a dialog
+    /// that is early.
     pub(super) fn updated(&mut self, now: Time, server: ServerId, request: &Request) {
         let ends = matches!(self.state, State::Leaving | State::Cancelling);
         if ends {
@@ -82,25 +84,44 @@ impl Call {
         if self.remote_offer.is_some() || self.negotiation == Negotiation::Remote {
             return self.respond_later(server, request);
         }
-        if self.is_offering() {
+        let tag = remote_tag(request);
+        let early = self.forks.iter().find(|fork| fork.dialog.is_with(&tag));
+        let offering = early.map_or_else(|| self.is_offering(), |fork| !fork.has_answered);
+        if offering {
             return self.respond(server, request, 491);
         }
-        self.take_offer(server, request);
+        // Our user has one session: of several callees that are not called yet one may change it.
+        let other = |fork: &Fork| fork.is_changed && !fork.dialog.is_with(&tag);
+        if self.forks.iter().any(other) {
+            return self.respond(server, request, 488);
+        }
+        self.take_offer(now, server, request);
     }
 
-    fn take_offer(&mut self, server: ServerId, request: &Request) {
+    fn take_offer(&mut self, now: Time, server: ServerId, request: &Request) {
         self.refresh_target(request);
         self.remote_offer = Some(RemoteOffer {
             server,
             request: request.clone(),
         });
+        // Half of what the other side waits for the answer to an UPDATE.
+        let until = now + self.patience() / 2;
+        self.timers.arm(Timer::OfferGiveUp, until);
         let (call, body) = (self.id, request.body());
         self.event(Event::Offer { call, body });
     }
 
     fn refresh_target(&mut self, request: &Request) {
-        if let Some(dialog) = &mut self.dialog {
+        if let Some(dialog) = self.dialog_of(request) {
             dialog.refresh(request.contact());
+        }
+    }
+
+    /// An offer of a callee who is not called any more, since another one picked up, is refused.
+    pub(super) fn refuse_offer_of_others(&mut self, tag: &str) {
+        let theirs = |offer: &RemoteOffer| remote_tag(&offer.request) == tag;
+        if !self.remote_offer.as_ref().is_none_or(theirs) {
+            self.refuse_offer(487);
         }
     }
 
@@ -113,6 +134,11 @@ impl Call {
         let Some(offer) = self.remote_offer.take() else {
             return;
         };
+        self.timers.disarm(Timer::OfferGiveUp);
+        let tag = remote_tag(&offer.request);
+        if let Some(fork) = self.forks.iter_mut().find(|fork| fork.dialog.is_with(&tag)) {
+            fork.is_changed = true;
+        }
         let mut response = Response::to(&offer.request.headers, 200, "");
         self.add_abilities(&mut response);
         self.grant_session(now, &offer.request, &mut response);
@@ -131,6 +157,7 @@ impl Call {
 
     pub(super) fn refuse_offer(&mut self, code: u16) {
         if let Some(offer) = self.remote_offer.take() {
+            self.timers.disarm(Timer::OfferGiveUp);
             let code = if (300..700).contains(&code) {
                 code
             } else {

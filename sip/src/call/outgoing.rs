@@ -25,16 +25,56 @@ pub(crate) struct Caller {
     number: u32,
     /// A provisional response came: it may be cancelled (9.1).
     heard: bool,
+    /// How long it may ring, from when it does.
+    ring_for: Duration,
+    rings: bool,
     /// To be cancelled as soon as it may, with a Reason.
     cancel: Option<Option<String>>,
 }
 
-/// A dialog that is early.
+/// A dialog that is early. Each has a negotiation of its own: our one offer is answered by whoever was
+/// forked to.
 #[derive(Debug)]
 pub(super) struct Fork {
     pub(super) dialog: Dialog,
     /// Of its last reliable provisional response.
     rseq: Option<u32>,
+    /// What it last said of the session in a provisional response; once reliably, that is its answer.
+    early: Option<Body>,
+    /// It answered our offer in a reliable provisional response.
+    pub(super) has_answered: bool,
+    /// It changed the session since, by an UPDATE that our user accepted.
+    pub(super) is_changed: bool,
+}
+
+impl Fork {
+    fn new(dialog: Dialog) -> Self {
+        Self {
+            dialog,
+            rseq: None,
+            early: None,
+            has_answered: false,
+            is_changed: false,
+        }
+    }
+
+    /// Takes what a provisional response says of the session. A reliable answer is one for good: later
+    /// bodies say the same (RFC 3262 5).
+    fn hear(&mut self, body: Option<Body>, reliable: bool) {
+        if let Some(body) = body.filter(|_| !self.has_answered) {
+            self.early = Some(body);
+            self.has_answered = reliable;
+        }
+    }
+
+    /// The answer that holds when its 2xx has that body: its reliable one, else that of the 2xx, else
+    /// what it said before without a promise (RFC 3261 13.2.1). None when the session was changed since.
+    fn answer(self, last: Option<Body>) -> Option<Body> {
+        match self.has_answered {
+            true => self.early.filter(|_| !self.is_changed),
+            false => last.or(self.early),
+        }
+    }
 }
 
 impl Caller {
@@ -81,6 +121,8 @@ impl Call {
             number: invite.cseq().map_or(1, |cseq| cseq.number),
             invite,
             heard: false,
+            ring_for,
+            rings: false,
             cancel: None,
         });
         call
@@ -111,6 +153,10 @@ impl Call {
     fn provisional(&mut self, now: Time, request: &Request, response: &Response) {
         if let Some(caller) = &mut self.caller {
             caller.heard = true;
+            if self.state == State::Calling && !caller.rings && is_ringing(response.code) {
+                caller.rings = true;
+                self.timers.arm(Timer::NoAnswer, now + caller.ring_for);
+            }
             if let Some(reason) = caller.cancel.take() {
                 self.send_cancel(now, reason);
             }
@@ -129,7 +175,7 @@ impl Call {
                 let Some(dialog) = Dialog::as_client(request, response) else {
                     return;
                 };
-                self.forks.push(Fork { dialog, rseq: None });
+                self.forks.push(Fork::new(dialog));
                 self.forks.len() - 1
             }
             None => return,
@@ -138,9 +184,8 @@ impl Call {
         if reliable && !self.acknowledge_provisional(at, request, response) {
             return;
         }
-        if reliable && response.body().is_some() {
-            // The answer: later bodies say the same (RFC 3262 5).
-            self.negotiation = Negotiation::Idle;
+        if let Some(fork) = self.forks.get_mut(at) {
+            fork.hear(response.body(), reliable);
         }
         self.tell_progress(response);
     }
@@ -182,21 +227,22 @@ impl Call {
     fn accepted(&mut self, now: Time, request: &Request, response: &Response) {
         let tag = response.to_tag().unwrap_or_default();
         let known = self.forks.iter().position(|fork| fork.dialog.is_with(&tag));
-        let dialog = match known {
+        let fork = match known {
             Some(at) => {
-                let mut dialog = self.forks.swap_remove(at).dialog;
-                dialog.confirm(response);
-                Some(dialog)
+                let mut fork = self.forks.swap_remove(at);
+                fork.dialog.confirm(response);
+                Some(fork)
             }
-            None => Dialog::as_client(request, response),
+            None => Dialog::as_client(request, response).map(Fork::new),
         };
-        let (Some(dialog), Some(cseq)) = (dialog, request.cseq()) else {
+        let (Some(fork), Some(cseq)) = (fork, request.cseq()) else {
             self.tell_end(EndedBy::Remote, Some(502), "Bad Answer");
             return self.finish();
         };
         self.forks.clear();
-        self.timers.clear();
-        self.dialog = Some(dialog);
+        self.refuse_offer_of_others(&tag);
+        self.timers.clear_but(Timer::OfferGiveUp);
+        self.dialog = Some(fork.dialog.clone());
         self.acknowledge(cseq.number);
         if self.state == State::Cancelling || self.told_end {
             // The answer crossed our CANCEL.
@@ -208,11 +254,7 @@ impl Call {
             return;
         }
         self.state = State::Up;
-        let answer = response.body();
-        let body = match self.negotiation {
-            Negotiation::Idle => None,
-            _ => answer,
-        };
+        let body = fork.answer(response.body());
         self.negotiation = Negotiation::Idle;
         self.agree_session(now, response);
         let call = self.id;
@@ -254,6 +296,7 @@ impl Call {
 
     pub(super) fn cancel(&mut self, now: Time, reason: Option<String>) {
         self.state = State::Cancelling;
+        self.refuse_what_waits();
         self.timers.clear();
         match &mut self.caller {
             Some(caller) if !caller.heard => caller.cancel = Some(reason),
@@ -267,9 +310,24 @@ impl Call {
         self.timers.arm(Timer::CancelGiveUp, now + self.patience());
     }
 
+    /// Another address is tried: that one has all the time that the first had.
+    pub(super) fn tries_next(&mut self, now: Time) {
+        if self.state == State::Calling
+            && let Some(caller) = &mut self.caller
+        {
+            caller.heard = false;
+            self.timers.arm(Timer::NoAnswer, now + caller.ring_for);
+        }
+    }
+
     pub(super) fn nobody_answers(&mut self, now: Time) {
         if self.state == State::Calling {
-            self.tell_end(EndedBy::Local, Some(408), "No Answer");
+            let heard = self.caller.as_ref().is_some_and(|caller| caller.heard);
+            match heard {
+                true => self.tell_end(EndedBy::Local, Some(408), "No Answer"),
+                // Nobody can have been rung.
+                false => self.tell_end(EndedBy::Network, Some(408), "No Response"),
+            }
             self.cancel(now, None);
         }
     }
@@ -295,6 +353,11 @@ impl Call {
         self.out.push_back(Out::Request(Purpose::Invite, again));
         true
     }
+}
+
+/// Somebody is being told of the call, or it is passed on (RFC 3261 21.1).
+fn is_ringing(code: u16) -> bool {
+    (180..190).contains(&code)
 }
 
 /// ACK and BYE for a 2xx that nobody wants: of a late fork, or of a call that is over.

@@ -14,7 +14,7 @@ pub(super) enum Timer {
     ProvisionalGiveUp,
     /// It still rings: say so each minute, or proxies give up (RFC 3261 13.3.1.1).
     RingAgain,
-    /// Our call has rung for as long as it may.
+    /// Our call has rung for as long as it may, or not begun to within that time.
     NoAnswer,
     /// Our CANCEL brought no final answer.
     CancelGiveUp,
@@ -24,9 +24,11 @@ pub(super) enum Timer {
     Expiry,
     /// Offer again after a 491 (RFC 3261 14.1).
     Glare,
+    /// Our user does not say what becomes of their offer.
+    OfferGiveUp,
 }
 
-const ALL: [Timer; 10] = [
+const ALL: [Timer; 11] = [
     Timer::AnswerAgain,
     Timer::AnswerGiveUp,
     Timer::ProvisionalAgain,
@@ -37,6 +39,7 @@ const ALL: [Timer; 10] = [
     Timer::Refresh,
     Timer::Expiry,
     Timer::Glare,
+    Timer::OfferGiveUp,
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +60,13 @@ impl Timers {
 
     pub(super) fn clear(&mut self) {
         self.0 = [None; ALL.len()];
+    }
+
+    /// Disarms all but one.
+    pub(super) fn clear_but(&mut self, timer: Timer) {
+        let kept = self.0[timer as usize];
+        self.clear();
+        self.0[timer as usize] = kept;
     }
 
     pub(super) fn next(&self) -> Time {

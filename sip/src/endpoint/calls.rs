@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::clients::{ClientId, Owner};
 use super::{Endpoint, Output, Peer, Who};
+use crate::auth::Credentials;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
@@ -142,24 +143,35 @@ impl Endpoint {
         self.calls.insert(id, record);
     }
 
-    /// An INVITE that makes a call. `None` when it has no Contact.
+    /// An INVITE that makes a call over one of `trunks`. `None` when it has no Contact.
     pub(super) fn new_incoming(
         &mut self,
         server: ServerId,
         request: &Request,
         peer: Peer,
+        trunks: &[TrunkId],
     ) -> Option<CallId> {
         let id = CallId(self.next_incoming);
         let contact = self.contact(peer.transport, request.uri.user().as_deref());
         let ids = self.ids.fork();
         let settings = Arc::clone(&self.settings);
-        let call = Call::incoming(id, settings, contact, ids, server, request)?;
+        let credentials = self.credentials_of(trunks);
+        let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
         self.next_incoming += 1;
         let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
         self.keep_call(call, key, peer, None);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());
         Some(id)
+    }
+
+    /// What answers the challenges of a call's other side. Where the call may be of several trunks, none:
+    /// a carrier that several accounts share is not given one's answer in another's call.
+    fn credentials_of(&self, trunks: &[TrunkId]) -> Option<Credentials> {
+        match trunks {
+            [trunk] => self.trunks.get(trunk)?.trunk.credentials.clone(),
+            _ => None,
+        }
     }
 
     fn let_in(&mut self, id: CallId, ip: IpAddr) {
@@ -237,6 +249,11 @@ impl Endpoint {
             self.let_in_target(id, route.and_then(NameAddr::parse));
         }
         self.call_input(now, id, CallInput::Response(purpose, request, response));
+    }
+
+    /// Its INVITE goes to the next address.
+    pub(super) fn call_tries_next(&mut self, now: Time, id: CallId) {
+        self.call_input(now, id, CallInput::TriesNext);
     }
 
     pub(super) fn call_timeout(&mut self, now: Time, id: CallId) {

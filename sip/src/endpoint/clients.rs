@@ -25,6 +25,11 @@ pub(super) enum Owner {
     Call(CallId, Purpose),
     Registration(RegistrationId),
     Ping(TrunkId),
+    /// An INVITE of which nothing was heard, so that it went to another address. Who answers it after all
+    /// is sent away, who rings is cancelled, once.
+    LeftBehind {
+        cancelled: bool,
+    },
     /// A CANCEL, whose answer says nothing.
     Nobody,
 }
@@ -38,10 +43,18 @@ pub(super) struct ClientRecord {
     pub(super) owner: Owner,
     /// Where it is sent if this peer fails.
     others: VecDeque<Peer>,
-    /// A response came: this peer lives, there is no other way to try.
+    /// A response came, if only 100: somebody is there.
+    spoke: bool,
+    /// More than 100 came: there is no other way to try.
     heard: bool,
+    /// Until when a peer may say nothing, where there is another one.
+    silent_until: Time,
     armed: Time,
 }
+
+/// How long an INVITE waits for any response before it goes to the next address: four sendings. Timer B
+/// (RFC 3261 17.1.1.2) would let a caller listen to nothing for 32 seconds at each.
+const SILENCE: Duration = Duration::from_secs(4);
 
 /// A request whose host is being looked up.
 #[derive(Debug)]
@@ -205,6 +218,10 @@ impl Endpoint {
         others: VecDeque<Peer>,
     ) {
         let id = ClientId(self.number());
+        let silent_until = match owner {
+            Owner::Call(_, Purpose::Invite) if !others.is_empty() => now + SILENCE,
+            _ => Time::NEVER,
+        };
         let reliable = peer.transport.is_reliable();
         let machine = AnyClient::new(now, &request, reliable, self.config.timing);
         self.gate.add_peer(peer.addr.ip());
@@ -219,7 +236,9 @@ impl Endpoint {
             peer,
             owner,
             others,
+            spoke: false,
             heard: false,
+            silent_until,
             armed: Time::NEVER,
         };
         self.clients.insert(id, record);
@@ -280,7 +299,41 @@ impl Endpoint {
     }
 
     pub(super) fn client_timeout(&mut self, now: Time, id: ClientId) {
+        let silent = |record: &ClientRecord| !record.spoke && record.silent_until <= now;
+        if self.clients.get(&id).is_some_and(silent) {
+            self.leave_behind(now, id);
+        }
         self.client_input(now, id, ClientInput::Timeout);
+    }
+
+    /// Nothing was heard of a peer, and there is another one.
+    fn leave_behind(&mut self, now: Time, id: ClientId) {
+        if let Some(record) = self.clients.get_mut(&id) {
+            record.silent_until = Time::NEVER;
+        }
+        if self.try_next(now, id) {
+            if let Some(record) = self.clients.get_mut(&id) {
+                record.owner = Owner::LeftBehind { cancelled: false };
+            }
+            self.client_input(now, id, ClientInput::GiveUp);
+        }
+    }
+
+    /// A peer that was left behind has something to say after all.
+    fn heard_behind(&mut self, now: Time, id: ClientId, response: &Response) {
+        let Some(record) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if (200..300).contains(&response.code) {
+            let request = Arc::clone(&record.request);
+            for out in farewell(&request, response, &mut self.ids) {
+                self.perform_stray(now, out);
+            }
+        } else if response.code < 200 && record.owner == (Owner::LeftBehind { cancelled: false }) {
+            record.owner = Owner::LeftBehind { cancelled: true };
+            record.machine.handle(now, ClientInput::GiveUp);
+            self.send_cancel(now, id, None);
+        }
     }
 
     fn client_input(&mut self, now: Time, id: ClientId, input: ClientInput) {
@@ -313,11 +366,14 @@ impl Endpoint {
                     wire,
                 }),
                 Step::Response(response) => {
-                    let first_word = !record.heard;
-                    record.heard = true;
+                    let fresh = !record.heard;
+                    record.spoke = true;
+                    record.heard |= response.code > 100;
                     let (owner, request) = (record.owner, Arc::clone(&record.request));
+                    if matches!(owner, Owner::LeftBehind { .. }) {
+                        self.heard_behind(now, id, &response);
                     // 503 alone sends a request elsewhere (RFC 3263 4.3).
-                    if !(response.code == 503 && first_word && self.try_next(now, id)) {
+                    } else if !(response.code == 503 && fresh && self.try_next(now, id)) {
                         self.give(now, owner, &request, &response);
                     }
                 }
@@ -338,6 +394,10 @@ impl Endpoint {
                     self.forget_client(id);
                 }
                 Step::Wait(at) => {
+                    let at = match record.spoke {
+                        true => at,
+                        false => at.min(record.silent_until),
+                    };
                     let (armed, who) = (&mut record.armed, Who::Client(id));
                     Self::set_deadline(&mut self.deadlines, armed, at, who);
                     return;
@@ -359,6 +419,9 @@ impl Endpoint {
             return false;
         };
         let (owner, request) = (record.owner, Request::clone(&record.request));
+        if let Owner::Call(call, Purpose::Invite) = owner {
+            self.call_tries_next(now, call);
+        }
         self.send(now, owner, request, others);
         true
     }
@@ -401,7 +464,7 @@ impl Endpoint {
             }
             Owner::Registration(id) => self.registration_response(now, id, request, response),
             Owner::Ping(trunk) => self.ping_response(trunk, response),
-            Owner::Call(..) | Owner::Nobody => {}
+            Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }
     }
 }

@@ -189,7 +189,7 @@ impl Endpoint {
             return self.answer(peer, request, 400, "Missing Contact");
         }
         let server = self.serve(now, peer, request, key);
-        let Some(call) = self.new_incoming(server, request, peer) else {
+        let Some(call) = self.new_incoming(server, request, peer, &trunks) else {
             return self.settle(server);
         };
         if let Some(record) = self.servers.get_mut(&server) {
@@ -227,10 +227,13 @@ impl Endpoint {
     }
 
     fn ack(&mut self, now: Time, key: &ServerKey, request: &Request, peer: Peer) {
-        if let Some(id) = self.server_keys.get(key).copied() {
+        if let Some(id) = self.server_keys.get(key).copied()
+            && let Some(record) = self.servers.get(&id)
+            && !record.machine.is_accepted()
+        {
             return self.server_input(now, id, ServerInput::Ack);
         }
-        // Of a 2xx: it goes to the call.
+        // Of a 2xx: it goes to the call, whether its branch is its own, as it should, or the INVITE's.
         match self.dialog_of(request) {
             Some(call) => self.call_request(now, call, NO_SERVER, request, peer),
             None => self.refusals.stray += 1,

@@ -528,3 +528,25 @@ proptest! {
         prop_assert!(pings <= 1);
     }
 }
+
+#[test]
+fn a_number_is_told_without_its_parameters_and_a_name_whole() {
+    for (uri, user) in [
+        ("sip:+4930123456;npdi@192.0.2.1", "+4930123456"),
+        ("sip:123;phone-context=%2B49@192.0.2.1", "123"),
+        (
+            "sips:%2B4930123456;npdi;rn=1@a.example:5061;user=phone",
+            "+4930123456",
+        ),
+        ("sip:*21#;x=y@192.0.2.1", "*21#"),
+        ("tel:+49-30-123456;npdi", "+49-30-123456"),
+        ("sip:alice;day=tuesday@a.example", "alice;day=tuesday"),
+        ("sip:+;x@a.example", "+;x"),
+    ] {
+        let uri = Uri::parse(uri).unwrap();
+        assert_eq!(uri.user().as_deref(), Some(user));
+    }
+    // Nothing is lost of what is sent back.
+    let uri = Uri::parse("sip:+4930123456;npdi@192.0.2.1").unwrap();
+    assert_eq!(uri.to_string(), "sip:+4930123456;npdi@192.0.2.1");
+}

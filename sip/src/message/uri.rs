@@ -83,10 +83,15 @@ impl Uri {
         }
     }
 
-    /// Who is called: the user part of a SIP URI, the number of a `tel:` one, escapes decoded.
+    /// Who is called: the user part of a SIP URI, the number of a `tel:` one, escapes decoded. A number has
+    /// lost its parameters, such as `;npdi` and `;phone-context` (RFC 3261 19.1.6), wherever it stood.
     pub fn user(&self) -> Option<String> {
         match self {
-            Self::Sip(uri) => uri.user(),
+            Self::Sip(uri) => {
+                let user = uri.user_escaped.as_deref()?;
+                let number = user.split(';').next().filter(|number| is_number(number));
+                Some(scan::percent_decode(number.unwrap_or(user)))
+            }
             Self::Other(text) => {
                 let (scheme, rest) = text.split_once(':')?;
                 scheme
@@ -95,6 +100,16 @@ impl Uri {
             }
         }
     }
+}
+
+/// Whether it is a number that can be dialled, with or without what makes it easier to read (RFC 3966 3).
+fn is_number(text: &str) -> bool {
+    let text = scan::percent_decode(text);
+    let digits = text.strip_prefix('+').unwrap_or(&text);
+    digits.bytes().any(|byte| byte.is_ascii_digit())
+        && digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"*#-.()".contains(&byte))
 }
 
 impl SipUri {
@@ -172,7 +187,7 @@ impl SipUri {
         })
     }
 
-    /// The user with its escapes decoded.
+    /// The user with its escapes decoded, whole; [`Uri::user`] has a number without its parameters.
     pub fn user(&self) -> Option<String> {
         self.user_escaped.as_deref().map(scan::percent_decode)
     }

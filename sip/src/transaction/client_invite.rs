@@ -65,7 +65,8 @@ impl ClientInvite {
             // Once accepted or completed, only an ACK could have failed: the answer is known.
             (State::Calling | State::Proceeding, ClientInput::Failed) => self.end(End::Failed),
             (State::Accepted | State::Completed, ClientInput::Failed | ClientInput::GiveUp) => {}
-            (State::Calling, ClientInput::GiveUp) => {}
+            // An answer may still come; asking again for one that nobody wants would be wrong.
+            (State::Calling, ClientInput::GiveUp) => self.timers.disarm(Timer::A),
             (State::Proceeding, ClientInput::GiveUp) => {
                 self.timers.arm(Timer::B, now + self.timing.patience());
             }

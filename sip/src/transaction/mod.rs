@@ -177,4 +177,12 @@ impl AnyServer {
             Self::Other(machine) => machine.poll(),
         }
     }
+
+    /// Whether an INVITE was given a 2xx.
+    pub fn is_accepted(&self) -> bool {
+        match self {
+            Self::Invite(machine) => machine.is_accepted(),
+            Self::Other(_) => false,
+        }
+    }
 }

@@ -88,6 +88,11 @@ impl ServerInvite {
         }
     }
 
+    /// Whether it gave a 2xx: an ACK that matches is its user's (RFC 6026 7.1).
+    pub fn is_accepted(&self) -> bool {
+        self.state == State::Accepted
+    }
+
     pub fn poll(&mut self) -> Output {
         self.out.poll(&self.timers)
     }

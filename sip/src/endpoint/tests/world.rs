@@ -8,7 +8,7 @@ pub(super) use std::time::Duration;
 pub(super) use super::super::*;
 use crate::event::Place;
 pub(super) use crate::message::Name;
-use crate::message::{Body, Response};
+use crate::message::{Body, Method, Response};
 use crate::trunk::{InboundAuth, Net, Trunk};
 
 /// The caller's side and the callee's, in most scripts.
@@ -399,6 +399,64 @@ pub(super) fn place_as(call: CallId, ring_for: Duration) -> Command {
         ring_for,
     };
     Command::Place(call, Box::new(place))
+}
+
+pub(super) fn is(message: &Message, method: Method) -> bool {
+    matches!(message, Message::Request(request) if request.method == method)
+}
+
+/// A request of the first call's dialog as the other side would send it, with a number of its own.
+pub(super) fn in_dialog(
+    world: &World,
+    from: usize,
+    method: &str,
+    number: u32,
+    body: &str,
+) -> String {
+    let answer = world.seen.iter().find_map(|(_, seen)| match seen {
+        Seen::Sent {
+            message: Message::Response(response),
+            ..
+        } if response.code == 200 => Some(response),
+        _ => None,
+    });
+    let answer = answer.unwrap();
+    let (caller, callee) = (
+        answer.headers.get(&Name::From).unwrap(),
+        answer.headers.get(&Name::To).unwrap(),
+    );
+    let (own, other) = if from == A {
+        (caller, callee)
+    } else {
+        (callee, caller)
+    };
+    let kind = if body.is_empty() {
+        ""
+    } else {
+        "Content-Type: application/sdp\r\n"
+    };
+    format!(
+        "{method} sip:{to} SIP/2.0\r\nVia: SIP/2.0/UDP {addr};branch=z9hG4bK{method}{number}\r\n\
+         Max-Forwards: 70\r\nFrom: {own}\r\nTo: {other}\r\nCall-ID: {id}\r\n\
+         CSeq: {number} {method}\r\nContact: <sip:{addr}>\r\nContent-Length: {length}\r\n{kind}\r\n{body}",
+        to = address(1 - from),
+        addr = address(from),
+        id = answer.call_id(),
+        length = body.len(),
+    )
+}
+
+/// What that datagram brings about.
+pub(super) fn inject(world: &mut World, from: usize, text: &str) -> String {
+    let mark = world.mark();
+    world.step(
+        1 - from,
+        Input::Datagram {
+            from: address(from),
+            bytes: text.as_bytes(),
+        },
+    );
+    world.line(mark)
 }
 
 pub(super) fn sdp(text: &str) -> Body {

@@ -1,0 +1,200 @@
+//! An endpoint alone with its time, and the carriers and strangers that speak with it.
+
+pub(super) use super::world::*;
+pub(super) use crate::auth::{Challenge, Credentials};
+pub(super) use crate::locate::{Answers, Srv};
+pub(super) use crate::message::{Method, Request, Response};
+pub(super) use crate::trunk::{InboundAuth, Register, Trunk};
+
+/// An endpoint alone with its time; what it sends is answered by hand.
+pub(super) struct Alone {
+    pub(super) now: Time,
+    pub(super) endpoint: Endpoint,
+    pub(super) sent: Vec<(Peer, Message)>,
+    pub(super) told: Vec<String>,
+    /// Messages of calls, as they are told to people.
+    pub(super) traced: Vec<String>,
+    pub(super) asked: Vec<Lookup>,
+    pub(super) wait: Time,
+}
+
+impl Alone {
+    pub(super) fn new() -> Self {
+        let mut config = Config::new(vec![Advertised {
+            transport: Transport::Udp,
+            host: Host::Ip(address(B).ip()),
+            port: 5060,
+        }]);
+        config.trace = true;
+        Self {
+            now: Time::from_secs(1),
+            endpoint: Endpoint::new(config, [7; 32]),
+            sent: Vec::new(),
+            told: Vec::new(),
+            traced: Vec::new(),
+            asked: Vec::new(),
+            wait: Time::NEVER,
+        }
+    }
+
+    pub(super) fn step(&mut self, input: Input<'_>) {
+        self.endpoint.handle(self.now, input);
+        loop {
+            match self.endpoint.poll() {
+                Output::Wait(at) => {
+                    self.wait = at;
+                    return;
+                }
+                Output::Transmit { to, wire } => {
+                    if let Ok(Some(message)) = parse(&wire, Framing::Datagram) {
+                        self.sent.push((to, message));
+                    }
+                }
+                Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
+                Output::Event(event) => self.told.push(told(&event)),
+                Output::Resolve(lookup) => self.asked.push(lookup),
+                Output::Close(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        self.step(Input::Command(command));
+    }
+
+    pub(super) fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.wait <= until {
+            self.now = self.now.max(self.wait);
+            self.step(Input::Timeout);
+        }
+        self.now = until;
+    }
+
+    pub(super) fn bytes(&mut self, from: &str, text: &str) {
+        let text = text.replace('\n', "\r\n");
+        let from = from.parse().unwrap();
+        self.step(Input::Datagram {
+            from,
+            bytes: text.as_bytes(),
+        });
+    }
+
+    /// The last request that was sent, and where to.
+    pub(super) fn last(&self) -> (Peer, Request) {
+        match self.sent.last() {
+            Some((peer, Message::Request(request))) => (*peer, request.clone()),
+            other => panic!("not a request: {other:?}"),
+        }
+    }
+
+    pub(super) fn last_response(&self) -> Response {
+        match self.sent.last() {
+            Some((_, Message::Response(response))) => response.clone(),
+            other => panic!("not a response: {other:?}"),
+        }
+    }
+
+    /// Answers the last request from where it went.
+    pub(super) fn answer(&mut self, code: u16, fields: &[(Name, &str)]) {
+        let (peer, request) = self.last();
+        self.answer_to(&peer, &request, code, fields);
+    }
+
+    /// Answers that request from where it went.
+    pub(super) fn answer_to(
+        &mut self,
+        peer: &Peer,
+        request: &Request,
+        code: u16,
+        fields: &[(Name, &str)],
+    ) {
+        let mut response = Response::to(&request.headers, code, "");
+        response.set_to_tag("there");
+        for (name, value) in fields {
+            response.headers.push(name.clone(), *value);
+        }
+        let bytes = response.to_bytes();
+        self.step(Input::Datagram {
+            from: peer.addr,
+            bytes: &bytes,
+        });
+    }
+}
+
+pub(super) fn credentials() -> Credentials {
+    Credentials {
+        username: "alice".to_owned(),
+        password: "secret".to_owned(),
+        realm: None,
+    }
+}
+
+pub(super) fn named(id: u64) -> Trunk {
+    Trunk {
+        host: Host::parse("carrier.example"),
+        port: None,
+        allowed: Vec::new(),
+        credentials: Some(credentials()),
+        ..trunk(id, A, Transport::Udp)
+    }
+}
+
+pub(super) fn srv(priority: u16, last: u8) -> Srv {
+    Srv {
+        priority,
+        weight: 0,
+        port: 5080,
+        addresses: vec![IpAddr::from([198, 51, 100, last])],
+    }
+}
+
+pub(super) fn resolve(alone: &mut Alone, srv: Vec<Srv>) {
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: Some(Answers {
+            srv,
+            addresses: Vec::new(),
+        }),
+        keep: Duration::from_secs(600),
+    });
+}
+
+pub(super) const CHALLENGE: &str =
+    "Digest realm=\"r\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256";
+
+pub(super) fn invite(authorization: &str, branch: u32) -> String {
+    format!(
+        "INVITE sip:+15550100@192.0.2.2 SIP/2.0\nTo: <sip:+15550100@carrier.example>\n\
+         From: <sip:+15550123@carrier.example>;tag=far{branch}\nVia: SIP/2.0/UDP 192.0.2.1;rport;branch=z9hG4bKt{branch}\n\
+         Call-ID: digest{branch}\nCSeq: {branch} INVITE\nMax-Forwards: 70\n{authorization}\
+         Contact: <sip:+15550123@192.0.2.1>\nContent-Length: 0\n\n"
+    )
+}
+
+pub(super) fn authorization(challenge: &str, user: &str, password: &str) -> String {
+    let given = Credentials {
+        username: user.to_owned(),
+        password: password.to_owned(),
+        realm: None,
+    };
+    let uri = "sip:+15550100@192.0.2.2";
+    let answer = Challenge::parse(challenge)
+        .unwrap()
+        .answer(&given, "INVITE", uri, 1, "cn");
+    format!("Authorization: {answer}\n")
+}
+
+pub(super) trait IntoRequest {
+    fn into_request(self) -> Request;
+}
+
+impl IntoRequest for Message {
+    fn into_request(self) -> Request {
+        match self {
+            Self::Request(request) => request,
+            Self::Response(_) => panic!("a response"),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Requests of ours that are challenged, in calls both ways.
+
+use super::alone::*;
+use crate::message::Body;
+use crate::message::header::AuthValue;
+
+#[test]
+fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    resolve(&mut alone, vec![srv(10, 1)]);
+    assert!(alone.asked.is_empty());
+    alone.command(placing(Duration::from_secs(60)));
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    // ACK, then the INVITE again.
+    let (_, again) = alone.last();
+    assert_eq!(again.headers.get(&Name::CSeq), Some("2 INVITE"));
+    assert!(again.headers.has(&Name::ProxyAuthorization));
+    assert!(!again.body.is_empty());
+    let shown = alone.traced.last().unwrap();
+    assert!(shown.contains("response=\"***\""), "{shown}");
+    let given = again.headers.get(&Name::ProxyAuthorization).unwrap();
+    let given = AuthValue::parse(given).unwrap();
+    assert!(!shown.contains(given.get("response").unwrap()), "{shown}");
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    assert_eq!(alone.told, ["ended by Remote 407"]);
+    alone.run_for(Duration::from_secs(40));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+/// A call of theirs that is up.
+fn taken(alone: &mut Alone) -> CallId {
+    alone.bytes("192.0.2.1:5060", &invite("", 1));
+    let call = CallId(CallId::FIRST_INCOMING);
+    alone.command(Command::Answer(call, sdp("answer")));
+    let answer = alone.last_response();
+    let to = answer.headers.get(&Name::To).unwrap();
+    let ack = invite("", 1)
+        .replace("INVITE", "ACK")
+        .replace("To: <sip:+15550100@carrier.example>", &format!("To: {to}"))
+        .replace("z9hG4bKt1", "z9hG4bKack");
+    alone.bytes("192.0.2.1:5060", &ack);
+    assert_eq!(alone.told, ["incoming", "established"]);
+    call
+}
+
+#[test]
+fn a_goodbye_to_a_caller_that_asks_who_we_are_is_said_again_with_credentials() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    let call = taken(&mut alone);
+    alone.command(Command::HangUp(call, None));
+    assert_eq!(alone.last().1.method, Method::Bye);
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    let (_, again) = alone.last();
+    assert_eq!(again.headers.get(&Name::CSeq), Some("2 BYE"));
+    assert!(again.headers.has(&Name::ProxyAuthorization));
+    alone.answer(200, &[]);
+    alone.run_for(Duration::from_secs(40));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+/// Where two trunks share an address it is not known whose call it is, and neither's password is used.
+#[test]
+fn a_call_that_may_be_of_two_trunks_answers_no_challenge() {
+    let mut alone = Alone::new();
+    for id in 1..=2 {
+        let trunk = Trunk {
+            credentials: Some(credentials()),
+            ..trunk(id, A, Transport::Udp)
+        };
+        alone.command(Command::SetTrunk(Box::new(trunk)));
+    }
+    let call = taken(&mut alone);
+    alone.command(Command::HangUp(call, None));
+    let sent = alone.sent.len();
+    alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+    assert_eq!(alone.sent.len(), sent);
+}
+
+/// A session that is refreshed for hours is challenged for hours.
+#[test]
+fn a_call_answers_challenges_for_as_long_as_what_it_asks_for_succeeds() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    let call = taken(&mut alone);
+    for _ in 0..20 {
+        alone.command(Command::Info(call, Body::new("application/dtmf", "1")));
+        alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+        assert!(alone.last().1.headers.has(&Name::ProxyAuthorization));
+        alone.answer(200, &[]);
+    }
+}
+
+/// A server that asks again and again, each time with a new nonce, is not answered for ever.
+#[test]
+fn a_server_that_only_asks_is_left() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(Trunk {
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    })));
+    let call = taken(&mut alone);
+    alone.command(Command::HangUp(call, None));
+    let stale = format!("{CHALLENGE}, stale=true");
+    let sent = alone.sent.len();
+    for _ in 0..40 {
+        alone.answer(407, &[(Name::ProxyAuthenticate, &stale)]);
+    }
+    assert_eq!(alone.sent.len(), sent + 12);
+}

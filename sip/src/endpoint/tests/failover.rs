@@ -1,0 +1,120 @@
+//! A carrier of several addresses, some of which are silent, overloaded or late (RFC 3263 4.3).
+
+use super::alone::*;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A call to a carrier of three addresses, which may ring for half a minute.
+fn placed() -> Alone {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    resolve(&mut alone, vec![srv(10, 1), srv(20, 2), srv(30, 3)]);
+    alone.command(placing(secs(30)));
+    alone
+}
+
+/// Which of them was asked last, and for what.
+fn asked(alone: &Alone) -> (u8, Method) {
+    let (peer, request) = alone.last();
+    match peer.addr.ip() {
+        IpAddr::V4(ip) => (ip.octets()[3], request.method),
+        IpAddr::V6(_) => panic!("no address of the carrier"),
+    }
+}
+
+const CONTACT: (Name, &str) = (Name::Contact, "<sip:there@198.51.100.1:5080>");
+
+#[test]
+fn a_silent_address_is_left_after_four_seconds() {
+    let mut alone = placed();
+    alone.run_for(Duration::from_millis(3_900));
+    assert_eq!(asked(&alone), (1, Method::Invite));
+    alone.run_for(Duration::from_millis(200));
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    // This one is there, and has all the time it wants.
+    alone.answer(100, &[]);
+    alone.run_for(secs(20));
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    alone.answer(180, &[CONTACT]);
+    // It rings for half a minute from now.
+    alone.run_for(secs(29));
+    assert_eq!(alone.told, ["180"]);
+    alone.run_for(secs(2));
+    assert_eq!(alone.told, ["180", "ended by Local 408"]);
+    assert_eq!(asked(&alone), (2, Method::Cancel));
+}
+
+#[test]
+fn an_overloaded_address_is_left_though_it_said_100() {
+    let mut alone = placed();
+    alone.answer(100, &[]);
+    alone.answer(503, &[]);
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    // Who rings has taken the call: that it fails then is the call's end.
+    alone.answer(180, &[CONTACT]);
+    let sent = alone.sent.len();
+    let (peer, request) = alone.last();
+    alone.answer_to(&peer, &request, 503, &[]);
+    assert_eq!(alone.sent.len(), sent + 1, "an ACK and nothing else");
+    assert_eq!(alone.told, ["180", "ended by Remote 503"]);
+}
+
+#[test]
+fn a_call_that_nobody_hears_was_not_rung() {
+    let mut alone = placed();
+    alone.run_for(secs(8));
+    assert_eq!(asked(&alone), (3, Method::Invite));
+    // The last has the whole time, and nobody rang.
+    alone.run_for(secs(29));
+    assert!(alone.told.is_empty());
+    alone.run_for(secs(2));
+    assert_eq!(alone.told, ["ended by Network 408"]);
+    alone.run_for(secs(90));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+    assert!(
+        alone
+            .sent
+            .iter()
+            .all(|(_, message)| is(message, Method::Invite)),
+        "nothing that was not heard is cancelled"
+    );
+}
+
+#[test]
+fn who_answers_late_is_sent_away() {
+    let mut alone = placed();
+    let (first, invite) = alone.last();
+    alone.run_for(secs(4));
+    let (second, other) = alone.last();
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    // The first rings after all, and again.
+    alone.answer_to(&first, &invite, 180, &[CONTACT]);
+    assert_eq!(asked(&alone), (1, Method::Cancel));
+    let sent = alone.sent.len();
+    alone.answer_to(&first, &invite, 180, &[CONTACT]);
+    assert_eq!(alone.sent.len(), sent);
+    // It picks up before the CANCEL reaches it.
+    alone.answer_to(&first, &invite, 200, &[CONTACT]);
+    let methods: Vec<Method> = alone.sent[sent..]
+        .iter()
+        .map(|(_, message)| message.clone().into_request().method)
+        .collect();
+    assert_eq!(methods, [Method::Ack, Method::Bye]);
+    assert!(alone.told.is_empty());
+    alone.answer_to(&second, &other, 200, &[CONTACT]);
+    assert_eq!(alone.told, ["answered"]);
+}
+
+/// What the first address said is no leave to cancel at the second (RFC 3261 9.1).
+#[test]
+fn a_cancel_waits_for_a_word_of_the_address_that_is_tried() {
+    let mut alone = placed();
+    alone.answer(100, &[]);
+    alone.answer(503, &[]);
+    alone.command(Command::HangUp(CALL, None));
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    alone.answer(100, &[]);
+    assert_eq!(asked(&alone), (2, Method::Cancel));
+}

@@ -321,7 +321,10 @@ impl Endpoint {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
         };
-        let to = match locate(&uri, flow.transport) {
+        let Some(located) = self.within_reach(locate(&uri, flow.transport), flow) else {
+            return;
+        };
+        let to = match located {
             Located::At(transport, addr) => {
                 let over_flow = flow.transport == transport
                     && flow.addr.ip() == addr.ip()

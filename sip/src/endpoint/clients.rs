@@ -61,10 +61,10 @@ impl Endpoint {
     /// dialog came over, which is used again while it leads to the same place.
     pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: Peer) {
         match crate::dialog::next_hop(&request) {
-            Uri::Sip(uri) => {
-                let located = locate(&uri, flow.transport);
-                self.send_located(now, owner, request, located, Some(flow));
-            }
+            Uri::Sip(uri) => match self.within_reach(locate(&uri, flow.transport), flow) {
+                Some(located) => self.send_located(now, owner, request, located, Some(flow)),
+                None => self.unsendable(now, owner, &request),
+            },
             Uri::Other(_) => self.unsendable(now, owner, &request),
         }
     }

@@ -73,8 +73,11 @@ impl Endpoint {
     pub(super) fn send_to_trunk(&mut self, now: Time, owner: Owner, request: Request, id: TrunkId) {
         let located = self.trunks.get(&id).and_then(|record| {
             let trunk = &record.trunk;
-            let host = trunk.host.as_ref()?;
-            Some(locate_host(host, trunk.port, trunk.transport))
+            let (host, port) = match owner {
+                Owner::Call(..) => trunk.next_hop()?,
+                _ => (trunk.host.as_ref()?, trunk.port),
+            };
+            Some(locate_host(host, port, trunk.transport))
         });
         match located {
             Some(located) => self.send_located(now, owner, request, located, None),

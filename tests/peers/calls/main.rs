@@ -27,6 +27,7 @@ mod leaks;
 mod outbound;
 mod providers;
 mod recorded;
+mod renewal;
 mod routing;
 mod streams;
 mod synthesis;

@@ -132,7 +132,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
         keep_alive: match settings.int("sip.keep_alive_seconds", 0, 3600) {
             0 => None,
-            seconds => Some(Duration::from_secs(seconds)),
+            seconds => Some(Duration::from_secs(seconds.into())),
         },
         message_seconds: settings.int("sip.message_seconds", 5, 3600),
         tls,

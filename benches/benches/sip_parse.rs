@@ -12,7 +12,7 @@ use sip::message::parse::{Framing, parse};
 use sip::message::{Body, Host, Message, Transport};
 use sip::time::Time;
 use sip::transaction::key::ServerKey;
-use sip::trunk::{InboundAuth, Net, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 
 const SDP: &str = "v=0\r\no=- 3724394400 3724394400 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\n\
     t=0 0\r\nm=audio 20000 RTP/AVP 8 0 101\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n\
@@ -64,6 +64,7 @@ fn endpoint(own: u8, other: u8) -> Endpoint {
         inbound: InboundAuth::Address,
         credentials: None,
         domain: None,
+        outbound: Outbound::Host,
         register: None,
         keep_alive: None,
     };

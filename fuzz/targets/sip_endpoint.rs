@@ -14,7 +14,7 @@ use sip::endpoint::{Advertised, Config, Endpoint, Input, Output, Peer};
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::time::Time;
-use sip::trunk::{InboundAuth, Net, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -129,6 +129,7 @@ impl World {
             inbound: InboundAuth::Address,
             credentials: None,
             domain: None,
+            outbound: Outbound::Host,
             register: None,
             keep_alive: None,
         };

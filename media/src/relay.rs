@@ -73,6 +73,12 @@ impl Relay {
         self.hear(now, from, out, |leg, sink| leg.packet(now, packet, sink));
     }
 
+    /// A side pressed a key, and its signalling told it: it goes on as an event. `false`: the other side
+    /// takes none.
+    pub fn pressed(&mut self, now: Time, from: Side, key: char) -> bool {
+        self.legs[from.other() as usize].press(now, key)
+    }
+
     /// Another agreement with one side: hold, resume, another codec. An error when that cannot be set up.
     pub fn renew(&mut self, now: Time, side: Side, plan: RtpPlan) -> Result<(), OpusError> {
         self.events[side as usize] = plan.events.is_some();
@@ -297,6 +303,29 @@ mod tests {
     fn keys_go_on_as_events_once_each() {
         let [caller, callee] = talk([Codec::Pcmu, Codec::G722], [true, true], 150, "1*9");
         assert_eq!((caller.keys.as_str(), callee.keys.as_str()), ("", "1*9"));
+    }
+
+    #[test]
+    fn a_key_that_signalling_told_goes_on_as_an_event() {
+        for (events, heard) in [([false, true], "5"), ([true, false], "")] {
+            let plans = [0, 1].map(|at| plan(Codec::Pcmu, events[at], at as u32 + 1));
+            let mut relay = Relay::new(plans).unwrap();
+            relay.start(Time::from_millis(1_000));
+            let mut callee = Phone::new(Codec::Pcmu, true);
+            let told = relay.pressed(Time::from_millis(1_000), Side::Caller, '5');
+            assert_eq!(told, !heard.is_empty());
+            for ms in 0..400 {
+                let now = Time::from_millis(1_000 + ms);
+                let mut came = Vec::new();
+                relay.timeout(now, &mut |to, packet| {
+                    if to == Side::Callee {
+                        came.push(Owned::of(&packet));
+                    }
+                });
+                callee.take(now, &came);
+            }
+            assert_eq!(callee.keys, heard);
+        }
     }
 
     #[test]

@@ -98,6 +98,8 @@ enum Kind {
     Media = 14,
     /// One byte: the key.
     Press = 15,
+    /// One byte: the key.
+    Key = 16,
     Check = 0x40,
     Stop = 0x41,
     Done = 0x42,
@@ -121,6 +123,7 @@ impl Kind {
             Self::Report,
             Self::Media,
             Self::Press,
+            Self::Key,
             Self::Check,
             Self::Stop,
             Self::Done,

@@ -12,10 +12,11 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `calls` drives the calls, `trace` tells what was said in them, `trunks` registers and asks whether carriers are there.
+//! ours, `reach` judges where others lead them, `calls` drives the calls, `trace` tells what was said in them, `trunks` registers and asks whether carriers are there.
 
 mod calls;
 mod clients;
+mod reach;
 mod requests;
 mod trace;
 mod trunks;
@@ -32,6 +33,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::calls::CallRecord;
 use self::clients::{ClientId, ClientRecord, Waiting};
+pub use self::reach::Reach;
 use self::requests::ServerRecord;
 pub use self::trace::MOST_TEXT;
 use self::trace::Tracer;
@@ -205,6 +207,7 @@ pub struct Endpoint {
     deadlines: BTreeSet<(Time, Who)>,
     next_number: u64,
     next_incoming: u64,
+    reach: Option<Reach>,
     out: VecDeque<Output>,
     tracer: Tracer,
     refusals: Refusals,
@@ -241,6 +244,7 @@ impl Endpoint {
             deadlines: BTreeSet::new(),
             next_number: 0,
             next_incoming: CallId::FIRST_INCOMING,
+            reach: None,
             out: VecDeque::new(),
             tracer: Tracer::new(config.trace),
             refusals: Refusals::default(),

@@ -37,6 +37,18 @@ pub struct Register {
     pub user: String,
 }
 
+/// Where a trunk's calls go out (document 3, `outbound_auth`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outbound {
+    /// To the trunk's host, which stands in the Request-URI.
+    #[default]
+    Host,
+    /// To the trunk's host as an outbound proxy; its domain stands in the Request-URI.
+    Proxy,
+    /// To the trunk's domain itself, wherever its name leads (RFC 3263).
+    Direct,
+}
+
 /// All that the stack knows of a trunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trunk {
@@ -53,9 +65,31 @@ pub struct Trunk {
     pub credentials: Option<Credentials>,
     /// The host of From and To; the carrier's own when `None`.
     pub domain: Option<Host>,
+    pub outbound: Outbound,
     pub register: Option<Register>,
-    /// How often OPTIONS asks whether the carrier is there; `None` for never.
+    /// How often OPTIONS asks whether the carrier is there, which also keeps a NAT's mapping open; `None`
+    /// for never. A trunk that registers is asked for the first time after as long, any other at once.
     pub keep_alive: Option<Duration>,
+}
+
+impl Trunk {
+    /// Host and port of a call's Request-URI; `None` for a trunk that only receives. A domain that is the
+    /// host itself has the host's port.
+    pub fn called_at(&self) -> Option<(&Host, Option<u16>)> {
+        let host = self.host.as_ref()?;
+        Some(match (self.outbound, &self.domain) {
+            (Outbound::Proxy | Outbound::Direct, Some(domain)) if domain != host => (domain, None),
+            _ => (host, self.port),
+        })
+    }
+
+    /// Host and port to which a call's INVITE goes.
+    pub fn next_hop(&self) -> Option<(&Host, Option<u16>)> {
+        match self.outbound {
+            Outbound::Direct => self.called_at(),
+            Outbound::Host | Outbound::Proxy => Some((self.host.as_ref()?, self.port)),
+        }
+    }
 }
 
 /// A block of addresses.
@@ -76,6 +110,12 @@ impl Net {
         let most = if ip.is_ipv4() { 32 } else { 128 };
         let bits = bits.unwrap_or(most);
         (bits <= most).then(|| Self::of(ip, bits))
+    }
+
+    /// Whether the address lies in the block.
+    pub fn contains(self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        ip.is_ipv4() == self.ip.is_ipv4() && Self::of(ip, self.bits) == self
     }
 
     fn of(ip: IpAddr, bits: u8) -> Self {
@@ -243,6 +283,7 @@ mod tests {
             inbound,
             credentials: None,
             domain: None,
+            outbound: Outbound::Host,
             register: None,
             keep_alive: None,
         }
@@ -326,5 +367,14 @@ mod tests {
             assert_eq!(Net::parse(bad), None, "{bad}");
         }
         assert!(Net::parse("0.0.0.0/0").is_some());
+        let block = Net::parse("192.0.2.0/24").unwrap();
+        for (inside, within) in [
+            ("192.0.2.255", true),
+            ("::ffff:192.0.2.7", true),
+            ("192.0.3.0", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(block.contains(ip(inside)), within, "{inside}");
+        }
     }
 }

@@ -342,6 +342,14 @@ async fn calls_are_listed_by_what_is_asked() {
         ids("phone=%2B15550102").await,
         std::slice::from_ref(&second)
     );
+    // As a carrier may write it.
+    let bare = "update calls set to_number = '15550102' where to_number = '+15550102'";
+    server.test.app.db.query(bare).execute().await.unwrap();
+    assert_eq!(
+        ids("phone=%2B15550102").await,
+        std::slice::from_ref(&second)
+    );
+    assert_eq!(ids("phone=%2B1555010").await, Vec::<String>::new());
     assert_eq!(
         ids(&format!("from={middle}")).await,
         std::slice::from_ref(&second)

@@ -545,6 +545,10 @@ async fn a_trunk_that_registers_has_its_own_fields_and_stays_one() {
         ),
         (&json!(120), &json!("proxy"), &json!("number"))
     );
+    assert_eq!(made["realm"], "sip.acme.com");
+    let elsewhere = json!({"outbound_address": "[2606:4700::1]:5070"});
+    let elsewhere = make(&test, with(body.clone(), elsewhere)).await;
+    assert_eq!(elsewhere["realm"], "[2606:4700::1]");
     assert_eq!(
         made["registration"],
         json!({"status": "unregistered", "expires_at": null, "last_error": null})

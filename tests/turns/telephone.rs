@@ -240,6 +240,20 @@ fn a_caller_is_greeted_speaks_presses_keys_and_hangs_up() {
 }
 
 #[test]
+fn a_key_that_signalling_told_is_a_key() {
+    let mut line = Line::new(agent());
+    line.caller(250, Some(&SILENCE));
+    line.give(Input::Key('8'));
+    line.caller(10, Some(&SILENCE));
+    line.give(Input::Key('#'));
+    line.caller(300, Some(&SILENCE));
+    line.give(Input::Gone(Gone::Closed));
+    let user = line.turns.iter().find(|turn| turn.role == Role::User);
+    assert_eq!(user.expect("a turn").text, "8#");
+    line.replays();
+}
+
+#[test]
 fn the_wait_behind_an_overtaken_packet_is_told() {
     let mut line = Line::new(agent());
     line.caller(150, Some(&SILENCE));

@@ -2,7 +2,7 @@
 //! `call.ended` event and the recording that is to come. A second end finds the row ended and writes nothing.
 
 use super::latency;
-use super::rules::{self, Ending};
+use super::rules::{self, CallStatus, Ending};
 use super::store::{self, CallRow};
 use crate::app::App;
 use crate::db::{DbError, Tx};
@@ -31,6 +31,8 @@ pub struct Written {
     reason: String,
     channel: String,
     duration_ms: Option<u64>,
+    /// Over a SIP trunk, and it failed or nobody answered: its direction and the final response.
+    trunk_failure: Option<(String, Option<u32>)>,
 }
 
 impl Written {
@@ -38,6 +40,9 @@ impl Written {
     pub fn count(&self, app: &App) {
         app.metrics
             .call_ended(&self.reason, &self.channel, self.duration_ms);
+        if let Some((direction, code)) = &self.trunk_failure {
+            app.metrics.trunk_failed(direction, *code);
+        }
     }
 }
 
@@ -106,8 +111,14 @@ pub async fn end_in(
         let region = app.storage.region();
         recordings::store::insert(tx, account, recording, id, call.agent_id, region, now).await?;
     }
+    let failed = matches!(
+        ending.status,
+        CallStatus::Failed | CallStatus::NoAnswer | CallStatus::Busy
+    );
+    let over_trunk = call.trunk_id.is_some();
     Ok(Some(Written {
         reason: ending.reason.to_string(),
+        trunk_failure: (failed && over_trunk).then(|| (call.direction, call.sip_code)),
         channel: call.channel,
         duration_ms: ending.duration_ms,
     }))

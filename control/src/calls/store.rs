@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::rules::{CallStatus, ConversationStatus, Ending};
 use crate::db::{Arg, Db, DbError, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
+use crate::sip_trunks::rules::digits;
 use crate::time::Timestamp;
 
 /// One call with its delivery state. Call, conversation and session read the same row. It has no
@@ -94,7 +95,8 @@ pub struct Filter {
     pub from: Option<Timestamp>,
     /// Created before.
     pub to: Option<Timestamp>,
-    /// Either number of the call.
+    /// Either number of the call, with or without its plus: telephone calls have numbers as their carriers
+    /// write them.
     pub phone: Option<String>,
     /// Each of these was said in some turn: lower-case text.
     pub said: Vec<String>,
@@ -109,7 +111,7 @@ const FILTER: &str = "c.account_id = $1
     and ($2 is null or c.status = $2) and ($3 is null or c.direction = $3)
     and ($4 is null or c.agent_id = $4) and ($5 is null or c.batch_id = $5)
     and ($6 is null or c.created_at >= $6) and ($7 is null or c.created_at < $7)
-    and ($8 is null or c.from_number = $8 or c.to_number = $8)";
+    and ($8 is null or ltrim(c.from_number, '+') = $8 or ltrim(c.to_number, '+') = $8)";
 
 /// How many values [`FILTER`] takes, the account included.
 const FILTER_VALUES: usize = 8;
@@ -539,7 +541,7 @@ impl Filter {
             .bind(self.batch.as_deref())
             .bind(self.from)
             .bind(self.to)
-            .bind(self.phone.as_deref())
+            .bind(self.phone.as_deref().map(digits))
             .bind_all(self.said.iter().map(|text| Arg::from(containing(text))))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use media::rtp::sdp::Encryption;
 use sip::message::{Host, Transport};
@@ -29,6 +30,8 @@ pub struct Sip {
     /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
     pub trunk_calls: u32,
     pub trunk_calls_per_hour: u32,
+    /// How often a carrier that a trunk registers with is asked with OPTIONS whether it is there.
+    pub keep_alive: Option<Duration>,
     /// How long a message may be that a caller leaves, seconds.
     pub message_seconds: u32,
     /// What callers over TLS are shown.
@@ -127,6 +130,10 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         encryption,
         trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
         trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
+        keep_alive: match settings.int("sip.keep_alive_seconds", 0, 3600) {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds.into())),
+        },
         message_seconds: settings.int("sip.message_seconds", 5, 3600),
         tls,
         tls_name,

@@ -26,6 +26,7 @@ pub struct Metrics {
     http_seconds: Timings<1>,
     calls_ended: Counts<2>,
     call_seconds: Timings<0>,
+    trunk_failures: Counts<2>,
     admissions: Counts<3>,
     lease_seconds: Timings<1>,
     turns: Counts<2>,
@@ -61,6 +62,7 @@ impl Default for Metrics {
             http_seconds: Timings::new(&table::HTTP_SECONDS),
             calls_ended: Counts::new(&table::CALLS_ENDED),
             call_seconds: Timings::new(&table::CALL_SECONDS),
+            trunk_failures: Counts::new(&table::TRUNK_FAILURES),
             admissions: Counts::new(&table::ADMISSIONS),
             lease_seconds: Timings::new(&table::LEASE_SECONDS),
             turns: Counts::new(&table::TURNS),
@@ -131,6 +133,20 @@ impl Metrics {
         if let Some(ms) = duration_ms {
             self.call_seconds.observe([], Duration::from_millis(ms));
         }
+    }
+
+    /// Counts a call over a SIP trunk that failed, or that nobody answered, with the final response that
+    /// ended it.
+    pub fn trunk_failed(&self, direction: &str, code: Option<u32>) {
+        let direction = match direction {
+            "outbound" => "outbound",
+            _ => "inbound",
+        };
+        let code = match code.filter(|code| (300..700).contains(code)) {
+            Some(code) => Cow::Owned(code.to_string()),
+            None => Cow::Borrowed("none"),
+        };
+        self.trunk_failures.add([direction.into(), code], 1);
     }
 
     /// Counts what only the engine knows of a call that is over.

@@ -20,7 +20,9 @@ pub async fn render(app: &Inner) -> String {
     let leases = async { app.admission.counts().await.ok() };
     let depth = async { outbox::depth(&app.db, app.clock.now()).await.ok() };
     let trunks = async { sip_trunks::store::states(&app.db).await.ok() };
-    let (leases, depth, trunks) = tokio::join!(within(leases), within(depth), within(trunks));
+    let calls = async { sip_trunks::store::calls(&app.db).await.ok() };
+    let (leases, depth, trunks, calls) =
+        tokio::join!(within(leases), within(depth), within(trunks), within(calls));
     let mut text = Text::default();
     node(&mut text, app);
     let Metrics {
@@ -28,6 +30,7 @@ pub async fn render(app: &Inner) -> String {
         http_seconds,
         calls_ended,
         call_seconds,
+        trunk_failures,
         admissions,
         lease_seconds,
         turns,
@@ -59,6 +62,17 @@ pub async fn render(app: &Inner) -> String {
             samples.value(&[state], count.map_or(0.0, |(_, count)| f64::from(*count)));
         }
     }
+    if let Some(calls) = calls {
+        let mut samples = text.family(&table::TRUNK_CALLS);
+        for direction in ["inbound", "outbound"] {
+            let count = calls.iter().find(|(name, _)| name == direction);
+            samples.value(
+                &[direction],
+                count.map_or(0.0, |(_, count)| f64::from(*count)),
+            );
+        }
+    }
+    trunk_failures.write(&mut text);
     text.flag(
         &table::LEASE_STORE_READY,
         app.admission.health() == Health::Ready,

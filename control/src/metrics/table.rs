@@ -248,6 +248,13 @@ families! {
     SIP_TRUNKS = gauge("sidetone_sip_trunks", "trunks",
         &[of("state", &["active", "disabled", "unregistered", "registered", "failed"])],
         "SIP trunks of all accounts; those that are active and register, by how that stands.").only("while the database answers");
+    TRUNK_CALLS = gauge("sidetone_trunk_calls", "calls", &[of("direction", &["inbound", "outbound"])],
+        "Calls over SIP trunks of all accounts, on all nodes, that are not over; those that ring among them.")
+        .only("while the database answers");
+    TRUNK_FAILURES = counter("sidetone_trunk_failures_total", "calls",
+        &[of("direction", &["inbound", "outbound"]),
+          from("code", "final responses of SIP, 300 to 699, or `none` where nobody gave one")],
+        "Calls over SIP trunks that ended as `failed`, `no-answer` or `busy` and whose end this node wrote down.");
     LEASE_STORE_READY = gauge("sidetone_lease_store_ready", "0 or 1", &[], "1 while call leases can be had.");
     LEASE_SECONDS = seconds("sidetone_lease_seconds", &[STEP], LEASE, "How long the lease store took to answer.");
     REDIS_UP = gauge("sidetone_redis_up", "0 or 1", &[], "1 while Redis answers.").only("with `redis.url`");

@@ -353,6 +353,9 @@ fn new_trunk(
         || register_expires.is_some()
         || outbound_auth.is_some()
         || outbound_from_user.is_some();
+    // Where it registers, its domain is its registrar's host unless it is told.
+    let registrar = outbound_address.as_deref().filter(|_| registers);
+    let host = registrar.and_then(|address| Some(host_and_port(address)?.0.to_owned()));
     let trunk = Trunk {
         id: TrunkId::new(&app.clock),
         account,
@@ -364,7 +367,7 @@ fn new_trunk(
         auth_username,
         password_sealed: None,
         outbound_address,
-        realm,
+        realm: realm.or(host),
         register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
         outbound_auth: opt_word("outbound_auth", outbound_auth.as_deref(), &mut wrong)
             .or(registers.then_some(OutboundAuth::Proxy)),

@@ -351,6 +351,16 @@ pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
     .await
 }
 
+/// How many calls over trunks of all accounts are not over, by their direction.
+pub async fn calls(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+    db.query(
+        "select direction, count(*) as calls from calls where ended_at is null and trunk_id is not null
+         group by direction",
+    )
+    .all(|row| Ok((row.text("direction")?, row.u32("calls")?)))
+    .await
+}
+
 fn list_text(list: &[String]) -> String {
     serde_json::Value::from(list).to_string()
 }

@@ -30,6 +30,8 @@ pub enum Input<'a> {
     Media(RtpPlan),
     /// Send this key to the other side of a telephone call.
     Press(char),
+    /// The caller pressed this key, and its signalling told it, not its media: `0-9 * # A-D`.
+    Key(char),
     /// The caller's socket is gone.
     Gone(Gone),
     /// A provider answered.

@@ -234,6 +234,7 @@ impl Call {
             Input::Report(report) => self.reported(report),
             Input::Media(plan) => self.renew_media(now, plan),
             Input::Press(key) => self.press(now, key),
+            Input::Key(key) => self.found(Found::Digit(key)),
             Input::Gone(gone) => self.gone(gone),
             Input::Speech(event) => self.speech(event),
             Input::Tool(outcome) => self.tool_answered(outcome),

@@ -209,6 +209,7 @@ impl Driver {
             Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
             Command::HungUp(key) => self.deliver(*now, key, Input::Gone(Gone::Closed)),
             Command::Press(key, digit) => self.deliver(*now, key, Input::Press(digit)),
+            Command::Key(key, digit) => self.deliver(*now, key, Input::Key(digit)),
             Command::Media(key, renewal) => {
                 if let Some(&place) = self.places.get(&key) {
                     let live = &mut self.calls[place];

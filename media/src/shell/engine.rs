@@ -385,6 +385,12 @@ impl CallHandle {
                 .all(|key| self.mailbox.command(Command::Press(self.key, key)))
     }
 
+    /// The caller of a telephone call pressed a key (`0-9 * # A-D`), and its signalling told it. `false`
+    /// as with [`end`](Self::end).
+    pub fn pressed(&self, key: char) -> bool {
+        !self.gate.is_closed() && self.mailbox.command(Command::Key(self.key, key))
+    }
+
     /// Hands a tool's answer to the call. `false` as with [`end`](Self::end).
     pub fn tool(&self, outcome: ToolOutcome) -> bool {
         !self.gate.is_closed() && self.mailbox.command(Command::Tool(self.key, outcome))

@@ -26,6 +26,8 @@ pub(super) enum Command {
     HungUp(CallKey),
     /// Send a key on a telephone call.
     Press(CallKey, char),
+    /// The other side of a telephone call told of a key by its signalling.
+    Key(CallKey, char),
     /// Both sides of a telephone call agreed anew.
     Media(CallKey, Box<Renewal>),
     Peer(CallKey, PeerRequest, PeerAnswer),

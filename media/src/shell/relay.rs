@@ -61,6 +61,7 @@ pub struct RelayHandle {
 enum Command {
     Begin(Box<Beginning>),
     Renew(u64, Side, Box<(Agreed, RtpPlan)>),
+    Pressed(u64, Side, char),
 }
 
 struct Beginning {
@@ -128,6 +129,13 @@ impl RelayHandle {
     pub fn renew(&self, side: Side, agreed: Agreed, plan: RtpPlan) -> bool {
         let renewal = Command::Renew(self.key, side, Box::new((agreed, plan)));
         self.commands.try_send(renewal).is_ok() && self.waker.wake().is_ok()
+    }
+
+    /// A side pressed a key, and its signalling told it: the other side is sent it. `false`: the thread
+    /// cannot be told.
+    pub fn pressed(&self, side: Side, key: char) -> bool {
+        let pressed = Command::Pressed(self.key, side, key);
+        self.commands.try_send(pressed).is_ok() && self.waker.wake().is_ok()
     }
 }
 
@@ -231,6 +239,15 @@ impl Driver {
                     let found = self.calls.iter_mut().find(|(_, call)| call.key == key);
                     if let Some((place, call)) = found {
                         call.renew(now, side, agreed, plan);
+                        mark(&mut self.work, call, place);
+                    }
+                }
+                Ok(Command::Pressed(key, side, pressed)) => {
+                    let found = self.calls.iter_mut().find(|(_, call)| call.key == key);
+                    if let Some((place, call)) = found {
+                        if !call.relay.pressed(now, side, pressed) {
+                            tracing::debug!(parent: &call.span, "a key goes no further: nobody takes events");
+                        }
                         mark(&mut self.work, call, place);
                     }
                 }

@@ -161,6 +161,7 @@ impl<'a> Reader<'a> {
             Kind::Report => Input::Report(self.json()?),
             Kind::Media => Input::Media(self.json()?),
             Kind::Press => Input::Press(char::from(self.take(1)?[0])),
+            Kind::Key => Input::Key(char::from(self.take(1)?[0])),
             Kind::Tool => Input::Tool(self.json()?),
             Kind::End => Input::End(self.json()?),
             Kind::Check | Kind::Stop | Kind::Done => return Err("not an input".to_owned()),

@@ -233,6 +233,8 @@ fn every_kind_of_input_comes_back() {
             Input::End(EndRequest::Drain),
             Input::Timeout,
             Input::Gone(Gone::Stalled),
+            Input::Press('7'),
+            Input::Key('#'),
         ]
     };
     let mut tape = TapeWriter::new(&config(), start, false);

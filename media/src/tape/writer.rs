@@ -184,8 +184,12 @@ impl TapeWriter {
             }
             Input::Report(report) => self.json(Kind::Report, delta, report),
             Input::Media(plan) => self.json(Kind::Media, delta, plan),
-            Input::Press(key) => {
-                self.start(Kind::Press, delta);
+            Input::Press(key) | Input::Key(key) => {
+                let kind = match input {
+                    Input::Press(_) => Kind::Press,
+                    _ => Kind::Key,
+                };
+                self.start(kind, delta);
                 // Keys are ASCII; what is none is no key when it is played again either.
                 let key = if self.redacted { '0' } else { *key };
                 self.pending.push(u8::try_from(key).unwrap_or(b'?'));

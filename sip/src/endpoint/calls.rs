@@ -71,12 +71,12 @@ impl Endpoint {
             return self.not_placed(id, 404, "Unknown Trunk");
         };
         let trunk = record.trunk.clone();
-        let Some(host) = trunk.host.clone() else {
+        let (Some(host), Some((named, port))) = (trunk.host.clone(), trunk.called_at()) else {
             return self.not_placed(id, 404, "Trunk Has No Address");
         };
         let mut ids = self.ids.fork();
         let (call_id, tag) = (ids.call_id(), ids.tag());
-        let mut uri = SipUri::new(Some(&place.to), host.clone(), trunk.port);
+        let mut uri = SipUri::new(Some(&place.to), named.clone(), port);
         if trunk.transport != crate::message::Transport::Udp {
             uri.params.set("transport", Some(trunk.transport.param()));
         }
@@ -338,7 +338,10 @@ impl Endpoint {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
         };
-        let to = match locate(&uri, flow.transport) {
+        let Some(located) = self.within_reach(locate(&uri, flow.transport), flow) else {
+            return;
+        };
+        let to = match located {
             Located::At(transport, addr) => {
                 let over_flow = flow.transport == transport
                     && flow.addr.ip() == addr.ip()

@@ -74,10 +74,10 @@ impl Endpoint {
     /// dialog came over, which is used again while it leads to the same place.
     pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: Peer) {
         match crate::dialog::next_hop(&request) {
-            Uri::Sip(uri) => {
-                let located = locate(&uri, flow.transport);
-                self.send_located(now, owner, request, located, Some(flow));
-            }
+            Uri::Sip(uri) => match self.within_reach(locate(&uri, flow.transport), flow) {
+                Some(located) => self.send_located(now, owner, request, located, Some(flow)),
+                None => self.unsendable(now, owner, &request),
+            },
             Uri::Other(_) => self.unsendable(now, owner, &request),
         }
     }
@@ -86,8 +86,11 @@ impl Endpoint {
     pub(super) fn send_to_trunk(&mut self, now: Time, owner: Owner, request: Request, id: TrunkId) {
         let located = self.trunks.get(&id).and_then(|record| {
             let trunk = &record.trunk;
-            let host = trunk.host.as_ref()?;
-            Some(locate_host(host, trunk.port, trunk.transport))
+            let (host, port) = match owner {
+                Owner::Call(..) => trunk.next_hop()?,
+                _ => (trunk.host.as_ref()?, trunk.port),
+            };
+            Some(locate_host(host, port, trunk.transport))
         });
         match located {
             Some(located) => self.send_located(now, owner, request, located, None),

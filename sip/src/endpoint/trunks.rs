@@ -61,7 +61,12 @@ impl Endpoint {
             None => {}
         }
         let registration = self.new_registration(&trunk);
-        let next_ping = trunk.keep_alive.map_or(Time::NEVER, |_| now);
+        let next_ping = match (trunk.keep_alive, &trunk.register) {
+            (None, _) => Time::NEVER,
+            // Its REGISTER asks first.
+            (Some(interval), Some(_)) => now + interval,
+            (Some(_), None) => now,
+        };
         let record = TrunkRecord {
             trunk,
             registration,

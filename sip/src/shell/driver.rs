@@ -129,8 +129,13 @@ impl Driver {
                 });
             }
         }
+        let mut endpoint = Endpoint::new(config, settings.seed);
+        if let Some(permit) = permit.clone() {
+            // An address is its own name.
+            endpoint.judge_by(Arc::new(move |ip| permit(&ip.to_string(), ip)));
+        }
         Ok(Self {
-            endpoint: Endpoint::new(config, settings.seed),
+            endpoint,
             resolver: Resolver::start(settings.dns, Arc::clone(&waker), permit)?,
             poll,
             waker,

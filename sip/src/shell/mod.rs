@@ -99,7 +99,8 @@ impl Sip {
         Self::begin(settings, None)
     }
 
-    /// The same; a host is called only at those of its addresses that are permitted.
+    /// The same; a host is called only at those of its addresses that are permitted, and so is an address
+    /// that another side names in a Contact or a Record-Route.
     pub fn start_permitting(settings: Settings, permit: Permit) -> io::Result<Self> {
         Self::begin(settings, Some(permit))
     }

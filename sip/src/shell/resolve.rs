@@ -36,7 +36,7 @@ pub struct Found {
     pub keep: Duration,
 }
 
-/// Whether a host may be called at an address that its name leads to.
+/// Whether a host, a name or an address, may be called at an address that it leads to.
 pub type Permit = Arc<dyn Fn(&str, IpAddr) -> bool + Send + Sync>;
 
 pub(super) struct Resolver {

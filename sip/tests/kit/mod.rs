@@ -6,7 +6,7 @@ use std::time::Duration;
 use sip::event::Command;
 use sip::message::{Host, Transport};
 use sip::shell::Sip;
-use sip::trunk::{InboundAuth, Net, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 
 pub(crate) fn loopback() -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -23,6 +23,7 @@ pub(crate) fn trunk_to(port: u16, transport: Transport) -> Trunk {
         inbound: InboundAuth::Address,
         credentials: None,
         domain: None,
+        outbound: Outbound::Host,
         register: None,
         keep_alive: None,
     }

@@ -29,6 +29,7 @@ mod outbound;
 mod providers;
 mod recorded;
 mod registrar;
+mod renewal;
 mod routing;
 mod streams;
 mod synthesis;

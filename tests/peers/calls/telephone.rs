@@ -17,7 +17,7 @@ use sip::endpoint::Config;
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage;
@@ -107,7 +107,8 @@ async fn sipp_calls_an_agent_and_hears_it() {
             assert_eq!(call["direction"], "inbound");
             assert_eq!(call["channel"], "sip");
             assert_eq!(call["to_number"], "+4930123456");
-            assert_eq!(call["from_number"], "sipp");
+            // SIPp's From has its name, which is no number.
+            assert_eq!(call["from_number"], Value::Null);
             assert!((3.9..5.0).contains(&call["duration_seconds"].as_f64().unwrap()));
             let id = call["id"].as_str().unwrap();
             let events = server.events(id, "call.ended").await;
@@ -180,6 +181,7 @@ impl Telephone {
             inbound: InboundAuth::Address,
             credentials: None,
             domain: None,
+            outbound: Outbound::Host,
             register: None,
             keep_alive: None,
         };

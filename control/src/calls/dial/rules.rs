@@ -154,10 +154,11 @@ impl Unanswered {
 /// What the end of an INVITE means. The codes are those of RFC 3261 section 21, RFC 8197 and RFC 8688;
 /// what stands behind them in the telephone network is in RFC 3398 section 8.2.6.1 and in the other
 /// direction in 7.2.4.1. `by`: who ended it; [`EndedBy::Network`] has a code that our own stack made up.
-pub fn outcome(by: EndedBy, code: Option<u16>) -> Unanswered {
+/// `rang`: the carrier had said that it is on its way (101 to 199).
+pub fn outcome(by: EndedBy, code: Option<u16>, rang: bool) -> Unanswered {
     let meant = match (by, code) {
         // It rang as long as it may; 408 is the stack's own word for that.
-        (EndedBy::Local, Some(408)) => return Unanswered::NO_ANSWER,
+        (EndedBy::Local, Some(408)) if rang => return Unanswered::NO_ANSWER,
         // The carrier never answered, or the call never left.
         (EndedBy::Local | EndedBy::Network, _) | (_, None) => return Unanswered::CARRIER,
         (EndedBy::Remote, Some(code)) => match code {
@@ -182,7 +183,7 @@ pub fn outcome(by: EndedBy, code: Option<u16>) -> Unanswered {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use uuid::Uuid;
 
     use super::*;
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    fn trunk(numbers: &[&str]) -> Trunk {
+    pub(crate) fn trunk(numbers: &[&str]) -> Trunk {
         Trunk {
             id: TrunkId(Uuid::from_u128(7)),
             account: AccountId::NIL,
@@ -303,7 +304,7 @@ mod tests {
             (607, "busy", "declined"),
             (608, "busy", "declined"),
         ] {
-            let end = outcome(EndedBy::Remote, Some(code));
+            let end = outcome(EndedBy::Remote, Some(code), false);
             assert_eq!((end.status.name(), end.reason), (status, reason), "{code}");
             assert_eq!(end.sip_code, Some(code));
             let failed = end.conversation() == ConversationStatus::Failed;
@@ -313,14 +314,16 @@ mod tests {
 
     #[test]
     fn what_no_carrier_said_has_no_code() {
-        for (by, code, reason) in [
-            (EndedBy::Local, Some(408), "no_answer"),
-            (EndedBy::Local, Some(404), "carrier_error"),
-            (EndedBy::Network, Some(408), "carrier_error"),
-            (EndedBy::Network, Some(503), "carrier_error"),
-            (EndedBy::Remote, None, "carrier_error"),
+        for (by, code, rang, reason) in [
+            (EndedBy::Local, Some(408), true, "no_answer"),
+            // Nobody's telephone ever rang.
+            (EndedBy::Local, Some(408), false, "carrier_error"),
+            (EndedBy::Local, Some(404), false, "carrier_error"),
+            (EndedBy::Network, Some(408), true, "carrier_error"),
+            (EndedBy::Network, Some(503), false, "carrier_error"),
+            (EndedBy::Remote, None, true, "carrier_error"),
         ] {
-            let end = outcome(by, code);
+            let end = outcome(by, code, rang);
             assert_eq!(
                 (end.reason, end.sip_code),
                 (reason, None),

@@ -15,7 +15,7 @@ use sip::endpoint::{Advertised, Config};
 use sip::event::{CallId, Command, Direction, EndedBy, Event, Place, Traced};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -108,6 +108,7 @@ impl Line {
                 realm: None,
             }),
             domain: None,
+            outbound: Outbound::Host,
             register: None,
             keep_alive: None,
         };

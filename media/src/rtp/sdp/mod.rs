@@ -1,8 +1,8 @@
 //! What two sides agree on before the first packet: SDP (RFC 8866) by offer and answer (RFC 3264), with
 //! keys in it (RFC 4568).
 //!
-//! [`answer`] answers an offer; [`offer`] makes one and [`Offered::accept`] reads its answer. All end in
-//! an [`Agreed`]: one codec, both addresses, keys or none. Only audio is taken; other media of an offer
+//! [`answer`] answers an offer; [`offer`] makes one, [`offer_again`] one within a call, and
+//! [`Offered::accept`] reads its answer. All end in an [`Agreed`]: one codec, both addresses, keys or none. Only audio is taken; other media of an offer
 //! are refused by their port.
 
 mod parse;
@@ -329,6 +329,8 @@ pub struct Offered {
     local: Local,
     flow: Flow,
     keys: Vec<(u32, Keys)>,
+    /// Which of the media lines is the audio.
+    line: usize,
 }
 
 /// The types that we offer; keypad events with the clock of narrow-band codecs and of Opus (RFC 4733
@@ -387,14 +389,56 @@ pub fn offer(local: &Local, flow: Flow) -> Offered {
         local: local.clone(),
         flow,
         keys,
+        line: 0,
     }
+}
+
+/// Offers anew what both agreed on (RFC 3264 section 8): as many media lines as `described`, our latest
+/// description of the session, in their order, and each payload type with the meaning that it has by
+/// `agreed`. An encrypted session stays it. Refused only where `described` is none of ours.
+pub fn offer_again(
+    local: &Local,
+    described: &str,
+    agreed: &Agreed,
+    flow: Flow,
+) -> Result<Offered, Refusal> {
+    let before = Description::parse(described.as_bytes())?;
+    let (line, media) = (0..)
+        .zip(&before.media)
+        .find(|(_, media)| media.kind == "audio" && media.port != 0)
+        .ok_or(Refusal::NoAudio)?;
+    let ours = agreed.keys.as_ref().map(|keys| &keys.ours);
+    let said = media.crypto.iter().find(|(_, keys)| Some(keys) == ours);
+    let tag = said.map_or(1, |(tag, _)| *tag);
+    let local = Local {
+        codecs: vec![agreed.codec],
+        encryption: match ours {
+            Some(_) => Encryption::Require,
+            None => Encryption::Disable,
+        },
+        ..local.clone()
+    };
+    let again = Chosen {
+        agreed: Agreed {
+            flow,
+            ..agreed.clone()
+        },
+        tag,
+    };
+    Ok(Offered {
+        text: again.text(&before, line, &local),
+        local,
+        flow,
+        keys: ours.map(|keys| (tag, keys.clone())).into_iter().collect(),
+        line,
+    })
 }
 
 impl Offered {
     /// What an answer agrees to.
     pub fn accept(&self, answer: &[u8]) -> Result<Agreed, Refusal> {
         let answer = Description::parse(answer)?;
-        let media = answer.media.first().ok_or(Refusal::NoAudio)?;
+        let media = answer.media.get(self.line).ok_or(Refusal::NoAudio)?;
         let secure = self.local.encryption == Encryption::Require;
         if media.kind == "audio" && media.is_rtp() && media.is_secure() != secure {
             // A plain answer to an encrypted offer would have us speak in plain.

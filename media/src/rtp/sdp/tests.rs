@@ -103,6 +103,49 @@ a=sendrecv
     assert_eq!(agreed.remote_reports.to_string(), "198.51.100.3:4010");
 }
 
+/// RFC 3264 section 8: as many lines as before, the numbers of the call, and what is encrypted stays it.
+#[test]
+fn an_offer_within_a_call_keeps_its_lines_its_numbers_and_its_keys() {
+    let key = format!("a=crypto:3 AES_CM_128_HMAC_SHA1_80 inline:{KEY}");
+    for (protocol, key) in [("RTP/AVP", ""), ("RTP/SAVP", &*key)] {
+        let offer = offer_of(&format!(
+            "m=video 5000 RTP/AVP 96
+m=audio 4000 {protocol} 107 97
+a=rtpmap:107 opus/48000/2
+a=rtpmap:97 telephone-event/48000
+{key}"
+        ));
+        let mut local = local(Encryption::Allow);
+        let (text, first) = answer(&offer, &local, Flow::SendRecv).expect("an answer");
+        local.version += 1;
+        let held = Agreed {
+            flow: Flow::RecvOnly,
+            ..first.clone()
+        };
+        let again = offer_again(&local, &text, &held, Flow::SendRecv).expect("an offer");
+        let version = text.replace("o=- 7 1 ", "o=- 7 2 ");
+        assert_eq!(again.text, version, "the same, one version on");
+        let theirs = format!(
+            "m=video 0 RTP/AVP 96\nm=audio 4400 {protocol} 107 97\na=rtpmap:107 opus/48000/2\n\
+             a=rtpmap:97 telephone-event/48000\n{key}"
+        );
+        let agreed = again.accept(&offer_of(&theirs)).expect("an agreement");
+        assert_eq!(agreed.remote.to_string(), "198.51.100.1:4400");
+        let numbers = |agreed: &Agreed| (agreed.codec, agreed.payload_type, agreed.events);
+        assert_eq!(numbers(&agreed), (Codec::Opus, 107, Some(97)));
+        assert_eq!(agreed.keys, first.keys);
+        let fewer = offer_of("m=audio 4400 RTP/AVP 107\na=rtpmap:107 opus/48000/2");
+        assert_eq!(again.accept(&fewer), Err(Refusal::NoAudio));
+    }
+    let none = offer_again(
+        &local(Encryption::Allow),
+        "v=0",
+        &agreed("m=audio 4000 RTP/AVP 0"),
+        Flow::SendRecv,
+    );
+    assert_eq!(none.err(), Some(Refusal::NoAudio));
+}
+
 /// What Opus' telephones offer: events with its own clock, with another, or both.
 #[test]
 fn keypad_events_keep_the_clock_that_the_offer_gave_them() {

@@ -2,6 +2,7 @@
 
 use super::alone::*;
 use crate::ids::Ids;
+use crate::trunk::Outbound;
 
 #[test]
 fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
@@ -307,4 +308,105 @@ fn a_merged_invite_is_refused_and_the_same_one_again_is_not() {
         alone.told.last().map(String::as_str),
         Some("ended by Remote 487")
     );
+}
+
+/// Where the last message went.
+fn went(alone: &Alone) -> String {
+    let peer = alone.sent.last().unwrap().0;
+    format!("{:?} {}", peer.transport, peer.addr)
+}
+
+#[test]
+fn an_address_that_a_carrier_names_is_called_only_where_it_may_be() {
+    let inside = "<sip:x@127.0.0.1:6379;transport=tcp>";
+    let public = "<sip:x@203.0.113.9:5070>";
+    let sibling = "<sip:x@192.0.2.77>";
+    let carrier = "Udp 192.0.2.1:5060";
+    for (contact, route, expected) in [
+        (inside, None, carrier),
+        (public, None, "Udp 203.0.113.9:5070"),
+        // An address of the same trunk.
+        (sibling, None, "Udp 192.0.2.77:5060"),
+        (public, Some("<sip:10.0.0.5:80;transport=tcp;lr>"), carrier),
+        (inside, Some("<sip:203.0.113.8;lr>"), "Udp 203.0.113.8:5060"),
+    ] {
+        let mut alone = Alone::new();
+        alone
+            .endpoint
+            .judge_by(std::sync::Arc::new(|ip| ip.to_string().starts_with("203.")));
+        let carrier = Trunk {
+            allowed: vec![Net::parse("192.0.2.64/26").unwrap()],
+            ..trunk(1, A, Transport::Udp)
+        };
+        alone.command(Command::SetTrunk(Box::new(carrier)));
+        alone.command(placing(Duration::from_secs(60)));
+        let mut fields = vec![(Name::Contact, contact)];
+        fields.extend(route.map(|route| (Name::RecordRoute, route)));
+        alone.answer(200, &fields);
+        assert_eq!(alone.last().1.method, Method::Ack);
+        assert_eq!(went(&alone), expected, "{contact} {route:?}");
+        alone.command(Command::HangUp(CALL, None));
+        assert_eq!(alone.last().1.method, Method::Bye);
+        assert_eq!(went(&alone), expected, "{contact} {route:?}");
+    }
+}
+
+#[test]
+fn the_domain_of_a_trunk_is_called_through_its_proxy_or_itself() {
+    for (outbound, uri, over) in [
+        (
+            Outbound::Host,
+            "sip:+15550100@192.0.2.1:5060",
+            Some("Udp 192.0.2.1:5060"),
+        ),
+        (
+            Outbound::Proxy,
+            "sip:+15550100@acme.example",
+            Some("Udp 192.0.2.1:5060"),
+        ),
+        (Outbound::Direct, "sip:+15550100@acme.example", None),
+    ] {
+        let mut alone = Alone::new();
+        let own = Trunk {
+            outbound,
+            domain: Host::parse("acme.example"),
+            ..trunk(1, A, Transport::Udp)
+        };
+        alone.command(Command::SetTrunk(Box::new(own)));
+        alone.command(placing(Duration::from_secs(60)));
+        if over.is_none() {
+            assert_eq!(alone.asked.last().unwrap().host, "acme.example");
+            resolve(&mut alone, vec![srv(10, 1)]);
+        }
+        let over = over.unwrap_or("Udp 198.51.100.1:5080");
+        let (_, invite) = alone.last();
+        assert_eq!(
+            (invite.uri.to_string().as_str(), went(&alone).as_str()),
+            (uri, over),
+            "{outbound:?}"
+        );
+        let from = invite.headers.get(&Name::From).unwrap();
+        assert!(from.contains("@acme.example"), "{from}");
+    }
+}
+
+#[test]
+fn a_trunk_that_registers_is_asked_with_options_after_a_while() {
+    let mut alone = Alone::new();
+    let registers = Trunk {
+        keep_alive: Some(Duration::from_secs(30)),
+        register: Some(Register {
+            expires: 600,
+            user: "alice".to_owned(),
+        }),
+        ..trunk(1, A, Transport::Udp)
+    };
+    alone.command(Command::SetTrunk(Box::new(registers)));
+    assert_eq!(alone.last().1.method, Method::Register);
+    alone.answer(200, &[(Name::Expires, "600")]);
+    alone.run_for(Duration::from_secs(29));
+    assert_eq!(alone.last().1.method, Method::Register);
+    alone.run_for(Duration::from_secs(1));
+    assert_eq!(alone.last().1.method, Method::Options);
+    assert_eq!(went(&alone), "Udp 192.0.2.1:5060");
 }

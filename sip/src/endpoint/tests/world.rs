@@ -9,7 +9,7 @@ pub(super) use super::super::*;
 use crate::event::Place;
 pub(super) use crate::message::Name;
 use crate::message::{Body, Method, Response};
-use crate::trunk::{InboundAuth, Net, Trunk};
+use crate::trunk::{InboundAuth, Net, Outbound, Trunk};
 
 /// The caller's side and the callee's, in most scripts.
 pub(super) const A: usize = 0;
@@ -79,6 +79,7 @@ pub(super) fn trunk(id: u64, to: usize, transport: Transport) -> Trunk {
         inbound: InboundAuth::Address,
         credentials: None,
         domain: None,
+        outbound: Outbound::Host,
         register: None,
         keep_alive: None,
     }

@@ -12,17 +12,18 @@ use media::leg::rtp::RtpLeg;
 use media::rtp::sdp::{Encryption, Local};
 use media::shell::{PortPair, Ports};
 use sip::endpoint::Config as Endpoint;
-use sip::event::{CallId as LineId, Command, Event};
-use sip::message::Transport;
+use sip::event::{CallId as LineId, Command, Event, Incoming};
+use sip::message::{Host, Transport};
 use sip::shell::{Settings, Sip};
-use sip::trunk::{InboundAuth, Trunk};
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk};
 use tokio::sync::mpsc;
 
+use super::whereabouts::{Rules, Whereabouts};
 use super::{SOURCES, inbound, trunks};
 use crate::app::App;
 use crate::calls::bridge::transports;
 use crate::ids::AccountId;
-use crate::{accounts, egress, secret, sip_traces};
+use crate::{accounts, secret, sip_traces, sip_trunks};
 
 /// Events of all calls on their way to their tasks: as many as the stack itself keeps.
 const EVENTS: usize = 16_384;
@@ -39,6 +40,8 @@ pub struct Exchange {
     pub(super) sources: Option<AccountId>,
     /// Where our audio is, as the other side reaches it.
     address: IpAddr,
+    /// Which addresses that others name may be spoken with.
+    rules: Arc<Rules>,
     /// The lines of calls that are not over.
     lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
     next_line: AtomicU64,
@@ -93,8 +96,9 @@ impl Exchange {
             dns: app.config.egress.dns.into_iter().collect(),
         };
         // A carrier's name is a user's, and so is what it leads to.
-        let allow = app.config.egress.allow.clone();
-        let permit = move |host: &str, ip| allow.name(host) || egress::permits(ip, &allow);
+        let rules = Rules::new(app.config.egress.allow.clone());
+        let judge = Arc::clone(&rules);
+        let permit = move |host: &str, ip| judge.permit(host, ip);
         let sip = Sip::start_permitting(stack, Arc::new(permit))
             .map_err(|error| io::Error::new(error.kind(), format!("sip.listen: {error}")))?;
         if sources.is_some() {
@@ -107,6 +111,7 @@ impl Exchange {
                 inbound: InboundAuth::Address,
                 credentials: None,
                 domain: None,
+                outbound: Outbound::Host,
                 register: None,
                 keep_alive: None,
             };
@@ -121,6 +126,7 @@ impl Exchange {
             ports,
             sources,
             address,
+            rules,
             lines: Mutex::default(),
             next_line: AtomicU64::new(1),
             trunks: trunks::Register::default(),
@@ -191,6 +197,25 @@ impl Exchange {
         })
     }
 
+    /// Where a caller is. For a call of `sip.sources` that is all that the setting names.
+    pub(super) fn of_caller(&self, incoming: &Incoming, sources: &[Net]) -> Whereabouts {
+        let own = incoming.trunks.contains(&SOURCES);
+        Whereabouts {
+            rules: Arc::clone(&self.rules),
+            hosts: vec![Host::Ip(incoming.source.ip())],
+            blocks: if own { sources.to_vec() } else { Vec::new() },
+        }
+    }
+
+    /// Where the carrier of a trunk is.
+    pub(super) fn of_carrier(&self, trunk: &sip_trunks::Trunk) -> Whereabouts {
+        Whereabouts {
+            rules: Arc::clone(&self.rules),
+            hosts: trunks::hosts(trunk),
+            blocks: Vec::new(),
+        }
+    }
+
     fn open_line(&self, id: LineId) -> Line {
         let (sender, events) = mpsc::channel(CALL_EVENTS);
         self.lines().insert(id, sender);
@@ -234,6 +259,9 @@ async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<
             }
             Event::Registered { .. } | Event::RegistrationFailed { .. } => {
                 trunks::registration(&app, &exchange, &event).await;
+            }
+            Event::Reachable { trunk, reachable } => {
+                trunks::reachable(&app, &exchange, trunk, reachable).await;
             }
             Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
             event => {

@@ -18,7 +18,7 @@ use super::Line;
 use super::inbound::{Called, Declined, Desk};
 use super::joined::{Joined, Side};
 use super::lobby::new_call;
-use super::outbound::{Dial, Ours, Over, Placing, STACK_PATIENCE};
+use super::outbound::{Dial, Over, Placing, STACK_PATIENCE};
 use super::talking::Settled;
 use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent};
@@ -310,12 +310,12 @@ impl Desk {
             }
         };
         let over = match reached {
-            Ok((mut ports, Ours { local, .. }, agreed)) => {
+            Ok((mut ports, ours, agreed)) => {
                 ports.discard();
                 if callee.answered().await {
                     let settled = Settled {
                         ports,
-                        local,
+                        ours,
                         agreed,
                     };
                     return Ok(Side {
@@ -423,10 +423,10 @@ mod tests {
             (403, 503),
             (500, 503),
         ] {
-            let end = outcome(EndedBy::Remote, Some(said));
+            let end = outcome(EndedBy::Remote, Some(said), false);
             assert_eq!(code_of(&end), told, "{said}");
         }
-        let rang = outcome(EndedBy::Local, Some(408));
+        let rang = outcome(EndedBy::Local, Some(408), true);
         assert_eq!(code_of(&rang), 480);
         assert_eq!(code_of(&Unanswered::caller_left()), 487);
     }

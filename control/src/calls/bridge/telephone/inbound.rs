@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 
 use super::forward::Forwarded;
 use super::joined::Joined;
+use super::session::{Ours, Unusable};
 use super::talking::{Settled, Talking};
-use super::{Exchange, Line, SOURCES, trunks};
+use super::{Exchange, Line, SOURCES, caller, trunks};
 use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
@@ -48,6 +49,15 @@ impl From<Refusal> for Declined {
         match refusal {
             Refusal::Malformed(_) => Self::MALFORMED,
             _ => Self::NOT_ACCEPTABLE,
+        }
+    }
+}
+
+impl From<Unusable> for Declined {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Refused(refusal) => refusal.into(),
+            Unusable::OutOfReach => Self::NOT_ACCEPTABLE,
         }
     }
 }
@@ -150,8 +160,15 @@ impl Desk {
                 tracing::error!(%error, "no random bytes");
                 Declined::UNAVAILABLE
             })?;
+        let mut ours = Ours {
+            local,
+            described: String::new(),
+            at: self
+                .exchange
+                .of_caller(incoming, &self.app.config.sip.sources),
+        };
         let answer = match offer {
-            Some(offer) => Some(sdp::answer(&offer.bytes, &local, Flow::SendRecv)?),
+            Some(offer) => Some(ours.answer(offer)?),
             None => None,
         };
         let taken = self.admit_or_ring(line, called, events).await?;
@@ -161,7 +178,7 @@ impl Desk {
             Some((text, agreed)) => {
                 let settled = Settled {
                     ports,
-                    local,
+                    ours,
                     agreed,
                 };
                 let conversation = self.begin(taken, settled).await?;
@@ -169,22 +186,22 @@ impl Desk {
                 Ok(conversation)
             }
             None => {
-                let offered = sdp::offer(&local, Flow::SendRecv);
+                let offered = sdp::offer(&ours.local, Flow::SendRecv);
                 self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
                     return Err(self.give_up(taken, why).await);
                 };
-                match offered.accept(&body.bytes) {
+                match ours.accept(&offered, &body) {
                     Ok(agreed) => {
                         let settled = Settled {
                             ports,
-                            local,
+                            ours,
                             agreed,
                         };
                         self.begin(taken, settled).await
                     }
-                    Err(refusal) => Err(self.give_up(taken, &refusal.to_string()).await),
+                    Err(why) => Err(self.give_up(taken, &why.to_string()).await),
                 }
             }
         }
@@ -217,11 +234,12 @@ impl Desk {
     async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
         let settings = &self.app.config.sip;
         let dialled = incoming.to.user().unwrap_or_default();
-        let from = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
+        let told = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
+        let from = |called: &str| caller::calling(told.as_deref()?, called);
         let of_settings = |account, agent| Called {
             account,
-            to: dialled.clone(),
-            from: from.clone(),
+            to: caller::dialled(&dialled),
+            from: from(&dialled),
             agent: Some(agent),
             number: None,
             trunk: None,
@@ -240,7 +258,7 @@ impl Desk {
             return Ok(Called {
                 account: number.account,
                 to: number.phone_number.clone(),
-                from,
+                from: from(&number.phone_number),
                 agent: number.agent_id,
                 encryption: trunks::encryption(trunk.media_encryption),
                 number: Some(number),

@@ -114,13 +114,20 @@ impl Joined {
             };
             let event = match event {
                 Some(Event::Ended { .. }) | None => break Over::HungUp(whose),
+                Some(Event::Digit { digit, .. }) => {
+                    if !self.relay.pressed(whose, digit) {
+                        break Over::Lost;
+                    }
+                    continue;
+                }
                 Some(event) => event,
             };
             let of = match whose {
                 Whose::Caller => line,
                 Whose::Callee => self.line,
             };
-            let anew = self.sessions[whose as usize].handle(exchange, of, &event);
+            let tell = &mut |command| exchange.tell(command);
+            let anew = self.sessions[whose as usize].handle(of, &event, tell);
             if let Some((agreed, plan)) = anew
                 && !self.relay.renew(whose, agreed, plan)
             {
@@ -163,10 +170,10 @@ async fn relay(
 fn leg(settled: Settled, seed: [u8; 10]) -> (RelayLeg, Session) {
     let Settled {
         ports,
-        local,
+        ours,
         agreed,
     } = settled;
-    let session = Session::new(local, agreed, seed);
+    let session = Session::new(ours, agreed, seed);
     let carrier = RtpCarrier {
         ports,
         agreed: session.agreed.clone(),

@@ -2,10 +2,12 @@
 //!
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
 //! keeps the stack's trunks as the database has them, on every node; `inbound.rs` takes calls that come
-//! in (`lobby.rs`: while nobody answers), `outbound.rs` places calls, and `talking.rs` follows those that were
-//! answered; `forward.rs` places a second call for one that came in, and `joined.rs` follows both. The stack listens from
-//! the moment on in which there is a trunk, or at the start where `sip.sources` names somebody.
+//! in (`lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell), `outbound.rs` places calls, and `talking.rs` follows those that were
+//! answered; `session.rs` is what both sides agreed on, and `whereabouts.rs` where audio may be sent for it.
+//! `forward.rs` places a second call for one that came in, and `joined.rs` follows both. The stack listens from the moment
+//! on in which there is a trunk, or at the start where `sip.sources` names somebody.
 
+mod caller;
 mod exchange;
 mod forward;
 mod inbound;
@@ -15,6 +17,7 @@ pub mod outbound;
 mod session;
 mod talking;
 mod trunks;
+mod whereabouts;
 
 use std::io;
 use std::sync::Arc;

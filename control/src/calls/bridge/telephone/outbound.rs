@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::rtp::sdp::{self, Flow, Offered, Refusal};
+use media::rtp::sdp::{self, Agreed, Flow, Offered};
 use media::shell::PortPair;
 use sip::event::{CallId as LineId, Command, Event, Place};
 use sip::message::Body;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::session::{Ours, Unusable};
 use super::talking::{Settled, Talking};
 use super::{Exchange, Line, trunks};
 use crate::admission::Lease;
@@ -123,14 +124,16 @@ impl Placing {
         call: &Dial,
         events: &mut mpsc::Receiver<Event>,
         until: Instant,
-    ) -> Result<(PortPair, Ours, sdp::Agreed), Over> {
-        let (ports, ours) = self.ask(call).map_err(failed)?;
-        let agreed = self.ring(events, &call.dialling, &ours, until).await?;
+    ) -> Result<(PortPair, Ours, Agreed), Over> {
+        let (ports, mut ours, offered) = self.ask(call).map_err(failed)?;
+        let agreed = self
+            .ring(events, &call.dialling, &mut ours, &offered, until)
+            .await?;
         Ok((ports, ours, agreed))
     }
 
     /// Sends the INVITE with our offer.
-    fn ask(&self, call: &Dial) -> Result<(PortPair, Ours), String> {
+    fn ask(&self, call: &Dial) -> Result<(PortPair, Ours, Offered), String> {
         let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
         let ports = self
@@ -141,7 +144,7 @@ impl Placing {
             .exchange
             .local(&ports, encryption)
             .map_err(|error| format!("no random bytes: {error}"))?;
-        let offer = sdp::offer(&local, Flow::SendRecv);
+        let offered = sdp::offer(&local, Flow::SendRecv);
         let number = sip_trunks::sip_id(trunk.id);
         // A trunk that was made a moment ago: this node's look at the database is still to come. One
         // that registers is left to it, for its registration is one node's alone.
@@ -156,24 +159,32 @@ impl Placing {
             from: call.from.user.clone(),
             display: None,
             headers: preferred(trunk, &call.from).into_iter().collect(),
-            offer: Body::sdp(offer.text.clone()),
+            offer: Body::sdp(offered.text.clone()),
             ring_for: call.ring_for,
         };
         self.exchange
             .tell(Command::Place(self.line, Box::new(place)));
-        Ok((ports, Ours { local, offer }))
+        let ours = Ours {
+            local,
+            described: offered.text.clone(),
+            at: self.exchange.of_carrier(trunk),
+        };
+        Ok((ports, ours, offered))
     }
 
-    /// Waits for the answer; what it says of the audio.
+    /// Waits for the answer; what is agreed on of the audio.
     async fn ring(
         &self,
         events: &mut mpsc::Receiver<Event>,
         dialling: &Dialling,
-        ours: &Ours,
+        ours: &mut Ours,
+        offered: &Offered,
         until: Instant,
-    ) -> Result<sdp::Agreed, Over> {
+    ) -> Result<Agreed, Over> {
         // Of a reliable provisional response: then the answer itself has none (RFC 3262 section 5).
         let mut early = None;
+        // By an UPDATE after it (RFC 3311): this holds, whatever was answered before.
+        let mut renewed = None;
         let mut rang = false;
         loop {
             let event = tokio::select! {
@@ -198,19 +209,19 @@ impl Placing {
                         self.rings().await;
                     }
                 }
+                Some(Event::Offer {
+                    body: Some(body), ..
+                }) => {
+                    let tell = &mut |command| self.exchange.tell(command);
+                    renewed = ours.renew(self.line, &body, tell).or(renewed);
+                }
                 Some(Event::Answered { body, .. }) => {
-                    let Some(body) = body.or(early) else {
-                        return Err(failed("the answer says nothing of the audio".to_owned()));
-                    };
-                    return ours
-                        .offer
-                        .accept(&body.bytes)
-                        .map_err(|refusal| unusable(&refusal));
+                    return answered(ours, offered, [early, body], renewed);
                 }
                 Some(Event::Ended {
                     by, code, reason, ..
                 }) => {
-                    let end = outcome(by, code);
+                    let end = outcome(by, code, rang);
                     let told = end.reason == "carrier_error";
                     let why = told.then(|| match code {
                         Some(code) => format!("the carrier: {code} {reason}"),
@@ -231,7 +242,7 @@ impl Placing {
         &self,
         mut ports: PortPair,
         ours: Ours,
-        agreed: sdp::Agreed,
+        agreed: Agreed,
         lease: Option<Lease>,
     ) -> Result<Talking, Over> {
         ports.discard();
@@ -249,7 +260,7 @@ impl Placing {
         }
         let settled = Settled {
             ports,
-            local: ours.local,
+            ours,
             agreed,
         };
         Talking::begin(app, self.account, self.call, settled, lease, false)
@@ -284,14 +295,27 @@ impl Placing {
     }
 }
 
-/// Our side of the description.
-pub(super) struct Ours {
-    pub(super) local: sdp::Local,
-    offer: Offered,
+/// What is agreed on when somebody answers: what an UPDATE `renewed` holds over the answer that came
+/// `early` and comes once more; an answer of another fork holds over both.
+fn answered(
+    ours: &mut Ours,
+    offered: &Offered,
+    [early, last]: [Option<Body>; 2],
+    renewed: Option<Agreed>,
+) -> Result<Agreed, Over> {
+    let last = last.filter(|last| renewed.is_none() || early.as_ref() != Some(last));
+    let answer = match (last, renewed) {
+        (Some(last), _) => last,
+        (None, Some(agreed)) => return Ok(agreed),
+        (None, None) => {
+            early.ok_or_else(|| failed("the answer says nothing of the audio".to_owned()))?
+        }
+    };
+    ours.accept(offered, &answer).map_err(|why| unusable(&why))
 }
 
-fn unusable(refusal: &Refusal) -> Over {
-    failed(format!("the answer cannot be used: {refusal}"))
+fn unusable(why: &Unusable) -> Over {
+    failed(format!("the answer cannot be used: {why}"))
 }
 
 fn failed(why: String) -> Over {
@@ -307,4 +331,88 @@ fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
         .or(trunk.outbound_address.as_deref())?;
     let value = format!("<sip:{number}@{host}>");
     Some(("P-Preferred-Identity".to_owned(), value))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use media::rtp::sdp::{Codec, Encryption, Local};
+    use sip::message::Host;
+
+    use super::super::whereabouts::{Rules, Whereabouts};
+    use super::*;
+    use crate::egress::Allow;
+
+    fn theirs(port: u16) -> Body {
+        Body::sdp(format!(
+            "v=0\r\no=- 1 1 IN IP4 8.8.8.8\r\ns=-\r\nc=IN IP4 8.8.8.8\r\nt=0 0\r\n\
+             m=audio {port} RTP/AVP 0\r\n"
+        ))
+    }
+
+    fn ours() -> Ours {
+        Ours {
+            local: Local {
+                address: "192.0.2.9".parse().unwrap(),
+                port: 20_000,
+                session: 7,
+                version: 1,
+                codecs: Codec::ALL.to_vec(),
+                encryption: Encryption::Allow,
+                random: [0x42; 46],
+            },
+            described: String::new(),
+            at: Whereabouts {
+                rules: Rules::new(Allow::default()),
+                hosts: vec![Host::parse("8.8.8.8").unwrap()],
+                blocks: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn what_an_update_agreed_on_while_it_rang_holds_when_it_is_answered() {
+        let line = LineId(3);
+        for (early, update, last, port) in [
+            (None, None, Some(4000), Some(4000)),
+            (Some(4000), None, None, Some(4000)),
+            (Some(4000), Some(4200), None, Some(4200)),
+            // The answer that the UPDATE changed comes once more with the 200.
+            (Some(4000), Some(4200), Some(4000), Some(4200)),
+            // Another telephone answered.
+            (Some(4000), Some(4200), Some(4400), Some(4400)),
+            (None, None, None, None),
+        ] {
+            let mut ours = ours();
+            let offered = sdp::offer(&ours.local, Flow::SendRecv);
+            let mut told = Vec::new();
+            let renewed = update.and_then(|port| {
+                ours.renew(line, &theirs(port), &mut |command| told.push(command))
+            });
+            assert_eq!(renewed.is_some(), update.is_some());
+            assert!(
+                told.iter()
+                    .all(|told| matches!(told, Command::AcceptOffer(..)))
+            );
+            let bodies = [early.map(theirs), last.map(theirs)];
+            let agreed = answered(&mut ours, &offered, bodies, renewed).ok();
+            assert_eq!(agreed.map(|agreed| agreed.remote.port()), port);
+        }
+    }
+
+    #[test]
+    fn an_answer_with_an_address_inside_is_none_where_the_carrier_is_unknown() {
+        let mut ours = ours();
+        ours.at.hosts.clear();
+        let offered = sdp::offer(&ours.local, Flow::SendRecv);
+        let text = String::from_utf8(theirs(4000).bytes).unwrap();
+        let inside = Body::sdp(text.replace("8.8.8.8", "127.0.0.1"));
+        let Err(Over::Unanswered(end, Some(why))) =
+            answered(&mut ours, &offered, [None, Some(inside)], None)
+        else {
+            panic!("it is refused");
+        };
+        assert_eq!(end.reason, "carrier_error");
+        assert!(why.contains("nothing may be sent to"), "{why}");
+    }
 }

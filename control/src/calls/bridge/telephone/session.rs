@@ -1,28 +1,99 @@
 //! What a telephone and we have agreed on, and how it is agreed anew within a call (RFC 3264 section 8).
 
 use media::leg::rtp::RtpPlan;
-use media::rtp::sdp::{self, Agreed, Flow, Local, Offered};
+use media::rtp::sdp::{self, Agreed, Flow, Local, Offered, Refusal};
 use sip::event::{CallId as LineId, Command, Event};
 use sip::message::Body;
 
-use super::Exchange;
+use super::whereabouts::Whereabouts;
+
+/// Our side of a session before anything is agreed on.
+pub(super) struct Ours {
+    pub(super) local: Local,
+    /// Our latest description.
+    pub(super) described: String,
+    /// Where the other side is.
+    pub(super) at: Whereabouts,
+}
+
+/// Why a description is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    Refused(Refusal),
+    /// Nothing may be sent to the address that it names.
+    OutOfReach,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::OutOfReach => f.write_str("the SDP names an address that nothing may be sent to"),
+        }
+    }
+}
+
+impl From<Refusal> for Unusable {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Ours {
+    /// Answers an offer: our description, and what is agreed by it.
+    pub(super) fn answer(&mut self, offer: &Body) -> Result<(String, Agreed), Unusable> {
+        let (text, agreed) = sdp::answer(&offer.bytes, &self.local, Flow::SendRecv)?;
+        let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        self.described.clone_from(&text);
+        Ok((text, agreed))
+    }
+
+    /// What the answer to an offer of ours agrees to.
+    pub(super) fn accept(&mut self, offered: &Offered, answer: &Body) -> Result<Agreed, Unusable> {
+        let agreed = offered.accept(&answer.bytes)?;
+        let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        self.described.clone_from(&offered.text);
+        Ok(agreed)
+    }
+
+    /// Answers an offer in a call that rings or is up. `Some`: both agreed anew.
+    pub(super) fn renew(
+        &mut self,
+        line: LineId,
+        offer: &Body,
+        tell: &mut dyn FnMut(Command),
+    ) -> Option<Agreed> {
+        self.local.version += 1;
+        match self.answer(offer) {
+            Ok((text, agreed)) => {
+                tell(Command::AcceptOffer(line, Body::sdp(text)));
+                Some(agreed)
+            }
+            Err(why) => {
+                tracing::info!(%why, "an offer within a call is refused");
+                tell(Command::RefuseOffer(line, 488));
+                None
+            }
+        }
+    }
+}
 
 /// One side's session.
 pub(super) struct Session {
     pub(super) plan: RtpPlan,
     pub(super) agreed: Agreed,
-    local: Local,
+    ours: Ours,
     /// Our offer, until it is answered.
     offered: Option<Offered>,
 }
 
 impl Session {
     /// `seed`: as [`RtpPlan::new`] has it.
-    pub(super) fn new(local: Local, agreed: Agreed, seed: [u8; 10]) -> Self {
+    pub(super) fn new(ours: Ours, agreed: Agreed, seed: [u8; 10]) -> Self {
         Self {
             plan: RtpPlan::new(&agreed, seed),
             agreed,
-            local,
+            ours,
             offered: None,
         }
     }
@@ -30,70 +101,75 @@ impl Session {
     /// Answers what the other side wants of the session. `Some`: both agreed anew.
     pub(super) fn handle(
         &mut self,
-        exchange: &Exchange,
         line: LineId,
         event: &Event,
+        tell: &mut dyn FnMut(Command),
     ) -> Option<(Agreed, RtpPlan)> {
         match event {
-            Event::Offer { body, .. } => self.renew(exchange, line, body.as_ref()),
+            Event::Offer {
+                body: Some(body), ..
+            } => {
+                self.offered = None;
+                let agreed = self.ours.renew(line, body, tell)?;
+                Some(self.agree(agreed))
+            }
+            Event::Offer { body: None, .. } => {
+                self.offer(line, tell);
+                None
+            }
             Event::Established {
+                body: Some(body), ..
+            }
+            | Event::OfferAccepted {
                 body: Some(body), ..
             } => {
                 let offered = self.offered.take()?;
-                self.accept(exchange, line, &offered, body)
+                self.accept(line, &offered, body, tell)
+            }
+            Event::OfferAccepted { body: None, .. } => {
+                // An ACK that says nothing: what was agreed on before holds.
+                self.offered = None;
+                None
             }
             Event::Referred { .. } => {
-                exchange.tell(Command::AnswerRefer(line, 603));
+                tell(Command::AnswerRefer(line, 603));
                 None
             }
             _ => None,
         }
     }
 
-    /// The other side offers another session, or asks for our offer: then it is kept, to be held against
-    /// the answer.
-    fn renew(
-        &mut self,
-        exchange: &Exchange,
-        line: LineId,
-        body: Option<&Body>,
-    ) -> Option<(Agreed, RtpPlan)> {
-        self.local.version += 1;
-        let Some(body) = body else {
-            let mut local = self.local.clone();
-            local.codecs = vec![self.agreed.codec];
-            let offered = sdp::offer(&local, Flow::SendRecv);
-            exchange.tell(Command::AcceptOffer(line, Body::sdp(offered.text.clone())));
-            self.offered = Some(offered);
-            return None;
-        };
-        self.offered = None;
-        match sdp::answer(&body.bytes, &self.local, Flow::SendRecv) {
-            Ok((text, agreed)) => {
-                exchange.tell(Command::AcceptOffer(line, Body::sdp(text)));
-                Some(self.agree(agreed))
+    /// The other side asks for our offer: it is kept, to be held against the answer.
+    fn offer(&mut self, line: LineId, tell: &mut dyn FnMut(Command)) {
+        self.ours.local.version += 1;
+        let Ours {
+            local, described, ..
+        } = &self.ours;
+        match sdp::offer_again(local, described, &self.agreed, Flow::SendRecv) {
+            Ok(offered) => {
+                tell(Command::AcceptOffer(line, Body::sdp(offered.text.clone())));
+                self.offered = Some(offered);
             }
             Err(refusal) => {
-                tracing::info!(%refusal, "a re-INVITE is refused");
-                exchange.tell(Command::RefuseOffer(line, 488));
-                None
+                tracing::error!(%refusal, "our own description cannot be read");
+                tell(Command::RefuseOffer(line, 488));
             }
         }
     }
 
     fn accept(
         &mut self,
-        exchange: &Exchange,
         line: LineId,
         offered: &Offered,
         body: &Body,
+        tell: &mut dyn FnMut(Command),
     ) -> Option<(Agreed, RtpPlan)> {
-        match offered.accept(&body.bytes) {
+        match self.ours.accept(offered, body) {
             Ok(agreed) => Some(self.agree(agreed)),
-            Err(refusal) => {
+            Err(why) => {
                 // What was agreed before holds no more, and nothing else was agreed (RFC 3261 13.2.2.4).
-                tracing::warn!(%refusal, "a call is ended: its answer cannot be used");
-                exchange.tell(Command::HangUp(line, Some("SIP;cause=488".to_owned())));
+                tracing::warn!(%why, "a call is ended: its answer cannot be used");
+                tell(Command::HangUp(line, Some("SIP;cause=488".to_owned())));
                 None
             }
         }
@@ -103,5 +179,123 @@ impl Session {
         self.plan = self.plan.renewed(&agreed);
         self.agreed = agreed.clone();
         (agreed, self.plan)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use media::rtp::sdp::{Codec, Encryption};
+    use sip::message::Host;
+
+    use super::super::whereabouts::Rules;
+    use super::*;
+    use crate::egress::Allow;
+
+    const LINE: LineId = LineId(7);
+
+    fn theirs(media: &str) -> Body {
+        Body::sdp(format!(
+            "v=0\r\no=- 1 1 IN IP4 8.8.8.8\r\ns=-\r\nc=IN IP4 8.8.8.8\r\nt=0 0\r\n{}\r\n",
+            media.replace('\n', "\r\n")
+        ))
+    }
+
+    /// A caller's session in G.722, who offered a picture, too.
+    fn session() -> Session {
+        let mut ours = Ours {
+            local: Local {
+                address: "192.0.2.9".parse().unwrap(),
+                port: 20_000,
+                session: 7,
+                version: 1,
+                codecs: Codec::ALL.to_vec(),
+                encryption: Encryption::Allow,
+                random: [0x42; 46],
+            },
+            described: String::new(),
+            at: Whereabouts {
+                rules: Rules::new(Allow::default()),
+                hosts: vec![Host::parse("8.8.8.8").unwrap()],
+                blocks: Vec::new(),
+            },
+        };
+        let offer = theirs("m=audio 4000 RTP/AVP 9 0\nm=video 4002 RTP/AVP 96");
+        let (_, agreed) = ours.answer(&offer).unwrap();
+        assert_eq!(agreed.codec, Codec::G722);
+        Session::new(ours, agreed, [1; 10])
+    }
+
+    fn told(session: &mut Session, event: &Event) -> (Vec<Command>, Option<Agreed>) {
+        let mut commands = Vec::new();
+        let anew = session.handle(LINE, event, &mut |command| commands.push(command));
+        (commands, anew.map(|(agreed, _)| agreed))
+    }
+
+    fn offer(body: Option<Body>) -> Event {
+        Event::Offer { call: LINE, body }
+    }
+
+    fn accepted(body: Option<Body>) -> Event {
+        Event::OfferAccepted { call: LINE, body }
+    }
+
+    #[test]
+    fn the_answer_to_an_offer_that_was_asked_for_moves_the_audio() {
+        let mut session = session();
+        let (commands, anew) = told(&mut session, &offer(None));
+        assert_eq!(anew, None);
+        let [Command::AcceptOffer(LINE, body)] = &commands[..] else {
+            panic!("{commands:?}");
+        };
+        let text = String::from_utf8(body.bytes.clone()).unwrap();
+        assert!(text.contains("o=- 7 2 IN IP4 192.0.2.9"), "{text}");
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("m=")).collect();
+        assert_eq!(lines, ["m=audio 20000 RTP/AVP 9", "m=video 0 RTP/AVP 96"]);
+        let answer = theirs("m=audio 4444 RTP/AVP 9\na=sendonly\nm=video 0 RTP/AVP 96");
+        let (commands, anew) = told(&mut session, &accepted(Some(answer.clone())));
+        assert!(commands.is_empty(), "{commands:?}");
+        let anew = anew.unwrap();
+        assert_eq!(anew.remote.to_string(), "8.8.8.8:4444");
+        assert_eq!(anew.flow, Flow::RecvOnly);
+        assert_eq!(session.agreed, anew);
+        // It is answered once.
+        assert_eq!(told(&mut session, &accepted(Some(answer))).1, None);
+    }
+
+    #[test]
+    fn an_answer_that_agrees_to_nothing_ends_the_call_and_none_leaves_it_as_it_was() {
+        let mut session = session();
+        told(&mut session, &offer(None));
+        let (commands, anew) = told(&mut session, &accepted(None));
+        assert!(commands.is_empty() && anew.is_none(), "{commands:?}");
+        told(&mut session, &offer(None));
+        let answer = theirs("m=audio 0 RTP/AVP 9\nm=video 0 RTP/AVP 96");
+        let (commands, anew) = told(&mut session, &accepted(Some(answer)));
+        assert!(
+            matches!(&commands[..], [Command::HangUp(LINE, Some(_))]),
+            "{commands:?}"
+        );
+        assert_eq!(anew, None);
+    }
+
+    #[test]
+    fn an_offer_that_names_an_address_inside_moves_nothing_there() {
+        let mut session = session();
+        let inside = theirs("m=audio 4000 RTP/AVP 9\nc=IN IP4 10.0.0.5");
+        let (commands, anew) = told(&mut session, &offer(Some(inside)));
+        assert!(
+            matches!(&commands[..], [Command::AcceptOffer(..)]),
+            "{commands:?}"
+        );
+        assert_eq!(anew.unwrap().remote.to_string(), "8.8.8.8:4000");
+        session.ours.at.hosts.clear();
+        let inside = theirs("m=audio 4000 RTP/AVP 9\nc=IN IP4 10.0.0.5");
+        let (commands, anew) = told(&mut session, &offer(Some(inside)));
+        assert!(
+            matches!(&commands[..], [Command::RefuseOffer(LINE, 488)]),
+            "{commands:?}"
+        );
+        assert_eq!(anew, None);
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use media::config::{AudioFormat, OptionalEvents, Protocol};
-use media::rtp::sdp::{Agreed, Local};
+use media::rtp::sdp::Agreed;
 use media::shell::{Carrier, PortPair, RtpCarrier};
 use sip::event::{CallId as LineId, Command, EndedBy, Event};
 use tokio::sync::{Notify, mpsc};
 
 use super::Exchange;
-use super::session::Session;
+use super::session::{Ours, Session};
 use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced, Way};
@@ -28,7 +28,7 @@ pub(super) struct Talking {
 /// What both sides said of the audio, and the ports that wait for it.
 pub(super) struct Settled {
     pub(super) ports: PortPair,
-    pub(super) local: Local,
+    pub(super) ours: Ours,
     pub(super) agreed: Agreed,
 }
 
@@ -45,7 +45,7 @@ impl Talking {
     ) -> Result<Self, NotPlaced> {
         let Settled {
             ports,
-            local,
+            ours,
             agreed,
         } = settled;
         let seed = match secret::random_bytes() {
@@ -55,7 +55,7 @@ impl Talking {
                 return Err(NotPlaced::Failed);
             }
         };
-        let session = Session::new(local, agreed, seed);
+        let session = Session::new(ours, agreed, seed);
         let carrier = RtpCarrier {
             ports,
             agreed: session.agreed.clone(),
@@ -105,8 +105,12 @@ impl Talking {
                     self.live.handle.hung_up();
                     return;
                 }
+                Some(Event::Digit { digit, .. }) => {
+                    self.live.handle.pressed(digit);
+                }
                 Some(event) => {
-                    if let Some((agreed, plan)) = self.session.handle(exchange, line, &event) {
+                    let tell = &mut |command| exchange.tell(command);
+                    if let Some((agreed, plan)) = self.session.handle(line, &event, tell) {
                         self.live.handle.renew(agreed, plan);
                     }
                 }

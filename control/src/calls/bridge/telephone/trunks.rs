@@ -12,14 +12,16 @@ use media::rtp::sdp::Encryption;
 use sip::auth::Credentials;
 use sip::event::{Command, Event};
 use sip::message::{Host, Transport as Over};
-use sip::trunk::{InboundAuth, Net, Register as Registration, Trunk as Told, TrunkId as Number};
+use sip::trunk::{
+    InboundAuth, Net, Outbound, Register as Registration, Trunk as Told, TrunkId as Number,
+};
 
 use super::Exchange;
 use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
 use crate::sip_trunks::{
-    self, AuthMode, MediaEncryption, Transport, Trunk, TrunkType, rules, store,
+    self, AuthMode, MediaEncryption, OutboundAuth, Transport, Trunk, TrunkType, rules, store,
 };
 
 /// How often a node looks for changes that another one made.
@@ -30,23 +32,44 @@ const CLAIM: Duration = Duration::from_secs(15);
 
 /// Which trunk of whose a number of the stack is.
 #[derive(Default)]
-pub(super) struct Register(Mutex<HashMap<Number, (AccountId, TrunkId)>>);
+pub(super) struct Register {
+    trunks: Mutex<HashMap<Number, (AccountId, TrunkId)>>,
+    /// Those whose carriers have answered OPTIONS, and whether they still do.
+    reachable: Mutex<HashMap<Number, bool>>,
+}
 
 impl Register {
     pub(super) fn find(&self, number: Number) -> Option<(AccountId, TrunkId)> {
-        self.0
+        self.trunks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&number)
             .copied()
     }
 
+    /// Remembers whether a carrier answers; whether it did before, if it ever has.
+    fn reached(&self, number: Number, reachable: bool) -> Option<bool> {
+        let mut known = self
+            .reachable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(&number) {
+            Some(before) => Some(std::mem::replace(before, reachable)),
+            None if reachable => known.insert(number, true),
+            None => None,
+        }
+    }
+
     fn set(&self, trunks: &[Trunk]) {
-        let all = trunks
+        let all: HashMap<_, _> = trunks
             .iter()
             .map(|trunk| (sip_trunks::sip_id(trunk.id), (trunk.account, trunk.id)))
             .collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        self.reachable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|number, _| all.contains_key(number));
+        *self.trunks.lock().unwrap_or_else(PoisonError::into_inner) = all;
     }
 }
 
@@ -170,6 +193,30 @@ pub(super) async fn registration(app: &App, exchange: &Exchange, event: &Event) 
     }
 }
 
+/// A carrier with which a trunk registered began or ceased to answer OPTIONS. One that never answers them
+/// does not know them; one that did and comes back is registered with at once, for it may have forgotten
+/// us, and the trunk's record is right again by the answer.
+pub(super) async fn reachable(app: &App, exchange: &Exchange, number: Number, reachable: bool) {
+    let before = exchange.trunks.reached(number, reachable);
+    let Some((account, trunk)) = exchange.trunks.find(number) else {
+        return;
+    };
+    match (before, reachable) {
+        (Some(false), true) => {
+            tracing::info!(%trunk, "a trunk's carrier answers again");
+            exchange.tell(Command::Register(number));
+        }
+        (Some(true), false) => {
+            tracing::warn!(%trunk, "a trunk's carrier does not answer any more");
+            let why = Err("the carrier does not answer OPTIONS any more".to_owned());
+            if let Err(error) = store::registered(&app.db, account, trunk, why).await {
+                tracing::error!(%error, %trunk, "that a carrier is away could not be written down");
+            }
+        }
+        _ => {}
+    }
+}
+
 /// A trunk as the stack knows it; `registers`: it is for this node to register it. `None`: its password
 /// does not open, or its address is none.
 pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
@@ -216,9 +263,28 @@ pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
         },
         credentials,
         domain: trunk.realm.as_deref().map(name),
+        outbound: outbound(trunk.outbound_auth),
+        keep_alive: app.config.sip.keep_alive.filter(|_| register.is_some()),
         register,
-        keep_alive: None,
     })
+}
+
+/// Where its calls go: only a trunk that registers has a choice.
+const fn outbound(auth: Option<OutboundAuth>) -> Outbound {
+    match auth {
+        None => Outbound::Host,
+        Some(OutboundAuth::Proxy) => Outbound::Proxy,
+        Some(OutboundAuth::Direct) => Outbound::Direct,
+    }
+}
+
+/// Where a trunk's carrier is: its address, and its realm where calls go there.
+pub(super) fn hosts(trunk: &Trunk) -> Vec<Host> {
+    let direct = trunk.outbound_auth == Some(OutboundAuth::Direct);
+    let realm = trunk.realm.as_deref().filter(|_| direct);
+    let address = trunk.outbound_address.as_deref();
+    let address = address.and_then(|address| Some(rules::host_and_port(address)?.0));
+    realm.into_iter().chain(address).map(name).collect()
 }
 
 fn name(host: &str) -> Host {
@@ -233,5 +299,45 @@ pub(super) const fn encryption(wanted: MediaEncryption) -> Encryption {
         MediaEncryption::Allow => Encryption::Allow,
         MediaEncryption::Disable => Encryption::Disable,
         MediaEncryption::Require => Encryption::Require,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::dial::rules::tests::trunk;
+
+    #[test]
+    fn a_trunk_calls_where_its_outbound_auth_says() {
+        let [address, realm] = ["sip.carrier.example", "acme.example"];
+        for (auth, asked, expected) in [
+            (None, Outbound::Host, vec![address]),
+            (Some(OutboundAuth::Proxy), Outbound::Proxy, vec![address]),
+            (
+                Some(OutboundAuth::Direct),
+                Outbound::Direct,
+                vec![realm, address],
+            ),
+        ] {
+            let trunk = Trunk {
+                outbound_address: Some(format!("{address}:5070")),
+                realm: Some(realm.to_owned()),
+                outbound_auth: auth,
+                ..trunk(&[])
+            };
+            assert_eq!(outbound(trunk.outbound_auth), asked);
+            let expected: Vec<Host> = expected.into_iter().map(name).collect();
+            assert_eq!(hosts(&trunk), expected, "{auth:?}");
+        }
+    }
+
+    #[test]
+    fn a_carrier_that_never_answered_is_not_away() {
+        let register = Register::default();
+        let told = [false, true, false, true, true].map(|now| register.reached(Number(1), now));
+        assert_eq!(told, [None, None, Some(true), Some(false), Some(true)]);
+        assert_eq!(register.reached(Number(2), true), None);
+        register.set(&[]);
+        assert_eq!(register.reached(Number(1), false), None);
     }
 }

@@ -141,6 +141,7 @@ impl Session {
             events: Some(101),
             events_clock: codec.clock(),
             comfort_noise: None,
+            heard: None,
             flow: Flow::SendRecv,
             ssrc: 7,
             sequence: 1,

@@ -160,6 +160,7 @@ mod tests {
             events: events.then_some(101),
             events_clock: 8_000,
             comfort_noise: None,
+            heard: None,
             flow: Flow::SendRecv,
             ssrc,
             sequence: 7,

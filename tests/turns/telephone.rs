@@ -26,6 +26,7 @@ fn plan(flow: Flow) -> RtpPlan {
         events: Some(101),
         events_clock: 8_000,
         comfort_noise: None,
+        heard: None,
         flow,
         ssrc: 7,
         sequence: 60_000,

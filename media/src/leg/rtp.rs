@@ -23,7 +23,7 @@ use super::{LegEvent, RtpPacket};
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
-use crate::rtp::sdp::{self, Agreed, Codec, Flow};
+use crate::rtp::sdp::{Agreed, Codec, Flow, Format, Formats, received};
 use crate::time::Time;
 
 /// How long the first packet may take, and any later one.
@@ -37,6 +37,7 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 /// the call's tape, so it holds neither addresses nor keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtpPlan {
+    /// What we send.
     pub codec: Codec,
     pub payload_type: u8,
     pub events: Option<u8>,
@@ -44,6 +45,9 @@ pub struct RtpPlan {
     #[serde(default = "narrow")]
     pub events_clock: u32,
     pub comfort_noise: Option<u8>,
+    /// The payload types of what we hear. `None`: those of what we send.
+    #[serde(default)]
+    pub heard: Option<Formats>,
     pub flow: Flow,
     pub ssrc: u32,
     pub sequence: u16,
@@ -60,6 +64,7 @@ impl RtpPlan {
             events: agreed.events,
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
+            heard: Some(agreed.heard),
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
             sequence: u16::from_be_bytes([e, f]),
@@ -76,9 +81,17 @@ impl RtpPlan {
             events: agreed.events,
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
+            heard: Some(agreed.heard),
             flow: agreed.flow,
             ..self
         }
+    }
+
+    /// What a packet of this payload type holds. `None`: it was not agreed.
+    fn format(&self, payload_type: u8) -> Option<Format> {
+        let codec = (self.codec, self.payload_type);
+        let sent = Formats::of(codec, self.events, self.comfort_noise);
+        received(self.heard.as_ref(), &sent, payload_type)
     }
 }
 
@@ -138,7 +151,7 @@ impl RtpLeg {
             self.awaited = now;
             self.told_silent = false;
         }
-        self.ear.renew(&plan)?;
+        self.ear.renew(&plan);
         self.mouth.renew(now, &plan)?;
         self.plan = plan;
         Ok(())
@@ -151,21 +164,23 @@ impl RtpLeg {
 
     /// Takes a packet, and tells what can be heard because of it.
     pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
-        let (audio, events) = (
-            packet.payload_type == self.plan.payload_type,
-            Some(packet.payload_type) == self.plan.events,
-        );
-        // Its level is not played: it only has a number in the stream's order.
-        let noise = sdp::is_comfort_noise(packet.payload_type, self.plan.comfort_noise);
-        if !(audio || events || noise) || !self.is_ours(now, packet.ssrc) {
+        let Some(format) = self.plan.format(packet.payload_type) else {
+            return;
+        };
+        if !self.is_ours(now, packet.ssrc) {
             return;
         }
         self.last_packet = Some(now);
         self.told_silent = false;
-        if events {
+        if format == Format::Event {
             self.ear.event(packet, sink);
         }
-        self.ear.packet(now, packet, audio, sink);
+        // Events and noise, whose level is not played, only have a number in the stream's order.
+        let codec = match format {
+            Format::Audio(codec) => Some(codec),
+            Format::Event | Format::Noise => None,
+        };
+        self.ear.packet(now, packet, codec, sink);
     }
 
     /// Whether the packet is of the caller's stream, which another may replace at any time.

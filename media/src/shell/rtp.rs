@@ -15,7 +15,7 @@ use crate::peer::Quality;
 use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
 use crate::rtp::peer::Peer;
 use crate::rtp::rtcp::{self, Reception, Sent};
-use crate::rtp::sdp::{Agreed, is_comfort_noise};
+use crate::rtp::sdp::{Agreed, Format};
 use crate::rtp::srtp::{Keys, Opener, Sealer};
 use crate::time::Time;
 
@@ -228,26 +228,26 @@ impl RtpLine {
             None => datagram.len(),
         };
         let packet = Packet::parse(&datagram[..length])?;
-        let is_audio = packet.payload_type == self.agreed.payload_type;
-        let known = is_audio
-            || Some(packet.payload_type) == self.agreed.events
-            || is_comfort_noise(packet.payload_type, self.agreed.comfort_noise);
-        if !known {
-            return None;
-        }
+        let format = self.agreed.format(packet.payload_type)?;
         self.audio.sent(now, from);
-        let clock = self.agreed.codec.clock();
         if self
             .reception
             .as_ref()
             .is_none_or(|(ssrc, _)| *ssrc != packet.ssrc)
         {
+            let clock = self.agreed.codec.clock();
             let reception = Reception::new(packet.ssrc, packet.sequence, clock);
             self.reception = Some((packet.ssrc, reception));
             self.before = (0, 0);
         }
         if let Some((_, reception)) = &mut self.reception {
-            let timestamp = is_audio.then_some(packet.timestamp);
+            let timestamp = match format {
+                Format::Audio(codec) => {
+                    reception.count_in(codec.clock());
+                    Some(packet.timestamp)
+                }
+                Format::Event | Format::Noise => None,
+            };
             reception.packet(now, packet.sequence, timestamp);
         }
         Some(length)

@@ -20,6 +20,7 @@ fn plan() -> RtpPlan {
         events: Some(101),
         events_clock: 8_000,
         comfort_noise: None,
+        heard: None,
         flow: Flow::SendRecv,
         ssrc: 7,
         sequence: u16::MAX - 1,
@@ -150,6 +151,44 @@ fn a_tone_comes_through_both_ways() {
         assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
         assert!(one.sent[0].2, "the first packet begins the talk");
         assert!(one.sent[1..].iter().all(|sent| !sent.2));
+    }
+}
+
+#[test]
+fn a_stream_may_go_from_one_codec_that_was_offered_to_another() {
+    let numbers = [(Codec::Pcma, 8), (Codec::G722, 9), (Codec::Opus, 111)];
+    // We were answered PCMU; they begin in another, and change twice.
+    let mut bed = Bed::new(RtpPlan {
+        heard: Some(Formats::listed(&numbers, &[], None)),
+        ..plan()
+    });
+    let tone = sine(RATE, 1_000.0, -10.0, 50 * FRAME);
+    let mut overtaken = None;
+    for (at, (codec, number)) in (0..).zip(numbers) {
+        let sent = packets(RtpPlan { codec, ..plan() }, &tone);
+        for (count, sent) in (50 * at..).zip(&sent) {
+            bed.now = start() + ms(20 * count);
+            let packet = RtpPacket {
+                payload_type: number,
+                sequence: 65_500_u16.wrapping_add(count as u16),
+                ..audio_packet(0, sent.4, &sent.5)
+            };
+            bed.packet(&packet);
+            // A packet of the codec that was left comes late, and brings nothing back.
+            if let Some((number, sequence, payload)) = overtaken.take() {
+                bed.packet(&RtpPacket {
+                    payload_type: number,
+                    ..audio_packet(sequence, 0, &payload)
+                });
+            }
+        }
+        let last = 65_500_u16.wrapping_add(50 * at as u16 + 49);
+        overtaken = Some((number, last, sent[49].5.clone()));
+    }
+    assert_eq!(bed.audio.len(), 150 * FRAME);
+    for (part, (codec, _)) in bed.audio.chunks(50 * FRAME).zip(numbers) {
+        let level = db(goertzel(&part[5 * FRAME..], RATE, 1_000.0));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
     }
 }
 

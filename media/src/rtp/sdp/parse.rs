@@ -162,14 +162,24 @@ impl Media {
     /// The first of the codecs that is there, and its number.
     pub(super) fn codec(&self, codecs: &[Codec]) -> Option<(Codec, u8)> {
         codecs.iter().find_map(|codec| {
-            let number = self.numbers().find(|number| {
-                match self.maps.iter().find(|map| map.number == *number) {
-                    Some(map) => codec.is(&map.name, map.clock, map.channels),
-                    None => *number == codec.payload_type() && *number < 96,
-                }
-            });
+            let number = self.numbers().find(|number| self.means(*number, *codec));
             Some((*codec, number?))
         })
+    }
+
+    /// The first number that is one of the codecs.
+    pub(super) fn first_codec(&self, codecs: &[Codec]) -> Option<(Codec, u8)> {
+        self.numbers().find_map(|number| {
+            let codec = codecs.iter().find(|codec| self.means(number, **codec));
+            Some((*codec?, number))
+        })
+    }
+
+    fn means(&self, number: u8, codec: Codec) -> bool {
+        match self.maps.iter().find(|map| map.number == number) {
+            Some(map) => codec.is(&map.name, map.clock, map.channels),
+            None => number == codec.payload_type() && number < 96,
+        }
     }
 
     /// Keypad events that count time as the codec does, else the first there are: their number and

@@ -55,7 +55,8 @@ pub struct RtpPlan {
 }
 
 impl RtpPlan {
-    /// `seed`: ten random bytes (RFC 3550 section 5.1 asks for random beginnings).
+    /// `seed`: ten random bytes (RFC 3550 section 5.1 asks for random beginnings). Numbers begin in their lower
+    /// half, so that a packet lost at the beginning does not hide a wrap from SRTP (RFC 3711 section 3.3.1).
     pub fn new(agreed: &Agreed, seed: [u8; 10]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = seed;
         Self {
@@ -67,7 +68,7 @@ impl RtpPlan {
             heard: Some(agreed.heard),
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
-            sequence: u16::from_be_bytes([e, f]),
+            sequence: u16::from_be_bytes([e, f]) & 0x7fff,
             timestamp: u32::from_be_bytes([g, h, i, j]),
         }
     }

@@ -9,6 +9,7 @@ use crate::audio::g711;
 use crate::audio::level::rms_dbfs;
 use crate::audio::tones::{db, goertzel, noise, sine};
 use crate::rtp::dtmf::Event;
+use crate::rtp::sdp;
 use crate::time::{RATE, Samples};
 
 const SSRC: u32 = 0x1111_2222;
@@ -119,6 +120,27 @@ fn audio_packet(sequence: u16, timestamp: u32, payload: &[u8]) -> RtpPacket<'_> 
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+#[test]
+fn numbers_begin_far_from_their_wrap() {
+    let local = sdp::Local {
+        address: [192, 0, 2, 1].into(),
+        port: 20_000,
+        session: 1,
+        version: 1,
+        codecs: Codec::ALL.to_vec(),
+        encryption: sdp::Encryption::Disable,
+        random: [0; 46],
+    };
+    let offered = sdp::offer(&local, Flow::SendRecv).text;
+    let (_, agreed) =
+        sdp::answer(offered.as_bytes(), &local, Flow::SendRecv).expect("an agreement");
+    for seed in [[0xff; 10], [0x80; 10], [0; 10]] {
+        let plan = RtpPlan::new(&agreed, seed);
+        assert!(plan.sequence < 1 << 15, "{}", plan.sequence);
+        assert_eq!(plan.ssrc.to_be_bytes(), seed[..4]);
+    }
 }
 
 #[test]

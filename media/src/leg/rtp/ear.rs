@@ -229,6 +229,7 @@ impl Ear {
                 }
                 Next::Restart => {
                     self.unplaced = true;
+                    self.listener.reset();
                 }
             }
         }

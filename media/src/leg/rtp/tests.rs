@@ -333,6 +333,30 @@ fn digits_are_sent_instead_of_audio_and_heard_once() {
 }
 
 #[test]
+fn a_stream_that_counts_anew_has_keys_that_are_heard() {
+    let mut bed = Bed::new(plan());
+    let press = |bed: &mut Bed, sequence: u16, timestamp: u32| {
+        bed.packet(&RtpPacket {
+            payload_type: 101,
+            ..audio_packet(sequence, timestamp, &[4, 0x80, 3, 0x20])
+        });
+    };
+    let talk = |bed: &mut Bed, sequence: u16, timestamp: u32| {
+        for count in 0..10 {
+            bed.until(bed.now + ms(20));
+            let timestamp = timestamp + 160 * u32::from(count);
+            bed.packet(&audio_packet(sequence + count, timestamp, &[0xff; 160]));
+        }
+    };
+    talk(&mut bed, 100, 1_000_000);
+    press(&mut bed, 110, 1_001_600);
+    // The same stream under other numbers and timestamps that lie a little behind.
+    talk(&mut bed, 40_000, 950_000);
+    press(&mut bed, 40_010, 951_600);
+    assert_eq!(bed.digits, "44");
+}
+
+#[test]
 fn digits_come_as_tones_where_no_events_were_agreed() {
     let mut bed = Bed::new(RtpPlan {
         events: None,

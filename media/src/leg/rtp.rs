@@ -259,9 +259,10 @@ impl RtpLeg {
         self.ear.jitter()
     }
 
-    /// When nothing having come becomes too long. A side that holds the call need not send.
+    /// When nothing having come becomes too long. A side that holds the call need not send, and one that only
+    /// listens does not.
     fn silent_at(&self) -> Time {
-        if self.is_held() {
+        if self.plan.flow != Flow::SendRecv {
             return Time::NEVER;
         }
         match self.last_packet {

@@ -392,6 +392,25 @@ fn a_caller_who_sends_nothing_is_given_up() {
 }
 
 #[test]
+fn a_side_that_only_listens_is_not_given_up() {
+    let mut bed = Bed::new(plan());
+    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
+    let listens = RtpPlan {
+        flow: Flow::SendOnly,
+        ..plan()
+    };
+    bed.leg.renew(bed.now, listens).expect("the same codec");
+    assert!(!bed.leg.is_held(), "it hears us");
+    bed.until(start() + Duration::from_secs(60));
+    assert!(!bed.silent);
+    assert!((3_000..=3_001).contains(&bed.sent.len()), "{}", bed.sent.len());
+    // It speaks again, and is given up when it does not.
+    bed.leg.renew(bed.now, plan()).expect("the same codec");
+    bed.until(start() + Duration::from_secs(76));
+    assert!(bed.silent);
+}
+
+#[test]
 fn a_held_leg_is_quiet_and_awaits_nothing() {
     let mut bed = Bed::new(plan());
     bed.until(start() + ms(100));

@@ -3,7 +3,7 @@
 //!
 //! Nothing of a packet is passed on as it came. Each side's stream is played out by its own leg (order,
 //! losses, its codec) and spoken by the other's in that one's codec, under our own sequence numbers and
-//! timestamps; keys that came as events go on as events. Who joins the legs, and why, is not known here:
+//! timestamps; keys that came as events go on as events, or as tones to a side that takes none. Who joins the legs, and why, is not known here:
 //! a call that is forwarded and one that is transferred are the same.
 
 use crate::audio::opus::OpusError;
@@ -297,6 +297,12 @@ mod tests {
     #[test]
     fn keys_go_on_as_events_once_each() {
         let [caller, callee] = talk([Codec::Pcmu, Codec::G722], [true, true], 150, "1*9");
+        assert_eq!((caller.keys.as_str(), callee.keys.as_str()), ("", "1*9"));
+    }
+
+    #[test]
+    fn keys_that_are_events_reach_a_side_without_events_as_tones() {
+        let [caller, callee] = talk([Codec::Pcmu, Codec::G722], [true, false], 150, "1*9");
         assert_eq!((caller.keys.as_str(), callee.keys.as_str()), ("", "1*9"));
     }
 

@@ -11,6 +11,7 @@
 
 mod codec;
 mod ear;
+mod keypad;
 mod mouth;
 
 use std::time::Duration;
@@ -220,7 +221,8 @@ impl RtpLeg {
         self.mouth.expect_loss(per_cent);
     }
 
-    /// Queues a key to be sent as events. `false`: it is no key, none were agreed, or too many wait.
+    /// Queues a key to be sent: as events, or as tones where none were agreed and the codec carries tones.
+    /// `false`: neither, it is no key, or too many wait.
     pub fn press(&mut self, now: Time, key: char) -> bool {
         self.mouth.press(now, key)
     }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::codec::Encoder;
+use super::keypad::Keypad;
 use super::{Out, RtpPlan};
 use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
@@ -40,7 +41,9 @@ pub(super) struct Mouth {
     silence: Time,
     /// The next audio follows on nothing.
     talk_begins: bool,
+    /// Keys as events, and as tones.
     digits: Sender,
+    keypad: Keypad,
     /// Of the last sample sent.
     gain: i32,
 }
@@ -61,6 +64,7 @@ impl Mouth {
             silence: Time::NEVER,
             talk_begins: true,
             digits: Sender::default(),
+            keypad: Keypad::default(),
             gain: WHOLE,
         })
     }
@@ -85,7 +89,7 @@ impl Mouth {
 
     /// 20 ms of the agent.
     pub(super) fn audio(&mut self, now: Time, frame: &[i16; FRAME], ducked: bool, out: Out<'_>) {
-        if !self.may_send() || self.digits.is_busy() {
+        if !self.may_send() || self.digits.is_busy() || self.keypad.is_busy() {
             return;
         }
         let marker = self.begins(now);
@@ -119,7 +123,10 @@ impl Mouth {
     }
 
     pub(super) fn press(&mut self, now: Time, key: char) -> bool {
-        self.plan.events.is_some() && self.digits.press(now, key)
+        if self.plan.events.is_some() {
+            return self.digits.press(now, key);
+        }
+        self.encoder.carries_tones() && self.keypad.press(key)
     }
 
     pub(super) fn deadline(&self) -> Time {
@@ -128,6 +135,9 @@ impl Mouth {
         }
         if self.digits.is_busy() {
             return self.digits.deadline();
+        }
+        if self.keypad.is_busy() {
+            return self.time_of(self.covered);
         }
         self.silence.max(self.time_of(self.covered))
     }
@@ -138,6 +148,9 @@ impl Mouth {
         }
         if self.digits.is_busy() {
             return self.send_digit(now, out);
+        }
+        if self.keypad.is_busy() {
+            return self.send_tone(now, out);
         }
         if let Some(number) = self.plan.comfort_noise {
             self.catch_up(now);
@@ -174,6 +187,18 @@ impl Mouth {
         self.payload.extend_from_slice(&event.payload);
         self.send(number, event.marker, event.timestamp, out);
         self.talk_begins = true;
+        self.silence = now + PATIENCE;
+    }
+
+    /// 20 ms of a key.
+    fn send_tone(&mut self, now: Time, out: Out<'_>) {
+        let marker = self.begins(now);
+        self.payload.clear();
+        let frame = self.keypad.frame();
+        self.encoder.encode(&frame, &mut self.payload);
+        let timestamp = self.timestamp(self.covered);
+        self.send(self.plan.payload_type, marker, timestamp, out);
+        self.covered += self.encoder.frame() as u64;
         self.silence = now + PATIENCE;
     }
 

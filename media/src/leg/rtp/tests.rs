@@ -324,12 +324,61 @@ fn digits_are_sent_instead_of_audio_and_heard_once() {
     let heard = Samples(other.audio.len() as u64).ms();
     let lasted = one.now.since(start()).as_millis() as u64 + 20;
     assert!(heard.abs_diff(lasted) <= 20, "{heard} {lasted}");
+    // Neither events nor a codec that carries tones.
     let mut deaf = RtpLeg::new(RtpPlan {
+        codec: Codec::Opus,
         events: None,
         ..plan()
     })
     .expect("a codec");
     assert!(!deaf.press(start(), '1'));
+}
+
+#[test]
+fn keys_go_as_tones_where_no_events_were_agreed() {
+    const SAID: &str = "0123456789*#ABCD1155";
+    for (codec, comfort_noise) in [
+        (Codec::Pcmu, None),
+        (Codec::Pcma, Some(13)),
+        (Codec::G722, None),
+    ] {
+        let plan = RtpPlan {
+            codec,
+            events: None,
+            comfort_noise,
+            ..plan()
+        };
+        let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
+        one.until(start() + ms(55));
+        for key in SAID.chars() {
+            assert!(one.leg.press(one.now, key), "{key}");
+        }
+        assert!(!one.leg.press(one.now, 'x'));
+        // The agent says what nobody hears while keys are pressed.
+        let talk = sine(RATE, 440.0, -10.0, FRAME);
+        for _ in 0..200 {
+            one.until(one.now + ms(20));
+            let frame = talk.first_chunk().expect("a frame");
+            one.speak(|leg, now, out| leg.audio(now, frame, false, out));
+        }
+        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+            other.now = *at;
+            other.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+        assert_eq!(other.digits, SAID, "{codec:?}");
+        // 160 ms a key, then the agent again, in one stream.
+        let level = db(goertzel(&other.audio[165 * FRAME..195 * FRAME], RATE, 440.0));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
+        let during = db(goertzel(&other.audio[10 * FRAME..160 * FRAME], RATE, 440.0));
+        assert!(during < -40.0, "{codec:?} {during}");
+    }
 }
 
 #[test]

@@ -47,7 +47,9 @@ impl Keypad {
             for (at, sample) in frame.iter_mut().enumerate() {
                 let seconds = (self.sent * FRAME + at) as f32 / RATE as f32;
                 let both = tones.iter().zip(LEVELS);
-                let value: f32 = both.map(|(hz, level)| level * (TAU * hz * seconds).sin()).sum();
+                let value: f32 = both
+                    .map(|(hz, level)| level * (TAU * hz * seconds).sin())
+                    .sum();
                 *sample = value as i16;
             }
         }

@@ -374,7 +374,11 @@ fn keys_go_as_tones_where_no_events_were_agreed() {
         }
         assert_eq!(other.digits, SAID, "{codec:?}");
         // 160 ms a key, then the agent again, in one stream.
-        let level = db(goertzel(&other.audio[165 * FRAME..195 * FRAME], RATE, 440.0));
+        let level = db(goertzel(
+            &other.audio[165 * FRAME..195 * FRAME],
+            RATE,
+            440.0,
+        ));
         assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
         let during = db(goertzel(&other.audio[10 * FRAME..160 * FRAME], RATE, 440.0));
         assert!(during < -40.0, "{codec:?} {during}");
@@ -452,7 +456,11 @@ fn a_side_that_only_listens_is_not_given_up() {
     assert!(!bed.leg.is_held(), "it hears us");
     bed.until(start() + Duration::from_secs(60));
     assert!(!bed.silent);
-    assert!((3_000..=3_001).contains(&bed.sent.len()), "{}", bed.sent.len());
+    assert!(
+        (3_000..=3_001).contains(&bed.sent.len()),
+        "{}",
+        bed.sent.len()
+    );
     // It speaks again, and is given up when it does not.
     bed.leg.renew(bed.now, plan()).expect("the same codec");
     bed.until(start() + Duration::from_secs(76));

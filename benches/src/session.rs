@@ -142,6 +142,7 @@ impl Session {
             events_clock: codec.clock(),
             comfort_noise: None,
             heard: None,
+            packet_ms: 20,
             flow: Flow::SendRecv,
             ssrc: 7,
             sequence: 1,

@@ -161,6 +161,7 @@ mod tests {
             events_clock: 8_000,
             comfort_noise: None,
             heard: None,
+            packet_ms: 20,
             flow: Flow::SendRecv,
             ssrc,
             sequence: 7,

@@ -13,6 +13,7 @@ mod codec;
 mod ear;
 mod keypad;
 mod mouth;
+mod packer;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use super::{LegEvent, RtpPacket};
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
-use crate::rtp::sdp::{Agreed, Codec, Flow, Format, Formats, received};
+use crate::rtp::sdp::{self, Agreed, Codec, Flow, Format, Formats, received};
 use crate::time::Time;
 
 /// How long the first packet may take, and any later one.
@@ -49,6 +50,9 @@ pub struct RtpPlan {
     /// The payload types of what we hear. `None`: those of what we send.
     #[serde(default)]
     pub heard: Option<Formats>,
+    /// The audio in a packet of ours, ms. Opus has 20 always.
+    #[serde(default = "usual_packet")]
+    pub packet_ms: u8,
     pub flow: Flow,
     pub ssrc: u32,
     pub sequence: u16,
@@ -67,6 +71,7 @@ impl RtpPlan {
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
             heard: Some(agreed.heard),
+            packet_ms: agreed.packet_ms,
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
             sequence: u16::from_be_bytes([e, f]) & 0x7fff,
@@ -84,6 +89,7 @@ impl RtpPlan {
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
             heard: Some(agreed.heard),
+            packet_ms: agreed.packet_ms,
             flow: agreed.flow,
             ..self
         }
@@ -100,6 +106,10 @@ impl RtpPlan {
 /// What tapes mean that do not say it.
 const fn narrow() -> u32 {
     8_000
+}
+
+const fn usual_packet() -> u8 {
+    sdp::PACKET_MS
 }
 
 /// Where packets go that are to be sent.

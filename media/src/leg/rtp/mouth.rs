@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::codec::Encoder;
 use super::keypad::Keypad;
+use super::packer::Packer;
 use super::{Out, RtpPlan};
 use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
@@ -33,6 +34,7 @@ pub(super) struct Mouth {
     plan: RtpPlan,
     encoder: Encoder,
     payload: Vec<u8>,
+    packer: Packer,
     begun: Time,
     sequence: u16,
     /// Units of the codec's clock since the beginning, up to the end of what was sent.
@@ -58,6 +60,7 @@ impl Mouth {
             plan: *plan,
             encoder: Encoder::new(plan.codec)?,
             payload: Vec::with_capacity(ROOM),
+            packer: Packer::default(),
             begun: Time::NEVER,
             sequence: plan.sequence,
             covered: 0,
@@ -82,6 +85,7 @@ impl Mouth {
             self.encoder = Encoder::new(plan.codec)?;
         }
         self.plan = *plan;
+        self.packer.clear();
         self.silence = now;
         self.talk_begins = true;
         Ok(())
@@ -104,7 +108,7 @@ impl Mouth {
         };
         if sent {
             let timestamp = self.timestamp(self.covered);
-            self.send(self.plan.payload_type, marker, timestamp, out);
+            self.send_audio(marker, timestamp, out);
         } else {
             // The marker belongs to the first packet that is sent.
             self.talk_begins = true;
@@ -115,6 +119,7 @@ impl Mouth {
 
     pub(super) fn cut(&mut self) {
         self.encoder.cut();
+        self.packer.clear();
     }
 
     /// The other side's reports say that so many per cent are lost.
@@ -168,7 +173,7 @@ impl Mouth {
         self.payload.clear();
         self.encoder.silence(&mut self.payload);
         let timestamp = self.timestamp(self.covered);
-        self.send(self.plan.payload_type, begins && !between, timestamp, out);
+        self.send_audio(begins && !between, timestamp, out);
         self.covered += self.encoder.frame() as u64;
         self.talk_begins = between;
         self.silence = if between { now + NOISE_EVERY } else { now };
@@ -197,7 +202,7 @@ impl Mouth {
         let frame = self.keypad.frame();
         self.encoder.encode(&frame, &mut self.payload);
         let timestamp = self.timestamp(self.covered);
-        self.send(self.plan.payload_type, marker, timestamp, out);
+        self.send_audio(marker, timestamp, out);
         self.covered += self.encoder.frame() as u64;
         self.silence = now + PATIENCE;
     }
@@ -219,16 +224,57 @@ impl Mouth {
         behind
     }
 
+    /// Sends the payload as audio, in packets of the length that was agreed.
+    fn send_audio(&mut self, marker: bool, timestamp: u32, out: Out<'_>) {
+        let Self {
+            plan,
+            packer,
+            payload,
+            sequence,
+            ..
+        } = self;
+        let mut packed = |marker, timestamp, payload: &[u8]| {
+            number(
+                plan,
+                sequence,
+                (plan.payload_type, marker, timestamp),
+                payload,
+                out,
+            );
+        };
+        if self.encoder.is_discontinuous() {
+            // A packet of Opus is what its encoder made.
+            packed(marker, timestamp, payload);
+        } else {
+            packer.push(payload, (marker, timestamp), plan.packet_ms, &mut packed);
+        }
+    }
+
+    /// Sends the payload as it is, after the audio before it.
     fn send(&mut self, payload_type: u8, marker: bool, timestamp: u32, out: Out<'_>) {
-        out(RtpPacket {
-            payload_type,
-            marker,
-            sequence: self.sequence,
-            timestamp,
-            ssrc: self.plan.ssrc,
-            payload: &self.payload,
+        let Self {
+            plan,
+            packer,
+            payload,
+            sequence,
+            ..
+        } = self;
+        packer.flush(&mut |marker, timestamp, payload| {
+            number(
+                plan,
+                sequence,
+                (plan.payload_type, marker, timestamp),
+                payload,
+                out,
+            );
         });
-        self.sequence = self.sequence.wrapping_add(1);
+        number(
+            plan,
+            sequence,
+            (payload_type, marker, timestamp),
+            payload,
+            out,
+        );
     }
 
     const fn may_send(&self) -> bool {
@@ -250,6 +296,25 @@ impl Mouth {
         let clock = u64::from(self.encoder.codec().clock());
         self.begun + Duration::from_micros((units * 1_000_000).div_ceil(clock))
     }
+}
+
+/// Sends a packet under the next number of the stream.
+fn number(
+    plan: &RtpPlan,
+    sequence: &mut u16,
+    (payload_type, marker, timestamp): (u8, bool, u32),
+    payload: &[u8],
+    out: Out<'_>,
+) {
+    out(RtpPacket {
+        payload_type,
+        marker,
+        sequence: *sequence,
+        timestamp,
+        ssrc: plan.ssrc,
+        payload,
+    });
+    *sequence = sequence.wrapping_add(1);
 }
 
 /// The frame with a gain that goes from one to the other, so that the change does not click.

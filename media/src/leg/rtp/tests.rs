@@ -22,6 +22,7 @@ fn plan() -> RtpPlan {
         events_clock: 8_000,
         comfort_noise: None,
         heard: None,
+        packet_ms: 20,
         flow: Flow::SendRecv,
         ssrc: 7,
         sequence: u16::MAX - 1,
@@ -234,6 +235,68 @@ fn silence_fills_the_line_and_talk_follows_on_it() {
     assert_eq!(bed.sent.len() - silence, 10);
     // 50 packets cover a second, whoever speaks.
     assert!((50..=51).contains(&bed.sent.len()), "{}", bed.sent.len());
+}
+
+#[test]
+fn packets_have_the_length_that_was_agreed() {
+    for (codec, packet_ms) in [
+        (Codec::Pcmu, 10),
+        (Codec::Pcma, 30),
+        (Codec::G722, 40),
+        (Codec::Pcmu, 60),
+    ] {
+        let plan = RtpPlan {
+            codec,
+            packet_ms,
+            ..plan()
+        };
+        let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
+        // Silence, a reply, a key and silence.
+        one.until(start() + ms(240));
+        let tone = sine(RATE, 1_000.0, -10.0, 60 * FRAME);
+        for frame in tone.as_chunks::<FRAME>().0 {
+            one.until(one.now + ms(20));
+            one.speak(|leg, now, out| leg.audio(now, frame, false, out));
+        }
+        assert!(one.leg.press(one.now, '7'));
+        one.until(start() + ms(3_000));
+        let full = 8 * usize::from(packet_ms);
+        let audio = one.sent.iter().filter(|sent| sent.1 == 0);
+        let short: Vec<usize> = audio
+            .map(|sent| sent.5.len())
+            .filter(|l| *l != full)
+            .collect();
+        assert!(
+            short.len() <= 1,
+            "only the last one before the key: {short:?}"
+        );
+        for (before, after) in one.sent.iter().zip(&one.sent[1..]) {
+            assert_eq!(after.3, before.3.wrapping_add(1), "no number is left out");
+            if (before.1, after.1) == (0, 0) {
+                assert_eq!(after.4.wrapping_sub(before.4), before.5.len() as u32);
+            }
+        }
+        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+            other.until(*at);
+            other.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+        assert_eq!(other.digits, "7");
+        let level = db(goertzel(
+            &other.audio[20 * FRAME..70 * FRAME],
+            RATE,
+            1_000.0,
+        ));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
+        let heard = Samples(other.audio.len() as u64).ms();
+        assert!(heard.abs_diff(3_000) <= 60, "{codec:?} {heard}");
+    }
 }
 
 #[test]

@@ -169,6 +169,8 @@ pub struct Agreed {
     pub comfort_noise: Option<u8>,
     /// The payload types of our description, in which they send.
     pub heard: Formats,
+    /// The audio in a packet of ours, ms: as they ask.
+    pub packet_ms: u8,
     pub remote: SocketAddr,
     pub remote_reports: SocketAddr,
     /// Reports go over the port of the audio (RFC 5761).
@@ -310,6 +312,7 @@ fn choose(
         events_clock: events_clock.unwrap_or(codec.clock()),
         comfort_noise,
         heard: Formats::of((codec, payload_type), events, comfort_noise),
+        packet_ms: media.packet_ms(codec),
         remote: SocketAddr::new(address, media.port),
         remote_reports: media.reports(address),
         mux: media.mux,
@@ -331,6 +334,7 @@ impl Chosen {
                     codecs: &[(agreed.payload_type, agreed.codec)],
                     events: events.as_slice(),
                     comfort_noise: agreed.comfort_noise,
+                    packet_ms: agreed.packet_ms,
                     flow: agreed.flow,
                     mux: agreed.mux,
                 };
@@ -366,6 +370,9 @@ const OPUS_EVENTS: (u8, u32) = (102, 48_000);
 /// RFC 3551 section 6.
 const COMFORT_NOISE: u8 = 13;
 
+/// The audio in a packet where nobody asks for another length, ms (RFC 3551 section 4.2).
+pub const PACKET_MS: u8 = 20;
+
 /// Makes an offer: one audio line, encrypted when the setting requires it.
 pub fn offer(local: &Local, flow: Flow) -> Offered {
     let secure = local.encryption == Encryption::Require;
@@ -384,6 +391,7 @@ pub fn offer(local: &Local, flow: Flow) -> Offered {
             codecs: &codecs,
             events: &events,
             comfort_noise: local.is_narrow().then_some(COMFORT_NOISE),
+            packet_ms: PACKET_MS,
             flow,
             mux: true,
         },
@@ -458,6 +466,7 @@ struct Said<'a> {
     codecs: &'a [(u8, Codec)],
     events: &'a [(u8, u32)],
     comfort_noise: Option<u8>,
+    packet_ms: u8,
     flow: Flow,
     mux: bool,
 }
@@ -528,7 +537,7 @@ impl Local {
         if let Some(number) = said.comfort_noise {
             line_of(text, format_args!("a=rtpmap:{number} CN/8000"));
         }
-        line_of(text, format_args!("a=ptime:20"));
+        line_of(text, format_args!("a=ptime:{}", said.packet_ms));
         line_of(text, format_args!("a={}", said.flow.name()));
         if said.mux {
             line_of(text, format_args!("a=rtcp-mux"));

@@ -225,6 +225,38 @@ a=rtpmap:111 telephone-event/48000",
 }
 
 #[test]
+fn packets_are_as_long_as_they_ask() {
+    for (asked, ms) in [
+        ("", 20),
+        ("a=ptime:20", 20),
+        ("a=ptime:10", 10),
+        ("a=ptime:30", 30),
+        ("a=ptime:50", 40),
+        ("a=ptime:60", 60),
+        ("a=ptime:200", 60),
+        ("a=maxptime:10", 10),
+        ("a=maxptime:150", 20),
+        ("a=ptime:60\na=maxptime:40", 40),
+        ("a=maxptime:30\na=ptime:60", 30),
+        ("a=ptime:0", 10),
+        ("a=ptime:soon", 20),
+        ("a=ptime:99999999999", 20),
+    ] {
+        let offer = offer_of(&format!("m=audio 4000 RTP/AVP 0\n{asked}"));
+        let (text, agreed) =
+            answer(&offer, &local(Encryption::Allow), Flow::SendRecv).expect("an answer");
+        assert_eq!(agreed.packet_ms, ms, "{asked}");
+        assert!(text.contains(&format!("a=ptime:{ms}\r\n")), "{text}");
+        let offered = super::offer(&local(Encryption::Disable), Flow::SendRecv);
+        let agreed = offered.accept(&offer).expect("an agreement");
+        assert_eq!(agreed.packet_ms, ms, "{asked}");
+    }
+    let opus =
+        agreed("m=audio 4000 RTP/AVP 96\na=rtpmap:96 opus/48000/2\na=ptime:60\na=maxptime:120");
+    assert_eq!(opus.packet_ms, 20);
+}
+
+#[test]
 fn hold_and_resume_turn_the_flow() {
     for (theirs, wanted, flow) in [
         ("sendrecv", Flow::SendRecv, Flow::SendRecv),

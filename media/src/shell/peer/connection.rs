@@ -597,7 +597,6 @@ impl Connection {
             }
             self.tuples.push(tuple);
         }
-        net.validate(tuple, self.key);
     }
 
     /// The caller is at `from` now; the core keeps to the way it has.
@@ -624,6 +623,12 @@ impl Connection {
 
     fn read(&mut self, now: Time, message: RTCMessage, heard: &mut VecDeque<Heard>) {
         match message {
+        net.validate(tuple, self.key);
+        self.keep(tuple, net);
+    }
+
+    /// Remembers what is to be given back; the oldest is, when there are too many.
+    fn keep(&mut self, tuple: SocketAddr, net: &mut Net) {
             RTCMessage::RtpPacket(_, packet) => {
                 let header = packet.header;
                 let payload_type = if self.opus == Some(header.payload_type) {
@@ -688,8 +693,13 @@ impl Connection {
                         }
                         self.checks.push_back((message.transaction, to));
                     }
-                    // Only a request with the right tag came as far as to be answered.
-                    Class::Success => self.validate(to, net),
+                    // Only a request with the right tag came as far as to be answered. Who sent it may have
+                    // given another's address for theirs: what another call has proven is not taken away.
+                    Class::Success => {
+                        if net.claim(to, self.key) {
+                            self.keep(to, net);
+                        }
+                    }
                     Class::Other => {}
                 }
             }

@@ -488,6 +488,61 @@ fn on_hold_nothing_is_sent_and_after_it_the_agent_answers_again() {
     client.speaks = false;
     client.run(|client| client.channel.is_some() && client.hears(0, 0.3));
     client.direct(Direction::Inactive);
+#[test]
+fn a_caller_has_one_data_channel_and_others_are_closed() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-channels");
+    let mut client = Client::new();
+    for name in ["events", "files"] {
+        client.core.create_data_channel(name, None).unwrap();
+    }
+    let offer = client.offer();
+    let answer = placed.offer(&offer, false).unwrap();
+    client.accept(&answer);
+    let mut most = 0;
+    client.run(|client| {
+        most = most.max(client.channels.len());
+        client.has("session_started") && most > 1 && client.channels.len() == 1
+    });
+    client.channel = client.channels.first().copied();
+    let from = client.heard.len();
+    client.say(r#"{"type":"user_message","text":"Do you hear me?"}"#);
+    client.run(|client| client.hears(from, 0.5));
+}
+
+#[test]
+fn another_calls_address_is_not_taken_by_asking_from_it() {
+    let bed = Bed::new();
+    let (placed, mut victim) = bed.call("webrtc-victim");
+    victim.run(|client| client.channel.is_some() && client.hears(0, 0.2));
+    let (_other, mut thief) = bed.call("webrtc-thief");
+    thief.connected();
+    // The thief's own checks, good in all but where they come from.
+    let own = std::mem::replace(&mut thief.socket, victim.socket.try_clone().unwrap());
+    let mut asked = 0;
+    let until = Instant::now() + PATIENCE;
+    while asked < 2 {
+        assert!(Instant::now() < until, "the thief's core asks for nothing");
+        thief.core.handle_timeout(Instant::now()).unwrap();
+        while let Some(out) = thief.core.poll_write() {
+            let message = stun::Message::read(&out.message);
+            if message.is_some_and(|message| message.class == stun::Class::Request) {
+                asked += 1;
+                let _ = thief.socket.send_to(&out.message, out.transport.peer_addr);
+            }
+        }
+        // The victim goes on meanwhile.
+        victim.run_for(Duration::from_millis(20), |_| false);
+    }
+    thief.socket = own;
+    // No check of the victim's is due so soon that it would take the address back.
+    victim.run_for(Duration::from_millis(500), |_| false);
+    assert!(placed.handle.end(EndRequest::Api));
+    let came = placed.summary().media.unwrap().packets;
+    let said = victim.frame as u64;
+    assert!(came + 10 > said, "{came} of {said} packets came");
+}
+
     let offer = client.offer();
     let answer = placed.offer(&offer, false).unwrap();
     assert_eq!(sdp::audio_direction(&answer), Some(Direction::Inactive));

@@ -47,6 +47,10 @@ const SILENT: Duration = Duration::from_millis(500);
 
 /// Addresses of one caller that may be valid at a time: a few networks and relays.
 const MOST_TUPLES: usize = 16;
+/// Candidates of one caller until they restart ICE, those of descriptions included: each is checked again and again,
+/// wherever it points.
+const MOST_CANDIDATES: usize = 100;
+
 
 /// Checks of ours whose answer may show that a caller has moved.
 const MOST_CHECKS: usize = 64;
@@ -63,7 +67,13 @@ pub(super) struct Connection {
     /// The payload types of the wire: Opus as we send it, and keypad events.
     opus: Option<u8>,
     digits: Vec<u8>,
+    /// Theirs: another name is another round of ICE.
+    remote_name: String,
     channel: Option<RTCDataChannelId>,
+    /// Candidates of this round that the core was given.
+    candidates: usize,
+    /// Callers may be on this machine, for we are reached there.
+    loopback: bool,
     messages: Bucket,
     /// Our name and password for STUN, and the caller's password.
     name: String,
@@ -152,7 +162,10 @@ impl Connection {
             sender,
             ssrc,
             sequence,
+            remote_name: String::new(),
             opus: None,
+            candidates: 0,
+            loopback: net.public.iter().any(|ours| ours.ip().is_loopback()),
             digits: Vec::new(),
             channel: None,
             messages: MESSAGES,
@@ -180,6 +193,7 @@ impl Connection {
 
     /// Takes an offer; the answer, and whether the caller puts us on hold.
     pub(super) fn answer(
+        let (usable, candidates) = self.usable(offer)?;
         &mut self,
         now: Time,
         offer: &str,
@@ -187,8 +201,7 @@ impl Connection {
     ) -> Result<(String, bool), PeerError> {
         let direction = self.check(offer)?;
         let at = net.instant(now);
-        let description =
-            RTCSessionDescription::offer(offer.to_owned()).map_err(|e| invalid(&e))?;
+        let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
             if let Ok(back) = RTCSessionDescription::rollback(None) {
@@ -196,7 +209,7 @@ impl Connection {
             }
             return Err(invalid(&error));
         }
-        self.remember(offer);
+        self.remember(offer, candidates);
         self.direct(sdp::mirrored(direction));
         self.advertise(net)?;
         let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
@@ -231,12 +244,12 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(), PeerError> {
         self.check(answer)?;
-        let description =
-            RTCSessionDescription::answer(answer.to_owned()).map_err(|e| invalid(&e))?;
+        let (usable, candidates) = self.usable(answer)?;
+        let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.core
             .set_remote_description(net.instant(now), description)
             .map_err(|e| invalid(&e))?;
-        self.remember(answer);
+        self.remember(answer, candidates);
         self.codecs_of(answer);
         Ok(())
     }
@@ -252,10 +265,15 @@ impl Connection {
             if line.is_empty() {
                 continue;
             }
-            match offered::reachable(line) {
+            match offered::reachable(line, self.loopback) {
                 Some(true) => usable.push((index, line.to_owned())),
                 Some(false) => {}
                 None => {
+            if self.candidates == MOST_CANDIDATES {
+                let why = format!("there are {MOST_CANDIDATES} already, which is the most");
+                return Err(PeerError::InvalidCandidate(index, why));
+            }
+            self.candidates += 1;
                     let why = "not a candidate as RFC 8839 section 5.1 has it".to_owned();
                     return Err(PeerError::InvalidCandidate(index, why));
                 }
@@ -537,7 +555,25 @@ impl Connection {
         Ok(direction)
     }
 
-    fn remember(&mut self, remote: &str) {
+    /// A description without the candidates that are of no use, and how many are left.
+    fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
+        let (usable, candidates) = offered::with_reachable(sdp, self.loopback);
+        if candidates > MOST_CANDIDATES {
+            let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
+            return Err(PeerError::InvalidSdp(why));
+        }
+        Ok((usable, candidates))
+    }
+
+    /// `candidates`: how many of the description the core was given. One that is no new round names those again
+    /// that it knows.
+    fn remember(&mut self, remote: &str, candidates: usize) {
+        let name = sdp::attribute(remote, "ice-ufrag").unwrap_or_default();
+        if name != self.remote_name {
+            name.clone_into(&mut self.remote_name);
+            self.candidates = 0;
+        }
+        self.candidates = self.candidates.max(candidates);
         self.fingerprints = sdp::fingerprints(remote);
         self.remote_password = sdp::attribute(remote, "ice-pwd")
             .unwrap_or_default()

@@ -767,6 +767,64 @@ fn a_client_may_answer_our_offer() {
     let PeerReply::Description(offer) = placed.ask(PeerRequest::MakeOffer).unwrap() else {
         panic!("no offer");
     };
+#[test]
+fn a_caller_has_a_hundred_candidates_until_they_restart() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-candidates");
+    let mut client = Client::new();
+    let offer = client.offer();
+    let line = |number: usize| format!("candidate:{number} 1 udp 1 192.0.2.7 {number} typ host");
+    let told = |from: usize, count: usize| {
+        let candidates = (from..from + count).map(|number| Candidate {
+            candidate: line(number),
+            sdp_mid: Some("0".to_owned()),
+            sdp_mline_index: Some(0),
+        });
+        placed.ask(PeerRequest::Candidates(candidates.collect()))
+    };
+    // In a description.
+    let lines: String = (0..101)
+        .map(|n| format!("a={}\r\n", line(5_000 + n)))
+        .collect();
+    match placed.offer(&format!("{offer}{lines}"), false) {
+        Err(PeerError::InvalidSdp(why)) => assert!(why.contains("100 candidates"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // The one of the offer, and 99 that come later, in however many requests.
+    placed.offer(&offer, false).unwrap();
+    let own = offer.matches("a=candidate:").count();
+    assert_eq!(told(6_000, 50), Ok(PeerReply::Accepted(50)));
+    let rest = 50 - own;
+    assert_eq!(told(7_000, rest), Ok(PeerReply::Accepted(rest)));
+    for _ in 0..3 {
+        let refused = told(8_000, 2);
+        assert!(
+            matches!(refused, Err(PeerError::InvalidCandidate(0, _))),
+            "{refused:?}"
+        );
+    }
+    // What points nowhere is not counted.
+    let nowhere = vec![Candidate {
+        candidate: "candidate:1 1 udp 1 169.254.169.254 80 typ host".to_owned(),
+        sdp_mid: None,
+        sdp_mline_index: None,
+    }];
+    assert_eq!(
+        placed.ask(PeerRequest::Candidates(nowhere)),
+        Ok(PeerReply::Accepted(1))
+    );
+    // Another round has room again.
+    let again = offer.replace(
+        &format!(
+            "a=ice-ufrag:{}",
+            sdp::attribute(&offer, "ice-ufrag").unwrap()
+        ),
+        "a=ice-ufrag:another",
+    );
+    placed.offer(&again, false).unwrap();
+    assert_eq!(told(9_000, 2), Ok(PeerReply::Accepted(2)));
+}
+
     let mut client = Client::new();
     let now = Instant::now();
     let offer = RTCSessionDescription::offer(offer).unwrap();

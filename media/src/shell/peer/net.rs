@@ -139,6 +139,11 @@ impl Net {
         }
     }
 
+    /// A caller has stopped reading.
+    pub(super) fn stalled(&self) {
+        count(&self.tallies.stalled, 1);
+    }
+
     /// The time as the core counts it.
     pub(super) fn instant(&self, now: Time) -> Instant {
         self.origin + Duration::from_micros(now.as_micros())

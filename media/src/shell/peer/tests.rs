@@ -169,6 +169,8 @@ struct Client {
     sender: RTCRtpSenderId,
     state: RTCPeerConnectionState,
     channel: Option<RTCDataChannelId>,
+    /// Those that are open.
+    channels: Vec<RTCDataChannelId>,
     messages: Vec<serde_json::Value>,
     encoder: Encoder,
     decoder: Decoder,
@@ -234,6 +236,7 @@ impl Client {
             sender,
             state: RTCPeerConnectionState::New,
             channel: None,
+            channels: Vec::new(),
             messages: Vec::new(),
             encoder: Encoder::new(5).unwrap(),
             decoder: Decoder::new().unwrap(),
@@ -410,7 +413,11 @@ impl Client {
                         self.state = state
                     }
                     RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(id)) => {
-                        self.channel = Some(id)
+                        self.channel = Some(id);
+                        self.channels.push(id);
+                    }
+                    RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnClose(id)) => {
+                        self.channels.retain(|open| *open != id);
                     }
                     _ => {}
                 }
@@ -482,13 +489,6 @@ fn both_hear_each_other_and_the_events_come_on_the_data_channel() {
 }
 
 #[test]
-fn on_hold_nothing_is_sent_and_after_it_the_agent_answers_again() {
-    let bed = Bed::new();
-    let (placed, mut client) = bed.call("webrtc-hold");
-    client.speaks = false;
-    client.run(|client| client.channel.is_some() && client.hears(0, 0.3));
-    client.direct(Direction::Inactive);
-#[test]
 fn a_caller_has_one_data_channel_and_others_are_closed() {
     let bed = Bed::new();
     let placed = bed.place("webrtc-channels");
@@ -543,6 +543,13 @@ fn another_calls_address_is_not_taken_by_asking_from_it() {
     assert!(came + 10 > said, "{came} of {said} packets came");
 }
 
+#[test]
+fn on_hold_nothing_is_sent_and_after_it_the_agent_answers_again() {
+    let bed = Bed::new();
+    let (placed, mut client) = bed.call("webrtc-hold");
+    client.speaks = false;
+    client.run(|client| client.channel.is_some() && client.hears(0, 0.3));
+    client.direct(Direction::Inactive);
     let offer = client.offer();
     let answer = placed.offer(&offer, false).unwrap();
     assert_eq!(sdp::audio_direction(&answer), Some(Direction::Inactive));
@@ -761,13 +768,6 @@ fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
 }
 
 #[test]
-fn a_client_may_answer_our_offer() {
-    let bed = Bed::new();
-    let placed = bed.place("webrtc-our-offer");
-    let PeerReply::Description(offer) = placed.ask(PeerRequest::MakeOffer).unwrap() else {
-        panic!("no offer");
-    };
-#[test]
 fn a_caller_has_a_hundred_candidates_until_they_restart() {
     let bed = Bed::new();
     let placed = bed.place("webrtc-candidates");
@@ -825,6 +825,13 @@ fn a_caller_has_a_hundred_candidates_until_they_restart() {
     assert_eq!(told(9_000, 2), Ok(PeerReply::Accepted(2)));
 }
 
+#[test]
+fn a_client_may_answer_our_offer() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-our-offer");
+    let PeerReply::Description(offer) = placed.ask(PeerRequest::MakeOffer).unwrap() else {
+        panic!("no offer");
+    };
     let mut client = Client::new();
     let now = Instant::now();
     let offer = RTCSessionDescription::offer(offer).unwrap();

@@ -141,6 +141,8 @@ impl Session {
             events: Some(101),
             events_clock: codec.clock(),
             comfort_noise: None,
+            heard: None,
+            packet_ms: 20,
             flow: Flow::SendRecv,
             ssrc: 7,
             sequence: 1,

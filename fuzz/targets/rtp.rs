@@ -48,6 +48,8 @@ fuzz_target!(|input: (u8, bool, Vec<Step>)| {
         events: events.then_some(101),
         events_clock: 8_000,
         comfort_noise: None,
+        heard: None,
+        packet_ms: 20,
         flow: Flow::SendRecv,
         ssrc: 7,
         sequence: u16::MAX - 3,

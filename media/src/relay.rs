@@ -3,7 +3,7 @@
 //!
 //! Nothing of a packet is passed on as it came. Each side's stream is played out by its own leg (order,
 //! losses, its codec) and spoken by the other's in that one's codec, under our own sequence numbers and
-//! timestamps; keys that came as events go on as events. Who joins the legs, and why, is not known here:
+//! timestamps; keys that came as events go on as events, or as tones to a side that takes none. Who joins the legs, and why, is not known here:
 //! a call that is forwarded and one that is transferred are the same.
 
 use crate::audio::opus::OpusError;
@@ -166,6 +166,8 @@ mod tests {
             events: events.then_some(101),
             events_clock: 8_000,
             comfort_noise: None,
+            heard: None,
+            packet_ms: 20,
             flow: Flow::SendRecv,
             ssrc,
             sequence: 7,
@@ -306,14 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_signalling_told_goes_on_as_an_event() {
-        for (events, heard) in [([false, true], "5"), ([true, false], "")] {
+    fn a_key_that_signalling_told_goes_on_as_an_event_or_a_tone() {
+        for events in [[false, true], [true, false]] {
             let plans = [0, 1].map(|at| plan(Codec::Pcmu, events[at], at as u32 + 1));
             let mut relay = Relay::new(plans).unwrap();
             relay.start(Time::from_millis(1_000));
-            let mut callee = Phone::new(Codec::Pcmu, true);
-            let told = relay.pressed(Time::from_millis(1_000), Side::Caller, '5');
-            assert_eq!(told, !heard.is_empty());
+            let mut callee = Phone::new(Codec::Pcmu, events[1]);
+            assert!(relay.pressed(Time::from_millis(1_000), Side::Caller, '5'));
             for ms in 0..400 {
                 let now = Time::from_millis(1_000 + ms);
                 let mut came = Vec::new();
@@ -324,8 +325,14 @@ mod tests {
                 });
                 callee.take(now, &came);
             }
-            assert_eq!(callee.keys, heard);
+            assert_eq!(callee.keys, "5", "{events:?}");
         }
+    }
+
+    #[test]
+    fn keys_that_are_events_reach_a_side_without_events_as_tones() {
+        let [caller, callee] = talk([Codec::Pcmu, Codec::G722], [true, false], 150, "1*9");
+        assert_eq!((caller.keys.as_str(), callee.keys.as_str()), ("", "1*9"));
     }
 
     #[test]

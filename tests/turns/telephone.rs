@@ -26,6 +26,8 @@ fn plan(flow: Flow) -> RtpPlan {
         events: Some(101),
         events_clock: 8_000,
         comfort_noise: None,
+        heard: None,
+        packet_ms: 20,
         flow,
         ssrc: 7,
         sequence: 60_000,

@@ -11,6 +11,7 @@ use media::call::input::EndRequest;
 use media::config::OptionalEvents;
 use media::peer::{Candidate, PeerError, PeerReply, PeerRequest};
 use media::shell::Carrier;
+use tracing::Instrument as _;
 
 use super::sdp;
 use super::service::reach;
@@ -177,14 +178,30 @@ async fn first(
     }
 }
 
-/// Joins the session and has the engine take the call. The slot comes first: where there is none the
-/// session stays open, for another try within its time.
+/// Joins the session and has the engine take the call, in a task of its own: a client who goes takes the request
+/// along, and a call that somebody joined must come to the engine, which ends what nobody connects to.
 async fn begin(
     app: &App,
     session: &SessionRow,
     events: OptionalEvents,
 ) -> Result<Arc<LiveCall>, ApiError> {
-    let (account, id) = (session.account, session.id);
+    let (app, account, id) = (app.clone(), session.account, session.id);
+    let joining = async move { join(&app, account, id, events).await };
+    let joined = tokio::spawn(joining.in_current_span()).await;
+    joined.unwrap_or_else(|error| {
+        Err(ApiError::internal(format_args!(
+            "a browser's call could not start: {error}"
+        )))
+    })
+}
+
+/// The slot comes first: where there is none the session stays open, for another try within its time.
+async fn join(
+    app: &App,
+    account: AccountId,
+    id: SessionId,
+    events: OptionalEvents,
+) -> Result<Arc<LiveCall>, ApiError> {
     let joined = || {
         ApiError::conflict(
             "conflict",

@@ -294,6 +294,11 @@ impl JitterBuffer {
         self.held = Duration::ZERO;
     }
 
+    /// The stream's timestamps count `clock` a second from now on; to be called when nothing waits.
+    pub fn count_in(&mut self, clock: u32) {
+        self.clock = clock.max(1);
+    }
+
     fn begin(&mut self, now: Time, packet: &Arrival<'_>, again: bool) {
         if packet.duration == 0 {
             return;

@@ -15,6 +15,10 @@ const TWICE_COS: [f32; 8] = [
     1.602_664_3,
 ];
 
+/// Of rows and columns, Hz.
+const ROWS: [f32; 4] = [697.0, 770.0, 852.0, 941.0];
+const COLUMNS: [f32; 4] = [1_209.0, 1_336.0, 1_477.0, 1_633.0];
+
 /// Keys by row and column.
 const PAD: [[char; 4]; 4] = [
     ['1', '2', '3', 'A'],
@@ -22,6 +26,15 @@ const PAD: [[char; 4]; 4] = [
     ['7', '8', '9', 'C'],
     ['*', '0', '#', 'D'],
 ];
+
+/// The tones of a key, Hz: row and column. `None`: it is no key.
+pub(crate) fn frequencies(key: char) -> Option<[f32; 2]> {
+    let key = key.to_ascii_uppercase();
+    ROWS.iter().zip(PAD).find_map(|(row, keys)| {
+        let mut columns = COLUMNS.iter().zip(keys);
+        columns.find_map(|(column, other)| (other == key).then_some([*row, *column]))
+    })
+}
 
 /// The strongest row and the strongest column in a frame.
 #[derive(Clone, Copy, Debug)]

@@ -94,7 +94,7 @@ impl Call {
         if let Leg::Rtp(leg) = &mut self.leg
             && !leg.press(now, key)
         {
-            self.note("a key could not be sent: the other side takes no keypad events");
+            self.note("a key could not be sent: the other side takes no keypad events, and the codec carries no tones");
         }
     }
 

@@ -11,7 +11,9 @@
 
 mod codec;
 mod ear;
+mod keypad;
 mod mouth;
+mod packer;
 
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use super::{LegEvent, RtpPacket};
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
-use crate::rtp::sdp::{self, Agreed, Codec, Flow};
+use crate::rtp::sdp::{self, Agreed, Codec, Flow, Format, Formats, received};
 use crate::time::Time;
 
 /// How long the first packet may take, and any later one.
@@ -37,6 +39,7 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 /// the call's tape, so it holds neither addresses nor keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtpPlan {
+    /// What we send.
     pub codec: Codec,
     pub payload_type: u8,
     pub events: Option<u8>,
@@ -44,6 +47,12 @@ pub struct RtpPlan {
     #[serde(default = "narrow")]
     pub events_clock: u32,
     pub comfort_noise: Option<u8>,
+    /// The payload types of what we hear. `None`: those of what we send.
+    #[serde(default)]
+    pub heard: Option<Formats>,
+    /// The audio in a packet of ours, ms. Opus has 20 always.
+    #[serde(default = "usual_packet")]
+    pub packet_ms: u8,
     pub flow: Flow,
     pub ssrc: u32,
     pub sequence: u16,
@@ -51,7 +60,8 @@ pub struct RtpPlan {
 }
 
 impl RtpPlan {
-    /// `seed`: ten random bytes (RFC 3550 section 5.1 asks for random beginnings).
+    /// `seed`: ten random bytes (RFC 3550 section 5.1 asks for random beginnings). Numbers begin in their lower
+    /// half, so that a packet lost at the beginning does not hide a wrap from SRTP (RFC 3711 section 3.3.1).
     pub fn new(agreed: &Agreed, seed: [u8; 10]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = seed;
         Self {
@@ -60,9 +70,11 @@ impl RtpPlan {
             events: agreed.events,
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
+            heard: Some(agreed.heard),
+            packet_ms: agreed.packet_ms,
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
-            sequence: u16::from_be_bytes([e, f]),
+            sequence: u16::from_be_bytes([e, f]) & 0x7fff,
             timestamp: u32::from_be_bytes([g, h, i, j]),
         }
     }
@@ -76,15 +88,28 @@ impl RtpPlan {
             events: agreed.events,
             events_clock: agreed.events_clock,
             comfort_noise: agreed.comfort_noise,
+            heard: Some(agreed.heard),
+            packet_ms: agreed.packet_ms,
             flow: agreed.flow,
             ..self
         }
+    }
+
+    /// What a packet of this payload type holds. `None`: it was not agreed.
+    fn format(&self, payload_type: u8) -> Option<Format> {
+        let codec = (self.codec, self.payload_type);
+        let sent = Formats::of(codec, self.events, self.comfort_noise);
+        received(self.heard.as_ref(), &sent, payload_type)
     }
 }
 
 /// What tapes mean that do not say it.
 const fn narrow() -> u32 {
     8_000
+}
+
+const fn usual_packet() -> u8 {
+    sdp::PACKET_MS
 }
 
 /// Where packets go that are to be sent.
@@ -138,7 +163,7 @@ impl RtpLeg {
             self.awaited = now;
             self.told_silent = false;
         }
-        self.ear.renew(&plan)?;
+        self.ear.renew(&plan);
         self.mouth.renew(now, &plan)?;
         self.plan = plan;
         Ok(())
@@ -151,21 +176,23 @@ impl RtpLeg {
 
     /// Takes a packet, and tells what can be heard because of it.
     pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
-        let (audio, events) = (
-            packet.payload_type == self.plan.payload_type,
-            Some(packet.payload_type) == self.plan.events,
-        );
-        // Its level is not played: it only has a number in the stream's order.
-        let noise = sdp::is_comfort_noise(packet.payload_type, self.plan.comfort_noise);
-        if !(audio || events || noise) || !self.is_ours(now, packet.ssrc) {
+        let Some(format) = self.plan.format(packet.payload_type) else {
+            return;
+        };
+        if !self.is_ours(now, packet.ssrc) {
             return;
         }
         self.last_packet = Some(now);
         self.told_silent = false;
-        if events {
+        if format == Format::Event {
             self.ear.event(packet, sink);
         }
-        self.ear.packet(now, packet, audio, sink);
+        // Events and noise, whose level is not played, only have a number in the stream's order.
+        let codec = match format {
+            Format::Audio(codec) => Some(codec),
+            Format::Event | Format::Noise => None,
+        };
+        self.ear.packet(now, packet, codec, sink);
     }
 
     /// Whether the packet is of the caller's stream, which another may replace at any time.
@@ -204,7 +231,8 @@ impl RtpLeg {
         self.mouth.expect_loss(per_cent);
     }
 
-    /// Queues a key to be sent as events. `false`: it is no key, none were agreed, or too many wait.
+    /// Queues a key to be sent: as events, or as tones where none were agreed and the codec carries tones.
+    /// `false`: neither, it is no key, or too many wait.
     pub fn press(&mut self, now: Time, key: char) -> bool {
         self.mouth.press(now, key)
     }
@@ -243,9 +271,10 @@ impl RtpLeg {
         self.ear.jitter()
     }
 
-    /// When nothing having come becomes too long. A side that holds the call need not send.
+    /// When nothing having come becomes too long. A side that holds the call need not send, and one that only
+    /// listens does not.
     fn silent_at(&self) -> Time {
-        if self.is_held() {
+        if self.plan.flow != Flow::SendRecv {
             return Time::NEVER;
         }
         match self.last_packet {

@@ -53,32 +53,69 @@ pub fn key(number: u8) -> Option<char> {
     KEYS.get(usize::from(number)).copied()
 }
 
-/// Hears digits in event packets: each once, however often its packets are repeated.
+/// Hears digits in event packets: each once, however often its packets are repeated and however long it is
+/// pressed.
 #[derive(Clone, Debug, Default)]
 pub struct Listener {
-    /// The timestamp of the newest event; all packets of an event share it.
-    newest: Option<u32>,
+    newest: Option<Heard>,
 }
+
+/// An event, or a segment of one; all of its packets share the timestamp.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    timestamp: u32,
+    number: u8,
+    /// The longest that was told.
+    duration: u16,
+    end: bool,
+}
+
+/// A packet that is so far behind at most was overtaken, in units of the timestamp: 16 s at 8 kHz, 2.7 s at
+/// 48 kHz. What is farther behind has timestamps that begin anew.
+const OVERTAKEN: u32 = 1 << 17;
 
 impl Listener {
     /// An event packet came. The key, if this is the first of it.
     pub fn hear(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
         let event = Event::parse(payload)?;
-        // A packet that was overtaken belongs to an event that was heard.
-        let new = self.newest.is_none_or(|newest| {
-            let ahead = timestamp.wrapping_sub(newest);
-            ahead != 0 && ahead < 1 << 31
+        let before = self.newest;
+        if let Some(newest) = &mut self.newest {
+            let behind = newest.timestamp.wrapping_sub(timestamp);
+            if behind == 0 {
+                newest.duration = newest.duration.max(event.duration);
+                newest.end |= event.end;
+            }
+            if behind <= OVERTAKEN {
+                return None;
+            }
+        }
+        self.newest = Some(Heard {
+            timestamp,
+            number: event.number,
+            duration: event.duration,
+            end: event.end,
         });
-        if !new {
+        if before.is_some_and(|before| before.is_continued(timestamp, event.number)) {
             return None;
         }
-        self.newest = Some(timestamp);
         key(event.number)
     }
 
     /// Another stream: its timestamps have nothing to do with those before.
     pub fn reset(&mut self) {
         self.newest = None;
+    }
+}
+
+impl Heard {
+    /// Whether an event that begins here is this one's next segment: a key that is pressed for longer than a
+    /// duration can tell goes on right after the longest (RFC 4733 section 2.5.1.3), of which the last packets
+    /// may be lost.
+    fn is_continued(&self, timestamp: u32, number: u8) -> bool {
+        let passed = timestamp.wrapping_sub(self.timestamp);
+        !self.end
+            && self.number == number
+            && (passed == u32::from(self.duration) || passed == u32::from(u16::MAX))
     }
 }
 
@@ -367,6 +404,40 @@ mod tests {
         listener.reset();
         heard.extend(listener.hear(5, &packet(0, true, 320)));
         assert_eq!(heard, "11#0");
+    }
+
+    #[test]
+    fn a_key_held_for_long_is_one_press_and_a_jump_back_makes_nobody_deaf() {
+        let packet = |duration, end| {
+            Event {
+                number: 5,
+                end,
+                volume: 10,
+                duration,
+            }
+            .to_bytes()
+        };
+        let (mut listener, mut heard) = (Listener::default(), String::new());
+        // Three segments; the last packets of the second are lost.
+        let start = u32::MAX - 70_000;
+        for (segment, durations) in (0..).zip([[160, u16::MAX], [160, 60_000], [160, 4_000]]) {
+            let timestamp = start.wrapping_add(segment * u32::from(u16::MAX));
+            for duration in durations {
+                let packet = packet(duration, segment == 2 && duration == 4_000);
+                heard.extend(listener.hear(timestamp, &packet));
+            }
+        }
+        assert_eq!(heard, "5");
+        // Pressed again right after its end, it is another.
+        let end = start.wrapping_add(2 * u32::from(u16::MAX) + 4_000);
+        heard.extend(listener.hear(end, &packet(160, false)));
+        assert_eq!(heard, "55");
+        // Its end is lost, and after a pause it is pressed again.
+        heard.extend(listener.hear(end.wrapping_add(1_600), &packet(160, true)));
+        assert_eq!(heard, "555");
+        // Somewhere far behind.
+        heard.extend(listener.hear(end.wrapping_sub(1 << 20), &packet(160, true)));
+        assert_eq!(heard, "5555");
     }
 
     fn tone(key: char, ms: usize) -> Vec<i16> {

@@ -216,6 +216,13 @@ impl Reception {
         }
     }
 
+    /// The stream's timestamps count `clock` a second from now on; jitter is measured anew when that is news.
+    pub fn count_in(&mut self, clock: u32) {
+        if clock != self.clock {
+            (self.clock, self.transit, self.jitter) = (clock, None, 0);
+        }
+    }
+
     /// A packet came; `timestamp` only of audio.
     pub fn packet(&mut self, now: Time, sequence: u16, timestamp: Option<u32>) {
         let ahead = sequence.wrapping_sub(self.highest as u16);

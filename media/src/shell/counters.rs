@@ -15,7 +15,8 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Panics caught; each ended its call.
     pub panics: u64,
-    /// Callers that stopped reading and were closed with 1011.
+    /// Callers that stopped reading: sockets that were closed with 1011, and connections of browsers that were
+    /// given up.
     pub stalled: u64,
     /// Callers that were closed for how they sent: too many messages (1008), too large ones (1009),
     /// invalid text (1007) or broken frames (1002).

@@ -15,7 +15,7 @@ use crate::peer::Quality;
 use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
 use crate::rtp::peer::Peer;
 use crate::rtp::rtcp::{self, Reception, Sent};
-use crate::rtp::sdp::{Agreed, is_comfort_noise};
+use crate::rtp::sdp::{Agreed, Format, KeyPair};
 use crate::rtp::srtp::{Keys, Opener, Sealer};
 use crate::time::Time;
 
@@ -62,10 +62,10 @@ pub(super) struct RtpLine {
     pub(super) refused: u64,
 }
 
+/// Each direction with its key, which may change without the other's.
 struct Crypt {
-    keys: (Keys, Keys),
-    sealer: Sealer,
-    opener: Opener,
+    sealer: (Keys, Sealer),
+    opener: (Keys, Opener),
 }
 
 /// What was read.
@@ -88,7 +88,7 @@ impl RtpLine {
             ssrc,
             audio: Peer::new(agreed.remote),
             reports: Peer::new(agreed.remote_reports),
-            crypt: Crypt::of(&agreed),
+            crypt: Crypt::renewed(None, agreed.keys.as_ref()),
             packet: Vec::with_capacity(LARGEST),
             readable: [true; 2],
             budget: READ_BUDGET,
@@ -108,18 +108,11 @@ impl RtpLine {
         }
     }
 
-    /// Both sides agreed anew. Keys that stay the same keep their counts (RFC 3711 section 9.1).
+    /// Both sides agreed anew.
     pub(super) fn renew(&mut self, agreed: Agreed) {
         self.audio.renew(agreed.remote);
         self.reports.renew(agreed.remote_reports);
-        let same = match (&self.crypt, &agreed.keys) {
-            (Some(crypt), Some(pair)) => crypt.keys == (pair.ours.clone(), pair.theirs.clone()),
-            (None, None) => true,
-            _ => false,
-        };
-        if !same {
-            self.crypt = Crypt::of(&agreed);
-        }
+        self.crypt = Crypt::renewed(self.crypt.take(), agreed.keys.as_ref());
         self.agreed = agreed;
     }
 
@@ -224,30 +217,30 @@ impl RtpLine {
             return None;
         }
         let length = match &mut self.crypt {
-            Some(crypt) => crypt.opener.open(datagram).ok()?,
+            Some(crypt) => crypt.opener.1.open(datagram).ok()?,
             None => datagram.len(),
         };
         let packet = Packet::parse(&datagram[..length])?;
-        let is_audio = packet.payload_type == self.agreed.payload_type;
-        let known = is_audio
-            || Some(packet.payload_type) == self.agreed.events
-            || is_comfort_noise(packet.payload_type, self.agreed.comfort_noise);
-        if !known {
-            return None;
-        }
+        let format = self.agreed.format(packet.payload_type)?;
         self.audio.sent(now, from);
-        let clock = self.agreed.codec.clock();
         if self
             .reception
             .as_ref()
             .is_none_or(|(ssrc, _)| *ssrc != packet.ssrc)
         {
+            let clock = self.agreed.codec.clock();
             let reception = Reception::new(packet.ssrc, packet.sequence, clock);
             self.reception = Some((packet.ssrc, reception));
             self.before = (0, 0);
         }
         if let Some((_, reception)) = &mut self.reception {
-            let timestamp = is_audio.then_some(packet.timestamp);
+            let timestamp = match format {
+                Format::Audio(codec) => {
+                    reception.count_in(codec.clock());
+                    Some(packet.timestamp)
+                }
+                Format::Event | Format::Noise => None,
+            };
             reception.packet(now, packet.sequence, timestamp);
         }
         Some(length)
@@ -268,7 +261,7 @@ impl RtpLine {
             return None;
         }
         let length = match &mut self.crypt {
-            Some(crypt) => crypt.opener.open_report(datagram).ok()?,
+            Some(crypt) => crypt.opener.1.open_report(datagram).ok()?,
             None => datagram.len(),
         };
         let told = rtcp::parse(&datagram[..length], self.ssrc)?;
@@ -307,7 +300,7 @@ impl RtpLine {
         let octets = (self.packet.len() - HEADER) as u32;
         self.sent.octets = self.sent.octets.wrapping_add(octets);
         if let Some(crypt) = &mut self.crypt {
-            crypt.sealer.seal(&mut self.packet);
+            crypt.sealer.1.seal(&mut self.packet);
         }
         let to = self.audio.address();
         if let Some((audio, _)) = self.ports.sockets() {
@@ -360,7 +353,7 @@ impl RtpLine {
         self.packet.clear();
         rtcp::write(&mut self.packet, now, self.ssrc, sent, block, bye);
         if let Some(crypt) = &mut self.crypt {
-            crypt.sealer.seal_report(&mut self.packet);
+            crypt.sealer.1.seal_report(&mut self.packet);
         }
         let mux = self.agreed.mux;
         let to = if mux {
@@ -386,11 +379,16 @@ impl RtpLine {
 }
 
 impl Crypt {
-    fn of(agreed: &Agreed) -> Option<Self> {
-        agreed.keys.as_ref().map(|pair| Self {
-            sealer: Sealer::new(&pair.ours),
-            opener: Opener::new(&pair.theirs),
-            keys: (pair.ours.clone(), pair.theirs.clone()),
+    /// What these keys make of it. A direction whose key stays keeps its count: begun anew, it would use its
+    /// keystream twice (RFC 3711 section 9.1), and the other side would understand nothing after a wrap.
+    fn renewed(before: Option<Self>, keys: Option<&KeyPair>) -> Option<Self> {
+        let KeyPair { ours, theirs } = keys?;
+        let (sealer, opener) = before.map(|crypt| (crypt.sealer, crypt.opener)).unzip();
+        let sealer = sealer.filter(|(key, _)| key == ours);
+        let opener = opener.filter(|(key, _)| key == theirs);
+        Some(Self {
+            sealer: sealer.unwrap_or_else(|| (ours.clone(), Sealer::new(ours))),
+            opener: opener.unwrap_or_else(|| (theirs.clone(), Opener::new(theirs))),
         })
     }
 }
@@ -402,5 +400,67 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, std::net
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtp::srtp::Suite;
+
+    fn keys(byte: u8) -> Keys {
+        Keys::new(Suite::Aes128Tag80, &[byte; 30]).expect("keys")
+    }
+
+    fn packet(sequence: u16) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let header = Header {
+            payload_type: 0,
+            marker: false,
+            sequence,
+            timestamp: 1,
+            ssrc: 7,
+        };
+        header.write(&mut packet);
+        packet.extend([0x55; 160]);
+        packet
+    }
+
+    #[test]
+    fn a_direction_whose_key_stays_keeps_its_count() {
+        let pair = |ours, theirs| KeyPair {
+            ours: keys(ours),
+            theirs: keys(theirs),
+        };
+        let sent = |sealer: &mut Sealer, sequence| {
+            let mut packet = packet(sequence);
+            sealer.seal(&mut packet);
+            packet
+        };
+        let mut far = (Sealer::new(&keys(2)), Opener::new(&keys(1)));
+        let mut crypt = Crypt::renewed(None, Some(&pair(1, 2))).expect("keys");
+        // Both directions wrap.
+        for sequence in [65_534, 65_535, 0] {
+            let mut ours = sent(&mut crypt.sealer.1, sequence);
+            assert!(far.1.open(&mut ours).is_ok());
+            let mut theirs = sent(&mut far.0, sequence);
+            assert!(crypt.opener.1.open(&mut theirs).is_ok());
+        }
+        // They change their key; ours goes on where it was.
+        far.0 = Sealer::new(&keys(3));
+        crypt = Crypt::renewed(Some(crypt), Some(&pair(1, 3))).expect("keys");
+        let mut ours = sent(&mut crypt.sealer.1, 1);
+        assert!(far.1.open(&mut ours).is_ok());
+        let mut theirs = sent(&mut far.0, 1);
+        assert!(crypt.opener.1.open(&mut theirs).is_ok());
+        // We change ours; theirs goes on, and what came before is still known.
+        far.1 = Opener::new(&keys(4));
+        let again = sent(&mut far.0.clone(), 2);
+        assert!(crypt.opener.1.open(&mut again.clone()).is_ok());
+        crypt = Crypt::renewed(Some(crypt), Some(&pair(4, 3))).expect("keys");
+        assert!(crypt.opener.1.open(&mut again.clone()).is_err());
+        let mut ours = sent(&mut crypt.sealer.1, 2);
+        assert!(far.1.open(&mut ours).is_ok());
+        assert!(Crypt::renewed(Some(crypt), None).is_none());
     }
 }

@@ -43,7 +43,7 @@ const READ_BUDGET: usize = 64 << 10;
 pub(super) const MESSAGES: Bucket = Bucket::new(200, 400);
 /// Bytes a second, and at once: twenty times the heaviest audio. Stops what makes no message, such as
 /// endless empty fragments. Over it: 1008.
-const BYTES: Bucket = Bucket::new(1 << 20, 2 << 20);
+pub(super) const BYTES: Bucket = Bucket::new(1 << 20, 2 << 20);
 /// How long the closing handshake may take (section 7.1.1).
 const CLOSING: Duration = Duration::from_secs(1);
 

@@ -1,6 +1,10 @@
 //! Offers and candidates: what is wrong with them is named, one offer joins, the slot is taken first.
 
+use std::future::Future as _;
+use std::task::Poll;
+
 use super::*;
+use crate::in_process::PATIENCE;
 
 #[tokio::test]
 async fn what_is_wrong_with_an_offer_is_named_and_the_session_stays_open() {
@@ -192,6 +196,61 @@ async fn an_offer_is_admitted_anew_when_its_slot_has_gone() {
     drop(taken);
     app.admission.settled().await;
     assert_eq!(app.admission.counts().await.unwrap().live, 0);
+}
+
+/// Whoever gives up while an offer is being answered leaves no call that is in progress for ever.
+#[tokio::test]
+async fn a_client_who_goes_at_any_moment_leaves_no_call_behind() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let app = &server.test.app;
+    for polls in 1..=40 {
+        let id = session(&server, &agent).await;
+        let path = format!("/conversation/{id}/offer");
+        let body = json!({"sdp": recorded(), "type": "offer"});
+        let mut asking = Box::pin(server.test.call("POST", &path, Some(body)));
+        let mut left = polls;
+        // As the server does when the connection is closed: it asks no more, and drops what it asked.
+        std::future::poll_fn(|context| {
+            left -= 1;
+            match asking.as_mut().poll(context) {
+                Poll::Pending if left > 0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+        drop(asking);
+    }
+    // Those that were joined, and that no engine has and nobody has ended.
+    let lost = async || {
+        let joined =
+            "select id from calls where owner_incarnation is not null and ended_at is null";
+        let ids = app
+            .db
+            .query(joined)
+            .all(|row| row.text("id"))
+            .await
+            .unwrap();
+        let all = ids.len();
+        let lost = ids.into_iter().filter(|id| {
+            let id = id.parse().unwrap();
+            app.live.get(server.test.account, id).is_none()
+        });
+        (all, lost.count())
+    };
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let (all, lost) = lost().await;
+        if lost == 0 {
+            assert!(all > 0, "no client stayed long enough to join");
+            break;
+        }
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{lost} of {all} calls are nobody's"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// An offer as aiortc makes it; nobody listens at its candidates.

@@ -69,6 +69,8 @@ pub(super) fn over(pcm: &[i16], line: Line) -> Result<Heard, String> {
         events: Some(101),
         events_clock: line.codec.clock(),
         comfort_noise: None,
+        heard: None,
+        packet_ms: 20,
         flow: Flow::SendRecv,
         ssrc: 1,
         sequence: 1,

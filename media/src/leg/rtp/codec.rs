@@ -208,6 +208,11 @@ impl Encoder {
         self.codec == Codec::Opus
     }
 
+    /// Whether a keypad's tones come out as they went in: Opus is made for voices, and promises nothing of them.
+    pub(super) fn carries_tones(&self) -> bool {
+        self.codec != Codec::Opus
+    }
+
     /// Appends the payload of 20 ms. `false`: it is silence that need not be sent, and nothing was
     /// appended.
     pub(super) fn encode(&mut self, frame: &[i16; FRAME], out: &mut Vec<u8>) -> bool {

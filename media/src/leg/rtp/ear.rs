@@ -10,6 +10,7 @@ use crate::frame::FRAME;
 use crate::leg::{LegEvent, RtpPacket};
 use crate::peer::MediaTotals;
 use crate::rtp::dtmf::{Detector, Listener};
+use crate::rtp::sdp::Codec;
 use crate::time::{RATE, Samples, Time};
 
 /// A pause shorter than this is filled with silence; a longer one is told as a gap (in samples, 100 ms).
@@ -19,9 +20,15 @@ const SHORT_PAUSE: u64 = 1_600;
 /// (10 ms).
 const CLOSE: u64 = 160;
 
+/// A packet so little behind the newest was overtaken; one farther behind begins a new count.
+const OVERTAKEN: u16 = 128;
+
 pub(super) struct Ear {
+    /// Of the codec that the stream speaks now.
     decoder: Decoder,
     jitter: JitterBuffer,
+    /// The newest number of the stream.
+    newest: Option<u16>,
     listener: Listener,
     /// Present when digits come as tones, for no events were agreed.
     detector: Option<Detector>,
@@ -44,6 +51,7 @@ impl Ear {
         Ok(Self {
             decoder: Decoder::new(plan.codec)?,
             jitter: JitterBuffer::new(plan.codec.clock()),
+            newest: None,
             listener: Listener::default(),
             detector: detector(plan),
             origin: None,
@@ -56,21 +64,30 @@ impl Ear {
         })
     }
 
-    /// Another agreement: a codec that stays keeps its filters.
-    pub(super) fn renew(&mut self, plan: &RtpPlan) -> Result<(), OpusError> {
-        if plan.codec != self.decoder.codec() {
-            self.decoder = Decoder::new(plan.codec)?;
-            self.jitter = JitterBuffer::new(plan.codec.clock());
-            self.interrupted();
-        }
+    /// Another agreement. The codec follows the packets.
+    pub(super) fn renew(&mut self, plan: &RtpPlan) {
+        self.newest = None;
         if plan.events.is_some() != self.detector.is_none() {
             self.detector = detector(plan);
         }
+    }
+
+    /// The stream goes on in another codec. An error when that cannot be set up: nothing has changed then.
+    fn change(&mut self, codec: Codec) -> Result<(), OpusError> {
+        let (clock, before) = (codec.clock(), self.decoder.codec().clock());
+        self.decoder = Decoder::new(codec)?;
+        self.jitter.reset();
+        if clock != before {
+            self.jitter.count_in(clock);
+            self.listener.reset();
+        }
+        self.unplaced = self.origin.is_some();
         Ok(())
     }
 
     /// What comes next has nothing to do with what came: another stream, or a pause nobody counted.
     pub(super) fn interrupted(&mut self) {
+        self.newest = None;
         self.jitter.reset();
         self.listener.reset();
         self.unplaced = true;
@@ -81,17 +98,28 @@ impl Ear {
         &mut self,
         now: Time,
         packet: &RtpPacket<'_>,
-        audio: bool,
+        codec: Option<Codec>,
         sink: Sink<'_>,
     ) {
-        let duration = if audio {
-            match self.decoder.duration(packet.payload) {
-                Some(duration) => duration,
-                None => return,
-            }
-        } else {
-            0
+        let behind = self
+            .newest
+            .map_or(0, |newest| newest.wrapping_sub(packet.sequence));
+        let overtaken = (1..=OVERTAKEN).contains(&behind);
+        if let Some(codec) = codec
+            && codec != self.decoder.codec()
+            // Of a codec that the stream has left, or of one that cannot be had: it is a packet lost.
+            && (overtaken || self.change(codec).is_err())
+        {
+            return;
+        }
+        let duration = match codec.map(|_| self.decoder.duration(packet.payload)) {
+            Some(Some(duration)) => duration,
+            Some(None) => return,
+            None => 0,
         };
+        if !overtaken {
+            self.newest = Some(packet.sequence);
+        }
         let arrival = Arrival {
             sequence: packet.sequence,
             timestamp: packet.timestamp,
@@ -201,6 +229,7 @@ impl Ear {
                 }
                 Next::Restart => {
                     self.unplaced = true;
+                    self.listener.reset();
                 }
             }
         }

@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use super::codec::Encoder;
+use super::keypad::Keypad;
+use super::packer::Packer;
 use super::{Out, RtpPlan};
 use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
@@ -32,6 +34,7 @@ pub(super) struct Mouth {
     plan: RtpPlan,
     encoder: Encoder,
     payload: Vec<u8>,
+    packer: Packer,
     begun: Time,
     sequence: u16,
     /// Units of the codec's clock since the beginning, up to the end of what was sent.
@@ -40,7 +43,9 @@ pub(super) struct Mouth {
     silence: Time,
     /// The next audio follows on nothing.
     talk_begins: bool,
+    /// Keys as events, and as tones.
     digits: Sender,
+    keypad: Keypad,
     /// Of the last sample sent.
     gain: i32,
 }
@@ -55,12 +60,14 @@ impl Mouth {
             plan: *plan,
             encoder: Encoder::new(plan.codec)?,
             payload: Vec::with_capacity(ROOM),
+            packer: Packer::default(),
             begun: Time::NEVER,
             sequence: plan.sequence,
             covered: 0,
             silence: Time::NEVER,
             talk_begins: true,
             digits: Sender::default(),
+            keypad: Keypad::default(),
             gain: WHOLE,
         })
     }
@@ -78,6 +85,7 @@ impl Mouth {
             self.encoder = Encoder::new(plan.codec)?;
         }
         self.plan = *plan;
+        self.packer.clear();
         self.silence = now;
         self.talk_begins = true;
         Ok(())
@@ -85,7 +93,7 @@ impl Mouth {
 
     /// 20 ms of the agent.
     pub(super) fn audio(&mut self, now: Time, frame: &[i16; FRAME], ducked: bool, out: Out<'_>) {
-        if !self.may_send() || self.digits.is_busy() {
+        if !self.may_send() || self.digits.is_busy() || self.keypad.is_busy() {
             return;
         }
         let marker = self.begins(now);
@@ -100,7 +108,7 @@ impl Mouth {
         };
         if sent {
             let timestamp = self.timestamp(self.covered);
-            self.send(self.plan.payload_type, marker, timestamp, out);
+            self.send_audio(marker, timestamp, out);
         } else {
             // The marker belongs to the first packet that is sent.
             self.talk_begins = true;
@@ -111,6 +119,7 @@ impl Mouth {
 
     pub(super) fn cut(&mut self) {
         self.encoder.cut();
+        self.packer.clear();
     }
 
     /// The other side's reports say that so many per cent are lost.
@@ -119,7 +128,10 @@ impl Mouth {
     }
 
     pub(super) fn press(&mut self, now: Time, key: char) -> bool {
-        self.plan.events.is_some() && self.digits.press(now, key)
+        if self.plan.events.is_some() {
+            return self.digits.press(now, key);
+        }
+        self.encoder.carries_tones() && self.keypad.press(key)
     }
 
     pub(super) fn deadline(&self) -> Time {
@@ -128,6 +140,9 @@ impl Mouth {
         }
         if self.digits.is_busy() {
             return self.digits.deadline();
+        }
+        if self.keypad.is_busy() {
+            return self.time_of(self.covered);
         }
         self.silence.max(self.time_of(self.covered))
     }
@@ -138,6 +153,9 @@ impl Mouth {
         }
         if self.digits.is_busy() {
             return self.send_digit(now, out);
+        }
+        if self.keypad.is_busy() {
+            return self.send_tone(now, out);
         }
         if let Some(number) = self.plan.comfort_noise {
             self.catch_up(now);
@@ -155,7 +173,7 @@ impl Mouth {
         self.payload.clear();
         self.encoder.silence(&mut self.payload);
         let timestamp = self.timestamp(self.covered);
-        self.send(self.plan.payload_type, begins && !between, timestamp, out);
+        self.send_audio(begins && !between, timestamp, out);
         self.covered += self.encoder.frame() as u64;
         self.talk_begins = between;
         self.silence = if between { now + NOISE_EVERY } else { now };
@@ -177,6 +195,18 @@ impl Mouth {
         self.silence = now + PATIENCE;
     }
 
+    /// 20 ms of a key.
+    fn send_tone(&mut self, now: Time, out: Out<'_>) {
+        let marker = self.begins(now);
+        self.payload.clear();
+        let frame = self.keypad.frame();
+        self.encoder.encode(&frame, &mut self.payload);
+        let timestamp = self.timestamp(self.covered);
+        self.send_audio(marker, timestamp, out);
+        self.covered += self.encoder.frame() as u64;
+        self.silence = now + PATIENCE;
+    }
+
     /// Whether a packet of audio that is sent now follows on nothing and begins a talkspurt: it has the
     /// marker, and no packet after it (RFC 3551 section 4.1).
     fn begins(&mut self, now: Time) -> bool {
@@ -194,16 +224,57 @@ impl Mouth {
         behind
     }
 
+    /// Sends the payload as audio, in packets of the length that was agreed.
+    fn send_audio(&mut self, marker: bool, timestamp: u32, out: Out<'_>) {
+        let Self {
+            plan,
+            packer,
+            payload,
+            sequence,
+            ..
+        } = self;
+        let mut packed = |marker, timestamp, payload: &[u8]| {
+            number(
+                plan,
+                sequence,
+                (plan.payload_type, marker, timestamp),
+                payload,
+                out,
+            );
+        };
+        if self.encoder.is_discontinuous() {
+            // A packet of Opus is what its encoder made.
+            packed(marker, timestamp, payload);
+        } else {
+            packer.push(payload, (marker, timestamp), plan.packet_ms, &mut packed);
+        }
+    }
+
+    /// Sends the payload as it is, after the audio before it.
     fn send(&mut self, payload_type: u8, marker: bool, timestamp: u32, out: Out<'_>) {
-        out(RtpPacket {
-            payload_type,
-            marker,
-            sequence: self.sequence,
-            timestamp,
-            ssrc: self.plan.ssrc,
-            payload: &self.payload,
+        let Self {
+            plan,
+            packer,
+            payload,
+            sequence,
+            ..
+        } = self;
+        packer.flush(&mut |marker, timestamp, payload| {
+            number(
+                plan,
+                sequence,
+                (plan.payload_type, marker, timestamp),
+                payload,
+                out,
+            );
         });
-        self.sequence = self.sequence.wrapping_add(1);
+        number(
+            plan,
+            sequence,
+            (payload_type, marker, timestamp),
+            payload,
+            out,
+        );
     }
 
     const fn may_send(&self) -> bool {
@@ -225,6 +296,25 @@ impl Mouth {
         let clock = u64::from(self.encoder.codec().clock());
         self.begun + Duration::from_micros((units * 1_000_000).div_ceil(clock))
     }
+}
+
+/// Sends a packet under the next number of the stream.
+fn number(
+    plan: &RtpPlan,
+    sequence: &mut u16,
+    (payload_type, marker, timestamp): (u8, bool, u32),
+    payload: &[u8],
+    out: Out<'_>,
+) {
+    out(RtpPacket {
+        payload_type,
+        marker,
+        sequence: *sequence,
+        timestamp,
+        ssrc: plan.ssrc,
+        payload,
+    });
+    *sequence = sequence.wrapping_add(1);
 }
 
 /// The frame with a gain that goes from one to the other, so that the change does not click.

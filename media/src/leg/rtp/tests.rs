@@ -9,6 +9,7 @@ use crate::audio::g711;
 use crate::audio::level::rms_dbfs;
 use crate::audio::tones::{db, goertzel, noise, sine};
 use crate::rtp::dtmf::Event;
+use crate::rtp::sdp;
 use crate::time::{RATE, Samples};
 
 const SSRC: u32 = 0x1111_2222;
@@ -20,6 +21,8 @@ fn plan() -> RtpPlan {
         events: Some(101),
         events_clock: 8_000,
         comfort_noise: None,
+        heard: None,
+        packet_ms: 20,
         flow: Flow::SendRecv,
         ssrc: 7,
         sequence: u16::MAX - 1,
@@ -121,6 +124,27 @@ fn ms(ms: u64) -> Duration {
 }
 
 #[test]
+fn numbers_begin_far_from_their_wrap() {
+    let local = sdp::Local {
+        address: [192, 0, 2, 1].into(),
+        port: 20_000,
+        session: 1,
+        version: 1,
+        codecs: Codec::ALL.to_vec(),
+        encryption: sdp::Encryption::Disable,
+        random: [0; 46],
+    };
+    let offered = sdp::offer(&local, Flow::SendRecv).text;
+    let (_, agreed) =
+        sdp::answer(offered.as_bytes(), &local, Flow::SendRecv).expect("an agreement");
+    for seed in [[0xff; 10], [0x80; 10], [0; 10]] {
+        let plan = RtpPlan::new(&agreed, seed);
+        assert!(plan.sequence < 1 << 15, "{}", plan.sequence);
+        assert_eq!(plan.ssrc.to_be_bytes(), seed[..4]);
+    }
+}
+
+#[test]
 fn a_tone_comes_through_both_ways() {
     for codec in RtpLeg::CODECS {
         let plan = RtpPlan {
@@ -154,6 +178,44 @@ fn a_tone_comes_through_both_ways() {
 }
 
 #[test]
+fn a_stream_may_go_from_one_codec_that_was_offered_to_another() {
+    let numbers = [(Codec::Pcma, 8), (Codec::G722, 9), (Codec::Opus, 111)];
+    // We were answered PCMU; they begin in another, and change twice.
+    let mut bed = Bed::new(RtpPlan {
+        heard: Some(Formats::listed(&numbers, &[], None)),
+        ..plan()
+    });
+    let tone = sine(RATE, 1_000.0, -10.0, 50 * FRAME);
+    let mut overtaken = None;
+    for (at, (codec, number)) in (0..).zip(numbers) {
+        let sent = packets(RtpPlan { codec, ..plan() }, &tone);
+        for (count, sent) in (50 * at..).zip(&sent) {
+            bed.now = start() + ms(20 * count);
+            let packet = RtpPacket {
+                payload_type: number,
+                sequence: 65_500_u16.wrapping_add(count as u16),
+                ..audio_packet(0, sent.4, &sent.5)
+            };
+            bed.packet(&packet);
+            // A packet of the codec that was left comes late, and brings nothing back.
+            if let Some((number, sequence, payload)) = overtaken.take() {
+                bed.packet(&RtpPacket {
+                    payload_type: number,
+                    ..audio_packet(sequence, 0, &payload)
+                });
+            }
+        }
+        let last = 65_500_u16.wrapping_add(50 * at as u16 + 49);
+        overtaken = Some((number, last, sent[49].5.clone()));
+    }
+    assert_eq!(bed.audio.len(), 150 * FRAME);
+    for (part, (codec, _)) in bed.audio.chunks(50 * FRAME).zip(numbers) {
+        let level = db(goertzel(&part[5 * FRAME..], RATE, 1_000.0));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
+    }
+}
+
+#[test]
 fn silence_fills_the_line_and_talk_follows_on_it() {
     let mut bed = Bed::new(plan());
     bed.until(start() + ms(107));
@@ -173,6 +235,68 @@ fn silence_fills_the_line_and_talk_follows_on_it() {
     assert_eq!(bed.sent.len() - silence, 10);
     // 50 packets cover a second, whoever speaks.
     assert!((50..=51).contains(&bed.sent.len()), "{}", bed.sent.len());
+}
+
+#[test]
+fn packets_have_the_length_that_was_agreed() {
+    for (codec, packet_ms) in [
+        (Codec::Pcmu, 10),
+        (Codec::Pcma, 30),
+        (Codec::G722, 40),
+        (Codec::Pcmu, 60),
+    ] {
+        let plan = RtpPlan {
+            codec,
+            packet_ms,
+            ..plan()
+        };
+        let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
+        // Silence, a reply, a key and silence.
+        one.until(start() + ms(240));
+        let tone = sine(RATE, 1_000.0, -10.0, 60 * FRAME);
+        for frame in tone.as_chunks::<FRAME>().0 {
+            one.until(one.now + ms(20));
+            one.speak(|leg, now, out| leg.audio(now, frame, false, out));
+        }
+        assert!(one.leg.press(one.now, '7'));
+        one.until(start() + ms(3_000));
+        let full = 8 * usize::from(packet_ms);
+        let audio = one.sent.iter().filter(|sent| sent.1 == 0);
+        let short: Vec<usize> = audio
+            .map(|sent| sent.5.len())
+            .filter(|l| *l != full)
+            .collect();
+        assert!(
+            short.len() <= 1,
+            "only the last one before the key: {short:?}"
+        );
+        for (before, after) in one.sent.iter().zip(&one.sent[1..]) {
+            assert_eq!(after.3, before.3.wrapping_add(1), "no number is left out");
+            if (before.1, after.1) == (0, 0) {
+                assert_eq!(after.4.wrapping_sub(before.4), before.5.len() as u32);
+            }
+        }
+        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+            other.until(*at);
+            other.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+        assert_eq!(other.digits, "7");
+        let level = db(goertzel(
+            &other.audio[20 * FRAME..70 * FRAME],
+            RATE,
+            1_000.0,
+        ));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
+        let heard = Samples(other.audio.len() as u64).ms();
+        assert!(heard.abs_diff(3_000) <= 60, "{codec:?} {heard}");
+    }
 }
 
 #[test]
@@ -263,12 +387,89 @@ fn digits_are_sent_instead_of_audio_and_heard_once() {
     let heard = Samples(other.audio.len() as u64).ms();
     let lasted = one.now.since(start()).as_millis() as u64 + 20;
     assert!(heard.abs_diff(lasted) <= 20, "{heard} {lasted}");
+    // Neither events nor a codec that carries tones.
     let mut deaf = RtpLeg::new(RtpPlan {
+        codec: Codec::Opus,
         events: None,
         ..plan()
     })
     .expect("a codec");
     assert!(!deaf.press(start(), '1'));
+}
+
+#[test]
+fn keys_go_as_tones_where_no_events_were_agreed() {
+    const SAID: &str = "0123456789*#ABCD1155";
+    for (codec, comfort_noise) in [
+        (Codec::Pcmu, None),
+        (Codec::Pcma, Some(13)),
+        (Codec::G722, None),
+    ] {
+        let plan = RtpPlan {
+            codec,
+            events: None,
+            comfort_noise,
+            ..plan()
+        };
+        let (mut one, mut other) = (Bed::new(plan), Bed::new(plan));
+        one.until(start() + ms(55));
+        for key in SAID.chars() {
+            assert!(one.leg.press(one.now, key), "{key}");
+        }
+        assert!(!one.leg.press(one.now, 'x'));
+        // The agent says what nobody hears while keys are pressed.
+        let talk = sine(RATE, 440.0, -10.0, FRAME);
+        for _ in 0..200 {
+            one.until(one.now + ms(20));
+            let frame = talk.first_chunk().expect("a frame");
+            one.speak(|leg, now, out| leg.audio(now, frame, false, out));
+        }
+        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
+            other.now = *at;
+            other.packet(&RtpPacket {
+                payload_type: *payload_type,
+                marker: *marker,
+                sequence: *sequence,
+                timestamp: *timestamp,
+                ssrc: SSRC,
+                payload,
+            });
+        }
+        assert_eq!(other.digits, SAID, "{codec:?}");
+        // 160 ms a key, then the agent again, in one stream.
+        let level = db(goertzel(
+            &other.audio[165 * FRAME..195 * FRAME],
+            RATE,
+            440.0,
+        ));
+        assert!((level + 10.0).abs() < 1.5, "{codec:?} {level}");
+        let during = db(goertzel(&other.audio[10 * FRAME..160 * FRAME], RATE, 440.0));
+        assert!(during < -40.0, "{codec:?} {during}");
+    }
+}
+
+#[test]
+fn a_stream_that_counts_anew_has_keys_that_are_heard() {
+    let mut bed = Bed::new(plan());
+    let press = |bed: &mut Bed, sequence: u16, timestamp: u32| {
+        bed.packet(&RtpPacket {
+            payload_type: 101,
+            ..audio_packet(sequence, timestamp, &[4, 0x80, 3, 0x20])
+        });
+    };
+    let talk = |bed: &mut Bed, sequence: u16, timestamp: u32| {
+        for count in 0..10 {
+            bed.until(bed.now + ms(20));
+            let timestamp = timestamp + 160 * u32::from(count);
+            bed.packet(&audio_packet(sequence + count, timestamp, &[0xff; 160]));
+        }
+    };
+    talk(&mut bed, 100, 1_000_000);
+    press(&mut bed, 110, 1_001_600);
+    // The same stream under other numbers and timestamps that lie a little behind.
+    talk(&mut bed, 40_000, 950_000);
+    press(&mut bed, 40_010, 951_600);
+    assert_eq!(bed.digits, "44");
 }
 
 #[test]
@@ -303,6 +504,29 @@ fn a_caller_who_sends_nothing_is_given_up() {
     bed.until(start() + ms(39_990));
     assert!(!bed.silent);
     bed.until(start() + ms(40_010));
+    assert!(bed.silent);
+}
+
+#[test]
+fn a_side_that_only_listens_is_not_given_up() {
+    let mut bed = Bed::new(plan());
+    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
+    let listens = RtpPlan {
+        flow: Flow::SendOnly,
+        ..plan()
+    };
+    bed.leg.renew(bed.now, listens).expect("the same codec");
+    assert!(!bed.leg.is_held(), "it hears us");
+    bed.until(start() + Duration::from_secs(60));
+    assert!(!bed.silent);
+    assert!(
+        (3_000..=3_001).contains(&bed.sent.len()),
+        "{}",
+        bed.sent.len()
+    );
+    // It speaks again, and is given up when it does not.
+    bed.leg.renew(bed.now, plan()).expect("the same codec");
+    bed.until(start() + Duration::from_secs(76));
     assert!(bed.silent);
 }
 

@@ -5,6 +5,7 @@
 //! [`Offered::accept`] reads its answer. All end in an [`Agreed`]: one codec, both addresses, keys or none. Only audio is taken; other media of an offer
 //! are refused by their port.
 
+mod formats;
 mod parse;
 
 use core::net::{IpAddr, SocketAddr};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use self::parse::{Description, Media};
 use super::srtp::{Keys, Suite};
 
+pub use self::formats::{Format, Formats, received};
 pub use self::parse::Malformed;
 
 /// An audio codec.
@@ -155,16 +157,20 @@ pub struct Local {
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
+    /// The codec in which we send, and its payload type.
     pub codec: Codec,
-    /// In what we send, and in what we receive.
     pub payload_type: u8,
-    /// Keypad events (RFC 4733).
+    /// Keypad events that we send (RFC 4733).
     pub events: Option<u8>,
     /// In what they count their length, a second: the codec's clock, unless the other side has only
     /// another (many offer 8,000 beside Opus).
     pub events_clock: u32,
-    /// Comfort noise (RFC 3389).
+    /// Comfort noise that we send (RFC 3389).
     pub comfort_noise: Option<u8>,
+    /// The payload types of our description, in which they send.
+    pub heard: Formats,
+    /// The audio in a packet of ours, ms: as they ask.
+    pub packet_ms: u8,
     pub remote: SocketAddr,
     pub remote_reports: SocketAddr,
     /// Reports go over the port of the audio (RFC 5761).
@@ -172,6 +178,15 @@ pub struct Agreed {
     /// As seen from us.
     pub flow: Flow,
     pub keys: Option<KeyPair>,
+}
+
+impl Agreed {
+    /// What a packet of this payload type holds. `None`: it was not agreed.
+    pub fn format(&self, payload_type: u8) -> Option<Format> {
+        let codec = (self.codec, self.payload_type);
+        let sent = Formats::of(codec, self.events, self.comfort_noise);
+        received(Some(&self.heard), &sent, payload_type)
+    }
 }
 
 /// The keys of both directions.
@@ -230,7 +245,7 @@ pub fn answer(offer: &[u8], local: &Local, flow: Flow) -> Result<(String, Agreed
     let mut lines: Vec<usize> = (0..offer.media.len()).collect();
     lines.sort_by_key(|line| !offer.media[*line].is_secure());
     for line in lines {
-        match choose(&offer, &offer.media[line], local, flow) {
+        match choose(&offer, &offer.media[line], local, flow, Preferred::Ours) {
             Ok(chosen) => {
                 let text = chosen.text(&offer, line, local);
                 return Ok((text, chosen.agreed));
@@ -249,11 +264,20 @@ struct Chosen {
     tag: u32,
 }
 
+/// Whose first codec is taken, of those that both speak.
+#[derive(Clone, Copy)]
+enum Preferred {
+    Ours,
+    /// Who answers says by the order what is sent (RFC 3264 section 6.1).
+    Theirs,
+}
+
 fn choose(
     offer: &Description,
     media: &Media,
     local: &Local,
     flow: Flow,
+    preferred: Preferred,
 ) -> Result<Chosen, Refusal> {
     if media.kind != "audio" || media.port == 0 || !media.is_rtp() {
         return Err(Refusal::NoAudio);
@@ -270,18 +294,25 @@ fn choose(
             (*tag, Some(KeyPair { ours, theirs }))
         }
     };
-    let (codec, payload_type) = media.codec(&local.codecs).ok_or(Refusal::NoCodec)?;
+    let codec = match preferred {
+        Preferred::Ours => media.codec(&local.codecs),
+        Preferred::Theirs => media.first_codec(&local.codecs),
+    };
+    let (codec, payload_type) = codec.ok_or(Refusal::NoCodec)?;
     let address = media.address(offer).ok_or(Refusal::NoAudio)?;
     let theirs = media.flow(offer);
     // An address of zeros is how telephones said "hold" before there were attributes for it.
     let hears = theirs.receives() && !address.is_unspecified();
     let (events, events_clock) = media.events(codec.clock()).unzip();
+    let comfort_noise = media.comfort_noise(codec);
     let agreed = Agreed {
         codec,
         payload_type,
         events,
         events_clock: events_clock.unwrap_or(codec.clock()),
-        comfort_noise: media.comfort_noise(codec),
+        comfort_noise,
+        heard: Formats::of((codec, payload_type), events, comfort_noise),
+        packet_ms: media.packet_ms(codec),
         remote: SocketAddr::new(address, media.port),
         remote_reports: media.reports(address),
         mux: media.mux,
@@ -303,6 +334,7 @@ impl Chosen {
                     codecs: &[(agreed.payload_type, agreed.codec)],
                     events: events.as_slice(),
                     comfort_noise: agreed.comfort_noise,
+                    packet_ms: agreed.packet_ms,
                     flow: agreed.flow,
                     mux: agreed.mux,
                 };
@@ -340,11 +372,8 @@ const OPUS_EVENTS: (u8, u32) = (102, 48_000);
 /// RFC 3551 section 6.
 const COMFORT_NOISE: u8 = 13;
 
-/// Whether a payload of this type is comfort noise (RFC 3389): what was agreed, or its static type, which
-/// many send without asking.
-pub fn is_comfort_noise(payload_type: u8, agreed: Option<u8>) -> bool {
-    payload_type == agreed.unwrap_or(COMFORT_NOISE)
-}
+/// The audio in a packet where nobody asks for another length, ms (RFC 3551 section 4.2).
+pub const PACKET_MS: u8 = 20;
 
 /// Makes an offer: one audio line, encrypted when the setting requires it.
 pub fn offer(local: &Local, flow: Flow) -> Offered {
@@ -356,21 +385,15 @@ pub fn offer(local: &Local, flow: Flow) -> Offered {
         .iter()
         .map(|c| (c.payload_type(), *c))
         .collect();
-    let narrow = local.codecs.iter().any(|codec| *codec != Codec::Opus);
-    let events: Vec<(u8, u32)> = [
-        narrow.then_some(EVENTS),
-        local.codecs.contains(&Codec::Opus).then_some(OPUS_EVENTS),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let events: Vec<(u8, u32)> = local.events().into_iter().flatten().collect();
     local.audio(
         &mut text,
         &Said {
             protocol,
             codecs: &codecs,
             events: &events,
-            comfort_noise: narrow.then_some(COMFORT_NOISE),
+            comfort_noise: local.is_narrow().then_some(COMFORT_NOISE),
+            packet_ms: PACKET_MS,
             flow,
             mux: true,
         },
@@ -448,7 +471,8 @@ impl Offered {
         if !secure {
             local.encryption = Encryption::Disable;
         }
-        let mut agreed = choose(&answer, media, &local, self.flow)?.agreed;
+        let mut agreed = choose(&answer, media, &local, self.flow, Preferred::Theirs)?.agreed;
+        agreed.heard = self.heard(&agreed);
         if let Some(keys) = &mut agreed.keys {
             let tag = media.crypto.first().map_or(0, |(tag, _)| *tag);
             let ours = self.keys.iter().find(|(offered, _)| *offered == tag);
@@ -460,6 +484,23 @@ impl Offered {
         }
         Ok(agreed)
     }
+
+    /// Every codec that was offered may come, whichever the answer begins with.
+    fn heard(&self, agreed: &Agreed) -> Formats {
+        let codecs: Vec<(Codec, u8)> = self
+            .local
+            .codecs
+            .iter()
+            .map(|codec| (*codec, codec.payload_type()))
+            .collect();
+        let events = agreed.events.map(|_| {
+            self.local
+                .events()
+                .map(|events| events.map(|(number, _)| number))
+        });
+        let noise = agreed.comfort_noise.map(|_| COMFORT_NOISE);
+        Formats::listed(&codecs, &events.unwrap_or_default(), noise)
+    }
 }
 
 /// What an audio line of ours says.
@@ -469,6 +510,7 @@ struct Said<'a> {
     codecs: &'a [(u8, Codec)],
     events: &'a [(u8, u32)],
     comfort_noise: Option<u8>,
+    packet_ms: u8,
     flow: Flow,
     mux: bool,
 }
@@ -476,6 +518,19 @@ struct Said<'a> {
 impl Local {
     fn keys(&self, suite: Suite) -> Option<Keys> {
         Keys::new(suite, &self.random[..suite.material()])
+    }
+
+    /// Whether a codec with a clock of 8,000 is spoken.
+    fn is_narrow(&self) -> bool {
+        self.codecs.iter().any(|codec| *codec != Codec::Opus)
+    }
+
+    /// The keypad events of an offer.
+    fn events(&self) -> [Option<(u8, u32)>; 2] {
+        [
+            self.is_narrow().then_some(EVENTS),
+            self.codecs.contains(&Codec::Opus).then_some(OPUS_EVENTS),
+        ]
     }
 
     fn head(&self) -> String {
@@ -526,7 +581,7 @@ impl Local {
         if let Some(number) = said.comfort_noise {
             line_of(text, format_args!("a=rtpmap:{number} CN/8000"));
         }
-        line_of(text, format_args!("a=ptime:20"));
+        line_of(text, format_args!("a=ptime:{}", said.packet_ms));
         line_of(text, format_args!("a={}", said.flow.name()));
         if said.mux {
             line_of(text, format_args!("a=rtcp-mux"));

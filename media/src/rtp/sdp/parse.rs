@@ -4,7 +4,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 
-use super::{Codec, Flow};
+use super::{Codec, Flow, PACKET_MS};
 use crate::rtp::srtp::{Keys, Suite};
 
 /// The longest description, bytes: a browser's with all its codecs has a third of it.
@@ -41,6 +41,9 @@ pub(super) struct Media {
     flow: Option<Flow>,
     reports: Option<(u16, Option<IpAddr>)>,
     pub(super) mux: bool,
+    /// The audio that a packet is to have, and has at most, ms.
+    packet: Option<u32>,
+    longest_packet: Option<u32>,
     /// The lines whose suite is known and whose parameters say nothing unknown, with their numbers.
     pub(super) crypto: Vec<(u32, Keys)>,
 }
@@ -122,6 +125,9 @@ impl Media {
                     .push(map(value).ok_or(Malformed("an rtpmap without number, name and clock"))?);
             }
             "rtcp-mux" => self.mux = true,
+            // What is no number asks for nothing.
+            "ptime" => self.packet = value.trim().parse().ok(),
+            "maxptime" => self.longest_packet = value.trim().parse().ok(),
             "rtcp" => {
                 let mut words = value.splitn(2, ' ');
                 let port = words.next().and_then(|port| port.parse().ok());
@@ -162,14 +168,37 @@ impl Media {
     /// The first of the codecs that is there, and its number.
     pub(super) fn codec(&self, codecs: &[Codec]) -> Option<(Codec, u8)> {
         codecs.iter().find_map(|codec| {
-            let number = self.numbers().find(|number| {
-                match self.maps.iter().find(|map| map.number == *number) {
-                    Some(map) => codec.is(&map.name, map.clock, map.channels),
-                    None => *number == codec.payload_type() && *number < 96,
-                }
-            });
+            let number = self.numbers().find(|number| self.means(*number, *codec));
             Some((*codec, number?))
         })
+    }
+
+    /// The first number that is one of the codecs.
+    pub(super) fn first_codec(&self, codecs: &[Codec]) -> Option<(Codec, u8)> {
+        self.numbers().find_map(|number| {
+            let codec = codecs.iter().find(|codec| self.means(number, **codec));
+            Some((*codec?, number))
+        })
+    }
+
+    fn means(&self, number: u8, codec: Codec) -> bool {
+        match self.maps.iter().find(|map| map.number == number) {
+            Some(map) => codec.is(&map.name, map.clock, map.channels),
+            None => number == codec.payload_type() && number < 96,
+        }
+    }
+
+    /// How much audio our packets hold, ms: what they ask for (RFC 8866 section 6.4), as near as it can be made
+    /// and no longer.
+    pub(super) fn packet_ms(&self, codec: Codec) -> u8 {
+        if codec == Codec::Opus {
+            return PACKET_MS;
+        }
+        let asked = self.packet.unwrap_or(PACKET_MS.into());
+        let most = asked.min(self.longest_packet.unwrap_or(u32::MAX));
+        let lengths = [60, 40, 30, 20];
+        let fits = lengths.into_iter().find(|ms| u32::from(*ms) <= most);
+        fits.unwrap_or(10)
     }
 
     /// Keypad events that count time as the codec does, else the first there are: their number and

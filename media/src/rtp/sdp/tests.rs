@@ -232,6 +232,74 @@ a=rtcp-mux
 }
 
 #[test]
+fn the_answer_says_what_is_sent_and_our_offer_what_is_heard() {
+    let offered = offer(&local(Encryption::Disable), Flow::SendRecv);
+    let accept = |media: &str| offered.accept(&offer_of(media)).expect("an agreement");
+    // Their first codec, not ours; what else was offered may come at any time.
+    let agreed = accept("m=audio 4000 RTP/AVP 8 0 101\na=rtpmap:101 telephone-event/8000");
+    assert_eq!((agreed.codec, agreed.payload_type), (Codec::Pcma, 8));
+    for (number, format) in [
+        (8, Some(Format::Audio(Codec::Pcma))),
+        (0, Some(Format::Audio(Codec::Pcmu))),
+        (9, Some(Format::Audio(Codec::G722))),
+        (111, Some(Format::Audio(Codec::Opus))),
+        (101, Some(Format::Event)),
+        (102, Some(Format::Event)),
+        (13, Some(Format::Noise)),
+        (18, None),
+    ] {
+        assert_eq!(agreed.format(number), format, "{number}");
+    }
+    // They count in numbers of their own, in which we send; they send in ours.
+    let agreed = accept(
+        "m=audio 4000 RTP/AVP 96 111
+a=rtpmap:96 opus/48000/2
+a=rtpmap:111 telephone-event/48000",
+    );
+    assert_eq!((agreed.codec, agreed.payload_type), (Codec::Opus, 96));
+    assert_eq!((agreed.events, agreed.events_clock), (Some(111), 48_000));
+    assert_eq!(agreed.format(111), Some(Format::Audio(Codec::Opus)));
+    assert_eq!(agreed.format(102), Some(Format::Event));
+    // Some send in the numbers that they gave.
+    assert_eq!(agreed.format(96), Some(Format::Audio(Codec::Opus)));
+    // Without events in the answer none come.
+    let agreed = accept("m=audio 4000 RTP/AVP 0");
+    assert_eq!((agreed.events, agreed.format(101)), (None, None));
+}
+
+#[test]
+fn packets_are_as_long_as_they_ask() {
+    for (asked, ms) in [
+        ("", 20),
+        ("a=ptime:20", 20),
+        ("a=ptime:10", 10),
+        ("a=ptime:30", 30),
+        ("a=ptime:50", 40),
+        ("a=ptime:60", 60),
+        ("a=ptime:200", 60),
+        ("a=maxptime:10", 10),
+        ("a=maxptime:150", 20),
+        ("a=ptime:60\na=maxptime:40", 40),
+        ("a=maxptime:30\na=ptime:60", 30),
+        ("a=ptime:0", 10),
+        ("a=ptime:soon", 20),
+        ("a=ptime:99999999999", 20),
+    ] {
+        let offer = offer_of(&format!("m=audio 4000 RTP/AVP 0\n{asked}"));
+        let (text, agreed) =
+            answer(&offer, &local(Encryption::Allow), Flow::SendRecv).expect("an answer");
+        assert_eq!(agreed.packet_ms, ms, "{asked}");
+        assert!(text.contains(&format!("a=ptime:{ms}\r\n")), "{text}");
+        let offered = super::offer(&local(Encryption::Disable), Flow::SendRecv);
+        let agreed = offered.accept(&offer).expect("an agreement");
+        assert_eq!(agreed.packet_ms, ms, "{asked}");
+    }
+    let opus =
+        agreed("m=audio 4000 RTP/AVP 96\na=rtpmap:96 opus/48000/2\na=ptime:60\na=maxptime:120");
+    assert_eq!(opus.packet_ms, 20);
+}
+
+#[test]
 fn hold_and_resume_turn_the_flow() {
     for (theirs, wanted, flow) in [
         ("sendrecv", Flow::SendRecv, Flow::SendRecv),

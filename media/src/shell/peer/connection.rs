@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use rtc::data_channel::RTCDataChannelId;
 use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::configuration::RTCConfigurationBuilder;
 use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_reports;
@@ -27,7 +26,7 @@ use rtc::sansio::Protocol;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use super::super::mailbox::CallKey;
-use super::super::socket::{Bucket, MESSAGES};
+use super::channel::{self, Channel};
 use super::identity::Identity;
 use super::net::Net;
 use super::reports::{Measured, Reports};
@@ -48,11 +47,12 @@ const SILENT: Duration = Duration::from_millis(500);
 /// Addresses of one caller that may be valid at a time: a few networks and relays.
 const MOST_TUPLES: usize = 16;
 
+/// Candidates of one caller until they restart ICE, those of descriptions included: each is checked again and again,
+/// wherever it points.
+const MOST_CANDIDATES: usize = 100;
+
 /// Checks of ours whose answer may show that a caller has moved.
 const MOST_CHECKS: usize = 64;
-
-/// The name of the data channel.
-const CHANNEL: &str = "events";
 
 pub(super) struct Connection {
     key: CallKey,
@@ -63,12 +63,17 @@ pub(super) struct Connection {
     /// The payload types of the wire: Opus as we send it, and keypad events.
     opus: Option<u8>,
     digits: Vec<u8>,
-    channel: Option<RTCDataChannelId>,
-    messages: Bucket,
+    channel: Channel,
     /// Our name and password for STUN, and the caller's password.
     name: String,
     password: String,
+    /// Theirs: another name is another round of ICE.
+    remote_name: String,
     remote_password: String,
+    /// Candidates of this round that the core was given.
+    candidates: usize,
+    /// Callers may be on this machine, for we are reached there.
+    loopback: bool,
     /// The caller's fingerprints.
     fingerprints: Vec<String>,
     tuples: Vec<SocketAddr>,
@@ -154,11 +159,13 @@ impl Connection {
             sequence,
             opus: None,
             digits: Vec::new(),
-            channel: None,
-            messages: MESSAGES,
+            channel: Channel::new(),
             name: String::new(),
             password: String::new(),
+            remote_name: String::new(),
             remote_password: String::new(),
+            candidates: 0,
+            loopback: net.public.iter().any(|ours| ours.ip().is_loopback()),
             fingerprints: Vec::new(),
             tuples: Vec::new(),
             checks: VecDeque::new(),
@@ -186,9 +193,9 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(String, bool), PeerError> {
         let direction = self.check(offer)?;
+        let (usable, candidates) = self.usable(offer)?;
         let at = net.instant(now);
-        let description =
-            RTCSessionDescription::offer(offer.to_owned()).map_err(|e| invalid(&e))?;
+        let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
             if let Ok(back) = RTCSessionDescription::rollback(None) {
@@ -196,7 +203,7 @@ impl Connection {
             }
             return Err(invalid(&error));
         }
-        self.remember(offer);
+        self.remember(offer, candidates);
         self.direct(sdp::mirrored(direction));
         self.advertise(net)?;
         let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
@@ -214,7 +221,7 @@ impl Connection {
         let at = net.instant(now);
         self.advertise(net)?;
         self.core
-            .create_data_channel(CHANNEL, None)
+            .create_data_channel(channel::NAME, None)
             .map_err(|e| failed(&e))?;
         let offer = self.core.create_offer(None).map_err(|e| failed(&e))?;
         self.core
@@ -231,12 +238,12 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(), PeerError> {
         self.check(answer)?;
-        let description =
-            RTCSessionDescription::answer(answer.to_owned()).map_err(|e| invalid(&e))?;
+        let (usable, candidates) = self.usable(answer)?;
+        let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.core
             .set_remote_description(net.instant(now), description)
             .map_err(|e| invalid(&e))?;
-        self.remember(answer);
+        self.remember(answer, candidates);
         self.codecs_of(answer);
         Ok(())
     }
@@ -252,7 +259,7 @@ impl Connection {
             if line.is_empty() {
                 continue;
             }
-            match offered::reachable(line) {
+            match offered::reachable(line, self.loopback) {
                 Some(true) => usable.push((index, line.to_owned())),
                 Some(false) => {}
                 None => {
@@ -262,6 +269,11 @@ impl Connection {
             }
         }
         for (index, line) in usable {
+            if self.candidates == MOST_CANDIDATES {
+                let why = format!("there are {MOST_CANDIDATES} already, which is the most");
+                return Err(PeerError::InvalidCandidate(index, why));
+            }
+            self.candidates += 1;
             let init = RTCIceCandidateInit {
                 candidate: line,
                 ..Default::default()
@@ -383,15 +395,15 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.channel.is_some()
+    pub(super) const fn is_open(&self) -> bool {
+        self.channel.is_open()
     }
 
     pub(super) fn text(&mut self, now: Time, text: &str, net: &Net) {
-        let Some(id) = self.channel else { return };
-        if let Some(mut channel) = self.core.data_channel(id) {
-            // It fails when the caller has just closed the channel.
-            let _ = channel.send_text(net.instant(now), text);
+        let was_clogged = self.channel.is_clogged();
+        self.channel.send(net.instant(now), text, &mut self.core);
+        if self.channel.is_clogged() && !was_clogged {
+            net.stalled();
         }
     }
 
@@ -456,6 +468,8 @@ impl Connection {
             return PeerState::Closed;
         }
         match self.state {
+            // Who reads no events cannot go on with this connection; another one may take its place.
+            Core::Connected if self.channel.is_clogged() => PeerState::Failed,
             Core::Connected => PeerState::Connected,
             Core::Failed => PeerState::Failed,
             Core::Closed => PeerState::Closed,
@@ -537,7 +551,25 @@ impl Connection {
         Ok(direction)
     }
 
-    fn remember(&mut self, remote: &str) {
+    /// A description without the candidates that are of no use, and how many are left.
+    fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
+        let (usable, candidates) = offered::with_reachable(sdp, self.loopback);
+        if candidates > MOST_CANDIDATES {
+            let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
+            return Err(PeerError::InvalidSdp(why));
+        }
+        Ok((usable, candidates))
+    }
+
+    /// `candidates`: how many of the description the core was given. One that is no new round names those again
+    /// that it knows.
+    fn remember(&mut self, remote: &str, candidates: usize) {
+        let name = sdp::attribute(remote, "ice-ufrag").unwrap_or_default();
+        if name != self.remote_name {
+            name.clone_into(&mut self.remote_name);
+            self.candidates = 0;
+        }
+        self.candidates = self.candidates.max(candidates);
         self.fingerprints = sdp::fingerprints(remote);
         self.remote_password = sdp::attribute(remote, "ice-pwd")
             .unwrap_or_default()
@@ -590,14 +622,20 @@ impl Connection {
         self.digits = sdp::payload_types(negotiated, "telephone-event");
     }
 
+    /// The caller is there: they answered a check of ours from there.
     fn validate(&mut self, tuple: SocketAddr, net: &mut Net) {
+        net.validate(tuple, self.key);
+        self.keep(tuple, net);
+    }
+
+    /// Remembers what is to be given back; the oldest is, when there are too many.
+    fn keep(&mut self, tuple: SocketAddr, net: &mut Net) {
         if !self.tuples.contains(&tuple) {
             if self.tuples.len() == MOST_TUPLES {
                 net.invalidate(self.tuples.remove(0), self.key);
             }
             self.tuples.push(tuple);
         }
-        net.validate(tuple, self.key);
     }
 
     /// The caller is at `from` now; the core keeps to the way it has.
@@ -644,10 +682,7 @@ impl Connection {
                 });
             }
             RTCMessage::DataChannelMessage(id, message)
-                // As many as on a socket; what is more is not heard.
-                if message.is_string
-                    && self.channel == Some(id)
-                    && self.messages.take(now, 1) =>
+                if self.channel.takes(now, id, &message) =>
             {
                 heard.push_back(Heard::Text(message.data));
             }
@@ -660,17 +695,11 @@ impl Connection {
         match event {
             RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => self.state = state,
             RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(id)) => {
-                let named = self
-                    .core
-                    .data_channel(id)
-                    .is_some_and(|channel| channel.label() == CHANNEL);
-                if named {
-                    self.channel = Some(id);
-                }
+                self.channel.opened(id, &mut self.core);
             }
             RTCPeerConnectionEvent::OnDataChannel(
                 RTCDataChannelEvent::OnClose(id) | RTCDataChannelEvent::OnClosing(id),
-            ) if self.channel == Some(id) => self.channel = None,
+            ) => self.channel.closed(id),
             _ => {}
         }
     }
@@ -688,8 +717,13 @@ impl Connection {
                         }
                         self.checks.push_back((message.transaction, to));
                     }
-                    // Only a request with the right tag came as far as to be answered.
-                    Class::Success => self.validate(to, net),
+                    // Only a request with the right tag came as far as to be answered. Who sent it may have
+                    // given another's address for theirs: what another call has proven is not taken away.
+                    Class::Success => {
+                        if net.claim(to, self.key) {
+                            self.keep(to, net);
+                        }
+                    }
                     Class::Other => {}
                 }
             }

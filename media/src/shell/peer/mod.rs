@@ -6,6 +6,7 @@
 //! round trip. Its keys are drawn here, in the shell: what comes out of it (packets, messages, states) is
 //! what the call is told, and what its tape holds.
 
+mod channel;
 mod connection;
 mod identity;
 mod net;

@@ -2,7 +2,8 @@
 //!
 //! A STUN request names the call it is for, an answer has the number of a request of ours, and anything
 //! else counts only from an address that has answered a check or passed one: packets of strangers reach
-//! no call, and no key is tried on them.
+//! no call, and no key is tried on them. An address that is a call's goes to another only when it has answered
+//! that one's check, for whoever knows one call's password can ask in the name of any address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -138,6 +139,11 @@ impl Net {
         }
     }
 
+    /// A caller has stopped reading.
+    pub(super) fn stalled(&self) {
+        count(&self.tallies.stalled, 1);
+    }
+
     /// The time as the core counts it.
     pub(super) fn instant(&self, now: Time) -> Instant {
         self.origin + Duration::from_micros(now.as_micros())
@@ -165,7 +171,12 @@ impl Net {
         self.names.remove(name);
     }
 
-    /// Everything from this address is the call's from now on.
+    /// Everything from this address is the call's from now on, unless it is another's. Whether it is the call's.
+    pub(super) fn claim(&mut self, tuple: SocketAddr, key: CallKey) -> bool {
+        *self.tuples.entry(tuple).or_insert(key) == key
+    }
+
+    /// The call's caller has answered from this address: everything from there is the call's from now on.
     pub(super) fn validate(&mut self, tuple: SocketAddr, key: CallKey) {
         self.tuples.insert(tuple, key);
     }

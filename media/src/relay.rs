@@ -73,8 +73,8 @@ impl Relay {
         self.hear(now, from, out, |leg, sink| leg.packet(now, packet, sink));
     }
 
-    /// A side pressed a key, and its signalling told it: it goes on as an event. `false`: the other side
-    /// takes none.
+    /// A side pressed a key, and its signalling told it: it goes on as an event, or as a tone where the other side
+    /// takes none. `false`: it is no key, or too many wait.
     pub fn pressed(&mut self, now: Time, from: Side, key: char) -> bool {
         self.legs[from.other() as usize].press(now, key)
     }

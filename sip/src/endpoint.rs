@@ -39,6 +39,7 @@ use self::trunks::{RegistrationId, RegistrationRecord, TrunkRecord};
 use crate::auth::Authenticator;
 use crate::call::{ServerId, Settings};
 use crate::event::{CallId, Command, Event};
+use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
 use crate::message::parse::{Framing, Malformed, parse};
@@ -47,7 +48,7 @@ use crate::message::{Host, Message, Transport};
 use crate::time::Time;
 use crate::transaction::key::{ClientKey, ServerKey};
 use crate::transaction::{ServerInput, Timing, Wire};
-use crate::trunk::{Admission, Gate, TrunkId};
+use crate::trunk::TrunkId;
 
 /// The other end of a datagram or a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

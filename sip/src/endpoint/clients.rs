@@ -149,7 +149,7 @@ impl Endpoint {
     ) {
         self.asking.remove(&lookup);
         let answers = answers.unwrap_or_default();
-        self.admit_resolved(&lookup, &answers);
+        self.admit_resolved(now, &lookup, &answers);
         let waiting = self.waiting.remove(&lookup).unwrap_or_default();
         let found = !targets(&lookup, &answers, &mut self.ids).is_empty();
         if found {

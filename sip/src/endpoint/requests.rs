@@ -8,11 +8,12 @@ use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
 use crate::call::{ALLOW, SUPPORTED, ServerId};
 use crate::event::{CallId, Event, Incoming};
+use crate::gate::Admission;
 use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ServerKey;
 use crate::transaction::{AnyServer, Output as Step, ServerInput};
-use crate::trunk::{Admission, InboundAuth, TrunkId};
+use crate::trunk::{InboundAuth, TrunkId};
 
 #[derive(Debug)]
 pub(super) struct ServerRecord {
@@ -157,6 +158,7 @@ impl Endpoint {
         );
         let stale = match verdict {
             Verdict::Known(username) => {
+                self.gate.proved(now, source);
                 let trunk = find(&username).map(|(id, _)| id);
                 return self.invited(now, peer, request, key, trunk.into_iter().collect());
             }

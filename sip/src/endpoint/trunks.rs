@@ -35,10 +35,27 @@ pub(super) struct TrunkRecord {
     /// OPTIONS that had no answer, one after the other.
     misses: u32,
     reachable: Option<bool>,
+    /// Where its host was found, and may call from.
+    addresses: Vec<Resolved>,
     /// When its host is looked up again.
     next_lookup: Time,
     armed: Time,
 }
+
+/// An address of a trunk's host.
+#[derive(Debug)]
+struct Resolved {
+    ip: IpAddr,
+    /// Since when answers lack it.
+    gone: Option<Time>,
+}
+
+/// How long an address is let in after answers ceased to name it. Names with many addresses show some of
+/// them at a time.
+const GRACE: Duration = Duration::from_secs(300);
+
+/// Addresses of one trunk's host; beyond it those go first that were gone longest.
+const MOST_ADDRESSES: usize = 64;
 
 /// A carrier is gone when so many OPTIONS one after the other had no answer.
 const MISSES: u32 = 2;
@@ -46,16 +63,30 @@ const MISSES: u32 = 2;
 /// How often a trunk's name is looked up, so that new addresses of the carrier are let in.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
 
+#[cfg(test)]
+impl TrunkRecord {
+    /// How many addresses are let in for its host.
+    pub(super) fn addresses(&self) -> usize {
+        self.addresses.len()
+    }
+}
+
 impl Endpoint {
     pub(super) fn set_trunk(&mut self, now: Time, trunk: Trunk) {
         self.remove_trunk(now, trunk.id);
         self.gate.add_trunk(&trunk);
         let id = trunk.id;
-        let mut next_lookup = Time::NEVER;
+        let (mut next_lookup, mut addresses) = (Time::NEVER, Vec::new());
         match located(&trunk) {
             Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
             Some(Located::Ask(lookup)) => {
                 next_lookup = now + LOOKUP_INTERVAL;
+                if let Some((_, answers)) = self.resolved.get(&lookup) {
+                    renew(&mut addresses, now, &found(answers));
+                }
+                for own in &addresses {
+                    self.gate.add_address(own.ip, id);
+                }
                 self.look_up(lookup);
             }
             None => {}
@@ -68,6 +99,7 @@ impl Endpoint {
             next_ping,
             misses: 0,
             reachable: None,
+            addresses,
             next_lookup,
             armed: Time::NEVER,
         };
@@ -210,19 +242,20 @@ impl Endpoint {
         }
     }
 
-    /// The addresses of a trunk's host are let in.
-    pub(super) fn admit_resolved(&mut self, lookup: &Lookup, answers: &Answers) {
-        let addresses: Vec<IpAddr> = answers
-            .srv
-            .iter()
-            .flat_map(|srv| srv.addresses.iter().copied())
-            .chain(answers.addresses.iter().copied())
-            .take(64)
-            .collect();
-        for record in self.trunks.values() {
+    /// The addresses of a trunk's host are let in, and those that it left are not any more. An answer
+    /// without any changes nothing: the resolver may be away.
+    pub(super) fn admit_resolved(&mut self, now: Time, lookup: &Lookup, answers: &Answers) {
+        let found = found(answers);
+        if found.is_empty() {
+            return;
+        }
+        for record in self.trunks.values_mut() {
             if located(&record.trunk).as_ref() == Some(&Located::Ask(lookup.clone())) {
-                for ip in &addresses {
-                    self.gate.add_address(*ip, record.trunk.id);
+                for ip in renew(&mut record.addresses, now, &found) {
+                    self.gate.remove_address(ip, &record.trunk);
+                }
+                for own in &record.addresses {
+                    self.gate.add_address(own.ip, record.trunk.id);
                 }
             }
         }
@@ -278,6 +311,45 @@ impl Endpoint {
             });
         }
     }
+}
+
+/// All addresses that a look-up brought.
+fn found(answers: &Answers) -> Vec<IpAddr> {
+    let of_srv = answers.srv.iter().flat_map(|srv| &srv.addresses);
+    let mut found: Vec<IpAddr> = Vec::new();
+    for ip in of_srv.chain(&answers.addresses) {
+        if !found.contains(ip) && found.len() < MOST_ADDRESSES {
+            found.push(*ip);
+        }
+    }
+    found
+}
+
+/// Takes over what was found now; gives the addresses that are let in no more.
+fn renew(known: &mut Vec<Resolved>, now: Time, found: &[IpAddr]) -> Vec<IpAddr> {
+    for own in known.iter_mut() {
+        own.gone = match found.contains(&own.ip) {
+            true => None,
+            false => own.gone.or(Some(now)),
+        };
+    }
+    for ip in found {
+        if !known.iter().any(|own| own.ip == *ip) {
+            known.push(Resolved {
+                ip: *ip,
+                gone: None,
+            });
+        }
+    }
+    // Those that are there first, then those that were there last.
+    known.sort_by_key(|own| std::cmp::Reverse(own.gone.unwrap_or(Time::NEVER)));
+    let stays = |own: &Resolved| own.gone.is_none_or(|gone| now.since(gone) < GRACE);
+    let count = known.iter().take_while(|own| stays(own)).count();
+    known
+        .split_off(count.min(MOST_ADDRESSES))
+        .into_iter()
+        .map(|own| own.ip)
+        .collect()
 }
 
 fn located(trunk: &Trunk) -> Option<Located> {

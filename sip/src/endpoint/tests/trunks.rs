@@ -308,3 +308,77 @@ fn a_merged_invite_is_refused_and_the_same_one_again_is_not() {
         Some("ended by Remote 487")
     );
 }
+
+/// The addresses that a name leads to, one a line of a test.
+fn leads_to(alone: &mut Alone, last: &[u8]) {
+    let records = last.iter().map(|last| srv(10, *last)).collect();
+    resolve(alone, records);
+}
+
+/// Which of ten addresses of a carrier are heard.
+fn heard(alone: &mut Alone) -> Vec<u8> {
+    let options = invite("", 1).replace("INVITE", "OPTIONS");
+    let hears = |alone: &mut Alone, last: u8| {
+        let sent = alone.sent.len();
+        alone.bytes(&format!("198.51.100.{last}:5060"), &options);
+        alone.sent.len() > sent
+    };
+    (1..=10).filter(|last| hears(alone, *last)).collect()
+}
+
+#[test]
+fn an_address_that_a_carrier_gave_up_is_not_trusted_for_ever() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1, 2]);
+    assert_eq!(heard(&mut alone), [1, 2]);
+    // The next look-up, 300 s on, finds another set: the former is heard for five minutes more.
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2, 3]);
+    assert_eq!(heard(&mut alone), [1, 2, 3]);
+    // A resolver that is away takes nobody's trust.
+    alone.run_for(Duration::from_secs(300));
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: None,
+        keep: Duration::from_secs(5),
+    });
+    assert_eq!(heard(&mut alone), [1, 2, 3]);
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[3]);
+    assert_eq!(heard(&mut alone), [2, 3]);
+    // One that comes back within its grace stays.
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2]);
+    assert_eq!(heard(&mut alone), [2, 3]);
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2]);
+    assert_eq!(heard(&mut alone), [2]);
+}
+
+#[test]
+fn a_trunk_that_is_changed_is_heard_from_where_it_was_found() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    assert_eq!(heard(&mut alone), [1]);
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    assert_eq!(heard(&mut alone), [0; 0]);
+}
+
+#[test]
+fn a_carrier_with_more_addresses_than_are_kept_is_heard_from_the_latest() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    for round in 0..4_u8 {
+        alone.run_for(Duration::from_secs(300));
+        let from = 11 + round * 60;
+        let all: Vec<u8> = (from..from + 60).collect();
+        leads_to(&mut alone, &all);
+    }
+    let known = alone.endpoint.trunks[&TrunkId(1)].addresses();
+    assert_eq!(known, 64);
+}

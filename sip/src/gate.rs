@@ -2,7 +2,7 @@
 //!
 //! Admission is judged before a byte is parsed: the addresses of trunks and the peers of live dialogs
 //! are let in, everybody else gets silence, so that a scan finds nothing. Only when some trunk is known
-//! by its credentials alone are strangers heard, at a limited rate ([`strangers`]), and then only to be
+//! by its credentials alone are strangers heard, at a limited rate (`strangers`), and then only to be
 //! challenged.
 
 mod strangers;

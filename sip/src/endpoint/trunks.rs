@@ -30,6 +30,8 @@ pub(super) struct RegistrationRecord {
 pub(super) struct TrunkRecord {
     pub(super) trunk: Trunk,
     registration: Option<RegistrationId>,
+    /// It is registered as soon as its former binding is taken back.
+    registers_later: bool,
     /// When OPTIONS are sent next.
     next_ping: Time,
     /// OPTIONS that had no answer, one after the other.
@@ -73,9 +75,11 @@ impl TrunkRecord {
 
 impl Endpoint {
     pub(super) fn set_trunk(&mut self, now: Time, trunk: Trunk) {
-        self.remove_trunk(now, trunk.id);
-        self.gate.add_trunk(&trunk);
         let id = trunk.id;
+        let settings = self.registration_settings(&trunk);
+        let kept = self.keep_registration(now, id, settings.as_ref());
+        self.remove_trunk(now, id);
+        self.gate.add_trunk(&trunk);
         let (mut next_lookup, mut addresses) = (Time::NEVER, Vec::new());
         match located(&trunk) {
             Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
@@ -91,11 +95,19 @@ impl Endpoint {
             }
             None => {}
         }
-        let registration = self.new_registration(&trunk);
+        // A binding that is being taken back is gone before another is made: the registrar may take the two
+        // REGISTERs in either order, and Expires: 0 for the later one.
+        let leaving = self.registrations.values().any(|own| own.trunk == id);
+        let registers_later = kept.is_none() && leaving && settings.is_some();
+        let registration = match (kept, settings) {
+            (None, Some(settings)) if !leaving => Some(self.new_registration(id, settings)),
+            (kept, _) => kept,
+        };
         let next_ping = trunk.keep_alive.map_or(Time::NEVER, |_| now);
         let record = TrunkRecord {
             trunk,
             registration,
+            registers_later,
             next_ping,
             misses: 0,
             reachable: None,
@@ -104,7 +116,7 @@ impl Endpoint {
             armed: Time::NEVER,
         };
         self.trunks.insert(id, record);
-        if let Some(registration) = registration {
+        if let Some(registration) = registration.filter(|_| kept.is_none()) {
             self.drive_registration(now, registration);
         }
         self.trunk_timeout(now, id);
@@ -133,7 +145,8 @@ impl Endpoint {
         }
     }
 
-    fn new_registration(&mut self, trunk: &Trunk) -> Option<RegistrationId> {
+    /// What a trunk registers, and where.
+    fn registration_settings(&self, trunk: &Trunk) -> Option<(Settings, Located)> {
         let register = trunk.register.as_ref()?;
         let (host, located) = (trunk.host.clone()?, located(trunk)?);
         let settings = Settings {
@@ -145,15 +158,64 @@ impl Endpoint {
             expires: register.expires,
             credentials: trunk.credentials.clone(),
         };
+        Some((settings, located))
+    }
+
+    fn new_registration(
+        &mut self,
+        trunk: TrunkId,
+        (settings, located): (Settings, Located),
+    ) -> RegistrationId {
         let id = RegistrationId(self.number());
         let record = RegistrationRecord {
             registration: Registration::new(settings, self.ids.fork()),
-            trunk: trunk.id,
+            trunk,
             located,
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
+        id
+    }
+
+    /// The registration of a trunk that changes, if the binding stays the same: it is refreshed with the
+    /// new settings, and not taken back with the trunk as it was.
+    fn keep_registration(
+        &mut self,
+        now: Time,
+        trunk: TrunkId,
+        settings: Option<&(Settings, Located)>,
+    ) -> Option<RegistrationId> {
+        let (settings, located) = settings?;
+        let id = self.trunks.get(&trunk)?.registration?;
+        let own = self.registrations.get_mut(&id)?;
+        if own.located != *located || !own.registration.is_of(settings) {
+            return None;
+        }
+        own.registration.renew(settings.clone());
+        if let Some(record) = self.trunks.get_mut(&trunk) {
+            record.registration = None;
+        }
+        self.drive_registration(now, id);
         Some(id)
+    }
+
+    /// The last binding of a trunk was taken back: the one that waited for this is made.
+    fn register_later(&mut self, now: Time, trunk: TrunkId) {
+        if self.registrations.values().any(|own| own.trunk == trunk) {
+            return;
+        }
+        let Some(record) = self.trunks.get(&trunk).filter(|own| own.registers_later) else {
+            return;
+        };
+        let Some(settings) = self.registration_settings(&record.trunk) else {
+            return;
+        };
+        let id = self.new_registration(trunk, settings);
+        if let Some(record) = self.trunks.get_mut(&trunk) {
+            record.registers_later = false;
+            record.registration = Some(id);
+        }
+        self.drive_registration(now, id);
     }
 
     pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {
@@ -201,7 +263,7 @@ impl Endpoint {
                         self.deadlines
                             .remove(&(record.armed, Who::Registration(id)));
                         self.registrations.remove(&id);
-                        return;
+                        return self.register_later(now, trunk);
                     }
                     let (armed, who) = (&mut record.armed, Who::Registration(id));
                     Self::set_deadline(&mut self.deadlines, armed, at, who);

@@ -43,6 +43,75 @@ fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
     assert_eq!(alone.wait, Time::NEVER);
 }
 
+/// A trunk that registers as that user.
+fn registering(user: &str) -> Trunk {
+    Trunk {
+        register: Some(Register {
+            expires: 120,
+            user: user.to_owned(),
+        }),
+        ..trunk(1, A, Transport::Udp)
+    }
+}
+
+/// The last REGISTER: whose it is, for how long, and in which row of them.
+fn register(alone: &Alone) -> (String, String, String) {
+    let (_, register) = alone.last();
+    assert_eq!(register.method, Method::Register);
+    let expires = register.headers.get(&Name::Expires).unwrap();
+    let user = register.to().unwrap().uri.user().unwrap();
+    (user, expires.to_owned(), register.call_id().to_owned())
+}
+
+#[test]
+fn a_trunk_that_is_changed_keeps_its_registration() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(registering("alice"))));
+    let (_, _, row) = register(&alone);
+    alone.answer(200, &[]);
+    let mut changed = registering("alice");
+    changed.allowed.clear();
+    changed.credentials = Some(credentials());
+    changed.register = Some(Register {
+        expires: 300,
+        user: "alice".to_owned(),
+    });
+    let sent = alone.sent.len();
+    alone.command(Command::SetTrunk(Box::new(changed)));
+    // It is asked for again, and nothing is taken back.
+    assert_eq!(alone.sent.len(), sent + 1);
+    let again = ("alice".to_owned(), "300".to_owned(), row);
+    assert_eq!(register(&alone), again);
+    alone.answer(401, &[(Name::WwwAuthenticate, CHALLENGE)]);
+    assert!(alone.last().1.headers.has(&Name::Authorization));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told, ["registered 120", "registered 300"]);
+}
+
+#[test]
+fn a_binding_is_made_when_the_former_one_is_taken_back() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(registering("alice"))));
+    alone.answer(200, &[]);
+    let sent = alone.sent.len();
+    alone.command(Command::SetTrunk(Box::new(registering("bob"))));
+    // And changed again, while that is under way.
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    alone.command(Command::SetTrunk(Box::new(registering("carol"))));
+    assert_eq!(alone.sent.len(), sent + 1);
+    let (user, expires, _) = register(&alone);
+    assert_eq!((user.as_str(), expires.as_str()), ("alice", "0"));
+    alone.answer(200, &[]);
+    let (user, expires, _) = register(&alone);
+    assert_eq!((user.as_str(), expires.as_str()), ("carol", "120"));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told, ["registered 120", "registered 120"]);
+    // A registrar that is away does not keep it from that.
+    alone.command(Command::SetTrunk(Box::new(registering("dave"))));
+    alone.run_for(Duration::from_secs(33));
+    assert_eq!(register(&alone).0, "dave");
+}
+
 #[test]
 fn a_registrar_that_is_away_is_tried_elsewhere_and_later() {
     let mut alone = Alone::new();

@@ -350,13 +350,8 @@ impl Endpoint {
                 }
             }
             Located::Ask(lookup) => {
-                let known = self.resolved.get(&lookup).filter(|(until, _)| *until > now);
-                let target = known.and_then(|(_, answers)| {
-                    crate::locate::targets(&lookup, answers, &mut self.ids)
-                        .first()
-                        .copied()
-                });
-                match target {
+                let known = self.known_targets(now, &lookup);
+                match known.and_then(|found| found.first().copied()) {
                     Some(addr) => Peer {
                         transport: lookup.transport,
                         addr,

@@ -66,6 +66,9 @@ pub(super) struct Waiting {
 /// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
 const MOST_RESOLVED: usize = 4_096;
 
+/// How long answers that are out of date serve.
+const MOST_STALE: Duration = Duration::from_secs(3_600);
+
 /// Requests that may wait for one name; more get 503.
 const MOST_WAITING: usize = 1_024;
 
@@ -113,14 +116,30 @@ impl Endpoint {
                 let peer = same.unwrap_or(Peer { transport, addr });
                 self.send(now, owner, request, VecDeque::from([peer]));
             }
-            Located::Ask(lookup) => match self.resolved.get(&lookup) {
-                Some((until, answers)) if *until > now => {
-                    let peers = peers(&lookup, &targets(&lookup, answers, &mut self.ids));
-                    self.send(now, owner, request, peers);
-                }
-                _ => self.wait_for(now, lookup, Waiting { owner, request }),
+            Located::Ask(lookup) => match self.known_targets(now, &lookup) {
+                Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
+                None => self.wait_for(now, lookup, Waiting { owner, request }),
             },
         }
+    }
+
+    /// Where a name leads, as far as it was looked up. What is out of date serves while it is looked up
+    /// again, so that calls do not wait for a resolver that is slow or away (RFC 8767 5).
+    pub(super) fn known_targets(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+    ) -> Option<Vec<core::net::SocketAddr>> {
+        let (until, answers) = self.resolved.get(lookup)?;
+        let until = *until;
+        if until + MOST_STALE <= now {
+            return None;
+        }
+        let found = targets(lookup, answers, &mut self.ids);
+        if until <= now {
+            self.look_up(lookup.clone());
+        }
+        Some(found)
     }
 
     fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {

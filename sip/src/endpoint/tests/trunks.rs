@@ -451,3 +451,22 @@ fn a_carrier_with_more_addresses_than_are_kept_is_heard_from_the_latest() {
     let known = alone.endpoint.trunks[&TrunkId(1)].addresses();
     assert_eq!(known, 64);
 }
+
+/// A resolver that is away does not keep calls from a carrier that was found an hour ago.
+#[test]
+fn what_is_known_of_a_name_serves_while_it_is_looked_up_again() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    // Kept for ten minutes; nobody answers the look-ups since.
+    alone.run_for(Duration::from_secs(601));
+    assert_eq!(alone.asked.len(), 1);
+    alone.command(placing(Duration::from_secs(60)));
+    assert_eq!(alone.last().0.addr, "198.51.100.1:5080".parse().unwrap());
+    alone.run_for(Duration::from_secs(3_600));
+    let sent = alone.sent.len();
+    alone.command(place_as(CallId(2), Duration::from_secs(60)));
+    assert_eq!(alone.sent.len(), sent, "what is older is not believed");
+    // Nor is a second question asked while one is under way.
+    assert_eq!(alone.asked.len(), 1);
+}

@@ -51,10 +51,35 @@ use crate::transaction::{ServerInput, Timing, Wire};
 use crate::trunk::TrunkId;
 
 /// The other end of a datagram or a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
     pub transport: Transport,
     pub addr: SocketAddr,
+    /// Over TLS, where a connection is ours to make: the host that was looked up, whose certificate is
+    /// expected (RFC 5922 7.1). A connection that bears one name is not spoken over for another, though both
+    /// may lead to one address.
+    pub name: Option<Arc<str>>,
+}
+
+impl Peer {
+    /// A peer that is known by its address.
+    pub fn new(transport: Transport, addr: SocketAddr) -> Self {
+        Self {
+            transport,
+            addr,
+            name: None,
+        }
+    }
+
+    /// That address, over the connection with this peer's host where it is at the same one.
+    fn moved(&self, transport: Transport, addr: SocketAddr) -> Self {
+        let same = self.transport == transport && self.addr.ip() == addr.ip();
+        Self {
+            transport,
+            addr,
+            name: self.name.clone().filter(|_| same),
+        }
+    }
 }
 
 /// Under which address others reach us over a transport: what Via and Contact say.
@@ -272,7 +297,7 @@ impl Endpoint {
             return Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at));
         };
         if let Output::Transmit { to, wire } = &out
-            && let Some(event) = self.tracer.sent(*to, wire)
+            && let Some(event) = self.tracer.sent(to, wire)
         {
             self.out.push_front(Output::Event(event));
         }
@@ -332,14 +357,11 @@ impl Endpoint {
         if admission == Admission::Silence {
             return;
         }
-        let peer = Peer {
-            transport: Transport::Udp,
-            addr: from,
-        };
+        let peer = Peer::new(Transport::Udp, from);
         match parse(bytes, Framing::Datagram) {
-            Ok(Some(message)) => self.message(now, peer, message, admission),
+            Ok(Some(message)) => self.message(now, &peer, message, admission),
             Ok(None) => {}
-            Err(malformed) => self.malformed(peer, &malformed, admission),
+            Err(malformed) => self.malformed(&peer, &malformed, admission),
         }
     }
 
@@ -351,25 +373,26 @@ impl Endpoint {
             self.out.push_back(Output::Close(peer));
             return;
         }
-        self.streams.entry(peer).or_default().push(bytes);
+        let framer = self.streams.entry(peer.clone()).or_default();
+        framer.push(bytes);
         while let Some(framed) = self.streams.get_mut(&peer).and_then(Framer::next_message) {
             match framed {
-                Framed::Message(message) => self.message(now, peer, message, admission),
+                Framed::Message(message) => self.message(now, &peer, message, admission),
                 Framed::Ping => self.out.push_back(Output::Transmit {
-                    to: peer,
+                    to: peer.clone(),
                     wire: Arc::from(&b"\r\n"[..]),
                 }),
-                Framed::Malformed(malformed) => self.malformed(peer, &malformed, admission),
+                Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
                 Framed::Lost(malformed) => {
-                    self.malformed(peer, &malformed, admission);
+                    self.malformed(&peer, &malformed, admission);
                     self.streams.remove(&peer);
-                    self.out.push_back(Output::Close(peer));
+                    self.out.push_back(Output::Close(peer.clone()));
                 }
             }
         }
     }
 
-    fn message(&mut self, now: Time, peer: Peer, message: Message, admission: Admission) {
+    fn message(&mut self, now: Time, peer: &Peer, message: Message, admission: Admission) {
         // The call of an INVITE is known when it has been served; before what was said to it then.
         let before = self.out.len();
         let seen = self.tracer.is_on().then(|| message.clone());
@@ -388,7 +411,7 @@ impl Endpoint {
     }
 
     /// Who is known hears what was wrong; a stranger does not.
-    fn malformed(&mut self, peer: Peer, malformed: &Malformed, admission: Admission) {
+    fn malformed(&mut self, peer: &Peer, malformed: &Malformed, admission: Admission) {
         self.refusals.malformed += 1;
         if let (Admission::Known, Some((code, reason)), Some(answerable)) =
             (admission, malformed.fault.answer(), &malformed.answerable)

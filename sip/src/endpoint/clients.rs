@@ -75,7 +75,7 @@ const MOST_WAITING: usize = 1_024;
 impl Endpoint {
     /// Sends a request to where its Route or Request-URI leads. `flow` is the connection that its
     /// dialog came over, which is used again while it leads to the same place.
-    pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: Peer) {
+    pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: &Peer) {
         match crate::dialog::next_hop(&request) {
             Uri::Sip(uri) => {
                 let located = locate(&uri, flow.transport);
@@ -104,22 +104,37 @@ impl Endpoint {
         owner: Owner,
         request: Request,
         located: Located,
-        flow: Option<Peer>,
+        flow: Option<&Peer>,
     ) {
         match located {
             Located::At(transport, addr) => {
-                let same = flow.filter(|flow| {
-                    flow.transport == transport
-                        && flow.addr.ip() == addr.ip()
-                        && self.streams.contains_key(flow)
-                });
-                let peer = same.unwrap_or(Peer { transport, addr });
+                let peer = match flow {
+                    Some(flow) => self.over_flow(flow, transport, addr),
+                    None => Peer::new(transport, addr),
+                };
                 self.send(now, owner, request, VecDeque::from([peer]));
             }
             Located::Ask(lookup) => match self.known_targets(now, &lookup) {
                 Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
                 None => self.wait_for(now, lookup, Waiting { owner, request }),
             },
+        }
+    }
+
+    /// An address that a request goes to: over the connection that its dialog came over, while that leads
+    /// there.
+    pub(super) fn over_flow(
+        &self,
+        flow: &Peer,
+        transport: Transport,
+        addr: core::net::SocketAddr,
+    ) -> Peer {
+        let same = flow.transport == transport
+            && flow.addr.ip() == addr.ip()
+            && self.streams.contains_key(flow);
+        match same {
+            true => flow.clone(),
+            false => flow.moved(transport, addr),
         }
     }
 
@@ -245,7 +260,7 @@ impl Endpoint {
         let machine = AnyClient::new(now, &request, reliable, self.config.timing);
         self.gate.add_peer(peer.addr.ip());
         if let Owner::Call(call, purpose) = owner {
-            self.call_sends(call, purpose, id, peer);
+            self.call_sends(call, purpose, id, &peer);
         }
         self.client_keys.insert(key.clone(), id);
         let record = ClientRecord {
@@ -278,7 +293,7 @@ impl Endpoint {
         if !record.machine.is_inviting() {
             return;
         }
-        let (peer, invite) = (record.peer, Arc::clone(&record.request));
+        let (peer, invite) = (record.peer.clone(), Arc::clone(&record.request));
         let mut cancel = Request::new(Method::Cancel, invite.uri.clone());
         let via = invite.via();
         let headers = &mut cancel.headers;
@@ -381,7 +396,7 @@ impl Endpoint {
         while let Some(record) = self.clients.get_mut(&id) {
             match record.machine.poll() {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
-                    to: record.peer,
+                    to: record.peer.clone(),
                     wire,
                 }),
                 Step::Response(response) => {
@@ -488,12 +503,15 @@ impl Endpoint {
     }
 }
 
-fn peers(lookup: &Lookup, addresses: &[core::net::SocketAddr]) -> VecDeque<Peer> {
+/// The peers at the addresses that a look-up brought.
+pub(super) fn peers(lookup: &Lookup, addresses: &[core::net::SocketAddr]) -> VecDeque<Peer> {
+    let name = (lookup.transport == Transport::Tls).then(|| Arc::from(lookup.host.as_str()));
     addresses
         .iter()
         .map(|addr| Peer {
             transport: lookup.transport,
             addr: *addr,
+            name: name.clone(),
         })
         .collect()
 }

@@ -32,9 +32,6 @@ const IDLE: Duration = Duration::from_secs(600);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Names of addresses that were connected to over TLS; beyond it the list is emptied.
-const MOST_NAMES: usize = 4_096;
-
 /// Connections accepted at one wake-up.
 const ACCEPTS: usize = 64;
 
@@ -64,8 +61,6 @@ pub(super) struct Driver {
     /// Connections that were not read to the end.
     unread: Vec<Token>,
     tls: Option<Tls>,
-    /// Which name led to an address, for the certificate.
-    names: FxHashMap<SocketAddr, String>,
     resolver: Resolver,
     commands: Receiver<Command>,
     events: Sender<Event>,
@@ -143,7 +138,6 @@ impl Driver {
             by_peer: FxHashMap::default(),
             unread: Vec::new(),
             tls: settings.tls,
-            names: FxHashMap::default(),
             commands,
             events,
             waiting: VecDeque::new(),
@@ -307,7 +301,7 @@ impl Driver {
                 (Transport::Tls, None) => continue,
                 _ => None,
             };
-            let peer = Peer { transport, addr };
+            let peer = Peer::new(transport, addr);
             self.keep(now, stream, peer, session);
         }
     }
@@ -322,7 +316,8 @@ impl Driver {
         let token = Token(self.next_token);
         self.next_token += 1;
         let registry = self.poll.registry();
-        let connection = Connection::new(stream, peer, session, now, registry, token).ok()?;
+        let connection =
+            Connection::new(stream, peer.clone(), session, now, registry, token).ok()?;
         self.connections.insert(token, connection);
         self.by_peer.insert(peer, token);
         Some(token)
@@ -340,7 +335,7 @@ impl Driver {
             reads += 1;
             plain.clear();
             let read = connection.read(now, &mut buffer, &mut plain);
-            let peer = connection.peer;
+            let peer = connection.peer.clone();
             if !plain.is_empty() {
                 self.tell(
                     now,
@@ -404,26 +399,6 @@ impl Driver {
 
     fn found(&mut self, found: Found) {
         let now = self.now();
-        if found.lookup.transport == Transport::Tls
-            && let Some(answers) = &found.answers
-        {
-            if self.names.len() >= MOST_NAMES {
-                self.names.clear();
-            }
-            let port = found.lookup.port.unwrap_or(Transport::Tls.default_port());
-            let of_srv = answers.srv.iter().flat_map(|srv| {
-                srv.addresses
-                    .iter()
-                    .map(|ip| SocketAddr::new(*ip, srv.port))
-            });
-            let own = answers
-                .addresses
-                .iter()
-                .map(|ip| SocketAddr::new(*ip, port));
-            for addr in of_srv.chain(own) {
-                self.names.insert(addr, found.lookup.host.clone());
-            }
-        }
         self.tell(
             now,
             Input::Resolved {
@@ -445,11 +420,11 @@ impl Driver {
                     break;
                 }
                 Output::Transmit { to, wire } => {
-                    if !self.transmit(now, to, &wire) {
+                    if !self.transmit(now, &to, &wire) {
                         failed.push(to);
                     }
                 }
-                Output::Close(peer) => self.close(now, peer),
+                Output::Close(peer) => self.close(now, &peer),
                 Output::Resolve(lookup) => {
                     if let Some(refused) = self.resolver.ask(lookup) {
                         self.waiting_for_nothing(refused);
@@ -484,7 +459,7 @@ impl Driver {
         }
     }
 
-    fn transmit(&mut self, now: Time, to: Peer, wire: &[u8]) -> bool {
+    fn transmit(&mut self, now: Time, to: &Peer, wire: &[u8]) -> bool {
         if to.transport == Transport::Udp {
             // The first socket of the right family: an answer leaves from where it is expected when
             // one address of each family is listened on, as the settings advise.
@@ -494,7 +469,7 @@ impl Driver {
                 .find(|udp| udp.addr.is_ipv4() == to.addr.is_ipv4());
             return socket.is_some_and(|udp| udp.send(to.addr, wire));
         }
-        let token = match self.by_peer.get(&to) {
+        let token = match self.by_peer.get(to) {
             Some(token) => Some(*token),
             None => self.connect(now, to),
         };
@@ -508,21 +483,20 @@ impl Driver {
         }
     }
 
-    fn connect(&mut self, now: Time, to: Peer) -> Option<Token> {
+    fn connect(&mut self, now: Time, to: &Peer) -> Option<Token> {
         let session = match (to.transport, &self.tls) {
             (Transport::Tls, Some(tls)) => {
-                let name = self.names.get(&to.addr).map(String::as_str);
-                Some(Session::client(tls, name, to.addr.ip())?)
+                Some(Session::client(tls, to.name.as_deref(), to.addr.ip())?)
             }
             (Transport::Tls, None) => return None,
             _ => None,
         };
         let stream = Connection::connect(to.addr).ok()?;
-        self.keep(now, stream, to, session)
+        self.keep(now, stream, to.clone(), session)
     }
 
-    fn close(&mut self, now: Time, peer: Peer) {
-        if let Some(token) = self.by_peer.get(&peer).copied() {
+    fn close(&mut self, now: Time, peer: &Peer) {
+        if let Some(token) = self.by_peer.get(peer).copied() {
             if let Some(connection) = self.connections.get_mut(&token) {
                 connection.closing = true;
             }

@@ -83,7 +83,7 @@ impl Alone {
     /// The last request that was sent, and where to.
     pub(super) fn last(&self) -> (Peer, Request) {
         match self.sent.last() {
-            Some((peer, Message::Request(request))) => (*peer, request.clone()),
+            Some((peer, Message::Request(request))) => (peer.clone(), request.clone()),
             other => panic!("not a request: {other:?}"),
         }
     }

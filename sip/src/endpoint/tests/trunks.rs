@@ -470,3 +470,31 @@ fn what_is_known_of_a_name_serves_while_it_is_looked_up_again() {
     // Nor is a second question asked while one is under way.
     assert_eq!(alone.asked.len(), 1);
 }
+
+/// Two accounts whose carriers' names lead to one address: each is spoken with over a connection of its own,
+/// on which its own name's certificate is asked for.
+#[test]
+fn a_connection_over_tls_is_for_one_name() {
+    let mut alone = Alone::new();
+    for (id, host) in [(1, "one.example"), (2, "two.example")] {
+        let trunk = Trunk {
+            host: Host::parse(host),
+            transport: Transport::Tls,
+            register: Some(Register {
+                expires: 120,
+                user: "alice".to_owned(),
+            }),
+            ..named(id)
+        };
+        alone.command(Command::SetTrunk(Box::new(trunk)));
+        leads_to(&mut alone, &[1]);
+    }
+    let peers: Vec<&Peer> = alone.sent.iter().map(|(peer, _)| peer).collect();
+    let names: Vec<Option<&str>> = peers.iter().map(|peer| peer.name.as_deref()).collect();
+    assert_eq!(names, [Some("one.example"), Some("two.example")]);
+    assert_eq!(peers[0].addr, peers[1].addr);
+    // What fails over the one is nothing to the other.
+    let one = peers[0].clone();
+    alone.step(Input::Failed(one));
+    assert_eq!(alone.told, ["not registered Some(503)"]);
+}

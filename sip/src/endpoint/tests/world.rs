@@ -200,10 +200,7 @@ impl World {
             self.censored += 1;
             return;
         }
-        let peer = Peer {
-            transport: to.transport,
-            addr: self.nodes[from].addr,
-        };
+        let peer = Peer::new(to.transport, self.nodes[from].addr);
         let reliable = to.transport.is_reliable();
         let copies = match self.ids.below(1_000) {
             draw if !reliable && draw < self.weather.lost => 0,

@@ -12,11 +12,13 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `calls` drives the calls, `trace` tells what was said in them, `trunks` registers and asks whether carriers are there.
+//! ours, `calls` drives the calls, `streams` bounds connections, `trace` tells what was said in calls,
+//! `trunks` registers and asks whether carriers are there.
 
 mod calls;
 mod clients;
 mod requests;
+mod streams;
 mod trace;
 mod trunks;
 
@@ -33,6 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::calls::CallRecord;
 use self::clients::{ClientId, ClientRecord, Waiting};
 use self::requests::ServerRecord;
+use self::streams::Streams;
 pub use self::trace::MOST_TEXT;
 use self::trace::Tracer;
 use self::trunks::{RegistrationId, RegistrationRecord, TrunkRecord};
@@ -43,7 +46,7 @@ use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
 use crate::message::parse::{Framing, Malformed, parse};
-use crate::message::stream::{Framed, Framer};
+use crate::message::stream::Framed;
 use crate::message::{Host, Message, Transport};
 use crate::time::Time;
 use crate::transaction::key::{ClientKey, ServerKey};
@@ -188,9 +191,6 @@ pub struct Refusals {
     pub overload: u64,
 }
 
-/// Connections at a time; one more is closed.
-const MOST_STREAMS: usize = 4_096;
-
 /// Whose deadline it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
@@ -222,7 +222,7 @@ pub struct Endpoint {
     inviting: FxHashMap<(String, String, u32), ServerId>,
     trunks: BTreeMap<TrunkId, TrunkRecord>,
     registrations: BTreeMap<RegistrationId, RegistrationRecord>,
-    streams: FxHashMap<Peer, Framer>,
+    streams: Streams,
     waiting: FxHashMap<Lookup, Vec<Waiting>>,
     /// Look-ups under way.
     asking: FxHashSet<Lookup>,
@@ -260,7 +260,7 @@ impl Endpoint {
             inviting: FxHashMap::default(),
             trunks: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            streams: FxHashMap::default(),
+            streams: Streams::default(),
             waiting: FxHashMap::default(),
             asking: FxHashSet::default(),
             resolved: FxHashMap::default(),
@@ -294,7 +294,8 @@ impl Endpoint {
     pub fn poll(&mut self) -> Output {
         let Some(out) = self.out.pop_front() else {
             let next = self.deadlines.first();
-            return Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at));
+            let next = next.map_or(Time::NEVER, |(at, _)| *at);
+            return Output::Wait(next.min(self.streams.next()));
         };
         if let Output::Transmit { to, wire } = &out
             && let Some(event) = self.tracer.sent(to, wire)
@@ -304,9 +305,16 @@ impl Endpoint {
         out
     }
 
-    /// Whether a connection from that address is worth accepting.
-    pub fn admits(&mut self, now: Time, source: IpAddr) -> bool {
-        self.gate.judge(now, source) != Admission::Silence
+    /// Whether a connection that somebody made is worth keeping. Poll after it: one that stays silent is
+    /// closed. [`Input::Failed`] tells that it is gone.
+    pub fn accepts(&mut self, now: Time, peer: &Peer) -> bool {
+        match self.gate.judge(now, peer.addr.ip()) {
+            Admission::Silence => false,
+            admission => {
+                let of_stranger = admission != Admission::Known;
+                self.streams.accept(now, peer, of_stranger)
+            }
+        }
     }
 
     pub fn counts(&self) -> Counts {
@@ -328,6 +336,9 @@ impl Endpoint {
     }
 
     fn fire_due(&mut self, now: Time) {
+        while let Some(peer) = self.streams.take_silent(now) {
+            self.out.push_back(Output::Close(peer));
+        }
         while let Some((_, who)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
             match who {
@@ -367,15 +378,12 @@ impl Endpoint {
 
     fn stream(&mut self, now: Time, peer: Peer, bytes: &[u8]) {
         let admission = self.gate.judge(now, peer.addr.ip());
-        let full = self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&peer);
-        if admission == Admission::Silence || full {
+        if admission == Admission::Silence || !self.streams.push(&peer, bytes) {
             self.streams.remove(&peer);
             self.out.push_back(Output::Close(peer));
             return;
         }
-        let framer = self.streams.entry(peer.clone()).or_default();
-        framer.push(bytes);
-        while let Some(framed) = self.streams.get_mut(&peer).and_then(Framer::next_message) {
+        while let Some(framed) = self.streams.next_of(&peer) {
             match framed {
                 Framed::Message(message) => self.message(now, &peer, message, admission),
                 Framed::Ping => self.out.push_back(Output::Transmit {

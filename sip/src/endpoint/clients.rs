@@ -129,9 +129,8 @@ impl Endpoint {
         transport: Transport,
         addr: core::net::SocketAddr,
     ) -> Peer {
-        let same = flow.transport == transport
-            && flow.addr.ip() == addr.ip()
-            && self.streams.contains_key(flow);
+        let same =
+            flow.transport == transport && flow.addr.ip() == addr.ip() && self.streams.has(flow);
         match same {
             true => flow.clone(),
             false => flow.moved(transport, addr),

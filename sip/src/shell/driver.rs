@@ -29,6 +29,9 @@ const WAKE: Token = Token(0);
 /// something, if only line ends, every two minutes (RFC 5626 4.4.1).
 const IDLE: Duration = Duration::from_secs(600);
 
+/// How long a connection that is being closed may take to write what was said before.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -289,10 +292,6 @@ impl Driver {
             };
             let now = self.now();
             let transport = self.listeners[at].transport;
-            // A stranger's connection is closed before anything is read or said.
-            if !self.endpoint.admits(now, addr.ip()) {
-                continue;
-            }
             let session = match (transport, &self.tls) {
                 (Transport::Tls, Some(tls)) => match Session::server(tls) {
                     Some(session) => Some(session),
@@ -302,7 +301,15 @@ impl Driver {
                 _ => None,
             };
             let peer = Peer::new(transport, addr);
-            self.keep(now, stream, peer, session);
+            // A stranger's connection is closed before anything is read or said.
+            if !self.endpoint.accepts(now, &peer) {
+                continue;
+            }
+            match self.keep(now, stream, peer.clone(), session) {
+                // Its silence has a deadline.
+                Some(_) => self.tell(now, Input::Timeout),
+                None => self.tell(now, Input::Failed(peer)),
+            }
         }
     }
 
@@ -389,7 +396,10 @@ impl Driver {
         let idle: Vec<Token> = self
             .connections
             .iter()
-            .filter(|(_, connection)| now.since(connection.last_used) >= IDLE)
+            .filter(|(_, connection)| {
+                let patience = if connection.closing { LINGER } else { IDLE };
+                now.since(connection.last_used) >= patience
+            })
             .map(|(token, _)| *token)
             .collect();
         for token in idle {

@@ -15,6 +15,7 @@ pub(super) struct Alone {
     /// Messages of calls, as they are told to people.
     pub(super) traced: Vec<String>,
     pub(super) asked: Vec<Lookup>,
+    pub(super) closed: Vec<Peer>,
     pub(super) wait: Time,
 }
 
@@ -33,6 +34,7 @@ impl Alone {
             told: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
+            closed: Vec::new(),
             wait: Time::NEVER,
         }
     }
@@ -53,7 +55,7 @@ impl Alone {
                 Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
                 Output::Event(event) => self.told.push(told(&event)),
                 Output::Resolve(lookup) => self.asked.push(lookup),
-                Output::Close(_) => {}
+                Output::Close(peer) => self.closed.push(peer),
             }
         }
     }

@@ -12,12 +12,14 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `reach` judges where others lead them, `calls` drives the calls, `trace` tells what was said in them, `trunks` registers and asks whether carriers are there.
+//! ours, `reach` judges where others lead them, `calls` drives the calls, `streams` bounds connections, `trace`
+//! tells what was said in calls, `trunks` registers and asks whether carriers are there.
 
 mod calls;
 mod clients;
 mod reach;
 mod requests;
+mod streams;
 mod trace;
 mod trunks;
 
@@ -35,27 +37,54 @@ use self::calls::CallRecord;
 use self::clients::{ClientId, ClientRecord, Waiting};
 pub use self::reach::Reach;
 use self::requests::ServerRecord;
+use self::streams::Streams;
 pub use self::trace::MOST_TEXT;
 use self::trace::Tracer;
 use self::trunks::{RegistrationId, RegistrationRecord, TrunkRecord};
 use crate::auth::Authenticator;
 use crate::call::{ServerId, Settings};
 use crate::event::{CallId, Command, Event};
+use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
 use crate::message::parse::{Framing, Malformed, parse};
-use crate::message::stream::{Framed, Framer};
+use crate::message::stream::Framed;
 use crate::message::{Host, Message, Transport};
 use crate::time::Time;
 use crate::transaction::key::{ClientKey, ServerKey};
 use crate::transaction::{ServerInput, Timing, Wire};
-use crate::trunk::{Admission, Gate, TrunkId};
+use crate::trunk::TrunkId;
 
 /// The other end of a datagram or a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
     pub transport: Transport,
     pub addr: SocketAddr,
+    /// Over TLS, where a connection is ours to make: the host that was looked up, whose certificate is
+    /// expected (RFC 5922 7.1). A connection that bears one name is not spoken over for another, though both
+    /// may lead to one address.
+    pub name: Option<Arc<str>>,
+}
+
+impl Peer {
+    /// A peer that is known by its address.
+    pub fn new(transport: Transport, addr: SocketAddr) -> Self {
+        Self {
+            transport,
+            addr,
+            name: None,
+        }
+    }
+
+    /// That address, over the connection with this peer's host where it is at the same one.
+    fn moved(&self, transport: Transport, addr: SocketAddr) -> Self {
+        let same = self.transport == transport && self.addr.ip() == addr.ip();
+        Self {
+            transport,
+            addr,
+            name: self.name.clone().filter(|_| same),
+        }
+    }
 }
 
 /// Under which address others reach us over a transport: what Via and Contact say.
@@ -164,9 +193,6 @@ pub struct Refusals {
     pub overload: u64,
 }
 
-/// Connections at a time; one more is closed.
-const MOST_STREAMS: usize = 4_096;
-
 /// Whose deadline it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
@@ -198,7 +224,7 @@ pub struct Endpoint {
     inviting: FxHashMap<(String, String, u32), ServerId>,
     trunks: BTreeMap<TrunkId, TrunkRecord>,
     registrations: BTreeMap<RegistrationId, RegistrationRecord>,
-    streams: FxHashMap<Peer, Framer>,
+    streams: Streams,
     waiting: FxHashMap<Lookup, Vec<Waiting>>,
     /// Look-ups under way.
     asking: FxHashSet<Lookup>,
@@ -237,7 +263,7 @@ impl Endpoint {
             inviting: FxHashMap::default(),
             trunks: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            streams: FxHashMap::default(),
+            streams: Streams::default(),
             waiting: FxHashMap::default(),
             asking: FxHashSet::default(),
             resolved: FxHashMap::default(),
@@ -272,19 +298,27 @@ impl Endpoint {
     pub fn poll(&mut self) -> Output {
         let Some(out) = self.out.pop_front() else {
             let next = self.deadlines.first();
-            return Output::Wait(next.map_or(Time::NEVER, |(at, _)| *at));
+            let next = next.map_or(Time::NEVER, |(at, _)| *at);
+            return Output::Wait(next.min(self.streams.next()));
         };
         if let Output::Transmit { to, wire } = &out
-            && let Some(event) = self.tracer.sent(*to, wire)
+            && let Some(event) = self.tracer.sent(to, wire)
         {
             self.out.push_front(Output::Event(event));
         }
         out
     }
 
-    /// Whether a connection from that address is worth accepting.
-    pub fn admits(&mut self, now: Time, source: IpAddr) -> bool {
-        self.gate.judge(now, source) != Admission::Silence
+    /// Whether a connection that somebody made is worth keeping. Poll after it: one that stays silent is
+    /// closed. [`Input::Failed`] tells that it is gone.
+    pub fn accepts(&mut self, now: Time, peer: &Peer) -> bool {
+        match self.gate.judge(now, peer.addr.ip()) {
+            Admission::Silence => false,
+            admission => {
+                let of_stranger = admission != Admission::Known;
+                self.streams.accept(now, peer, of_stranger)
+            }
+        }
     }
 
     pub fn counts(&self) -> Counts {
@@ -306,6 +340,9 @@ impl Endpoint {
     }
 
     fn fire_due(&mut self, now: Time) {
+        while let Some(peer) = self.streams.take_silent(now) {
+            self.out.push_back(Output::Close(peer));
+        }
         while let Some((_, who)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
             match who {
@@ -335,44 +372,39 @@ impl Endpoint {
         if admission == Admission::Silence {
             return;
         }
-        let peer = Peer {
-            transport: Transport::Udp,
-            addr: from,
-        };
+        let peer = Peer::new(Transport::Udp, from);
         match parse(bytes, Framing::Datagram) {
-            Ok(Some(message)) => self.message(now, peer, message, admission),
+            Ok(Some(message)) => self.message(now, &peer, message, admission),
             Ok(None) => {}
-            Err(malformed) => self.malformed(peer, &malformed, admission),
+            Err(malformed) => self.malformed(&peer, &malformed, admission),
         }
     }
 
     fn stream(&mut self, now: Time, peer: Peer, bytes: &[u8]) {
         let admission = self.gate.judge(now, peer.addr.ip());
-        let full = self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&peer);
-        if admission == Admission::Silence || full {
+        if admission == Admission::Silence || !self.streams.push(&peer, bytes) {
             self.streams.remove(&peer);
             self.out.push_back(Output::Close(peer));
             return;
         }
-        self.streams.entry(peer).or_default().push(bytes);
-        while let Some(framed) = self.streams.get_mut(&peer).and_then(Framer::next_message) {
+        while let Some(framed) = self.streams.next_of(&peer) {
             match framed {
-                Framed::Message(message) => self.message(now, peer, message, admission),
+                Framed::Message(message) => self.message(now, &peer, message, admission),
                 Framed::Ping => self.out.push_back(Output::Transmit {
-                    to: peer,
+                    to: peer.clone(),
                     wire: Arc::from(&b"\r\n"[..]),
                 }),
-                Framed::Malformed(malformed) => self.malformed(peer, &malformed, admission),
+                Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
                 Framed::Lost(malformed) => {
-                    self.malformed(peer, &malformed, admission);
+                    self.malformed(&peer, &malformed, admission);
                     self.streams.remove(&peer);
-                    self.out.push_back(Output::Close(peer));
+                    self.out.push_back(Output::Close(peer.clone()));
                 }
             }
         }
     }
 
-    fn message(&mut self, now: Time, peer: Peer, message: Message, admission: Admission) {
+    fn message(&mut self, now: Time, peer: &Peer, message: Message, admission: Admission) {
         // The call of an INVITE is known when it has been served; before what was said to it then.
         let before = self.out.len();
         let seen = self.tracer.is_on().then(|| message.clone());
@@ -391,7 +423,7 @@ impl Endpoint {
     }
 
     /// Who is known hears what was wrong; a stranger does not.
-    fn malformed(&mut self, peer: Peer, malformed: &Malformed, admission: Admission) {
+    fn malformed(&mut self, peer: &Peer, malformed: &Malformed, admission: Admission) {
         self.refusals.malformed += 1;
         if let (Admission::Known, Some((code, reason)), Some(answerable)) =
             (admission, malformed.fault.answer(), &malformed.answerable)

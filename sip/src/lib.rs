@@ -12,7 +12,8 @@
 //! | `call` | One INVITE session: forks, CANCEL, reliable provisionals, offers, session timer, REFER |
 //! | `register` | A registration with a carrier |
 //! | [`auth`] | Digest, both sides |
-//! | [`trunk`] | Trunks, and who may speak to us |
+//! | [`trunk`] | Trunks |
+//! | [`gate`] | Who may speak to us |
 //! | [`locate`] | Where requests go, given what DNS said |
 //! | [`event`] | All that can be asked for and heard |
 //! | [`endpoint`] | All of it as one machine: bytes, commands, time in; bytes, events, a deadline out |
@@ -35,6 +36,7 @@ mod call;
 pub mod dialog;
 pub mod endpoint;
 pub mod event;
+pub mod gate;
 pub mod ids;
 pub mod locate;
 pub mod message;

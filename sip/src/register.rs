@@ -71,6 +71,7 @@ pub(crate) struct Registration {
 }
 
 /// What a registration is made of.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub registrar: Host,
     pub port: Option<u16>,
@@ -87,7 +88,7 @@ impl Registration {
     pub(crate) fn new(settings: Settings, mut ids: Ids) -> Self {
         let mut this = Self {
             state: State::Asking,
-            record: Uri::Sip(SipUri::new(Some(&settings.user), settings.domain, None)),
+            record: record(&settings),
             registrar: settings.registrar,
             port: settings.port,
             contact: settings.contact,
@@ -103,6 +104,23 @@ impl Registration {
         };
         this.ask(this.expires);
         this
+    }
+
+    /// Whether what it registers is the binding of those settings: the same Contact for the same address of
+    /// record with the same registrar.
+    pub(crate) fn is_of(&self, settings: &Settings) -> bool {
+        self.registrar == settings.registrar
+            && self.port == settings.port
+            && self.record == record(settings)
+            && self.contact == settings.contact
+    }
+
+    /// Takes over other credentials and another lifetime, and registers now.
+    pub(crate) fn renew(&mut self, settings: Settings) {
+        self.expires = settings.expires;
+        self.credentials = settings.credentials;
+        self.retry = Retry::default();
+        self.again();
     }
 
     /// Registers now.
@@ -285,6 +303,12 @@ impl Registration {
         headers.push(Name::Expires, expires.to_string());
         self.out.push_back(Out::Request(request));
     }
+}
+
+/// The address of record.
+fn record(settings: &Settings) -> Uri {
+    let domain = settings.domain.clone();
+    Uri::Sip(SipUri::new(Some(&settings.user), domain, None))
 }
 
 /// Registrars give our Contact back, but may add parameters.

@@ -39,6 +39,9 @@ fn name_server(ports: Vec<u16>) -> SocketAddr {
             message.metadata.message_type = MessageType::Response;
             let query = message.queries[0].clone();
             let asked = query.name().to_ascii();
+            if asked.ends_with("black.test.") {
+                continue;
+            }
             let target = Name::from_str("host.carrier.test.").unwrap();
             let record = |data| Record::from_rdata(query.name().clone(), 60, data);
             match query.query_type() {
@@ -228,6 +231,60 @@ fn a_name_that_nobody_knows_fails_the_call() {
         _ => None,
     });
     assert_eq!(code, 503);
+}
+
+/// Many trunks whose names nobody answers for, and a call to a carrier beside them: it is reached at once,
+/// and a call to one of the others fails within seconds.
+#[test]
+fn names_that_nobody_answers_for_hold_up_no_other() {
+    let (callee, port) = start(Transport::Udp, None, None);
+    let server = name_server(vec![port]);
+    let (caller, caller_port) = start(Transport::Udp, None, Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Udp);
+    let trunk = |id: u64, host: &str| Trunk {
+        id: TrunkId(id),
+        host: Host::parse(host),
+        ..named(Transport::Udp)
+    };
+    let set = |trunk| caller.command(Command::SetTrunk(Box::new(trunk))).unwrap();
+    // Fewer than there are threads: a black hole for each of a carrier's competitors.
+    for id in 2..9 {
+        set(trunk(id, &format!("hole{id}.black.test")));
+    }
+    set(trunk(1, CARRIER));
+    let began = Instant::now();
+    call(&caller, &callee);
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    for id in 9..17 {
+        set(trunk(id, &format!("hole{id}.black.test")));
+    }
+    let lost = Place {
+        trunk: TrunkId(16),
+        to: "callee".to_owned(),
+        from: "caller".to_owned(),
+        display: None,
+        headers: Vec::new(),
+        offer: Body::sdp("offer"),
+        ring_for: Duration::from_secs(50),
+    };
+    let began = Instant::now();
+    caller
+        .command(Command::Place(CallId(2), Box::new(lost)))
+        .unwrap();
+    let code = until(&caller, |event| match event {
+        Event::Ended { call, code, .. } if call == CallId(2) => code,
+        _ => None,
+    });
+    assert_eq!(code, 503);
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 /// A connection that says nothing sensible is closed, and one after it is served.

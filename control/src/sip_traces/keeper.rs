@@ -242,10 +242,7 @@ mod tests {
             call: LINE,
             at: Time::from_secs(second),
             direction: Direction::Sent,
-            peer: Peer {
-                transport: Transport::Tcp,
-                addr: "198.51.100.7:5060".parse().unwrap(),
-            },
+            peer: Peer::new(Transport::Tcp, "198.51.100.7:5060".parse().unwrap()),
             text: text.to_owned(),
         }
     }

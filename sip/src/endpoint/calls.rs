@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use super::clients::{ClientId, Owner};
+use super::clients::{ClientId, Owner, peers};
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Credentials;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
@@ -110,10 +110,8 @@ impl Endpoint {
             place.offer,
             place.ring_for,
         );
-        let flow = Peer {
-            transport: trunk.transport,
-            addr: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
-        };
+        let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        let flow = Peer::new(trunk.transport, nowhere);
         self.keep_call(call, (call_id, tag), flow, Some(place.trunk));
         self.drive_call(now, id);
     }
@@ -148,7 +146,7 @@ impl Endpoint {
         &mut self,
         server: ServerId,
         request: &Request,
-        peer: Peer,
+        peer: &Peer,
         trunks: &[TrunkId],
     ) -> Option<CallId> {
         let id = CallId(self.next_incoming);
@@ -159,7 +157,7 @@ impl Endpoint {
         let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
         self.next_incoming += 1;
         let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
-        self.keep_call(call, key, peer, None);
+        self.keep_call(call, key, peer.clone(), None);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());
         Some(id)
@@ -200,7 +198,7 @@ impl Endpoint {
         id: CallId,
         purpose: Purpose,
         client: ClientId,
-        peer: Peer,
+        peer: &Peer,
     ) {
         let Some(record) = self.calls.get_mut(&id) else {
             return;
@@ -209,7 +207,7 @@ impl Endpoint {
             record.invite = Some(client);
         }
         if purpose == Purpose::Invite {
-            record.flow = peer;
+            record.flow = peer.clone();
             self.let_in(id, peer.addr.ip());
         }
     }
@@ -221,12 +219,12 @@ impl Endpoint {
         id: CallId,
         server: ServerId,
         request: &Request,
-        peer: Peer,
+        peer: &Peer,
     ) {
         if let Some(record) = self.calls.get_mut(&id)
             && peer.transport == record.flow.transport
         {
-            record.flow = peer;
+            record.flow = peer.clone();
         }
         self.call_input(now, id, CallInput::Request(server, request));
     }
@@ -271,13 +269,13 @@ impl Endpoint {
         while let Some(record) = self.calls.get_mut(&id) {
             match record.call.poll() {
                 Out::Request(purpose, request) => {
-                    let (flow, trunk) = (record.flow, record.trunk);
+                    let (flow, trunk) = (record.flow.clone(), record.trunk);
                     let owner = Owner::Call(id, purpose);
                     match (purpose, trunk) {
                         (Purpose::Invite, Some(trunk)) => {
                             self.send_to_trunk(now, owner, request, trunk);
                         }
-                        _ => self.send_by_uri(now, owner, request, flow),
+                        _ => self.send_by_uri(now, owner, request, &flow),
                     }
                 }
                 Out::Cancel(reason) => {
@@ -286,8 +284,8 @@ impl Endpoint {
                     }
                 }
                 Out::Ack(request, branch) => {
-                    let flow = record.flow;
-                    self.send_ack(now, request, &branch, flow);
+                    let flow = record.flow.clone();
+                    self.send_ack(now, request, &branch, &flow);
                 }
                 Out::Respond(server, response) => {
                     let (code, wire) = (response.code, response.to_bytes().into());
@@ -321,20 +319,18 @@ impl Endpoint {
 
     /// What is asked for on behalf of a call that is gone.
     pub(super) fn perform_stray(&mut self, now: Time, out: Out) {
-        let nowhere = Peer {
-            transport: crate::message::Transport::Udp,
-            addr: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
-        };
+        let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        let nowhere = Peer::new(crate::message::Transport::Udp, nowhere);
         match out {
-            Out::Ack(request, branch) => self.send_ack(now, request, &branch, nowhere),
-            Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, nowhere),
+            Out::Ack(request, branch) => self.send_ack(now, request, &branch, &nowhere),
+            Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, &nowhere),
             _ => {}
         }
     }
 
     /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
     /// datagram may be; the 2xx comes again and by then the name is resolved.
-    fn send_ack(&mut self, now: Time, mut request: Request, branch: &str, flow: Peer) {
+    fn send_ack(&mut self, now: Time, mut request: Request, branch: &str, flow: &Peer) {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
         };
@@ -342,28 +338,11 @@ impl Endpoint {
             return;
         };
         let to = match located {
-            Located::At(transport, addr) => {
-                let over_flow = flow.transport == transport
-                    && flow.addr.ip() == addr.ip()
-                    && self.streams.contains_key(&flow);
-                if over_flow {
-                    flow
-                } else {
-                    Peer { transport, addr }
-                }
-            }
+            Located::At(transport, addr) => self.over_flow(flow, transport, addr),
             Located::Ask(lookup) => {
-                let known = self.resolved.get(&lookup).filter(|(until, _)| *until > now);
-                let target = known.and_then(|(_, answers)| {
-                    crate::locate::targets(&lookup, answers, &mut self.ids)
-                        .first()
-                        .copied()
-                });
-                match target {
-                    Some(addr) => Peer {
-                        transport: lookup.transport,
-                        addr,
-                    },
+                let known = self.known_targets(now, &lookup);
+                match known.and_then(|found| peers(&lookup, &found).pop_front()) {
+                    Some(peer) => peer,
                     None => {
                         return self.look_up(lookup);
                     }

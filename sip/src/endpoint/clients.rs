@@ -66,13 +66,16 @@ pub(super) struct Waiting {
 /// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
 const MOST_RESOLVED: usize = 4_096;
 
+/// How long answers that are out of date serve.
+const MOST_STALE: Duration = Duration::from_secs(3_600);
+
 /// Requests that may wait for one name; more get 503.
 const MOST_WAITING: usize = 1_024;
 
 impl Endpoint {
     /// Sends a request to where its Route or Request-URI leads. `flow` is the connection that its
     /// dialog came over, which is used again while it leads to the same place.
-    pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: Peer) {
+    pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: &Peer) {
         match crate::dialog::next_hop(&request) {
             Uri::Sip(uri) => match self.within_reach(locate(&uri, flow.transport), flow) {
                 Some(located) => self.send_located(now, owner, request, located, Some(flow)),
@@ -104,26 +107,56 @@ impl Endpoint {
         owner: Owner,
         request: Request,
         located: Located,
-        flow: Option<Peer>,
+        flow: Option<&Peer>,
     ) {
         match located {
             Located::At(transport, addr) => {
-                let same = flow.filter(|flow| {
-                    flow.transport == transport
-                        && flow.addr.ip() == addr.ip()
-                        && self.streams.contains_key(flow)
-                });
-                let peer = same.unwrap_or(Peer { transport, addr });
+                let peer = match flow {
+                    Some(flow) => self.over_flow(flow, transport, addr),
+                    None => Peer::new(transport, addr),
+                };
                 self.send(now, owner, request, VecDeque::from([peer]));
             }
-            Located::Ask(lookup) => match self.resolved.get(&lookup) {
-                Some((until, answers)) if *until > now => {
-                    let peers = peers(&lookup, &targets(&lookup, answers, &mut self.ids));
-                    self.send(now, owner, request, peers);
-                }
-                _ => self.wait_for(now, lookup, Waiting { owner, request }),
+            Located::Ask(lookup) => match self.known_targets(now, &lookup) {
+                Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
+                None => self.wait_for(now, lookup, Waiting { owner, request }),
             },
         }
+    }
+
+    /// An address that a request goes to: over the connection that its dialog came over, while that leads
+    /// there.
+    pub(super) fn over_flow(
+        &self,
+        flow: &Peer,
+        transport: Transport,
+        addr: core::net::SocketAddr,
+    ) -> Peer {
+        let same =
+            flow.transport == transport && flow.addr.ip() == addr.ip() && self.streams.has(flow);
+        match same {
+            true => flow.clone(),
+            false => flow.moved(transport, addr),
+        }
+    }
+
+    /// Where a name leads, as far as it was looked up. What is out of date serves while it is looked up
+    /// again, so that calls do not wait for a resolver that is slow or away (RFC 8767 5).
+    pub(super) fn known_targets(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+    ) -> Option<Vec<core::net::SocketAddr>> {
+        let (until, answers) = self.resolved.get(lookup)?;
+        let until = *until;
+        if until + MOST_STALE <= now {
+            return None;
+        }
+        let found = targets(lookup, answers, &mut self.ids);
+        if until <= now {
+            self.look_up(lookup.clone());
+        }
+        Some(found)
     }
 
     fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {
@@ -152,7 +185,7 @@ impl Endpoint {
     ) {
         self.asking.remove(&lookup);
         let answers = answers.unwrap_or_default();
-        self.admit_resolved(&lookup, &answers);
+        self.admit_resolved(now, &lookup, &answers);
         let waiting = self.waiting.remove(&lookup).unwrap_or_default();
         let found = !targets(&lookup, &answers, &mut self.ids).is_empty();
         if found {
@@ -229,7 +262,7 @@ impl Endpoint {
         let machine = AnyClient::new(now, &request, reliable, self.config.timing);
         self.gate.add_peer(peer.addr.ip());
         if let Owner::Call(call, purpose) = owner {
-            self.call_sends(call, purpose, id, peer);
+            self.call_sends(call, purpose, id, &peer);
         }
         self.client_keys.insert(key.clone(), id);
         let record = ClientRecord {
@@ -262,7 +295,7 @@ impl Endpoint {
         if !record.machine.is_inviting() {
             return;
         }
-        let (peer, invite) = (record.peer, Arc::clone(&record.request));
+        let (peer, invite) = (record.peer.clone(), Arc::clone(&record.request));
         let mut cancel = Request::new(Method::Cancel, invite.uri.clone());
         let via = invite.via();
         let headers = &mut cancel.headers;
@@ -365,7 +398,7 @@ impl Endpoint {
         while let Some(record) = self.clients.get_mut(&id) {
             match record.machine.poll() {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
-                    to: record.peer,
+                    to: record.peer.clone(),
                     wire,
                 }),
                 Step::Response(response) => {
@@ -472,12 +505,15 @@ impl Endpoint {
     }
 }
 
-fn peers(lookup: &Lookup, addresses: &[core::net::SocketAddr]) -> VecDeque<Peer> {
+/// The peers at the addresses that a look-up brought.
+pub(super) fn peers(lookup: &Lookup, addresses: &[core::net::SocketAddr]) -> VecDeque<Peer> {
+    let name = (lookup.transport == Transport::Tls).then(|| Arc::from(lookup.host.as_str()));
     addresses
         .iter()
         .map(|addr| Peer {
             transport: lookup.transport,
             addr: *addr,
+            name: name.clone(),
         })
         .collect()
 }

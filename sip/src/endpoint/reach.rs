@@ -22,7 +22,7 @@ impl Endpoint {
     /// Where a request of a dialog goes whose other side was last heard over `flow`. An address is called
     /// when it is the one of `flow`, is of the same trunk, or is let through; else the request goes over
     /// `flow`, for a telephone behind a NAT names an address of its own network. `None`: it goes nowhere.
-    pub(super) fn within_reach(&self, located: Located, flow: Peer) -> Option<Located> {
+    pub(super) fn within_reach(&self, located: Located, flow: &Peer) -> Option<Located> {
         let (Located::At(_, named), Some(reach)) = (&located, &self.reach) else {
             return Some(located);
         };

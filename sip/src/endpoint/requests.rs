@@ -8,11 +8,12 @@ use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
 use crate::call::{ALLOW, SUPPORTED, ServerId};
 use crate::event::{CallId, Event, Incoming};
+use crate::gate::Admission;
 use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ServerKey;
 use crate::transaction::{AnyServer, Output as Step, ServerInput};
-use crate::trunk::{Admission, InboundAuth, TrunkId};
+use crate::trunk::{InboundAuth, TrunkId};
 
 #[derive(Debug)]
 pub(super) struct ServerRecord {
@@ -37,7 +38,7 @@ impl Endpoint {
     pub(super) fn request(
         &mut self,
         now: Time,
-        peer: Peer,
+        peer: &Peer,
         mut request: Request,
         admission: Admission,
     ) {
@@ -78,7 +79,7 @@ impl Endpoint {
     }
 
     /// A request outside of any dialog, from a source that is known.
-    fn outside(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+    fn outside(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
         match request.method {
             Method::Options => {
                 let mut response = Response::to(&request.headers, 200, "");
@@ -105,7 +106,7 @@ impl Endpoint {
     }
 
     /// Strangers are asked who they are when they want to call, and hear nothing else.
-    fn stranger(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+    fn stranger(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
         let call = request.method == Method::Invite && !has_to_tag(request);
         if call && self.refusal(request).is_none() {
             self.authenticate(now, peer, request, key);
@@ -129,7 +130,7 @@ impl Endpoint {
             .any(|record| record.trunk.inbound == InboundAuth::Digest)
     }
 
-    fn authenticate(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+    fn authenticate(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
         let source = peer.addr.ip();
         let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
         let trunks = &self.trunks;
@@ -157,6 +158,7 @@ impl Endpoint {
         );
         let stale = match verdict {
             Verdict::Known(username) => {
+                self.gate.proved(now, source);
                 let trunk = find(&username).map(|(id, _)| id);
                 return self.invited(now, peer, request, key, trunk.into_iter().collect());
             }
@@ -176,7 +178,7 @@ impl Endpoint {
     fn invited(
         &mut self,
         now: Time,
-        peer: Peer,
+        peer: &Peer,
         request: &Request,
         key: ServerKey,
         trunks: Vec<TrunkId>,
@@ -226,7 +228,7 @@ impl Endpoint {
         self.drive_call(now, call);
     }
 
-    fn ack(&mut self, now: Time, key: &ServerKey, request: &Request, peer: Peer) {
+    fn ack(&mut self, now: Time, key: &ServerKey, request: &Request, peer: &Peer) {
         if let Some(id) = self.server_keys.get(key).copied()
             && let Some(record) = self.servers.get(&id)
             && !record.machine.is_accepted()
@@ -241,7 +243,7 @@ impl Endpoint {
     }
 
     /// CANCEL is answered for itself, then its INVITE (9.2).
-    fn cancel(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) {
+    fn cancel(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
         let invite = self.server_keys.get(&key.invite()).copied();
         let call = invite.and_then(|id| self.servers.get(&id)?.call);
         let code = if invite.is_some() { 200 } else { 481 };
@@ -304,7 +306,7 @@ impl Endpoint {
     }
 
     /// Begins a server transaction.
-    fn serve(&mut self, now: Time, peer: Peer, request: &Request, key: ServerKey) -> ServerId {
+    fn serve(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) -> ServerId {
         let id = ServerId(self.number());
         let reliable = peer.transport.is_reliable();
         let machine = AnyServer::new(now, request, reliable, self.config.timing);
@@ -341,7 +343,7 @@ impl Endpoint {
         while let Some(record) = self.servers.get_mut(&id) {
             match record.machine.poll() {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
-                    to: record.reply_to,
+                    to: record.reply_to.clone(),
                     wire,
                 }),
                 // A server hears no response.
@@ -371,14 +373,14 @@ impl Endpoint {
             .copied()
     }
 
-    fn refuse_for_now(&mut self, peer: Peer, request: &Request) {
+    fn refuse_for_now(&mut self, peer: &Peer, request: &Request) {
         let mut response = Response::to(&request.headers, 503, "");
         response.headers.push(Name::RetryAfter, RETRY_AFTER);
         response.set_to_tag(&self.stateless_tag(&request.headers));
         self.transmit_response(peer, &response);
     }
 
-    fn answer(&mut self, peer: Peer, request: &Request, code: u16, reason: &str) {
+    fn answer(&mut self, peer: &Peer, request: &Request, code: u16, reason: &str) {
         self.answer_statelessly(peer, &request.headers, code, reason);
     }
 
@@ -386,7 +388,7 @@ impl Endpoint {
     /// answered the same way.
     pub(super) fn answer_statelessly(
         &mut self,
-        peer: Peer,
+        peer: &Peer,
         headers: &Headers,
         code: u16,
         reason: &str,
@@ -396,13 +398,13 @@ impl Endpoint {
         self.transmit_response(peer, &response);
     }
 
-    fn transmit(&mut self, peer: Peer, mut response: Response) {
+    fn transmit(&mut self, peer: &Peer, mut response: Response) {
         let tag = self.stateless_tag(&response.headers);
         response.set_to_tag(&tag);
         self.transmit_response(peer, &response);
     }
 
-    fn transmit_response(&mut self, peer: Peer, response: &Response) {
+    fn transmit_response(&mut self, peer: &Peer, response: &Response) {
         let to = reply_to(peer, response.via().as_ref());
         let wire = response.to_bytes().into();
         self.out.push_back(Output::Transmit { to, wire });
@@ -483,7 +485,7 @@ fn add_abilities(headers: &mut Headers) {
 
 /// Adds what RFC 3261 18.2.1 and RFC 3581 4 want to the topmost Via: where the request really came
 /// from.
-fn mark_source(headers: &mut Headers, peer: Peer) {
+fn mark_source(headers: &mut Headers, peer: &Peer) {
     let Some(first) = headers.get(&Name::Via) else {
         return;
     };
@@ -507,9 +509,9 @@ fn mark_source(headers: &mut Headers, peer: Peer) {
 /// Where an answer goes (18.2.2, RFC 3581 4): always to the address that the request came from, since
 /// `maddr` and `sent-by` may name a victim; the port is the one it came from when it asked so, else
 /// the one in the Via.
-fn reply_to(peer: Peer, via: Option<&Via>) -> Peer {
+fn reply_to(peer: &Peer, via: Option<&Via>) -> Peer {
     if peer.transport != Transport::Udp {
-        return peer;
+        return peer.clone();
     }
     let port = match via {
         Some(via) if via.params.has("rport") => peer.addr.port(),
@@ -518,6 +520,6 @@ fn reply_to(peer: Peer, via: Option<&Via>) -> Peer {
     };
     Peer {
         addr: SocketAddr::new(peer.addr.ip(), port),
-        ..peer
+        ..peer.clone()
     }
 }

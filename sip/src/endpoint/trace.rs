@@ -102,12 +102,12 @@ impl Tracer {
     }
 
     /// A message that came.
-    pub(super) fn received(&self, peer: Peer, message: Message) -> Option<Event> {
+    pub(super) fn received(&self, peer: &Peer, message: Message) -> Option<Event> {
         self.tell(peer, message, Direction::Received)
     }
 
     /// A message that is sent.
-    pub(super) fn sent(&self, peer: Peer, wire: &[u8]) -> Option<Event> {
+    pub(super) fn sent(&self, peer: &Peer, wire: &[u8]) -> Option<Event> {
         if self.calls.is_empty() {
             return None;
         }
@@ -116,13 +116,13 @@ impl Tracer {
         self.tell(peer, message, Direction::Sent)
     }
 
-    fn tell(&self, peer: Peer, message: Message, direction: Direction) -> Option<Event> {
+    fn tell(&self, peer: &Peer, message: Message, direction: Direction) -> Option<Event> {
         let call = self.call_of(&message, direction)?;
         Some(Event::Message(Box::new(Traced {
             call,
             at: self.now,
             direction,
-            peer,
+            peer: peer.clone(),
             text: text(message),
         })))
     }

@@ -30,15 +30,34 @@ pub(super) struct RegistrationRecord {
 pub(super) struct TrunkRecord {
     pub(super) trunk: Trunk,
     registration: Option<RegistrationId>,
+    /// It is registered as soon as its former binding is taken back.
+    registers_later: bool,
     /// When OPTIONS are sent next.
     next_ping: Time,
     /// OPTIONS that had no answer, one after the other.
     misses: u32,
     reachable: Option<bool>,
+    /// Where its host was found, and may call from.
+    addresses: Vec<Resolved>,
     /// When its host is looked up again.
     next_lookup: Time,
     armed: Time,
 }
+
+/// An address of a trunk's host.
+#[derive(Debug)]
+struct Resolved {
+    ip: IpAddr,
+    /// Since when answers lack it.
+    gone: Option<Time>,
+}
+
+/// How long an address is let in after answers ceased to name it. Names with many addresses show some of
+/// them at a time.
+const GRACE: Duration = Duration::from_secs(300);
+
+/// Addresses of one trunk's host; beyond it those go first that were gone longest.
+const MOST_ADDRESSES: usize = 64;
 
 /// A carrier is gone when so many OPTIONS one after the other had no answer.
 const MISSES: u32 = 2;
@@ -46,21 +65,44 @@ const MISSES: u32 = 2;
 /// How often a trunk's name is looked up, so that new addresses of the carrier are let in.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
 
+#[cfg(test)]
+impl TrunkRecord {
+    /// How many addresses are let in for its host.
+    pub(super) fn addresses(&self) -> usize {
+        self.addresses.len()
+    }
+}
+
 impl Endpoint {
     pub(super) fn set_trunk(&mut self, now: Time, trunk: Trunk) {
-        self.remove_trunk(now, trunk.id);
-        self.gate.add_trunk(&trunk);
         let id = trunk.id;
-        let mut next_lookup = Time::NEVER;
+        let settings = self.registration_settings(&trunk);
+        let kept = self.keep_registration(now, id, settings.as_ref());
+        self.remove_trunk(now, id);
+        self.gate.add_trunk(&trunk);
+        let (mut next_lookup, mut addresses) = (Time::NEVER, Vec::new());
         match located(&trunk) {
             Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
             Some(Located::Ask(lookup)) => {
                 next_lookup = now + LOOKUP_INTERVAL;
+                if let Some((_, answers)) = self.resolved.get(&lookup) {
+                    renew(&mut addresses, now, &found(answers));
+                }
+                for own in &addresses {
+                    self.gate.add_address(own.ip, id);
+                }
                 self.look_up(lookup);
             }
             None => {}
         }
-        let registration = self.new_registration(&trunk);
+        // A binding that is being taken back is gone before another is made: the registrar may take the two
+        // REGISTERs in either order, and Expires: 0 for the later one.
+        let leaving = self.registrations.values().any(|own| own.trunk == id);
+        let registers_later = kept.is_none() && leaving && settings.is_some();
+        let registration = match (kept, settings) {
+            (None, Some(settings)) if !leaving => Some(self.new_registration(id, settings)),
+            (kept, _) => kept,
+        };
         let next_ping = match (trunk.keep_alive, &trunk.register) {
             (None, _) => Time::NEVER,
             // Its REGISTER asks first.
@@ -70,14 +112,16 @@ impl Endpoint {
         let record = TrunkRecord {
             trunk,
             registration,
+            registers_later,
             next_ping,
             misses: 0,
             reachable: None,
+            addresses,
             next_lookup,
             armed: Time::NEVER,
         };
         self.trunks.insert(id, record);
-        if let Some(registration) = registration {
+        if let Some(registration) = registration.filter(|_| kept.is_none()) {
             self.drive_registration(now, registration);
         }
         self.trunk_timeout(now, id);
@@ -106,7 +150,8 @@ impl Endpoint {
         }
     }
 
-    fn new_registration(&mut self, trunk: &Trunk) -> Option<RegistrationId> {
+    /// What a trunk registers, and where.
+    fn registration_settings(&self, trunk: &Trunk) -> Option<(Settings, Located)> {
         let register = trunk.register.as_ref()?;
         let (host, located) = (trunk.host.clone()?, located(trunk)?);
         let settings = Settings {
@@ -118,15 +163,64 @@ impl Endpoint {
             expires: register.expires,
             credentials: trunk.credentials.clone(),
         };
+        Some((settings, located))
+    }
+
+    fn new_registration(
+        &mut self,
+        trunk: TrunkId,
+        (settings, located): (Settings, Located),
+    ) -> RegistrationId {
         let id = RegistrationId(self.number());
         let record = RegistrationRecord {
             registration: Registration::new(settings, self.ids.fork()),
-            trunk: trunk.id,
+            trunk,
             located,
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
+        id
+    }
+
+    /// The registration of a trunk that changes, if the binding stays the same: it is refreshed with the
+    /// new settings, and not taken back with the trunk as it was.
+    fn keep_registration(
+        &mut self,
+        now: Time,
+        trunk: TrunkId,
+        settings: Option<&(Settings, Located)>,
+    ) -> Option<RegistrationId> {
+        let (settings, located) = settings?;
+        let id = self.trunks.get(&trunk)?.registration?;
+        let own = self.registrations.get_mut(&id)?;
+        if own.located != *located || !own.registration.is_of(settings) {
+            return None;
+        }
+        own.registration.renew(settings.clone());
+        if let Some(record) = self.trunks.get_mut(&trunk) {
+            record.registration = None;
+        }
+        self.drive_registration(now, id);
         Some(id)
+    }
+
+    /// The last binding of a trunk was taken back: the one that waited for this is made.
+    fn register_later(&mut self, now: Time, trunk: TrunkId) {
+        if self.registrations.values().any(|own| own.trunk == trunk) {
+            return;
+        }
+        let Some(record) = self.trunks.get(&trunk).filter(|own| own.registers_later) else {
+            return;
+        };
+        let Some(settings) = self.registration_settings(&record.trunk) else {
+            return;
+        };
+        let id = self.new_registration(trunk, settings);
+        if let Some(record) = self.trunks.get_mut(&trunk) {
+            record.registers_later = false;
+            record.registration = Some(id);
+        }
+        self.drive_registration(now, id);
     }
 
     pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {
@@ -174,7 +268,7 @@ impl Endpoint {
                         self.deadlines
                             .remove(&(record.armed, Who::Registration(id)));
                         self.registrations.remove(&id);
-                        return;
+                        return self.register_later(now, trunk);
                     }
                     let (armed, who) = (&mut record.armed, Who::Registration(id));
                     Self::set_deadline(&mut self.deadlines, armed, at, who);
@@ -215,19 +309,20 @@ impl Endpoint {
         }
     }
 
-    /// The addresses of a trunk's host are let in.
-    pub(super) fn admit_resolved(&mut self, lookup: &Lookup, answers: &Answers) {
-        let addresses: Vec<IpAddr> = answers
-            .srv
-            .iter()
-            .flat_map(|srv| srv.addresses.iter().copied())
-            .chain(answers.addresses.iter().copied())
-            .take(64)
-            .collect();
-        for record in self.trunks.values() {
+    /// The addresses of a trunk's host are let in, and those that it left are not any more. An answer
+    /// without any changes nothing: the resolver may be away.
+    pub(super) fn admit_resolved(&mut self, now: Time, lookup: &Lookup, answers: &Answers) {
+        let found = found(answers);
+        if found.is_empty() {
+            return;
+        }
+        for record in self.trunks.values_mut() {
             if located(&record.trunk).as_ref() == Some(&Located::Ask(lookup.clone())) {
-                for ip in &addresses {
-                    self.gate.add_address(*ip, record.trunk.id);
+                for ip in renew(&mut record.addresses, now, &found) {
+                    self.gate.remove_address(ip, &record.trunk);
+                }
+                for own in &record.addresses {
+                    self.gate.add_address(own.ip, record.trunk.id);
                 }
             }
         }
@@ -283,6 +378,45 @@ impl Endpoint {
             });
         }
     }
+}
+
+/// All addresses that a look-up brought.
+fn found(answers: &Answers) -> Vec<IpAddr> {
+    let of_srv = answers.srv.iter().flat_map(|srv| &srv.addresses);
+    let mut found: Vec<IpAddr> = Vec::new();
+    for ip in of_srv.chain(&answers.addresses) {
+        if !found.contains(ip) && found.len() < MOST_ADDRESSES {
+            found.push(*ip);
+        }
+    }
+    found
+}
+
+/// Takes over what was found now; gives the addresses that are let in no more.
+fn renew(known: &mut Vec<Resolved>, now: Time, found: &[IpAddr]) -> Vec<IpAddr> {
+    for own in known.iter_mut() {
+        own.gone = match found.contains(&own.ip) {
+            true => None,
+            false => own.gone.or(Some(now)),
+        };
+    }
+    for ip in found {
+        if !known.iter().any(|own| own.ip == *ip) {
+            known.push(Resolved {
+                ip: *ip,
+                gone: None,
+            });
+        }
+    }
+    // Those that are there first, then those that were there last.
+    known.sort_by_key(|own| std::cmp::Reverse(own.gone.unwrap_or(Time::NEVER)));
+    let stays = |own: &Resolved| own.gone.is_none_or(|gone| now.since(gone) < GRACE);
+    let count = known.iter().take_while(|own| stays(own)).count();
+    known
+        .split_off(count.min(MOST_ADDRESSES))
+        .into_iter()
+        .map(|own| own.ip)
+        .collect()
 }
 
 fn located(trunk: &Trunk) -> Option<Located> {

@@ -29,11 +29,11 @@ const WAKE: Token = Token(0);
 /// something, if only line ends, every two minutes (RFC 5626 4.4.1).
 const IDLE: Duration = Duration::from_secs(600);
 
+/// How long a connection that is being closed may take to write what was said before.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
-
-/// Names of addresses that were connected to over TLS; beyond it the list is emptied.
-const MOST_NAMES: usize = 4_096;
 
 /// Connections accepted at one wake-up.
 const ACCEPTS: usize = 64;
@@ -64,8 +64,6 @@ pub(super) struct Driver {
     /// Connections that were not read to the end.
     unread: Vec<Token>,
     tls: Option<Tls>,
-    /// Which name led to an address, for the certificate.
-    names: FxHashMap<SocketAddr, String>,
     resolver: Resolver,
     commands: Receiver<Command>,
     events: Sender<Event>,
@@ -148,7 +146,6 @@ impl Driver {
             by_peer: FxHashMap::default(),
             unread: Vec::new(),
             tls: settings.tls,
-            names: FxHashMap::default(),
             commands,
             events,
             waiting: VecDeque::new(),
@@ -300,10 +297,6 @@ impl Driver {
             };
             let now = self.now();
             let transport = self.listeners[at].transport;
-            // A stranger's connection is closed before anything is read or said.
-            if !self.endpoint.admits(now, addr.ip()) {
-                continue;
-            }
             let session = match (transport, &self.tls) {
                 (Transport::Tls, Some(tls)) => match Session::server(tls) {
                     Some(session) => Some(session),
@@ -312,8 +305,16 @@ impl Driver {
                 (Transport::Tls, None) => continue,
                 _ => None,
             };
-            let peer = Peer { transport, addr };
-            self.keep(now, stream, peer, session);
+            let peer = Peer::new(transport, addr);
+            // A stranger's connection is closed before anything is read or said.
+            if !self.endpoint.accepts(now, &peer) {
+                continue;
+            }
+            match self.keep(now, stream, peer.clone(), session) {
+                // Its silence has a deadline.
+                Some(_) => self.tell(now, Input::Timeout),
+                None => self.tell(now, Input::Failed(peer)),
+            }
         }
     }
 
@@ -327,7 +328,8 @@ impl Driver {
         let token = Token(self.next_token);
         self.next_token += 1;
         let registry = self.poll.registry();
-        let connection = Connection::new(stream, peer, session, now, registry, token).ok()?;
+        let connection =
+            Connection::new(stream, peer.clone(), session, now, registry, token).ok()?;
         self.connections.insert(token, connection);
         self.by_peer.insert(peer, token);
         Some(token)
@@ -345,7 +347,7 @@ impl Driver {
             reads += 1;
             plain.clear();
             let read = connection.read(now, &mut buffer, &mut plain);
-            let peer = connection.peer;
+            let peer = connection.peer.clone();
             if !plain.is_empty() {
                 self.tell(
                     now,
@@ -399,7 +401,10 @@ impl Driver {
         let idle: Vec<Token> = self
             .connections
             .iter()
-            .filter(|(_, connection)| now.since(connection.last_used) >= IDLE)
+            .filter(|(_, connection)| {
+                let patience = if connection.closing { LINGER } else { IDLE };
+                now.since(connection.last_used) >= patience
+            })
             .map(|(token, _)| *token)
             .collect();
         for token in idle {
@@ -409,26 +414,6 @@ impl Driver {
 
     fn found(&mut self, found: Found) {
         let now = self.now();
-        if found.lookup.transport == Transport::Tls
-            && let Some(answers) = &found.answers
-        {
-            if self.names.len() >= MOST_NAMES {
-                self.names.clear();
-            }
-            let port = found.lookup.port.unwrap_or(Transport::Tls.default_port());
-            let of_srv = answers.srv.iter().flat_map(|srv| {
-                srv.addresses
-                    .iter()
-                    .map(|ip| SocketAddr::new(*ip, srv.port))
-            });
-            let own = answers
-                .addresses
-                .iter()
-                .map(|ip| SocketAddr::new(*ip, port));
-            for addr in of_srv.chain(own) {
-                self.names.insert(addr, found.lookup.host.clone());
-            }
-        }
         self.tell(
             now,
             Input::Resolved {
@@ -450,11 +435,11 @@ impl Driver {
                     break;
                 }
                 Output::Transmit { to, wire } => {
-                    if !self.transmit(now, to, &wire) {
+                    if !self.transmit(now, &to, &wire) {
                         failed.push(to);
                     }
                 }
-                Output::Close(peer) => self.close(now, peer),
+                Output::Close(peer) => self.close(now, &peer),
                 Output::Resolve(lookup) => {
                     if let Some(refused) = self.resolver.ask(lookup) {
                         self.waiting_for_nothing(refused);
@@ -489,7 +474,7 @@ impl Driver {
         }
     }
 
-    fn transmit(&mut self, now: Time, to: Peer, wire: &[u8]) -> bool {
+    fn transmit(&mut self, now: Time, to: &Peer, wire: &[u8]) -> bool {
         if to.transport == Transport::Udp {
             // The first socket of the right family: an answer leaves from where it is expected when
             // one address of each family is listened on, as the settings advise.
@@ -499,7 +484,7 @@ impl Driver {
                 .find(|udp| udp.addr.is_ipv4() == to.addr.is_ipv4());
             return socket.is_some_and(|udp| udp.send(to.addr, wire));
         }
-        let token = match self.by_peer.get(&to) {
+        let token = match self.by_peer.get(to) {
             Some(token) => Some(*token),
             None => self.connect(now, to),
         };
@@ -513,21 +498,20 @@ impl Driver {
         }
     }
 
-    fn connect(&mut self, now: Time, to: Peer) -> Option<Token> {
+    fn connect(&mut self, now: Time, to: &Peer) -> Option<Token> {
         let session = match (to.transport, &self.tls) {
             (Transport::Tls, Some(tls)) => {
-                let name = self.names.get(&to.addr).map(String::as_str);
-                Some(Session::client(tls, name, to.addr.ip())?)
+                Some(Session::client(tls, to.name.as_deref(), to.addr.ip())?)
             }
             (Transport::Tls, None) => return None,
             _ => None,
         };
         let stream = Connection::connect(to.addr).ok()?;
-        self.keep(now, stream, to, session)
+        self.keep(now, stream, to.clone(), session)
     }
 
-    fn close(&mut self, now: Time, peer: Peer) {
-        if let Some(token) = self.by_peer.get(&peer).copied() {
+    fn close(&mut self, now: Time, peer: &Peer) {
+        if let Some(token) = self.by_peer.get(peer).copied() {
             if let Some(connection) = self.connections.get_mut(&token) {
                 connection.closing = true;
             }

@@ -1,8 +1,8 @@
 //! The only folder with sockets, a clock and threads.
 //!
 //! [`Sip`] is the face: it starts one thread that owns an [`Endpoint`](crate::endpoint::Endpoint) and
-//! all its sockets ([`driver`]), takes commands and gives events over bounded channels. A second
-//! thread asks DNS ([`resolve`]), since an answer may take seconds.
+//! all its sockets ([`driver`]), takes commands and gives events over bounded channels. A few
+//! more threads ask DNS ([`resolve`]), since an answer may take seconds.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,7 @@
-//! DNS (RFC 1035, RFC 2782): SRV, A and AAAA, asked of the system's servers by a thread of its own.
+//! DNS (RFC 1035, RFC 2782): SRV, A and AAAA, asked of the system's servers by threads of its own. A
+//! look-up has its deadline, so that names which nobody answers for hold up others for seconds at most.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::str::FromStr as _;
@@ -16,9 +18,14 @@ use crate::locate::{Answers, Lookup, Srv};
 /// Look-ups that wait; the endpoint asks once for all requests to one name. One more fails.
 const MOST_WAITING: usize = 256;
 
-/// How long one server is waited for, and how often all are asked.
-const PATIENCE: Duration = Duration::from_secs(2);
-const ROUNDS: usize = 2;
+/// Look-ups at a time.
+const THREADS: usize = 8;
+
+/// How long a whole look-up may take: its SRV records and the addresses of each.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// How long one server is waited for before the next is asked.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Answers are kept as long as they say, within these.
 const LEAST_KEPT: u32 = 5;
@@ -59,18 +66,21 @@ impl Resolver {
             true => system_servers(),
             false => servers,
         };
-        std::thread::Builder::new()
-            .name("sip-dns".to_owned())
-            .spawn(move || {
-                let mut number = 0;
-                // Ends when the driver drops its side.
-                for lookup in asks_in {
-                    let found = look_up(&servers, lookup, &mut number, permit.as_ref());
-                    if found_out.send(found).is_err() || waker.wake().is_err() {
-                        return;
+        for thread in 0..THREADS {
+            let (servers, permit) = (servers.clone(), permit.clone());
+            let (asks, found, waker) = (asks_in.clone(), found_out.clone(), Arc::clone(&waker));
+            std::thread::Builder::new()
+                .name(format!("sip-dns-{thread}"))
+                .spawn(move || {
+                    // Ends when the driver drops its side.
+                    for lookup in asks {
+                        let answer = look_up(&servers, lookup, permit.as_ref());
+                        if found.send(answer).is_err() || waker.wake().is_err() {
+                            return;
+                        }
                     }
-                }
-            })?;
+                })?;
+        }
         Ok(Self {
             asks,
             found,
@@ -118,16 +128,17 @@ fn system_servers() -> Vec<SocketAddr> {
 /// Records of one kind, and how long they hold, seconds.
 type Records = (Vec<RData>, u32);
 
-fn look_up(
-    servers: &[SocketAddr],
-    lookup: Lookup,
-    number: &mut u16,
-    permit: Option<&Permit>,
-) -> Found {
+fn look_up(servers: &[SocketAddr], lookup: Lookup, permit: Option<&Permit>) -> Found {
+    let mut asking = Asking {
+        servers,
+        first: 0,
+        number: drawn(),
+        until: Instant::now() + DEADLINE,
+    };
     let mut keep = MOST_KEPT;
     let mut answers = Answers::default();
     if let Some(service) = lookup.service()
-        && let Some((records, ttl)) = ask(servers, &service, RecordType::SRV, number)
+        && let Some((records, ttl)) = asking.ask(&service, RecordType::SRV)
     {
         keep = keep.min(ttl);
         for record in records.into_iter().take(MOST_SRV) {
@@ -135,7 +146,7 @@ fn look_up(
                 continue;
             };
             let target = srv.target.to_ascii();
-            let (addresses, ttl) = addresses(servers, &target, number);
+            let (addresses, ttl) = asking.addresses(&target);
             keep = keep.min(ttl);
             answers.srv.push(Srv {
                 priority: srv.priority,
@@ -146,7 +157,7 @@ fn look_up(
         }
     }
     if answers.srv.is_empty() {
-        let (found, ttl) = addresses(servers, &lookup.host, number);
+        let (found, ttl) = asking.addresses(&lookup.host);
         keep = keep.min(ttl);
         answers.addresses = found;
     }
@@ -166,57 +177,82 @@ fn look_up(
     }
 }
 
-fn addresses(servers: &[SocketAddr], host: &str, number: &mut u16) -> (Vec<IpAddr>, u32) {
-    let mut found = Vec::new();
-    let mut keep = MOST_KEPT;
-    for kind in [RecordType::A, RecordType::AAAA] {
-        if let Some((records, ttl)) = ask(servers, host, kind, number) {
-            keep = keep.min(ttl);
-            found.extend(records.into_iter().filter_map(|record| match record {
-                RData::A(ip) => Some(IpAddr::V4(ip.0)),
-                RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
-                _ => None,
-            }));
-        }
-    }
-    (found, keep)
+/// The questions of one look-up.
+struct Asking<'a> {
+    servers: &'a [SocketAddr],
+    /// The server that answered last: it is asked first.
+    first: usize,
+    number: u16,
+    until: Instant,
 }
 
-/// Asks each server in turn. `None` when none answered or the name has no such record.
-fn ask(servers: &[SocketAddr], name: &str, kind: RecordType, number: &mut u16) -> Option<Records> {
-    let mut name = Name::from_str(name).ok()?;
-    name.set_fqdn(true);
-    for _ in 0..ROUNDS {
-        for server in servers {
-            *number = number.wrapping_add(1);
-            if let Ok(Some(message)) = exchange(*server, &name, kind, *number) {
-                if !matches!(
-                    message.metadata.response_code,
-                    ResponseCode::NoError | ResponseCode::NXDomain
-                ) {
-                    continue;
-                }
-                let records: Vec<_> = message
-                    .answers
-                    .iter()
-                    .filter(|record| record.record_type() == kind)
-                    .collect();
-                let ttl = records.iter().map(|record| record.ttl).min()?;
-                let data = records.iter().map(|record| record.data.clone()).collect();
-                return Some((data, ttl.min(MOST_KEPT)));
+impl Asking<'_> {
+    fn addresses(&mut self, host: &str) -> (Vec<IpAddr>, u32) {
+        let mut found = Vec::new();
+        let mut keep = MOST_KEPT;
+        for kind in [RecordType::A, RecordType::AAAA] {
+            if let Some((records, ttl)) = self.ask(host, kind) {
+                keep = keep.min(ttl);
+                found.extend(records.into_iter().filter_map(|record| match record {
+                    RData::A(ip) => Some(IpAddr::V4(ip.0)),
+                    RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
+                    _ => None,
+                }));
             }
         }
+        (found, keep)
     }
-    None
+
+    /// Asks each server in turn, twice. `None` when none answered in time or the name has no such record.
+    fn ask(&mut self, name: &str, kind: RecordType) -> Option<Records> {
+        let mut name = Name::from_str(name).ok()?;
+        name.set_fqdn(true);
+        let count = self.servers.len();
+        for at in (0..count).cycle().skip(self.first).take(2 * count) {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let until = Instant::now() + left.min(PATIENCE);
+            self.number = self.number.wrapping_add(1);
+            let server = *self.servers.get(at)?;
+            let Ok(Some(message)) = exchange(server, &name, kind, self.number, until) else {
+                continue;
+            };
+            if !matches!(
+                message.metadata.response_code,
+                ResponseCode::NoError | ResponseCode::NXDomain
+            ) {
+                continue;
+            }
+            self.first = at;
+            let records: Vec<_> = message
+                .answers
+                .iter()
+                .filter(|record| record.record_type() == kind)
+                .collect();
+            let ttl = records.iter().map(|record| record.ttl).min()?;
+            let data = records.iter().map(|record| record.data.clone()).collect();
+            return Some((data, ttl.min(MOST_KEPT)));
+        }
+        None
+    }
 }
 
-/// One question over a socket of its own, whose port the system draws: with the number it is what an
+/// The first number of a look-up's questions, which nobody can guess.
+fn drawn() -> u16 {
+    let drawn = RandomState::new().build_hasher().finish();
+    u16::try_from(drawn & 0xffff).unwrap_or_default()
+}
+
+/// One question, over a socket of its own whose port the system draws: with the number it is what an
 /// answer must fit (RFC 5452).
 fn exchange(
     server: SocketAddr,
     name: &Name,
     kind: RecordType,
     number: u16,
+    until: Instant,
 ) -> io::Result<Option<Message>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -232,7 +268,6 @@ fn exchange(
     question.add_query(Query::query(name.clone(), kind));
     let bytes = question.to_vec().map_err(io::Error::other)?;
     socket.send(&bytes)?;
-    let until = Instant::now() + PATIENCE;
     let mut buffer = [0; 4_096];
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -15,6 +15,7 @@ pub(super) struct Alone {
     /// Messages of calls, as they are told to people.
     pub(super) traced: Vec<String>,
     pub(super) asked: Vec<Lookup>,
+    pub(super) closed: Vec<Peer>,
     pub(super) wait: Time,
 }
 
@@ -33,6 +34,7 @@ impl Alone {
             told: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
+            closed: Vec::new(),
             wait: Time::NEVER,
         }
     }
@@ -53,7 +55,7 @@ impl Alone {
                 Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
                 Output::Event(event) => self.told.push(told(&event)),
                 Output::Resolve(lookup) => self.asked.push(lookup),
-                Output::Close(_) => {}
+                Output::Close(peer) => self.closed.push(peer),
             }
         }
     }
@@ -83,7 +85,7 @@ impl Alone {
     /// The last request that was sent, and where to.
     pub(super) fn last(&self) -> (Peer, Request) {
         match self.sent.last() {
-            Some((peer, Message::Request(request))) => (*peer, request.clone()),
+            Some((peer, Message::Request(request))) => (peer.clone(), request.clone()),
             other => panic!("not a request: {other:?}"),
         }
     }

@@ -90,7 +90,7 @@ fn forks_one_answer_wins_and_the_other_is_sent_away() {
     world.place();
     let invite = first_invite(&world);
     let answer = |code: u16, tag: &str| {
-        let mut response = crate::message::Response::to(&invite.headers, code, "");
+        let mut response = Response::to(&invite.headers, code, "");
         response.set_to_tag(tag);
         response
             .headers

@@ -2,7 +2,7 @@
 
 use super::alone::*;
 use crate::ids::Ids;
-use crate::trunk::Outbound;
+use crate::trunk::{Net, Outbound};
 
 #[test]
 fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
@@ -42,6 +42,75 @@ fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
     alone.run_for(Duration::from_secs(60));
     assert_eq!(alone.endpoint.counts(), Counts::default());
     assert_eq!(alone.wait, Time::NEVER);
+}
+
+/// A trunk that registers as that user.
+fn registering(user: &str) -> Trunk {
+    Trunk {
+        register: Some(Register {
+            expires: 120,
+            user: user.to_owned(),
+        }),
+        ..trunk(1, A, Transport::Udp)
+    }
+}
+
+/// The last REGISTER: whose it is, for how long, and in which row of them.
+fn register(alone: &Alone) -> (String, String, String) {
+    let (_, register) = alone.last();
+    assert_eq!(register.method, Method::Register);
+    let expires = register.headers.get(&Name::Expires).unwrap();
+    let user = register.to().unwrap().uri.user().unwrap();
+    (user, expires.to_owned(), register.call_id().to_owned())
+}
+
+#[test]
+fn a_trunk_that_is_changed_keeps_its_registration() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(registering("alice"))));
+    let (_, _, row) = register(&alone);
+    alone.answer(200, &[]);
+    let mut changed = registering("alice");
+    changed.allowed.clear();
+    changed.credentials = Some(credentials());
+    changed.register = Some(Register {
+        expires: 300,
+        user: "alice".to_owned(),
+    });
+    let sent = alone.sent.len();
+    alone.command(Command::SetTrunk(Box::new(changed)));
+    // It is asked for again, and nothing is taken back.
+    assert_eq!(alone.sent.len(), sent + 1);
+    let again = ("alice".to_owned(), "300".to_owned(), row);
+    assert_eq!(register(&alone), again);
+    alone.answer(401, &[(Name::WwwAuthenticate, CHALLENGE)]);
+    assert!(alone.last().1.headers.has(&Name::Authorization));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told, ["registered 120", "registered 300"]);
+}
+
+#[test]
+fn a_binding_is_made_when_the_former_one_is_taken_back() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(registering("alice"))));
+    alone.answer(200, &[]);
+    let sent = alone.sent.len();
+    alone.command(Command::SetTrunk(Box::new(registering("bob"))));
+    // And changed again, while that is under way.
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    alone.command(Command::SetTrunk(Box::new(registering("carol"))));
+    assert_eq!(alone.sent.len(), sent + 1);
+    let (user, expires, _) = register(&alone);
+    assert_eq!((user.as_str(), expires.as_str()), ("alice", "0"));
+    alone.answer(200, &[]);
+    let (user, expires, _) = register(&alone);
+    assert_eq!((user.as_str(), expires.as_str()), ("carol", "120"));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told, ["registered 120", "registered 120"]);
+    // A registrar that is away does not keep it from that.
+    alone.command(Command::SetTrunk(Box::new(registering("dave"))));
+    alone.run_for(Duration::from_secs(33));
+    assert_eq!(register(&alone).0, "dave");
 }
 
 #[test]
@@ -312,7 +381,7 @@ fn a_merged_invite_is_refused_and_the_same_one_again_is_not() {
 
 /// Where the last message went.
 fn went(alone: &Alone) -> String {
-    let peer = alone.sent.last().unwrap().0;
+    let peer = &alone.sent.last().unwrap().0;
     format!("{:?} {}", peer.transport, peer.addr)
 }
 
@@ -333,7 +402,7 @@ fn an_address_that_a_carrier_names_is_called_only_where_it_may_be() {
         let mut alone = Alone::new();
         alone
             .endpoint
-            .judge_by(std::sync::Arc::new(|ip| ip.to_string().starts_with("203.")));
+            .judge_by(Arc::new(|ip| ip.to_string().starts_with("203.")));
         let carrier = Trunk {
             allowed: vec![Net::parse("192.0.2.64/26").unwrap()],
             ..trunk(1, A, Transport::Udp)
@@ -409,4 +478,125 @@ fn a_trunk_that_registers_is_asked_with_options_after_a_while() {
     alone.run_for(Duration::from_secs(1));
     assert_eq!(alone.last().1.method, Method::Options);
     assert_eq!(went(&alone), "Udp 192.0.2.1:5060");
+}
+
+/// The addresses that a name leads to, one a line of a test.
+fn leads_to(alone: &mut Alone, last: &[u8]) {
+    let records = last.iter().map(|last| srv(10, *last)).collect();
+    resolve(alone, records);
+}
+
+/// Which of ten addresses of a carrier are heard.
+fn heard(alone: &mut Alone) -> Vec<u8> {
+    let options = invite("", 1).replace("INVITE", "OPTIONS");
+    let hears = |alone: &mut Alone, last: u8| {
+        let sent = alone.sent.len();
+        alone.bytes(&format!("198.51.100.{last}:5060"), &options);
+        alone.sent.len() > sent
+    };
+    (1..=10).filter(|last| hears(alone, *last)).collect()
+}
+
+#[test]
+fn an_address_that_a_carrier_gave_up_is_not_trusted_for_ever() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1, 2]);
+    assert_eq!(heard(&mut alone), [1, 2]);
+    // The next look-up, 300 s on, finds another set: the former is heard for five minutes more.
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2, 3]);
+    assert_eq!(heard(&mut alone), [1, 2, 3]);
+    // A resolver that is away takes nobody's trust.
+    alone.run_for(Duration::from_secs(300));
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: None,
+        keep: Duration::from_secs(5),
+    });
+    assert_eq!(heard(&mut alone), [1, 2, 3]);
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[3]);
+    assert_eq!(heard(&mut alone), [2, 3]);
+    // One that comes back within its grace stays.
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2]);
+    assert_eq!(heard(&mut alone), [2, 3]);
+    alone.run_for(Duration::from_secs(300));
+    leads_to(&mut alone, &[2]);
+    assert_eq!(heard(&mut alone), [2]);
+}
+
+#[test]
+fn a_trunk_that_is_changed_is_heard_from_where_it_was_found() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    assert_eq!(heard(&mut alone), [1]);
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    assert_eq!(heard(&mut alone), [0; 0]);
+}
+
+#[test]
+fn a_carrier_with_more_addresses_than_are_kept_is_heard_from_the_latest() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    for round in 0..4_u8 {
+        alone.run_for(Duration::from_secs(300));
+        let from = 11 + round * 60;
+        let all: Vec<u8> = (from..from + 60).collect();
+        leads_to(&mut alone, &all);
+    }
+    let known = alone.endpoint.trunks[&TrunkId(1)].addresses();
+    assert_eq!(known, 64);
+}
+
+/// A resolver that is away does not keep calls from a carrier that was found an hour ago.
+#[test]
+fn what_is_known_of_a_name_serves_while_it_is_looked_up_again() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    leads_to(&mut alone, &[1]);
+    // Kept for ten minutes; nobody answers the look-ups since.
+    alone.run_for(Duration::from_secs(601));
+    assert_eq!(alone.asked.len(), 1);
+    alone.command(placing(Duration::from_secs(60)));
+    assert_eq!(alone.last().0.addr, "198.51.100.1:5080".parse().unwrap());
+    alone.run_for(Duration::from_secs(3_600));
+    let sent = alone.sent.len();
+    alone.command(place_as(CallId(2), Duration::from_secs(60)));
+    assert_eq!(alone.sent.len(), sent, "what is older is not believed");
+    // Nor is a second question asked while one is under way.
+    assert_eq!(alone.asked.len(), 1);
+}
+
+/// Two accounts whose carriers' names lead to one address: each is spoken with over a connection of its own,
+/// on which its own name's certificate is asked for.
+#[test]
+fn a_connection_over_tls_is_for_one_name() {
+    let mut alone = Alone::new();
+    for (id, host) in [(1, "one.example"), (2, "two.example")] {
+        let trunk = Trunk {
+            host: Host::parse(host),
+            transport: Transport::Tls,
+            register: Some(Register {
+                expires: 120,
+                user: "alice".to_owned(),
+            }),
+            ..named(id)
+        };
+        alone.command(Command::SetTrunk(Box::new(trunk)));
+        leads_to(&mut alone, &[1]);
+    }
+    let peers: Vec<&Peer> = alone.sent.iter().map(|(peer, _)| peer).collect();
+    let names: Vec<Option<&str>> = peers.iter().map(|peer| peer.name.as_deref()).collect();
+    assert_eq!(names, [Some("one.example"), Some("two.example")]);
+    assert_eq!(peers[0].addr, peers[1].addr);
+    // What fails over the one is nothing to the other.
+    let one = peers[0].clone();
+    alone.step(Input::Failed(one));
+    assert_eq!(alone.told, ["not registered Some(503)"]);
 }

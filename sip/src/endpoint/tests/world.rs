@@ -201,10 +201,7 @@ impl World {
             self.censored += 1;
             return;
         }
-        let peer = Peer {
-            transport: to.transport,
-            addr: self.nodes[from].addr,
-        };
+        let peer = Peer::new(to.transport, self.nodes[from].addr);
         let reliable = to.transport.is_reliable();
         let copies = match self.ids.below(1_000) {
             draw if !reliable && draw < self.weather.lost => 0,
@@ -221,7 +218,7 @@ impl World {
             self.sequence += 1;
             self.network.insert(
                 (self.now + delay, self.sequence),
-                (index, peer, Wire::clone(&wire)),
+                (index, peer.clone(), Wire::clone(&wire)),
             );
         }
     }

@@ -1,0 +1,103 @@
+//! Connections that others make: how many, and how long they may be silent.
+
+use super::alone::*;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// An endpoint with a carrier at 192.0.2.1, and a trunk that strangers may call with a password.
+fn open() -> Alone {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Tcp))));
+    let digest = Trunk {
+        inbound: InboundAuth::Digest,
+        allowed: Vec::new(),
+        host: None,
+        credentials: Some(credentials()),
+        ..trunk(2, A, Transport::Tcp)
+    };
+    alone.command(Command::SetTrunk(Box::new(digest)));
+    alone
+}
+
+fn connect(alone: &mut Alone, ip: IpAddr, port: u16) -> (Peer, bool) {
+    let peer = Peer::new(Transport::Tcp, SocketAddr::new(ip, port));
+    let accepted = alone.endpoint.accepts(alone.now, &peer);
+    alone.step(Input::Timeout);
+    (peer, accepted)
+}
+
+fn say(alone: &mut Alone, peer: &Peer, text: &str) {
+    let text = text.replace('\n', "\r\n");
+    alone.step(Input::Stream {
+        peer: peer.clone(),
+        bytes: text.as_bytes(),
+    });
+}
+
+fn options() -> String {
+    invite("", 1).replace("INVITE", "OPTIONS")
+}
+
+#[test]
+fn who_connects_and_says_nothing_whole_is_closed_after_ten_seconds() {
+    let mut alone = open();
+    let (carrier, stranger) = (address(A).ip(), IpAddr::from([203, 0, 113, 9]));
+    let (silent, _) = connect(&mut alone, carrier, 1);
+    let (pings, _) = connect(&mut alone, carrier, 2);
+    let (half, _) = connect(&mut alone, stranger, 3);
+    let (whole, _) = connect(&mut alone, stranger, 4);
+    let (strange_ping, _) = connect(&mut alone, stranger, 5);
+    say(&mut alone, &pings, "\n\n");
+    say(&mut alone, &half, &options()[..40]);
+    say(&mut alone, &whole, &options());
+    say(&mut alone, &strange_ping, "\n\n");
+    alone.run_for(Duration::from_millis(9_900));
+    assert!(alone.closed.is_empty());
+    alone.run_for(Duration::from_millis(200));
+    assert_eq!(alone.closed, [silent, half, strange_ping]);
+    alone.run_for(secs(600));
+    assert_eq!(alone.closed.len(), 3);
+    assert_eq!(alone.wait, Time::NEVER);
+}
+
+#[test]
+fn a_connection_that_is_gone_has_no_deadline_and_its_port_may_come_again() {
+    let mut alone = open();
+    let (first, _) = connect(&mut alone, address(A).ip(), 1);
+    alone.run_for(secs(5));
+    alone.step(Input::Failed(first.clone()));
+    assert_eq!(alone.wait, Time::NEVER);
+    let (again, accepted) = connect(&mut alone, address(A).ip(), 1);
+    assert!(accepted && again == first);
+    alone.run_for(secs(9));
+    assert!(alone.closed.is_empty());
+    alone.run_for(secs(2));
+    assert_eq!(alone.closed, [again]);
+}
+
+#[test]
+fn strangers_take_a_few_connections_each_and_some_in_all_and_none_from_the_carriers() {
+    let mut alone = open();
+    let stranger = IpAddr::from([203, 0, 113, 9]);
+    let taken = (1..=8).filter(|port| connect(&mut alone, stranger, *port).1);
+    assert_eq!(taken.count(), 4);
+    alone.run_for(secs(20));
+    assert_eq!(alone.closed.len(), 4);
+    let mut peers = Vec::new();
+    for number in 0..300_u32 {
+        alone.run_for(Duration::from_millis(200));
+        let ip = IpAddr::V4((0xc633_6400 + number).into());
+        let (peer, accepted) = connect(&mut alone, ip, 1);
+        if accepted {
+            say(&mut alone, &peer, &options());
+            peers.push(peer);
+        }
+    }
+    assert_eq!(peers.len(), 256);
+    assert!(connect(&mut alone, address(A).ip(), 1).1);
+    // One that ends makes room for another.
+    alone.step(Input::Failed(peers.remove(0)));
+    assert!(connect(&mut alone, stranger, 1).1);
+}

@@ -223,8 +223,14 @@ async fn a_client_who_goes_at_any_moment_leaves_no_call_behind() {
     }
     // Those that were joined, and that no engine has and nobody has ended.
     let lost = async || {
-        let joined = "select id from calls where owner_incarnation is not null and ended_at is null";
-        let ids = app.db.query(joined).all(|row| row.text("id")).await.unwrap();
+        let joined =
+            "select id from calls where owner_incarnation is not null and ended_at is null";
+        let ids = app
+            .db
+            .query(joined)
+            .all(|row| row.text("id"))
+            .await
+            .unwrap();
         let all = ids.len();
         let lost = ids.into_iter().filter(|id| {
             let id = id.parse().unwrap();

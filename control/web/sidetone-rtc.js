@@ -1,7 +1,7 @@
 // A call over WebRTC: offer and answer, candidates as they are found, restart of ICE when the path breaks.
 
 import { SidetoneError } from './sidetone-error.js';
-import { Meter } from './sidetone-sound.js';
+import { Meter, REFUSED, atGesture, keepRunning } from './sidetone-sound.js';
 
 // A path that is `disconnected` often comes back by itself; after this it is made anew.
 const RESTART_AFTER_MS = 1500;
@@ -35,7 +35,9 @@ export class RtcLine {
     this.element = new Audio();
     this.element.autoplay = true;
     this.element.volume = this.gain;
-    peer.addTrack(told.microphone.track, told.microphone.stream);
+    const sender = peer.addTrack(told.microphone.track, told.microphone.stream);
+    const unsent = (error) => told.onWarning(`The other microphone cannot be sent: ${error.message}`);
+    told.microphone.onTrack = (track) => sender.replaceTrack(track).catch(unsent);
     peer.ontrack = ({ track, streams }) => this.hear(streams[0] ?? new MediaStream([track]));
     peer.onicecandidate = ({ candidate }) => this.trickle(candidate);
     this.listen(peer.createDataChannel('events'));
@@ -48,7 +50,7 @@ export class RtcLine {
     peer.onconnectionstatechange = () => this.watch();
     this.online = () => this.restart();
     addEventListener('online', this.online);
-    await this.context.resume();
+    await keepRunning(this.context, told.onWarning);
   }
 
   connected(patience) {
@@ -169,7 +171,11 @@ export class RtcLine {
   // Sound goes through an element: browsers feed no remote stream to Web Audio without one.
   hear(stream) {
     this.element.srcObject = stream;
-    this.element.play().catch(() => this.told.onWarning('The browser does not play sound yet: press a button on the page.'));
+    this.element.play().catch(() => {
+      if (this.isClosed) return;
+      this.told.onWarning(REFUSED);
+      atGesture(() => this.isClosed || this.element.play().catch(() => this.told.onWarning(REFUSED)));
+    });
     this.meter = new Meter(this.context, this.context.createMediaStreamSource(stream));
   }
 

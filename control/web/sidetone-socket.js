@@ -20,7 +20,8 @@ export class SocketLine {
 
   /** Resolves once the session is live. */
   async open() {
-    this.speaker = await openSpeaker((id, ms) => this.send({ type: 'playback', event_id: id, played_ms: ms }));
+    const played = (id, ms) => this.send({ type: 'playback', event_id: id, played_ms: ms });
+    this.speaker = await openSpeaker(played, this.told.onWarning);
     this.speaker.volume = this.gain;
     await new Promise((resolve, reject) => {
       this.socket = new WebSocket(this.url);

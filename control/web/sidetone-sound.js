@@ -3,6 +3,41 @@
 const RATE = 16000;
 const WORKLET = new URL('./worklet.js', import.meta.url);
 
+// A context that may not sound before a gesture leaves `resume` pending until there is one.
+const RESUME_MS = 500;
+const GESTURES = ['pointerdown', 'keydown', 'touchend'];
+export const REFUSED = 'The browser does not play sound yet: press a button on the page.';
+
+/** Calls `act` at the next gesture on the page. */
+export function atGesture(act) {
+  const acted = () => {
+    for (const name of GESTURES) removeEventListener(name, acted, true);
+    act();
+  };
+  for (const name of GESTURES) addEventListener(name, acted, true);
+}
+
+/** Has the context run. Where the browser refuses, or takes the sound away later (a telephone call on a
+ * telephone), `warn` is told, and the next gesture tries again. */
+export async function keepRunning(context, warn) {
+  let waiting = false;
+  const refused = () => {
+    if (waiting || context.state === 'running' || context.state === 'closed') return;
+    waiting = true;
+    warn(REFUSED);
+    atGesture(() => {
+      waiting = false;
+      if (context.state !== 'closed') context.resume().catch(refused);
+    });
+  };
+  context.onstatechange = () => {
+    if (context.state === 'interrupted' || context.state === 'suspended') refused();
+  };
+  const late = new Promise((resolve) => setTimeout(resolve, RESUME_MS));
+  await Promise.race([context.resume().catch(() => {}), late]);
+  refused();
+}
+
 /** How loud an audio node is just now: the root mean square of its last samples, 0 to 1. */
 export class Meter {
   constructor(context, node) {
@@ -25,6 +60,8 @@ export class Microphone {
    * is silent and may type; `warn` is told why. */
   static async open(wanted, warn) {
     const microphone = new Microphone();
+    microphone.wanted = wanted;
+    microphone.warn = warn;
     if (wanted instanceof MediaStream) {
       microphone.stream = wanted;
       microphone.borrowed = true;
@@ -45,8 +82,39 @@ export class Microphone {
       microphone.source = microphone.context.createMediaStreamSource(microphone.stream);
     }
     microphone.meter = new Meter(microphone.context, microphone.source);
-    await microphone.context.resume();
+    microphone.watch();
+    await keepRunning(microphone.context, warn);
     return microphone;
+  }
+
+  // A device that was taken away ends its track.
+  watch() {
+    if (this.borrowed || this.silent) return;
+    this.track.onended = () => this.again(true);
+  }
+
+  // Another microphone, now or when one is plugged in.
+  async again(lost) {
+    if (this.closed) return;
+    if (lost) this.warn('The microphone is gone.');
+    const stream = await ask(this.wanted, () => {});
+    if (this.closed) {
+      for (const track of stream?.getTracks() ?? []) track.stop();
+      return;
+    }
+    if (!stream) {
+      navigator.mediaDevices?.addEventListener('devicechange', () => this.again(false), { once: true });
+      return;
+    }
+    const source = this.context.createMediaStreamSource(stream);
+    source.connect(this.meter.analyser);
+    if (this.capture) source.connect(this.capture);
+    this.source.disconnect();
+    for (const track of stream.getAudioTracks()) track.enabled = this.track?.enabled ?? true;
+    [this.source, this.stream] = [source, stream];
+    this.watch();
+    this.onTrack?.(this.track);
+    this.warn('Another microphone is used now.');
   }
 
   get track() {
@@ -65,9 +133,9 @@ export class Microphone {
   /** Hands frames of 20 ms, 16 kHz, 16 bit to `onFrame`, until closed. */
   async frames(onFrame) {
     await this.context.audioWorklet.addModule(WORKLET);
-    const capture = new AudioWorkletNode(this.context, 'capture', { numberOfOutputs: 0 });
-    capture.port.onmessage = ({ data }) => onFrame(data);
-    this.source.connect(capture);
+    this.capture = new AudioWorkletNode(this.context, 'capture', { numberOfOutputs: 0 });
+    this.capture.port.onmessage = ({ data }) => onFrame(data);
+    this.source.connect(this.capture);
   }
 
   close() {
@@ -94,7 +162,7 @@ async function ask(wanted, warn) {
 }
 
 /** Plays pieces of 16-bit sound in order; `onPlayed(id, ms)` tells how much of a piece was heard. */
-export async function openSpeaker(onPlayed) {
+export async function openSpeaker(onPlayed, warn) {
   const context = new AudioContext({ sampleRate: RATE, latencyHint: 'interactive' });
   await context.audioWorklet.addModule(WORKLET);
   const player = new AudioWorkletNode(context, 'player', { numberOfInputs: 0, outputChannelCount: [1] });
@@ -102,7 +170,7 @@ export async function openSpeaker(onPlayed) {
   const gain = new GainNode(context);
   const meter = new Meter(context, player);
   player.connect(gain).connect(context.destination);
-  await context.resume();
+  await keepRunning(context, warn);
   return {
     push(id, pcm) {
       const samples = Float32Array.from(pcm, (value) => value / 32768);

@@ -24,7 +24,8 @@ export interface ToolContext {
   call: Call;
 }
 
-/** Answers a call of a tool of type `client`: any JSON up to 64 KiB. What is thrown becomes an error result. */
+/** Answers a call of a tool of type `client`: any JSON, up to 60 KiB with what is around it. What is larger, and what
+ * is thrown, becomes an error result. */
 export type ToolHandler = (args: Record<string, unknown>, context: ToolContext) => unknown | Promise<unknown>;
 
 export interface CallOptions {
@@ -99,7 +100,8 @@ export interface CallEvents extends ServerEvents {
   muted: { muted: boolean };
   /** Something that a person may want to know; the call goes on. */
   warning: { message: string };
-  /** The last event, once. `error` is null after an ordinary end. */
+  /** The last event, once. `error` is null after an ordinary end; of a call that failed its `code` is the reason, or
+   * what the server said before. */
   ended: { reason: string | null; error: SidetoneError | null; sessionId: string | null };
 }
 

@@ -20,8 +20,14 @@ const LOOK_MS = 100;
 const AUDIBLE = 0.003;
 // An agent that was silent for this long has finished speaking; pauses between sentences are shorter.
 const SPOKEN_MS = 600;
-// The server takes no larger result of a tool, in bytes of JSON.
-const MOST_RESULT = 64 * 1024;
+// The largest message with a tool's result, in bytes: a server closes the socket at a frame over 64 KiB.
+const MOST_RESULT = 60 * 1024;
+// The longest reason of a tool that failed, in characters.
+const MOST_REASON = 4000;
+// With these the server says why it ends the call, or does not begin it; after any other error the call goes on.
+const FATAL = new Set([
+  'session_not_joinable', 'admission_rejected', 'service_unavailable', 'billing_blocked', 'call_failed',
+]);
 // A session that cannot be reached over WebRTC within this time is tried over a socket (transport `auto`).
 const RTC_PATIENCE_MS = 5000;
 
@@ -42,7 +48,12 @@ export class Call {
   #over = false;
   #problem = null;
   #reason = null;
-  #unload = () => this.#line?.leave();
+  #failed = false;
+  // A page that comes back out of the browser's cache finds its call ended.
+  #unload = () => {
+    this.#line?.leave();
+    this.#finish(null);
+  };
 
   constructor(options = {}) {
     this.options = {
@@ -75,7 +86,7 @@ export class Call {
     if (this.state !== 'idle') throw new SidetoneError('This call was started already', { code: 'already_started' });
     this.#become('connecting');
     try {
-      this.#microphone = await Microphone.open(this.options.microphone, (message) => this.#emit('warning', { message }));
+      this.#microphone = await Microphone.open(this.options.microphone, (message) => this.#warn(message));
       if (this.#over) throw new SidetoneError('The call was ended', { code: 'ended' });
       this.#microphone.muted = this.muted;
       await this.#connect();
@@ -151,7 +162,7 @@ export class Call {
       onEvent: (event) => this.#handle(event),
       onState: (state) => this.#become(state),
       onClose: (problem) => this.#finish(problem),
-      onWarning: (message) => this.#emit('warning', { message }),
+      onWarning: (message) => this.#warn(message),
       ask: (method, path, body, more) => this.#ask(method, `/conversation/${session.session_id}${path}`, body, more),
     };
     this.transport = wsUrl ? 'websocket' : 'webrtc';
@@ -182,8 +193,10 @@ export class Call {
         break;
       case 'call_ended':
         this.#reason = event.reason;
+        this.#failed = event.status === 'failed';
         break;
       case 'error':
+        if (!FATAL.has(event.code)) break;
         this.#problem = new SidetoneError(event.message, {
           code: event.code,
           retryAfter: event.retry_after ?? null,
@@ -204,9 +217,11 @@ export class Call {
     const answer = { type: 'tool_result', tool_call_id: id, result: null, is_error: false };
     try {
       answer.result = (await handler(given ?? {}, { toolCallId: id, turnId, call: this })) ?? null;
-      if (JSON.stringify(answer.result).length > MOST_RESULT) throw new Error('the result is larger than 64 KiB');
+      if (JSON.stringify(answer.result) === undefined) throw new TypeError('the result is no JSON');
+      const bytes = new TextEncoder().encode(JSON.stringify(answer)).length;
+      if (bytes > MOST_RESULT) throw new RangeError(`the result is larger than ${MOST_RESULT / 1024} KiB`);
     } catch (error) {
-      answer.result = String(error?.message ?? error);
+      answer.result = String(error?.message ?? error).slice(0, MOST_REASON);
       answer.is_error = true;
     }
     this.#line?.send(answer);
@@ -245,6 +260,10 @@ export class Call {
         console.error(error);
       }
     }
+  }
+
+  #warn(message) {
+    if (!this.#over) this.#emit('warning', { message });
   }
 
   /** Presses keys: `0-9 * # A-D`. */
@@ -323,7 +342,8 @@ export class Call {
 
   #finish(problem) {
     if (this.#over) return;
-    const error = this.#reason ? null : (this.#problem ?? problem ?? null);
+    const error = this.#failed ? (this.#problem ?? failure(this.#reason))
+      : this.#reason ? null : (this.#problem ?? problem ?? null);
     this.#problem = error;
     this.#become('ended');
     this.#over = true;
@@ -362,6 +382,11 @@ export class Call {
       fields,
     });
   }
+}
+
+// The server has ended the call, for something broke.
+function failure(reason) {
+  return new SidetoneError(`The call failed (${reason})`, { code: reason });
 }
 
 // A refusal that another transport would not change.

@@ -59,6 +59,7 @@ async () => {
       return { status: 'ok', accepted: candidates.length };
     },
   };
+  answers.end = async () => ({});
   window.fetch = async (address, { method, headers, body }) => {
     const url = new URL(address);
     const route = url.pathname.split('/').pop();
@@ -72,7 +73,7 @@ async () => {
     agentId: 'b',
     transport: 'webrtc',
     events: ['vad'],
-    tools: { add: ({ a, b }) => a + b, fail() { throw new Error('no'); } },
+    tools: { add: ({ a, b }) => a + b, fail() { throw new Error('no'); }, huge: () => 'ü'.repeat(40_000) },
     on: {
       state: ({ state }) => told.events.push(state),
       vad: ({ speaking }) => told.events.push(`vad ${speaking}`),
@@ -100,6 +101,69 @@ async () => {
   await until('the agent is heard again', () => call.outputLevel > 0.3);
   const { rttMs, lossPct } = await call.stats();
   told.measured = [rttMs, lossPct].every(Number.isFinite);
+  // A result that a frame does not hold is refused here, whatever its length in characters.
+  say({ type: 'tool_call', tool_call_id: 'h', name: 'huge', arguments: {}, turn_id: 'u' });
+  await until('the result is refused', () => told.got.length === 7);
+  // An error after which the call goes on is none of its end.
+  say({ type: 'error', code: 'invalid_frame', message: 'old', request_id: null });
   await call.end();
-  return { ...told, credentials: [...told.credentials], restarted: told.fragments[0] !== told.fragments[1], state: call.state };
+  const restarted = told.fragments[0] !== told.fragments[1];
+  const first = structuredClone({ ...told, credentials: [...told.credentials], restarted, state: call.state });
+
+  // A browser that lets nothing sound before a gesture: the call begins, and says so.
+  const real = Object.getOwnPropertyDescriptor(BaseAudioContext.prototype, 'state');
+  const { resume } = AudioContext.prototype;
+  let gestures = 0;
+  let refuses = true;
+  AudioContext.prototype.resume = function again() {
+    gestures += refuses ? 0 : 1;
+    return refuses ? new Promise(() => {}) : resume.call(this);
+  };
+  Object.defineProperty(BaseAudioContext.prototype, 'state', {
+    configurable: true,
+    get() { return refuses ? 'suspended' : real.get.call(this); },
+  });
+  const another = (warnings, ends) => {
+    peer.onicegatheringstatechange = null;
+    peer.close();
+    peer = null;
+    told.fragments = [];
+    return startCall({
+      agentId: 'b',
+      transport: 'webrtc',
+      on: {
+        warning: ({ message }) => warnings.push(message),
+        ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`),
+      },
+    });
+  };
+  const [warnings, ends] = [[], []];
+  const failing = await another(warnings, ends);
+  refuses = false;
+  dispatchEvent(new KeyboardEvent('keydown'));
+  AudioContext.prototype.resume = resume;
+  Object.defineProperty(BaseAudioContext.prototype, 'state', real);
+  // What broke it is its error.
+  await until('the channel opens', () => channel?.readyState === 'open');
+  say({ type: 'call_ended', reason: 'provider_error', status: 'failed', duration_seconds: 1 });
+  await until('the call fails', () => failing.state === 'ended');
+
+  // A page that is left has no call, even if it comes back.
+  const left = await another(warnings, ends);
+  dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
+
+  // A microphone that is taken away makes room for another, which is as muted as it was.
+  const { Microphone } = await import('/web/sidetone-sound.js');
+  const microphone = await Microphone.open(true, (message) => warnings.push(message));
+  const before = microphone.track;
+  let after = null;
+  microphone.onTrack = (track) => { after = track; };
+  microphone.muted = true;
+  before.dispatchEvent(new Event('ended'));
+  await until('another microphone is there', () => after !== null);
+  const replaced = after !== before && after === microphone.track && !after.enabled && after.readyState === 'live';
+  microphone.muted = false;
+  await until('the other microphone is heard', () => microphone.level() > 0.01);
+  microphone.close();
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state };
 }

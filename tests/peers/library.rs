@@ -1,5 +1,6 @@
 //! `sidetone.js` over WebRTC in a real browser, against a peer in the same page: offer, candidates, events,
-//! tools, mute, levels, and a new path for the same call.
+//! tools, mute, levels, and a new path for the same call; what a page is told when sound is refused, when a call
+//! fails, when it is left, and when the microphone is taken away.
 
 use kit::server::Server;
 use serde_json::json;
@@ -50,6 +51,7 @@ async fn a_call_from_a_page_over_webrtc() {
         json!({"type": "pong", "event_id": 7}),
         json!({"type": "tool_result", "tool_call_id": "t", "result": 3, "is_error": false}),
         json!({"type": "tool_result", "tool_call_id": "x", "result": "no", "is_error": true}),
+        json!({"type": "tool_result", "tool_call_id": "h", "result": "the result is larger than 60 KiB", "is_error": true}),
         json!({"type": "dtmf", "digits": "1#"}),
         json!({"type": "user_message", "text": "hello"}),
         json!({"type": "contextual_update", "text": "at the till"}),
@@ -63,5 +65,16 @@ async fn a_call_from_a_page_over_webrtc() {
         (&json!(true), &json!(true))
     );
     assert_eq!(told["state"], "ended");
+
+    // A call that the browser lets nobody hear begins and is heard from the first gesture; one that failed says so;
+    // one whose page is left is over.
+    assert_eq!(told["refused"], true, "{told}");
+    assert!(told["gestures"].as_u64() > Some(0), "{told}");
+    assert_eq!(
+        told["ends"],
+        json!(["provider_error provider_error", "null null"])
+    );
+    assert_eq!(told["left"], "ended");
+    assert_eq!(told["replaced"], true, "{told}");
     assert_eq!(page.troubles, Vec::<String>::new());
 }

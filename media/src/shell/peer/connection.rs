@@ -268,12 +268,13 @@ impl Connection {
                 }
             }
         }
+        let room = MOST_CANDIDATES.saturating_sub(self.candidates);
+        if let Some((index, _)) = usable.get(room) {
+            let why = format!("more than {MOST_CANDIDATES} until ICE is restarted");
+            return Err(PeerError::InvalidCandidate(*index, why));
+        }
+        self.candidates += usable.len();
         for (index, line) in usable {
-            if self.candidates == MOST_CANDIDATES {
-                let why = format!("there are {MOST_CANDIDATES} already, which is the most");
-                return Err(PeerError::InvalidCandidate(index, why));
-            }
-            self.candidates += 1;
             let init = RTCIceCandidateInit {
                 candidate: line,
                 ..Default::default()

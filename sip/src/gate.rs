@@ -157,8 +157,8 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trunk::Outbound;
     use crate::message::Transport;
+    use crate::trunk::Outbound;
 
     fn trunk(id: u64, allowed: &[&str], inbound: InboundAuth) -> Trunk {
         Trunk {

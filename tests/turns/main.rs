@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod browser;
 mod heard;
 mod interruptions;
 mod properties;

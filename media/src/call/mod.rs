@@ -349,6 +349,7 @@ impl Call {
             Found::Held(held) => self.held = held,
             Found::Audio { from, to } => self.hear(from, to),
             Found::Lost(samples) => self.lost(samples),
+            Found::SilenceFollows => self.cue(Cue::SilenceFollows),
             Found::Reconnected => self.timeline.reconnect(),
             Found::Digit(digit) => self.key(digit),
             Found::Context(text) => self.dialog.add_context(&text),

@@ -11,6 +11,7 @@ use crate::time::Time;
 impl TurnTaker {
     pub(super) fn frame(&mut self, now: Time, at: Time, voiced: bool) {
         self.voice.heard = at;
+        self.voice.silent = false;
         if !voiced {
             self.silent_frame(now, at);
             return;

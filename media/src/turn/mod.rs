@@ -122,6 +122,8 @@ struct Voice {
     last: Time,
     /// End of the last frame of any kind.
     heard: Time,
+    /// The sender has said that silence follows: that nothing comes is no stall.
+    silent: bool,
     /// The recogniser is being given it.
     given: bool,
 }
@@ -276,6 +278,7 @@ impl TurnTaker {
                         .arm(Timer::VoiceStop, at + self.delays.voice_stop);
                 }
             }
+            (_, Cue::SilenceFollows) => self.voice.silent = true,
 
             (_, Cue::Start) => {
                 self.timers
@@ -381,8 +384,7 @@ impl TurnTaker {
             (_, Timer::MaxDuration) => self.finish(EndReason::MaxDuration),
             // A stalled stream is no silence: wait for the audio, or for the grace to pass.
             (_, Timer::VoiceStop | Timer::EndOfTurn) if self.stalled(now, at) => {
-                self.timers
-                    .arm(timer, at.max(self.voice.heard) + STALL_GRACE);
+                self.timers.arm(timer, self.voice.heard + STALL_GRACE);
             }
             (_, Timer::VoiceStop) => self.voice_stopped(now),
             (State::Caller(turn), Timer::EndOfTurn) => self.end_of_turn(now, turn),
@@ -415,7 +417,8 @@ impl TurnTaker {
 
     /// Whether no audio has come for so long that silence at `at` was not heard but missed.
     fn stalled(&self, now: Time, at: Time) -> bool {
-        self.voice.heard + FRESH < at && now < self.voice.heard + STALL_GRACE
+        let stale = self.voice.heard + FRESH < at && now < self.voice.heard + STALL_GRACE;
+        stale && !self.voice.silent
     }
 
     /// Whatever was said or asked is over; no timer runs until the caller is back.

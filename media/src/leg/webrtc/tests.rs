@@ -28,6 +28,7 @@ struct Told {
     lost: u64,
     digits: String,
     reconnected: u32,
+    silences: usize,
     /// How long the audio heard last had waited.
     held: Duration,
     longest_held: Duration,
@@ -44,6 +45,7 @@ impl Told {
             LegEvent::Lost { samples } => self.lost += samples,
             LegEvent::Digit(digit) => self.digits.push(digit),
             LegEvent::Reconnected => self.reconnected += 1,
+            LegEvent::SilenceFollows => self.silences += 1,
             other => unreachable!("{other:?}"),
         }
     }

@@ -102,6 +102,7 @@ impl WebRtcLeg {
             }
             self.run = 0;
             self.residue = 0;
+            self.key = None;
         }
         let duration = match packet.payload_type {
             OPUS => match Head::of(packet.payload) {
@@ -284,6 +285,7 @@ impl WebRtcLeg {
                 }
                 Next::Restart => {
                     self.residue = 0;
+                    self.key = None;
                     sink(LegEvent::Reconnected);
                 }
             }

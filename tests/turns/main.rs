@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod browser;
+mod fillers;
 mod heard;
 mod interruptions;
 mod properties;

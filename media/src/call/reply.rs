@@ -104,6 +104,8 @@ pub(super) struct Filler {
     pub(super) resampler: Option<(u32, Resampler)>,
     pub(super) first: Option<u64>,
     pub(super) length: u64,
+    /// Index after its last frame, once it is done.
+    pub(super) over: u64,
     pub(super) start: Option<u64>,
     pub(super) end: u64,
 }
@@ -124,6 +126,7 @@ impl Filler {
             resampler: None,
             first: None,
             length: 0,
+            over: 0,
             start: None,
             end: 0,
         }

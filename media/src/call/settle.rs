@@ -22,11 +22,12 @@ impl Call {
                 out.record(Side::Agent, played.at, played.samples);
             }
         });
-        if self.filler.as_ref().is_some_and(|f| {
-            f.done
-                && f.first
-                    .is_none_or(|at| self.playout.played(position) >= at + f.length)
-        }) {
+        let played = self.playout.played(position);
+        if self
+            .filler
+            .as_ref()
+            .is_some_and(|f| f.done && (f.first.is_none() || played >= f.over))
+        {
             self.settle_filler();
         }
     }
@@ -38,15 +39,10 @@ impl Call {
             // The filler is being heard, so the client has to be told to drop it.
             self.cut(position);
         }
-        self.abandon_reply();
-    }
-
-    pub(super) fn abandon_reply(&mut self) {
         let Some(reply) = self.reply.take() else {
             return;
         };
         self.withdraw(&reply);
-        let position = self.position(self.now);
         self.clear_playout(position, None);
         self.cancel_tools(reply);
     }

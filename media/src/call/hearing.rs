@@ -145,12 +145,11 @@ impl Call {
                     samples,
                 });
                 self.note("audio came faster than real time and was dropped");
-                self.send(&ServerEvent::Error {
-                    code: "audio_too_fast",
-                    message: "Audio arrives faster than real time; what is over 2.5 s ahead is dropped",
-                    retry_after: None,
-                    request_id: None,
-                });
+                self.refuse(
+                    "audio_too_fast",
+                    "Audio arrives faster than real time; what is over 2.5 s ahead is dropped",
+                    None,
+                );
             }
         }
     }
@@ -358,7 +357,8 @@ impl Call {
         if !self.config.agent.keypad_capture_enabled {
             return;
         }
-        let last = digit == '#';
+        // An entry ends at once as often as a turn may be typed, else after the pause.
+        let last = digit == '#' && self.allowance.take(self.now);
         if self.takes_new_turn() {
             self.pending_keys.push(digit);
         } else if let Some(turn) = &mut self.caller_turn {
@@ -367,9 +367,20 @@ impl Call {
         self.cue(Cue::Key { last });
     }
 
+    /// Background of the client.
+    pub(super) fn context(&mut self, text: &str) {
+        if self.is_allowed() && !self.dialog.add_context(text) {
+            self.refuse(
+                "context_full",
+                "The background of a call is over 64 KiB: its oldest was dropped",
+                None,
+            );
+        }
+    }
+
     pub(super) fn typed(&mut self, text: String) {
         let text = text.trim().to_owned();
-        if text.is_empty() {
+        if text.is_empty() || !self.is_allowed() {
             return;
         }
         if self.takes_new_turn() {
@@ -381,6 +392,16 @@ impl Call {
             turn.typed.push_str(&text);
         }
         self.cue(Cue::Typed);
+    }
+
+    /// Whether another message of the client is taken; else it is told.
+    fn is_allowed(&mut self) -> bool {
+        let allowed = self.allowance.take(self.now);
+        if !allowed {
+            let most = "Over 4 user_message and contextual_update a second: this one was not taken";
+            self.refuse("rate_limited", most, Some(1));
+        }
+        allowed
     }
 
     fn takes_new_turn(&self) -> bool {

@@ -11,3 +11,4 @@ mod interruptions;
 mod properties;
 mod rows;
 mod telephone;
+mod tools;

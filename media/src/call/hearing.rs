@@ -6,6 +6,7 @@ use super::Call;
 use super::ear::Heard;
 use super::output::{CallEvent, Side};
 use super::record::{EndReason, Role, Source, Turn};
+use super::work::Work;
 use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::record::timeline::Place;
@@ -72,6 +73,8 @@ pub(super) struct CallerTurn {
     keys: String,
     typed: String,
     committed: bool,
+    /// What was done for it before it went on.
+    pub(super) work: Work,
 }
 
 impl CallerTurn {
@@ -330,6 +333,7 @@ impl Call {
             keys: std::mem::take(&mut self.pending_keys),
             typed: std::mem::take(&mut self.pending_text),
             committed: false,
+            work: Work::default(),
         });
     }
 
@@ -492,7 +496,14 @@ impl Call {
         if text.is_empty() {
             return;
         }
-        self.dialog.caller_said(&text);
+        let tool_calls = match &self.reply {
+            // The rest of the words comes with what its answer has done.
+            Some(reply) if reply.opening != reply.asked => {
+                self.dialog.caller_said(&reply.opening);
+                Vec::new()
+            }
+            _ => turn.work.settle(&text, &mut self.dialog),
+        };
         let source = match (&turn.typed, &turn.keys) {
             (typed, _) if !typed.is_empty() => Source::Text,
             (_, keys) if !keys.is_empty() => Source::Keypad,
@@ -518,7 +529,7 @@ impl Call {
             source,
             confidence,
             latency: None,
-            tool_calls: Vec::new(),
+            tool_calls,
         })));
     }
 

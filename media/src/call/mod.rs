@@ -25,6 +25,7 @@ mod reply;
 mod settle;
 mod tools;
 mod voicing;
+mod work;
 
 use std::time::Duration;
 

@@ -36,6 +36,8 @@ pub(super) struct Reply {
     pub(super) committed: bool,
     /// The caller's words that it answers.
     pub(super) asked: String,
+    /// Those of them that came before its steps: all, unless it goes on with what another reply began.
+    pub(super) opening: String,
     pub(super) text: Sentences,
     /// Takes out of the model's words what the content guardrail forbids.
     pub(super) cleaner: Option<Cleaner>,
@@ -141,6 +143,7 @@ impl Reply {
             turn_id,
             committed: true,
             asked: String::new(),
+            opening: String::new(),
             text: Sentences::default(),
             cleaner: None,
             text_complete: false,

@@ -44,7 +44,7 @@ impl Call {
         };
         self.withdraw(&reply);
         self.clear_playout(position, None);
-        self.cancel_tools(reply);
+        self.put_back(reply);
     }
 
     fn withdraw(&mut self, reply: &Reply) {
@@ -99,7 +99,7 @@ impl Call {
         self.out
             .message(|out| leg.clear(out, &header, &interruption));
         self.settle_filler();
-        if let Some(reply) = reply {
+        if let Some(mut reply) = reply {
             if self.config.events.agent_response_correction && reply.announced {
                 let original = reply.text.text().to_owned();
                 self.send(&ServerEvent::AgentResponseCorrection {
@@ -117,9 +117,10 @@ impl Call {
                 .to_owned();
             self.unheard = (!rest.is_empty()).then_some(Unheard { text: rest });
             if reply.announced {
+                self.cancel_tools(&mut reply);
                 self.settle_reply(reply, Some(played));
             } else {
-                self.cancel_tools(reply);
+                self.put_back(reply);
             }
         }
     }
@@ -217,18 +218,21 @@ impl Call {
         }
         let whole = self.playout.is_idle();
         let played = self.clear_playout(position, reply.as_mut());
-        let heard = reply.as_ref().is_some_and(|reply| reply.start.is_some());
-        if !heard {
+        let heard = match reply {
+            Some(reply) if reply.start.is_none() => {
+                self.put_back(reply);
+                None
+            }
+            heard => heard,
+        };
+        if heard.is_none() {
             self.settle_caller_turn();
         }
         self.settle_filler();
-        if let Some(reply) = reply {
-            if heard {
-                let complete = whole && reply.is_complete();
-                self.settle_reply(reply, (!complete).then_some(played));
-            } else {
-                self.cancel_tools(reply);
-            }
+        if let Some(mut reply) = heard {
+            let complete = whole && reply.is_complete();
+            self.cancel_tools(&mut reply);
+            self.settle_reply(reply, (!complete).then_some(played));
         }
         self.settle_caller_turn();
     }

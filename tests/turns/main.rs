@@ -8,6 +8,7 @@ mod browser;
 mod fillers;
 mod heard;
 mod interruptions;
+mod lines;
 mod properties;
 mod rows;
 mod telephone;

@@ -23,6 +23,7 @@ impl Call {
     /// The caller's turn is over: answer it, or end the call if its words say so.
     pub(super) fn commit(&mut self) {
         let text = self.commit_turn();
+        self.unheard = None;
         if ends_call(&text, &self.config.agent.end_call_phrases) {
             self.cancel_reply();
             self.cue(Cue::Goodbye(EndReason::Phrase));

@@ -13,3 +13,4 @@ mod properties;
 mod rows;
 mod telephone;
 mod tools;
+mod unheard;

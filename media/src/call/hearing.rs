@@ -42,6 +42,8 @@ pub(super) struct Utterance {
     text: String,
     confidence: Option<f32>,
     stage: Stage,
+    /// The recogniser gave up on it.
+    failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +230,7 @@ impl Call {
             text: String::new(),
             confidence: None,
             stage: Stage::Open,
+            failed: false,
         });
         // After a short pause the last 300 ms reach back into the utterance before, whose words would be
         // heard twice. Only a soft beginning that it took for silence is given again.
@@ -283,16 +286,29 @@ impl Call {
                 self.send_transcript(&text, &turn_id, false);
             }
         }
-        self.cue_words();
+        self.cue_words(id);
     }
 
-    fn cue_words(&mut self) {
+    /// Tells the turn taker of words that came for this utterance.
+    fn cue_words(&mut self, id: UtteranceId) {
         // Over the agent each piece is judged by itself: "mhm" does not take the edge off the "stop" after it.
-        let text = match (&self.caller_turn, self.utterances.last()) {
-            (None, Some(newest)) => newest.text.clone(),
-            _ => self.turn_text(),
+        let piece = self.utterances.iter().find(|u| u.id == id);
+        let text = match piece.filter(|_| self.caller_turn.is_none()) {
+            Some(piece) => piece.text.clone(),
+            None => self.turn_text(),
         };
-        let is_final = self.utterances.iter().all(|u| u.stage == Stage::Final);
+        // Pieces long before the newest will be no part of a turn.
+        let newest = self.utterances.last().map_or(0, |u| u.onset);
+        let is_final = self.utterances.iter().all(|u| {
+            let apart = self.caller_turn.is_none() && newest.saturating_sub(u.end) >= TOGETHER;
+            u.stage == Stage::Final || apart
+        });
+        // Words may still come of another piece; only without any has nobody heard the turn.
+        let failed = self.utterances.iter().any(|u| u.failed);
+        let in_turn = matches!(self.turn.state(), State::Caller(_));
+        if is_final && failed && in_turn && text.is_empty() {
+            return self.cue(Cue::NotHeard);
+        }
         self.cue(Cue::Words(Words {
             is_final,
             shape: Shape::of(&text, self.punctuates),
@@ -310,13 +326,10 @@ impl Call {
             return;
         };
         utterance.stage = Stage::Final;
+        utterance.failed = true;
         self.recogniser_failures += 1;
         self.note(&format!("recogniser: {message}"));
-        if matches!(self.turn.state(), State::Caller(_)) && self.turn_text().is_empty() {
-            self.cue(Cue::NotHeard);
-        } else {
-            self.cue_words();
-        }
+        self.cue_words(id);
     }
 
     pub(super) fn open_turn(&mut self, onset: Option<Time>) {

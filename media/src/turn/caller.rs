@@ -145,6 +145,18 @@ impl TurnTaker {
         }
     }
 
+    /// The recogniser takes too long: what it has said by now is the turn.
+    pub(super) fn transcript_overdue(&mut self, now: Time, turn: CallerTurn) {
+        if turn.words.shape == Shape::Empty {
+            self.not_heard(now);
+        } else if turn.interrupted && turn.words.acknowledgement {
+            self.drop_turn();
+            self.say(now, Act::Resume);
+        } else {
+            self.commit(now);
+        }
+    }
+
     pub(super) fn commit(&mut self, now: Time) {
         self.idle_attempts = 0;
         if self.greeting_due {

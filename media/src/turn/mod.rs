@@ -14,7 +14,7 @@
 //! | `Caller` | `Timer::VoiceStop` | stays | `StopListening`; `Timer::EndOfTurn` armed |
 //! | | words that end a sentence | stays | `Speculate` |
 //! | | `Timer::EndOfTurn` | `Thinking` | `Commit` (the opening's hello: `Greet`) |
-//! | | `Timer::Transcript` | `Thinking` | `DropTurn`, `Reprompt` |
+//! | | `Timer::Transcript` | `Thinking` | `Commit`; without any words `DropTurn`, `Reprompt` |
 //! | | final without words | `Listening` | `DropTurn`; after an interruption `Timer::Resume` |
 //! | | the same, before a line of the agent's own was heard | `Thinking` | `DropTurn`, the line again |
 //! | | the same, outbound before the greeting | `Opening` | `DropTurn`; `Timer::Opening` anew |
@@ -321,7 +321,11 @@ impl TurnTaker {
             }
             (_, Cue::Words(_)) => {}
 
-            (State::Caller(_), Cue::NotHeard) => self.not_heard(now),
+            (State::Caller(turn), Cue::NotHeard) => {
+                if !self.voice.on && !turn.keyed {
+                    self.not_heard(now);
+                }
+            }
             (_, Cue::NotHeard) => {}
 
             (State::Caller(_), Cue::Typed) => self.commit(now),
@@ -399,7 +403,7 @@ impl TurnTaker {
             }
             (_, Timer::VoiceStop) => self.voice_stopped(now),
             (State::Caller(turn), Timer::EndOfTurn) => self.end_of_turn(now, turn),
-            (State::Caller(_), Timer::Transcript) => self.not_heard(now),
+            (State::Caller(turn), Timer::Transcript) => self.transcript_overdue(now, turn),
             (State::Caller(_), Timer::Resume) => {
                 self.drop_turn();
                 self.say(now, Act::Resume);

@@ -46,6 +46,8 @@ pub struct VirtualCall {
     next_frame: Option<Time>,
     frames: u64,
     deadline: Time,
+    /// How often it was served at this very moment.
+    woken: u32,
     voice: String,
     silence: String,
     tape: Vec<(Time, Taped)>,
@@ -128,6 +130,7 @@ impl VirtualCall {
             next_frame: Some(now + Duration::from_millis(FRAME_MS)),
             frames: 0,
             deadline: Time::NEVER,
+            woken: 0,
             voice: message(&tone),
             silence: message(&[0; FRAME]),
             tape: Vec::new(),
@@ -158,6 +161,12 @@ impl VirtualCall {
             if next > until {
                 break;
             }
+            self.woken = if next > self.now { 0 } else { self.woken + 1 };
+            assert!(
+                self.woken < 1000,
+                "it wakes up again and again at {} ms",
+                self.ms()
+            );
             self.now = self.now.max(next);
             if answer <= self.now
                 && let Some(event) = self.script.take_due(self.now)

@@ -137,6 +137,25 @@ fn agent_stops_at_a_stop_word_right_after_an_acknowledgement() {
 }
 
 #[test]
+fn agent_stops_at_a_stop_word_that_is_heard_while_the_caller_goes_on() {
+    let script = Script {
+        hearings: ["Count.", "Stop!", "Enough of that."]
+            .map(|t| Hearing::Words(t.into()))
+            .into(),
+        stt_delay: std::time::Duration::from_millis(400),
+        ..long_reply()
+    };
+    let spans = [(1000, 2000), (4000, 4200), (4600, 4900)];
+    let call = VirtualCall::new(config(agent()), script, &spans).run(14_000);
+    assert_eq!(at(&call, "interruption"), 4200 + 200 + 400);
+    let turn = call.caller_turns()[1];
+    assert_eq!(
+        (turn.text.as_str(), turn.start_ms),
+        ("Stop! Enough of that.", Some(4000))
+    );
+}
+
+#[test]
 fn agent_interrupted_by_noise_resumes_with_the_unheard_text() {
     let script = Script {
         hearings: ["Count.", ""].map(|t| Hearing::Words(t.into())).into(),

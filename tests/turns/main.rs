@@ -3,8 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod bounds;
+mod browser;
+mod fillers;
 mod heard;
 mod interruptions;
+mod lines;
 mod properties;
 mod rows;
 mod telephone;
+mod tools;
+mod unheard;

@@ -219,7 +219,7 @@ impl JitterBuffer {
         let Some(following) = self.following(expected.sequence) else {
             return self.resume(now, expected);
         };
-        if self.after.is_none() && now < self.given_up_at(expected) {
+        if self.after.is_none() && now < self.given_up_at(expected, following) {
             return None;
         }
         self.held = now - self.slots[following].at;
@@ -248,14 +248,15 @@ impl JitterBuffer {
     /// When a missing packet will be given up, so that [`next`](Self::next) has something though nothing
     /// came.
     pub fn deadline(&self) -> Time {
-        match self.expected {
-            Some(expected)
-                if self.slots[place(expected.sequence)].sequence != expected.sequence
-                    && self.following(expected.sequence).is_some() =>
-            {
-                self.given_up_at(expected)
-            }
-            _ => Time::NEVER,
+        let Some(expected) = self.expected else {
+            return Time::NEVER;
+        };
+        if self.slots[place(expected.sequence)].sequence == expected.sequence {
+            return Time::NEVER;
+        }
+        match self.following(expected.sequence) {
+            Some(following) => self.given_up_at(expected, following),
+            None => Time::NEVER,
         }
     }
 
@@ -394,7 +395,15 @@ impl JitterBuffer {
             .map(|(_, at)| at)
     }
 
-    fn given_up_at(&self, expected: Place) -> Time {
+    /// When the expected packet is too late; the one in slot `following` shows that it was sent.
+    fn given_up_at(&self, expected: Place, following: usize) -> Time {
+        let following = &self.slots[following];
+        let missing = following.sequence - expected.sequence;
+        let gap = following.timestamp.saturating_sub(expected.timestamp);
+        if gap > missing * u64::from(self.duration) {
+            // The sender paused: the packet's time is not known, only that it is before the other's.
+            return following.at + self.delay();
+        }
         let since_origin =
             self.arrival.base.as_micros() + self.time(expected.timestamp).as_micros() as u64;
         Time::from_micros(since_origin.saturating_sub(ORIGIN)) + self.delay()

@@ -103,6 +103,15 @@ impl Playout {
         index
     }
 
+    /// Fills the last part of a frame with silence: what comes next may be long in coming, and this is not to wait
+    /// for it.
+    pub fn pad(&mut self) {
+        let rest = self.waiting.len() % FRAME;
+        if rest > 0 {
+            self.push(&[0; FRAME][rest..]);
+        }
+    }
+
     /// Index that the next queued sample will have.
     pub fn queued(&self) -> u64 {
         self.queued

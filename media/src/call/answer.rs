@@ -23,6 +23,7 @@ impl Call {
     /// The caller's turn is over: answer it, or end the call if its words say so.
     pub(super) fn commit(&mut self) {
         let text = self.commit_turn();
+        self.unheard = None;
         if ends_call(&text, &self.config.agent.end_call_phrases) {
             self.cancel_reply();
             self.cue(Cue::Goodbye(EndReason::Phrase));
@@ -72,13 +73,19 @@ impl Call {
         };
         let mut reply = self.new_reply(Kind::Answer, marks);
         reply.committed = committed;
+        reply.opening = asked.clone();
         reply.asked = asked;
+        if let Some(turn) = &mut self.caller_turn {
+            std::mem::take(&mut turn.work).go_on(&mut reply);
+        }
         reply.cleaner = self
             .config
             .agent
             .content_guardrail_enabled
             .then(Cleaner::default);
-        let request = self.dialog.request(&self.config.agent, &reply.asked, &[]);
+        let request = self
+            .dialog
+            .request(&self.config.agent, &reply.opening, &reply.steps);
         self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
         self.reply = Some(reply);
     }
@@ -240,7 +247,7 @@ impl Call {
             reply.retried = true;
             let request = self
                 .dialog
-                .request(&self.config.agent, &reply.asked, &reply.steps);
+                .request(&self.config.agent, &reply.opening, &reply.steps);
             self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
         } else if reply.committed {
             self.cancel_reply();

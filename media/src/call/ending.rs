@@ -39,11 +39,11 @@ impl Call {
         };
         let (code, why) = match (self.end_request, reason) {
             (Some(EndRequest::Blocked), _) => {
-                self.error("billing_blocked", "The account may not go on");
+                self.refuse("billing_blocked", "The account may not go on", None);
                 (1013, "billing_blocked")
             }
             (_, reason) if reason.is_failure() => {
-                self.error(reason.name(), "The call failed");
+                self.refuse(reason.name(), "The call failed", None);
                 (1011, reason.name())
             }
             (_, reason) => (1000, reason.name()),
@@ -79,15 +79,6 @@ impl Call {
         self.out.event(CallEvent::Ended(Box::new(summary)));
         self.out.done();
         self.ended = true;
-    }
-
-    fn error(&mut self, code: &'static str, message: &str) {
-        self.send(&ServerEvent::Error {
-            code,
-            message,
-            retry_after: None,
-            request_id: None,
-        });
     }
 
     fn ended_by(&self, reason: EndReason) -> EndedBy {

@@ -43,8 +43,7 @@ impl Call {
             .then(|| self.playout.next_send(self.tail()))
             .flatten();
         let filler = self.filler.as_ref().filter(|filler| filler.done);
-        let filled =
-            filler.and_then(|filler| self.playout.position_of(filler.first? + filler.length));
+        let filled = filler.and_then(|filler| self.playout.position_of(filler.over));
         let positions = [send, self.playout.all_played(), filled];
         let voice = self
             .reply

@@ -13,6 +13,7 @@ pub(super) enum Found {
         to: usize,
     },
     Lost(u64),
+    SilenceFollows,
     Reconnected,
     Digit(char),
     Context(String),
@@ -52,6 +53,7 @@ impl Found {
                 }
             }
             LegEvent::Lost { samples } => Self::Lost(samples),
+            LegEvent::SilenceFollows => Self::SilenceFollows,
             LegEvent::Reconnected => Self::Reconnected,
             LegEvent::Digit(digit) => Self::Digit(digit),
             LegEvent::ContextualUpdate(text) => Self::Context(text.to_owned()),

@@ -6,6 +6,7 @@ use super::Call;
 use super::ear::Heard;
 use super::output::{CallEvent, Side};
 use super::record::{EndReason, Role, Source, Turn};
+use super::work::Work;
 use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::record::timeline::Place;
@@ -41,6 +42,8 @@ pub(super) struct Utterance {
     text: String,
     confidence: Option<f32>,
     stage: Stage,
+    /// The recogniser gave up on it.
+    failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub(super) struct CallerTurn {
     keys: String,
     typed: String,
     committed: bool,
+    /// What was done for it before it went on.
+    pub(super) work: Work,
 }
 
 impl CallerTurn {
@@ -145,12 +150,11 @@ impl Call {
                     samples,
                 });
                 self.note("audio came faster than real time and was dropped");
-                self.send(&ServerEvent::Error {
-                    code: "audio_too_fast",
-                    message: "Audio arrives faster than real time; what is over 2.5 s ahead is dropped",
-                    retry_after: None,
-                    request_id: None,
-                });
+                self.refuse(
+                    "audio_too_fast",
+                    "Audio arrives faster than real time; what is over 2.5 s ahead is dropped",
+                    None,
+                );
             }
         }
     }
@@ -226,6 +230,7 @@ impl Call {
             text: String::new(),
             confidence: None,
             stage: Stage::Open,
+            failed: false,
         });
         // After a short pause the last 300 ms reach back into the utterance before, whose words would be
         // heard twice. Only a soft beginning that it took for silence is given again.
@@ -281,16 +286,29 @@ impl Call {
                 self.send_transcript(&text, &turn_id, false);
             }
         }
-        self.cue_words();
+        self.cue_words(id);
     }
 
-    fn cue_words(&mut self) {
+    /// Tells the turn taker of words that came for this utterance.
+    fn cue_words(&mut self, id: UtteranceId) {
         // Over the agent each piece is judged by itself: "mhm" does not take the edge off the "stop" after it.
-        let text = match (&self.caller_turn, self.utterances.last()) {
-            (None, Some(newest)) => newest.text.clone(),
-            _ => self.turn_text(),
+        let piece = self.utterances.iter().find(|u| u.id == id);
+        let text = match piece.filter(|_| self.caller_turn.is_none()) {
+            Some(piece) => piece.text.clone(),
+            None => self.turn_text(),
         };
-        let is_final = self.utterances.iter().all(|u| u.stage == Stage::Final);
+        // Pieces long before the newest will be no part of a turn.
+        let newest = self.utterances.last().map_or(0, |u| u.onset);
+        let is_final = self.utterances.iter().all(|u| {
+            let apart = self.caller_turn.is_none() && newest.saturating_sub(u.end) >= TOGETHER;
+            u.stage == Stage::Final || apart
+        });
+        // Words may still come of another piece; only without any has nobody heard the turn.
+        let failed = self.utterances.iter().any(|u| u.failed);
+        let in_turn = matches!(self.turn.state(), State::Caller(_));
+        if is_final && failed && in_turn && text.is_empty() {
+            return self.cue(Cue::NotHeard);
+        }
         self.cue(Cue::Words(Words {
             is_final,
             shape: Shape::of(&text, self.punctuates),
@@ -308,13 +326,10 @@ impl Call {
             return;
         };
         utterance.stage = Stage::Final;
+        utterance.failed = true;
         self.recogniser_failures += 1;
         self.note(&format!("recogniser: {message}"));
-        if matches!(self.turn.state(), State::Caller(_)) && self.turn_text().is_empty() {
-            self.cue(Cue::NotHeard);
-        } else {
-            self.cue_words();
-        }
+        self.cue_words(id);
     }
 
     pub(super) fn open_turn(&mut self, onset: Option<Time>) {
@@ -331,6 +346,7 @@ impl Call {
             keys: std::mem::take(&mut self.pending_keys),
             typed: std::mem::take(&mut self.pending_text),
             committed: false,
+            work: Work::default(),
         });
     }
 
@@ -358,7 +374,8 @@ impl Call {
         if !self.config.agent.keypad_capture_enabled {
             return;
         }
-        let last = digit == '#';
+        // An entry ends at once as often as a turn may be typed, else after the pause.
+        let last = digit == '#' && self.allowance.take(self.now);
         if self.takes_new_turn() {
             self.pending_keys.push(digit);
         } else if let Some(turn) = &mut self.caller_turn {
@@ -367,9 +384,20 @@ impl Call {
         self.cue(Cue::Key { last });
     }
 
+    /// Background of the client.
+    pub(super) fn context(&mut self, text: &str) {
+        if self.is_allowed() && !self.dialog.add_context(text) {
+            self.refuse(
+                "context_full",
+                "The background of a call is over 64 KiB: its oldest was dropped",
+                None,
+            );
+        }
+    }
+
     pub(super) fn typed(&mut self, text: String) {
         let text = text.trim().to_owned();
-        if text.is_empty() {
+        if text.is_empty() || !self.is_allowed() {
             return;
         }
         if self.takes_new_turn() {
@@ -381,6 +409,16 @@ impl Call {
             turn.typed.push_str(&text);
         }
         self.cue(Cue::Typed);
+    }
+
+    /// Whether another message of the client is taken; else it is told.
+    fn is_allowed(&mut self) -> bool {
+        let allowed = self.allowance.take(self.now);
+        if !allowed {
+            let most = "Over 4 user_message and contextual_update a second: this one was not taken";
+            self.refuse("rate_limited", most, Some(1));
+        }
+        allowed
     }
 
     fn takes_new_turn(&self) -> bool {
@@ -471,7 +509,14 @@ impl Call {
         if text.is_empty() {
             return;
         }
-        self.dialog.caller_said(&text);
+        let tool_calls = match &self.reply {
+            // The rest of the words comes with what its answer has done.
+            Some(reply) if reply.opening != reply.asked => {
+                self.dialog.caller_said(&reply.opening);
+                Vec::new()
+            }
+            _ => turn.work.settle(&text, &mut self.dialog),
+        };
         let source = match (&turn.typed, &turn.keys) {
             (typed, _) if !typed.is_empty() => Source::Text,
             (_, keys) if !keys.is_empty() => Source::Keypad,
@@ -497,7 +542,7 @@ impl Call {
             source,
             confidence,
             latency: None,
-            tool_calls: Vec::new(),
+            tool_calls,
         })));
     }
 

@@ -8,6 +8,7 @@
 //! This file routes between the children and decides nothing itself: `turn` says whose turn it is,
 //! [`ear`] hears, [`floor`] speaks, [`tools`] runs tools, [`ending`] ends.
 
+mod allowance;
 mod answer;
 mod ear;
 mod ending;
@@ -24,9 +25,11 @@ mod reply;
 mod settle;
 mod tools;
 mod voicing;
+mod work;
 
 use std::time::Duration;
 
+use allowance::Allowance;
 use ear::Ear;
 use found::Found;
 use hearing::{CallerTurn, Dropping, Given, Utterance};
@@ -85,6 +88,7 @@ pub struct Call {
     caller_turn: Option<CallerTurn>,
     pending_keys: String,
     pending_text: String,
+    allowance: Allowance,
     last_frame: Time,
     last_voice_at: u64,
     /// How long what is heard now waited for packets before it, and how long the last voice did.
@@ -166,6 +170,7 @@ impl Call {
             caller_turn: None,
             pending_keys: String::new(),
             pending_text: String::new(),
+            allowance: Allowance::default(),
             last_frame: now,
             last_voice_at: 0,
             held: Duration::ZERO,
@@ -350,9 +355,10 @@ impl Call {
             Found::Held(held) => self.held = held,
             Found::Audio { from, to } => self.hear(from, to),
             Found::Lost(samples) => self.lost(samples),
+            Found::SilenceFollows => self.cue(Cue::SilenceFollows),
             Found::Reconnected => self.timeline.reconnect(),
             Found::Digit(digit) => self.key(digit),
-            Found::Context(text) => self.dialog.add_context(&text),
+            Found::Context(text) => self.context(&text),
             Found::Typed(text) => self.typed(text),
             Found::ToolResult {
                 id,
@@ -398,12 +404,7 @@ impl Call {
                 code,
                 message,
             } => {
-                self.send(&ServerEvent::Error {
-                    code,
-                    message: &message,
-                    retry_after: None,
-                    request_id: None,
-                });
+                self.refuse(code, &message, None);
                 if let Some(close) = close {
                     self.note(&message);
                     self.out.close(close, code);
@@ -529,6 +530,16 @@ impl Call {
             event_id: self.event_id,
             ts_ms: self.clock(self.now).as_millis() as u64,
         }
+    }
+
+    /// Tells the client what was not as it should be.
+    fn refuse(&mut self, code: &'static str, message: &str, retry_after: Option<u32>) {
+        self.send(&ServerEvent::Error {
+            code,
+            message,
+            retry_after,
+            request_id: None,
+        });
     }
 
     /// Keeps an error for the diagnostics.

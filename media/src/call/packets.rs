@@ -42,10 +42,12 @@ impl Call {
 
     /// The caller's connection is in this state now.
     pub(super) fn peer(&mut self, now: Time, state: PeerState) {
-        self.hung_up = state == PeerState::Closed;
+        let came_back = std::mem::replace(&mut self.hung_up, state == PeerState::Closed);
         self.peer_deadline = match state {
             PeerState::Connected => None,
             PeerState::Closed => Some(now + GOODBYE),
+            // Who said goodbye and connects anew has as long for it as at first.
+            _ if came_back => Some(now + AWAY),
             // Who was away before is away since then.
             _ => self.peer_deadline.or(Some(now + AWAY)),
         };
@@ -227,6 +229,23 @@ mod tests {
         assert_eq!(give(&mut call, 13, Input::Timeout).1, None);
         let end = give(&mut call, 14, Input::Timeout).1;
         assert_eq!(end.map(|end| end.reason), Some(EndReason::CallerHangup));
+    }
+
+    #[test]
+    fn who_closes_the_connection_and_makes_another_has_time_for_it() {
+        let mut call = call();
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 1, Input::Peer(PeerState::Connected));
+        give(&mut call, 9, Input::Peer(PeerState::Closed));
+        give(&mut call, 13, Input::Peer(PeerState::Connecting));
+        assert_eq!(give(&mut call, 42, Input::Timeout).1, None);
+        let (told, end) = give(&mut call, 42, Input::Peer(PeerState::Connected));
+        assert!(end.is_none() && told.contains(&"connected".to_owned()));
+        give(&mut call, 50, Input::Peer(PeerState::Closed));
+        give(&mut call, 51, Input::Peer(PeerState::New));
+        assert_eq!(give(&mut call, 80, Input::Timeout).1, None);
+        let end = give(&mut call, 81, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) struct Reply {
     pub(super) committed: bool,
     /// The caller's words that it answers.
     pub(super) asked: String,
+    /// Those of them that came before its steps: all, unless it goes on with what another reply began.
+    pub(super) opening: String,
     pub(super) text: Sentences,
     /// Takes out of the model's words what the content guardrail forbids.
     pub(super) cleaner: Option<Cleaner>,
@@ -104,6 +106,8 @@ pub(super) struct Filler {
     pub(super) resampler: Option<(u32, Resampler)>,
     pub(super) first: Option<u64>,
     pub(super) length: u64,
+    /// Index after its last frame, once it is done.
+    pub(super) over: u64,
     pub(super) start: Option<u64>,
     pub(super) end: u64,
 }
@@ -124,6 +128,7 @@ impl Filler {
             resampler: None,
             first: None,
             length: 0,
+            over: 0,
             start: None,
             end: 0,
         }
@@ -138,6 +143,7 @@ impl Reply {
             turn_id,
             committed: true,
             asked: String::new(),
+            opening: String::new(),
             text: Sentences::default(),
             cleaner: None,
             text_complete: false,

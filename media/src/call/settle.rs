@@ -22,11 +22,12 @@ impl Call {
                 out.record(Side::Agent, played.at, played.samples);
             }
         });
-        if self.filler.as_ref().is_some_and(|f| {
-            f.done
-                && f.first
-                    .is_none_or(|at| self.playout.played(position) >= at + f.length)
-        }) {
+        let played = self.playout.played(position);
+        if self
+            .filler
+            .as_ref()
+            .is_some_and(|f| f.done && (f.first.is_none() || played >= f.over))
+        {
             self.settle_filler();
         }
     }
@@ -38,17 +39,12 @@ impl Call {
             // The filler is being heard, so the client has to be told to drop it.
             self.cut(position);
         }
-        self.abandon_reply();
-    }
-
-    pub(super) fn abandon_reply(&mut self) {
         let Some(reply) = self.reply.take() else {
             return;
         };
         self.withdraw(&reply);
-        let position = self.position(self.now);
         self.clear_playout(position, None);
-        self.cancel_tools(reply);
+        self.put_back(reply);
     }
 
     fn withdraw(&mut self, reply: &Reply) {
@@ -103,7 +99,7 @@ impl Call {
         self.out
             .message(|out| leg.clear(out, &header, &interruption));
         self.settle_filler();
-        if let Some(reply) = reply {
+        if let Some(mut reply) = reply {
             if self.config.events.agent_response_correction && reply.announced {
                 let original = reply.text.text().to_owned();
                 self.send(&ServerEvent::AgentResponseCorrection {
@@ -121,9 +117,10 @@ impl Call {
                 .to_owned();
             self.unheard = (!rest.is_empty()).then_some(Unheard { text: rest });
             if reply.announced {
+                self.cancel_tools(&mut reply);
                 self.settle_reply(reply, Some(played));
             } else {
-                self.cancel_tools(reply);
+                self.put_back(reply);
             }
         }
     }
@@ -221,18 +218,21 @@ impl Call {
         }
         let whole = self.playout.is_idle();
         let played = self.clear_playout(position, reply.as_mut());
-        let heard = reply.as_ref().is_some_and(|reply| reply.start.is_some());
-        if !heard {
+        let heard = match reply {
+            Some(reply) if reply.start.is_none() => {
+                self.put_back(reply);
+                None
+            }
+            heard => heard,
+        };
+        if heard.is_none() {
             self.settle_caller_turn();
         }
         self.settle_filler();
-        if let Some(reply) = reply {
-            if heard {
-                let complete = whole && reply.is_complete();
-                self.settle_reply(reply, (!complete).then_some(played));
-            } else {
-                self.cancel_tools(reply);
-            }
+        if let Some(mut reply) = heard {
+            let complete = whole && reply.is_complete();
+            self.cancel_tools(&mut reply);
+            self.settle_reply(reply, (!complete).then_some(played));
         }
         self.settle_caller_turn();
     }

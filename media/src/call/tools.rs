@@ -178,7 +178,7 @@ impl Call {
             reply.step_done = false;
             let request = self
                 .dialog
-                .request(&self.config.agent, &reply.asked, &reply.steps);
+                .request(&self.config.agent, &reply.opening, &reply.steps);
             self.out.llm(LlmCommand::Start(reply.id, Box::new(request)));
             self.cue(Cue::ToolsDone);
             return;
@@ -193,15 +193,19 @@ impl Call {
     }
 
     /// Nobody waits for this reply's tools any more.
-    pub(super) fn cancel_tools(&mut self, reply: Reply) {
-        for tool in reply.tools {
+    pub(super) fn cancel_tools(&mut self, reply: &mut Reply) {
+        let now = self.now;
+        let origin = self.origin.unwrap_or(now);
+        for tool in reply.tools.drain(..) {
             if tool.external {
                 self.out.cancel_tool(tool.call.id.clone());
             }
             self.out.event(CallEvent::Tool {
-                id: tool.call.id,
+                id: tool.call.id.clone(),
                 stage: ToolStage::Expired,
             });
+            let canceled = record(tool, ToolStatus::Canceled, None, origin, now);
+            reply.tool_records.push(canceled);
         }
     }
 }

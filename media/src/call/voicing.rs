@@ -106,11 +106,12 @@ impl Call {
     fn voice_failed(&mut self, message: &str) {
         self.note(&format!("voice: {message}"));
         let Some(reply) = &mut self.reply else { return };
-        if reply.first_audible.is_none() && reply.committed {
-            self.abandon_reply();
-            self.cue(Cue::ReplyFailed);
-        } else if reply.first_audible.is_none() {
+        if reply.first_audible.is_none() {
+            let committed = reply.committed;
             self.cancel_reply();
+            if committed {
+                self.cue(Cue::ReplyFailed);
+            }
         } else {
             // What was heard stays; the rest will not come.
             if let Some(spoken) = reply.speaking() {
@@ -138,7 +139,11 @@ impl Call {
                     }
                 }
             }
-            TtsEvent::Done | TtsEvent::Failed { .. } => filler.done = true,
+            TtsEvent::Done | TtsEvent::Failed { .. } => {
+                filler.done = true;
+                self.playout.pad();
+                filler.over = self.playout.queued();
+            }
         }
     }
 

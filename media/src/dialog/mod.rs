@@ -15,7 +15,18 @@ pub const END_CALL: &str = "end_call";
 #[derive(Debug)]
 pub struct Dialog {
     messages: Vec<Message>,
+    /// Bytes of background.
+    context: usize,
+    /// Tokens of all else that was said, and how many of them a request may hold.
+    said: usize,
+    most: usize,
 }
+
+/// Background that is kept, bytes: some ten times what a model is usefully told.
+const MOST_CONTEXT: usize = 64 * 1024;
+
+/// The prompt and the instructions.
+const PREAMBLE: usize = 2;
 
 impl Dialog {
     pub fn new(agent: &AgentConfig) -> Self {
@@ -28,19 +39,39 @@ impl Dialog {
                     content: instructions::instructions(agent),
                 },
             ],
+            context: 0,
+            said: 0,
+            most: agent.max_context_tokens as usize,
         }
     }
 
-    /// Background that the client gave during the call.
-    pub fn add_context(&mut self, text: &str) {
+    /// Background that the client gave during the call. `false`: it is more than is kept, and the oldest was
+    /// dropped.
+    pub fn add_context(&mut self, text: &str) -> bool {
         self.messages.push(Message::System {
             content: text.to_owned(),
         });
+        self.context += text.len();
+        let mut all_kept = true;
+        while self.context > MOST_CONTEXT
+            && let Some(oldest) = self.oldest_context()
+            && let Message::System { content } = self.messages.remove(oldest)
+        {
+            self.context -= content.len();
+            all_kept = false;
+        }
+        all_kept
+    }
+
+    fn oldest_context(&self) -> Option<usize> {
+        let background = |message: &Message| matches!(message, Message::System { .. });
+        let place = self.messages.iter().skip(PREAMBLE).position(background)?;
+        Some(PREAMBLE + place)
     }
 
     pub fn caller_said(&mut self, text: &str) {
         if !text.is_empty() {
-            self.messages.push(Message::User {
+            self.push(Message::User {
                 content: text.to_owned(),
             });
         }
@@ -49,7 +80,7 @@ impl Dialog {
     /// What was heard of the agent's reply.
     pub fn agent_said(&mut self, heard: &str) {
         if !heard.is_empty() {
-            self.messages.push(Message::Assistant {
+            self.push(Message::Assistant {
                 content: heard.to_owned(),
                 tool_calls: Vec::new(),
             });
@@ -58,7 +89,20 @@ impl Dialog {
 
     /// Tools that ran, with what they answered, in the order of the model's messages.
     pub fn steps(&mut self, steps: Vec<Message>) {
-        self.messages.extend(steps);
+        for step in steps {
+            self.push(step);
+        }
+    }
+
+    /// What is so old that no request has room for it is forgotten.
+    fn push(&mut self, message: Message) {
+        self.said += tokens(&message);
+        self.messages.push(message);
+        while self.said > self.most
+            && let Some(oldest) = self.messages.iter().position(|message| !is_fixed(message))
+        {
+            self.said -= tokens(&self.messages.remove(oldest));
+        }
     }
 
     /// What the model is asked now. `pending`: the caller's words that are being answered;
@@ -243,6 +287,22 @@ mod tests {
         assert_eq!(texts(&request), ["P", &told, "u2", "a2", "C", "now"]);
     }
 
+    #[test]
+    fn background_is_kept_up_to_64_kib_the_newest_of_it() {
+        let agent = AgentConfig::default();
+        let mut dialog = Dialog::new(&agent);
+        dialog.caller_said("u");
+        let kept: Vec<bool> = (0..20)
+            .map(|n| dialog.add_context(&format!("{n:04000}")))
+            .collect();
+        assert!(kept[..16].iter().all(|kept| *kept) && !kept[16] && !kept[19]);
+        let request = dialog.request(&agent, "now", &[]);
+        let told = texts(&request);
+        assert_eq!(told.len(), PREAMBLE + 16 + 2);
+        assert_eq!((told[PREAMBLE], told[PREAMBLE + 17]), ("u", "now"));
+        assert_eq!(told[PREAMBLE + 1], format!("{:04000}", 4));
+    }
+
     fn texts(request: &ModelRequest) -> Vec<&str> {
         fn text(message: &Message) -> &str {
             match message {
@@ -290,6 +350,24 @@ mod tests {
         let request = dialog.request(&agent, &long, &[]);
         let instructions = instructions::instructions(&agent);
         assert_eq!(texts(&request), ["P", &instructions, "C", &long]);
+    }
+
+    #[test]
+    fn what_no_request_has_room_for_is_forgotten() {
+        let agent = AgentConfig {
+            max_context_tokens: 1024,
+            max_tokens: 24,
+            ..AgentConfig::default()
+        };
+        let mut dialog = Dialog::new(&agent);
+        dialog.add_context("C");
+        for n in 0..1000 {
+            dialog.caller_said(&format!("{n:0400}"));
+        }
+        // 9 of 104 tokens, beside the prompt, the instructions and the background.
+        assert_eq!(dialog.messages.len(), PREAMBLE + 1 + 9);
+        dialog.caller_said(&"x".repeat(8000));
+        assert_eq!((dialog.messages.len(), dialog.said), (PREAMBLE + 1, 0));
     }
 
     #[test]

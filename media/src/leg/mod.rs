@@ -27,6 +27,8 @@ pub enum LegEvent<'a> {
     Held(Duration),
     /// Caller audio at 16 kHz, any length up to 1 s.
     Audio(&'a [i16]),
+    /// The sender has said that silence follows the `Audio` before, and sends nothing until it is over.
+    SilenceFollows,
     /// The timestamps from here on have nothing to do with those before: the media was connected anew.
     Reconnected,
     /// Audio lost on the way, whose place is known: right before the next `Audio`. Samples at

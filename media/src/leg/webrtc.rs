@@ -25,6 +25,10 @@ pub const DIGITS: u8 = 126;
 /// Sound made up in a row, at most, samples (120 ms): a decoder's guess has faded by then.
 const MOST_CONCEALED: u64 = 1_920;
 
+/// A packet of so few bytes holds no sound: it is sent once, before a silence in which nothing is sent (discontinuous
+/// transmission, RFC 6716 section 2.1.9).
+const LAST_BEFORE_SILENCE: usize = 2;
+
 /// The agent's loudness as it is, and under a caller's voice (−12 dB), in 256ths.
 const WHOLE: i32 = 256;
 const DUCKED: i32 = 64;
@@ -98,6 +102,7 @@ impl WebRtcLeg {
             }
             self.run = 0;
             self.residue = 0;
+            self.key = None;
         }
         let duration = match packet.payload_type {
             OPUS => match Head::of(packet.payload) {
@@ -222,10 +227,14 @@ impl WebRtcLeg {
             match next {
                 Next::Packet { payload, duration } => {
                     self.run = 0;
+                    let silence_follows = payload.len() <= LAST_BEFORE_SILENCE;
                     match self.decoder.decode(payload, &mut self.pcm[..]) {
                         Ok(samples) => {
                             self.tell_held(sink);
                             sink(LegEvent::Audio(&self.pcm[..samples]));
+                            if silence_follows {
+                                sink(LegEvent::SilenceFollows);
+                            }
                         }
                         // A packet that came and cannot be decoded leaves its time.
                         Err(OpusError) => {
@@ -276,6 +285,7 @@ impl WebRtcLeg {
                 }
                 Next::Restart => {
                     self.residue = 0;
+                    self.key = None;
                     sink(LegEvent::Reconnected);
                 }
             }

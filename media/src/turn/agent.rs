@@ -8,6 +8,8 @@ use crate::time::Time;
 impl TurnTaker {
     pub(super) fn reply_over(&mut self, now: Time) {
         self.apologising = false;
+        self.unsaid = None;
+        self.unanswered = false;
         if self.voice.on {
             let onset = Some(self.voice.onset);
             self.leave(now);
@@ -19,15 +21,16 @@ impl TurnTaker {
         }
     }
 
-    /// The caller said something and nobody knows what: ask again, but not for ever.
+    /// The caller said something and nobody knows what: ask again, but not for ever, and not before the greeting.
     pub(super) fn not_heard(&mut self, now: Time) {
-        self.acts.push(Act::DropTurn);
+        self.drop_turn();
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
             self.finish(EndReason::ProviderError);
+        } else if self.greeting_due || self.unsaid == Some(Act::Greet) {
+            self.go_on(now);
         } else {
             self.say(now, Act::Reprompt);
-            self.reprompting = true;
         }
     }
 
@@ -40,7 +43,6 @@ impl TurnTaker {
             self.listen(now);
         } else {
             self.say(now, Act::Apologise);
-            self.apologising = true;
         }
     }
 
@@ -57,10 +59,12 @@ impl TurnTaker {
     /// Starts a reply or a line of the agent's own.
     pub(super) fn say(&mut self, now: Time, act: Act) {
         self.leave(now);
-        self.apologising = false;
-        self.reprompting = false;
+        self.apologising = act == Act::Apologise;
+        self.reprompting = act == Act::Reprompt;
+        self.greeting_due &= act != Act::Greet;
         self.think(now);
-        if act != Act::Commit {
+        self.unsaid = (act != Act::Commit).then_some(act);
+        if self.unsaid.is_some() {
             self.timers.disarm(Timer::SoftTimeout);
         }
         self.acts.push(act);

@@ -6,11 +6,13 @@ use super::endpoint::Shape;
 use super::timers::Timer;
 use super::{Act, CallerTurn, KEYPAD_PAUSE, NO_WORDS, State, TurnTaker, Words};
 use crate::call::record::EndReason;
+use crate::config::Direction;
 use crate::time::Time;
 
 impl TurnTaker {
     pub(super) fn frame(&mut self, now: Time, at: Time, voiced: bool) {
         self.voice.heard = at;
+        self.voice.silent = false;
         if !voiced {
             self.silent_frame(now, at);
             return;
@@ -19,6 +21,7 @@ impl TurnTaker {
         let pause = at - self.voice.last;
         if began {
             self.voice.on = true;
+            self.silence_spent = Duration::ZERO;
             self.voice.onset = at.before(Duration::from_millis(crate::frame::FRAME_MS));
             self.voice.given = false;
         }
@@ -116,8 +119,8 @@ impl TurnTaker {
                 self.timers
                     .arm(Timer::Resume, self.voice.last + self.delays.resume);
             } else {
-                self.acts.push(Act::DropTurn);
-                self.listen(now);
+                self.drop_turn();
+                self.go_on(now);
             }
             return;
         }
@@ -142,10 +145,21 @@ impl TurnTaker {
         }
     }
 
+    /// The recogniser takes too long: what it has said by now is the turn.
+    pub(super) fn transcript_overdue(&mut self, now: Time, turn: CallerTurn) {
+        if turn.words.shape == Shape::Empty {
+            self.not_heard(now);
+        } else if turn.interrupted && turn.words.acknowledgement {
+            self.drop_turn();
+            self.say(now, Act::Resume);
+        } else {
+            self.commit(now);
+        }
+    }
+
     pub(super) fn commit(&mut self, now: Time) {
         self.idle_attempts = 0;
         if self.greeting_due {
-            self.greeting_due = false;
             self.acts.push(Act::DropSpeculation);
             self.say(now, Act::Greet);
         } else {
@@ -166,7 +180,23 @@ impl TurnTaker {
         }
         self.acts.push(Act::OpenTurn { onset });
         self.state = State::Caller(turn);
+        self.unanswered = true;
         true
+    }
+
+    /// A turn without words was none.
+    pub(super) fn drop_turn(&mut self) {
+        self.acts.push(Act::DropTurn);
+        self.turns = self.turns.saturating_sub(1);
+        self.unanswered = false;
+    }
+
+    /// After a voice that was no turn: says the line that it kept the agent from, or listens.
+    pub(super) fn go_on(&mut self, now: Time) {
+        match self.unsaid.take() {
+            Some(line) => self.say(now, line),
+            None => self.listen(now),
+        }
     }
 
     pub(super) fn interrupt(&mut self, now: Time, words: Words) {
@@ -182,11 +212,19 @@ impl TurnTaker {
         }
     }
 
-    /// The caller goes on with the turn that was being answered.
+    /// The caller goes on with the turn that was being answered; before a line of the agent's own they begin one.
     pub(super) fn speak_on(&mut self, now: Time) {
         self.acts.push(Act::CancelReply);
+        // Who is called is greeted after their first words, however many they are.
+        self.greeting_due |=
+            self.unsaid == Some(Act::Greet) && self.settings.direction == Direction::Outbound;
         self.leave(now);
-        self.state = State::Caller(CallerTurn::new(false));
+        if self.unanswered {
+            self.state = State::Caller(CallerTurn::new(false));
+        } else {
+            let onset = Some(self.voice.onset);
+            self.open_turn(onset, CallerTurn::new(false));
+        }
     }
 
     /// Makes room for a turn that needs no voice.

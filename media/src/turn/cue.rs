@@ -14,6 +14,8 @@ pub enum Cue {
     Frame { at: Time, voiced: bool },
     /// The voice had ended at `at` already, within the last voiced frames.
     VoiceEnded { at: Time },
+    /// Until the next frame the caller is known to be silent, though nothing comes.
+    SilenceFollows,
     /// The recogniser's words for the turn (or, while the agent speaks, for the voice over it).
     Words(Words),
     /// The recogniser failed, and there are no words.

@@ -14,13 +14,16 @@
 //! | `Caller` | `Timer::VoiceStop` | stays | `StopListening`; `Timer::EndOfTurn` armed |
 //! | | words that end a sentence | stays | `Speculate` |
 //! | | `Timer::EndOfTurn` | `Thinking` | `Commit` (the opening's hello: `Greet`) |
-//! | | `Timer::Transcript` | `Thinking` | `DropTurn`, `Reprompt` |
+//! | | `Timer::Transcript` | `Thinking` | `Commit`; without any words `DropTurn`, `Reprompt` |
 //! | | final without words | `Listening` | `DropTurn`; after an interruption `Timer::Resume` |
+//! | | the same, before a line of the agent's own was heard | `Thinking` | `DropTurn`, the line again |
+//! | | the same, outbound before the greeting | `Opening` | `DropTurn`; `Timer::Opening` anew |
 //! | | `Timer::Resume` | `Thinking` | `DropTurn`, `Resume` |
 //! | `Thinking` | the reply is heard | `Agent` | |
 //! | | `Timer::SoftTimeout` | stays | `Filler` |
 //! | | `Timer::FirstWord`, or the reply fails | `Thinking` | `CancelReply`, `Apologise` |
 //! | | the caller speaks on | `Caller`, the same turn | `CancelReply`, `Listen` |
+//! | | a voice before a line of the agent's own | `Caller` | `CancelReply`, `OpenTurn`, `Listen` |
 //! | | a tool runs | stays, without the deadlines | |
 //! | `Agent` | voice reaches `barge_in_min_speech_secs` | `Caller` | `Interrupt`, `OpenTurn` |
 //! | | a stop word | `Caller` | `Interrupt`, `OpenTurn` |
@@ -122,6 +125,8 @@ struct Voice {
     last: Time,
     /// End of the last frame of any kind.
     heard: Time,
+    /// The sender has said that silence follows: that nothing comes is no stall.
+    silent: bool,
     /// The recogniser is being given it.
     given: bool,
 }
@@ -139,6 +144,11 @@ pub struct TurnTaker {
     settings: Settings,
     /// Outbound: the greeting has not been said.
     greeting_due: bool,
+    /// A caller's turn is open, or nothing was heard of its answer yet.
+    unanswered: bool,
+    /// The line of the agent's own of which nothing was heard yet.
+    unsaid: Option<Act>,
+    /// Turns of the caller, the open one included. One without words is taken back.
     turns: u32,
     idle_attempts: u32,
     failures: u32,
@@ -193,6 +203,8 @@ impl TurnTaker {
                 message: agent.message,
             },
             greeting_due: agent.first_message.is_some() && direction == Direction::Outbound,
+            unanswered: false,
+            unsaid: None,
             turns: 0,
             idle_attempts: 0,
             failures: 0,
@@ -267,7 +279,8 @@ impl TurnTaker {
             (_, Cue::End(reason)) => self.finish(reason),
             (State::Closing(_), Cue::Hold | Cue::Unhold) => {}
             (_, Cue::Hold) => self.hold(now),
-            (_, Cue::Unhold) => self.listen(now),
+            (State::Listening, Cue::Unhold) => self.go_on(now),
+            (_, Cue::Unhold) => {}
             (_, Cue::Frame { at, voiced }) => self.frame(now, at, voiced),
             (_, Cue::VoiceEnded { at }) => {
                 if self.voice.on && at < self.voice.last {
@@ -276,6 +289,7 @@ impl TurnTaker {
                         .arm(Timer::VoiceStop, at + self.delays.voice_stop);
                 }
             }
+            (_, Cue::SilenceFollows) => self.voice.silent = true,
 
             (_, Cue::Start) => {
                 self.timers
@@ -283,9 +297,7 @@ impl TurnTaker {
                 match (self.settings.direction, self.settings.greets) {
                     (Direction::Inbound, true) => self.say(now, Act::Greet),
                     (Direction::Inbound, false) => self.listen(now),
-                    (Direction::Outbound, _) => {
-                        self.timers.arm(Timer::Opening, now + OPENING_SILENCE)
-                    }
+                    (Direction::Outbound, _) => self.await_hello(now),
                 }
             }
 
@@ -309,7 +321,11 @@ impl TurnTaker {
             }
             (_, Cue::Words(_)) => {}
 
-            (State::Caller(_), Cue::NotHeard) => self.not_heard(now),
+            (State::Caller(turn), Cue::NotHeard) => {
+                if !self.voice.on && !turn.keyed {
+                    self.not_heard(now);
+                }
+            }
             (_, Cue::NotHeard) => {}
 
             (State::Caller(_), Cue::Typed) => self.commit(now),
@@ -345,6 +361,8 @@ impl TurnTaker {
                 if !self.apologising && !self.reprompting {
                     self.failures = 0;
                 }
+                self.unsaid = None;
+                self.unanswered = false;
                 self.state = State::Agent;
             }
             (_, Cue::ReplyHeard) => {}
@@ -381,20 +399,18 @@ impl TurnTaker {
             (_, Timer::MaxDuration) => self.finish(EndReason::MaxDuration),
             // A stalled stream is no silence: wait for the audio, or for the grace to pass.
             (_, Timer::VoiceStop | Timer::EndOfTurn) if self.stalled(now, at) => {
-                self.timers
-                    .arm(timer, at.max(self.voice.heard) + STALL_GRACE);
+                self.timers.arm(timer, self.voice.heard + STALL_GRACE);
             }
             (_, Timer::VoiceStop) => self.voice_stopped(now),
             (State::Caller(turn), Timer::EndOfTurn) => self.end_of_turn(now, turn),
-            (State::Caller(_), Timer::Transcript) => self.not_heard(now),
+            (State::Caller(turn), Timer::Transcript) => self.transcript_overdue(now, turn),
             (State::Caller(_), Timer::Resume) => {
-                self.acts.push(Act::DropTurn);
+                self.drop_turn();
                 self.say(now, Act::Resume);
             }
             (State::Caller(_), Timer::Keypad) => self.commit(now),
             (State::Opening, Timer::Opening) => {
                 if self.greeting_due {
-                    self.greeting_due = false;
                     self.say(now, Act::Greet);
                 } else {
                     self.listen(now);
@@ -415,22 +431,31 @@ impl TurnTaker {
 
     /// Whether no audio has come for so long that silence at `at` was not heard but missed.
     fn stalled(&self, now: Time, at: Time) -> bool {
-        self.voice.heard + FRESH < at && now < self.voice.heard + STALL_GRACE
+        let stale = self.voice.heard + FRESH < at && now < self.voice.heard + STALL_GRACE;
+        stale && !self.voice.silent
     }
 
     /// Whatever was said or asked is over; no timer runs until the caller is back.
     fn hold(&mut self, now: Time) {
-        let act = match self.state {
-            State::Agent => Some(Act::Interrupt),
-            State::Thinking { .. } => Some(Act::CancelReply),
-            State::Caller(_) => Some(Act::DropTurn),
-            _ => None,
-        };
         self.drop_speculation();
+        match self.state {
+            State::Agent => self.acts.push(Act::Interrupt),
+            State::Thinking { .. } => self.acts.push(Act::CancelReply),
+            State::Caller(_) => self.drop_turn(),
+            _ => {}
+        }
         self.leave(now);
+        // Who was put off before the greeting is greeted when the caller is back.
+        self.unsaid = self.unsaid.filter(|line| *line == Act::Greet);
+        self.unanswered = false;
         self.state = State::Listening;
         self.silence_since = None;
-        self.acts.extend(act);
+    }
+
+    /// Outbound: who is called is heard first, or greeted after a while of silence.
+    fn await_hello(&mut self, now: Time) {
+        self.state = State::Opening;
+        self.timers.arm(Timer::Opening, now + OPENING_SILENCE);
     }
 
     fn listen(&mut self, now: Time) {
@@ -438,6 +463,11 @@ impl TurnTaker {
         self.leave(now);
         if spoke {
             self.silence_spent = Duration::ZERO;
+        }
+        self.unsaid = None;
+        self.unanswered = false;
+        if self.greeting_due {
+            return self.await_hello(now);
         }
         self.state = State::Listening;
         self.silence_since = Some(now);

@@ -193,6 +193,35 @@ fn a_lost_packet_is_given_up_with_the_one_behind_it() {
 }
 
 #[test]
+fn the_first_packet_after_a_pause_may_be_overtaken() {
+    let mut buffer = JitterBuffer::new(48_000);
+    // Ten packets, a second of silence, ten more of which the first two change places.
+    let packets = (0..20_u32)
+        .map(|n| {
+            let sent = if n < 10 { n } else { n + 50 };
+            let late = if n == 10 { 25 } else { 0 };
+            (u64::from(sent) * 20 + late, n, sent * FRAME)
+        })
+        .collect();
+    let out = run(&mut buffer, packets, 0);
+    assert_eq!(buffer.counts().lost, 0);
+    assert_eq!(out[10], Out::Pause(50 * u64::from(FRAME)));
+    assert_eq!(out[11], Out::Packet(10, FRAME.into()));
+    assert_eq!(out.len(), 21);
+}
+
+#[test]
+fn the_first_packet_after_a_pause_is_waited_for_no_longer_than_any() {
+    let mut buffer = JitterBuffer::new(48_000);
+    let mut packets: Vec<Sent> = steady(0..10, |_| 0);
+    packets.push((1_220, 11, 61 * FRAME));
+    let out = run(&mut buffer, packets, 0);
+    assert_eq!(buffer.held(), buffer.delay());
+    assert_eq!(buffer.counts().lost, 1);
+    assert_eq!(out.last(), Some(&Out::Packet(11, FRAME.into())));
+}
+
+#[test]
 fn the_delay_follows_the_jitter_and_shrinks_within_ten_seconds() {
     let mut buffer = JitterBuffer::new(48_000);
     // A second of calm, ten of jitter up to 100 ms, then calm again. 7919 spreads the delays.

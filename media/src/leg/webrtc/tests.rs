@@ -28,6 +28,7 @@ struct Told {
     lost: u64,
     digits: String,
     reconnected: u32,
+    silences: usize,
     /// How long the audio heard last had waited.
     held: Duration,
     longest_held: Duration,
@@ -44,6 +45,7 @@ impl Told {
             LegEvent::Lost { samples } => self.lost += samples,
             LegEvent::Digit(digit) => self.digits.push(digit),
             LegEvent::Reconnected => self.reconnected += 1,
+            LegEvent::SilenceFollows => self.silences += 1,
             other => unreachable!("{other:?}"),
         }
     }
@@ -165,6 +167,54 @@ fn each_key_is_told_once() {
     }
     assert_eq!(told.digits, "55#");
     assert_eq!(leg.totals().lost, 0);
+}
+
+#[test]
+fn keys_of_another_source_and_of_timestamps_begun_anew_are_told() {
+    let packets = voice(60);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    let mut press = |told: &mut Told, sequence: usize, timestamp: u32, ssrc: u32, at_ms: u64| {
+        let payload = [5, 10, 3, 32];
+        let (_, sound) = &packets[0];
+        for (n, payload_type, payload) in [(0, OPUS, &sound[..]), (1, DIGITS, &payload[..])] {
+            let packet = RtpPacket {
+                payload_type,
+                ..opus(sequence + n, timestamp, ssrc, payload)
+            };
+            give(&mut leg, told, at_ms, &packet);
+        }
+        // What it says next, so that a restart is believed.
+        give(
+            &mut leg,
+            told,
+            at_ms,
+            &opus(sequence + 2, timestamp + 960, ssrc, sound),
+        );
+    };
+    press(&mut told, 1_000, 3_000_000_000, 1, 0);
+    press(&mut told, 1_000, 2_000_000_000, 2, 100);
+    assert_eq!((told.digits.as_str(), told.reconnected), ("55", 1));
+    // The same source, numbered anew: known from its second packet on.
+    press(&mut told, 30_000, 1_000_000_000, 2, 200);
+    press(&mut told, 30_003, 1_000_004_800, 2, 300);
+    assert_eq!((told.digits.as_str(), told.reconnected), ("5555", 2));
+}
+
+#[test]
+fn a_packet_without_sound_says_that_silence_follows() {
+    let packets = voice(5);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        let payload = if n == 2 { &payload[..1] } else { &payload[..] };
+        give(
+            &mut leg,
+            &mut told,
+            n as u64 * 20,
+            &opus(n, *timestamp, 1, payload),
+        );
+        assert_eq!(told.silences, usize::from(n >= 2));
+    }
+    assert_eq!(told.audio.len(), 5 * FRAME);
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Tools of a reply that the caller interrupts, or speaks before. Times as in the other rows.
+
+use kit::virtual_call::{VirtualCall, config};
+use media::call::record::{ToolRecord, ToolStatus};
+use media::config::{AgentConfig, ToolKind, ToolSpec};
+use media::speech::ToolCall;
+use media::speech::script::{Line, Script};
+
+use crate::rows::{agent, at, heard};
+
+fn booker() -> AgentConfig {
+    AgentConfig {
+        tools: vec![ToolSpec {
+            name: "book".into(),
+            description: "Books.".into(),
+            kind: ToolKind::Webhook,
+            parameters: "{}".into(),
+            timeout_ms: 30_000,
+            filler_message: None,
+        }],
+        ..agent()
+    }
+}
+
+fn book(id: &str) -> ToolCall {
+    ToolCall {
+        id: id.into(),
+        name: "book".into(),
+        arguments: "{}".into(),
+    }
+}
+
+fn told(records: &[ToolRecord]) -> Vec<(&str, ToolStatus)> {
+    records.iter().map(|r| (r.id.as_str(), r.status)).collect()
+}
+
+#[test]
+fn an_interrupted_replys_tool_is_canceled() {
+    let text =
+        "One two three four five six seven eight nine ten eleven twelve thirteen. And so on.";
+    let script = Script {
+        lines: [Line::SayAndCall(text.into(), book("c1"))].into(),
+        ..heard(&["Book it.", "Enough of that."])
+    };
+    let call =
+        VirtualCall::new(config(booker()), script, &[(1000, 2000), (4000, 5400)]).run(12_000);
+    assert_eq!(at(&call, "interruption"), 4600);
+    assert_eq!(at(&call, "cancel tool c1"), 4600);
+    let turn = call.agent_turns()[0];
+    assert_eq!(told(&turn.tool_calls), [("c1", ToolStatus::Canceled)]);
+    let record = &turn.tool_calls[0];
+    assert_eq!(
+        (record.result.as_ref(), record.duration_ms),
+        (None, 4600 - 2400)
+    );
+}
+
+#[test]
+fn a_tool_that_has_answered_is_not_asked_again_when_the_caller_speaks_on() {
+    let lines = [
+        Line::Call(book("c1")),
+        Line::Stall,
+        Line::Say("Booked.".into()),
+    ];
+    let script = Script {
+        lines: lines.into(),
+        ..heard(&["Book it.", "For Monday.", "Thanks."])
+    };
+    let spans = [(1000, 2000), (4000, 4600), (8000, 8600)];
+    let mut call = VirtualCall::new(config(booker()), script, &spans);
+    call.connect();
+    call.run_until(3000);
+    call.tool("c1", "{\"ok\":true}");
+    call.run_until(7000);
+    let asked = [
+        "user: Book it.",
+        "call: book",
+        "tool: {\"ok\":true}",
+        "user: For Monday.",
+    ];
+    assert_eq!(call.last_request(), asked);
+    assert_eq!(call.caller_turns()[0].text, "Book it. For Monday.");
+    let turn = call.agent_turns()[0];
+    assert_eq!(turn.text, "Booked.");
+    assert_eq!(told(&turn.tool_calls), [("c1", ToolStatus::Ok)]);
+    call.run_until(12_000);
+    call.check_replay();
+    let since = ["assistant: Booked.", "user: Thanks."];
+    assert_eq!(call.last_request(), [&asked[..], &since].concat());
+    assert_eq!(call.tools, ["c1"]);
+}
+
+#[test]
+fn a_tool_that_runs_when_the_caller_speaks_on_is_canceled_and_may_be_called_anew() {
+    let lines = [
+        Line::Call(book("c1")),
+        Line::Call(book("c2")),
+        Line::Say("Booked.".into()),
+    ];
+    let script = Script {
+        lines: lines.into(),
+        ..heard(&["Book it.", "For Monday."])
+    };
+    let mut call = VirtualCall::new(config(booker()), script, &[(1000, 2000), (4000, 4600)]);
+    call.connect();
+    call.run_until(5500);
+    assert_eq!(at(&call, "cancel tool c1"), 4100);
+    assert_eq!(call.last_request(), ["user: Book it. For Monday."]);
+    call.tool("c2", "{\"ok\":true}");
+    call.run_until(9000);
+    call.check_replay();
+    let statuses = [("c1", ToolStatus::Canceled), ("c2", ToolStatus::Ok)];
+    assert_eq!(told(&call.agent_turns()[0].tool_calls), statuses);
+}
+
+#[test]
+fn what_was_done_for_a_turn_that_nobody_answers_stands_with_the_turn() {
+    let script = Script {
+        lines: [Line::Call(book("c1")), Line::Call(book("c2"))].into(),
+        ..heard(&["Book it."])
+    };
+    let mut call = VirtualCall::new(config(booker()), script, &[(1000, 2000)]);
+    call.connect();
+    call.run_until(3000);
+    call.tool("c1", "{\"ok\":true}");
+    call.run_until(4000);
+    call.hang_up();
+    call.check_replay();
+    assert_eq!(call.turns.len(), 1);
+    let statuses = [("c1", ToolStatus::Ok), ("c2", ToolStatus::Canceled)];
+    assert_eq!(told(&call.caller_turns()[0].tool_calls), statuses);
+}

@@ -59,6 +59,11 @@ bar "100,000 storms over nodes, leases and outbox in virtual time, within eight 
     cargo test --release --workspace --test sim -- --nocapture whatever_breaks
 bar "a thousand of them at a real Redis and PostgreSQL" \
     env SIDETONE_REAL_SEEDS=1000 cargo test --release --workspace --test sim -- --nocapture real_stores
+bar "100,000 storms over two SIP endpoints and a network that loses, doubles and reorders" \
+    env SIDETONE_SEEDS=100000 cargo test --release -p sidetone-sip --lib -- many_calls_over_a_bad_network
+bar "60,000 SIPp calls at 3,000 a second of signalling over UDP, none of them failed" \
+    best_of_three env SIDETONE_SIPP_RATE=3000 SIDETONE_SIPP_CALLS=60000 \
+    cargo test --release -p sidetone-sip --test sipp -- --nocapture calls_a_second
 bar "floods, idle sockets, racing connects and ends at full volume" \
     env SIDETONE_SOAK=1 cargo test --release --workspace --test calls
 bar "an unknown id and another account's take the same time, to the millisecond" \

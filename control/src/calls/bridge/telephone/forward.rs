@@ -301,7 +301,7 @@ impl Desk {
             lease: None,
             dialling: Arc::clone(&callee.dialling),
         };
-        let until = Instant::now() + ring_for + STACK_PATIENCE;
+        let until = Instant::now() + ring_for * 2 + STACK_PATIENCE;
         let reached = tokio::select! {
             reached = placing.answer_of(&call, &mut heard, until) => reached,
             () = left(events) => Err(Over::Unanswered(Unanswered::caller_left(), None)),

@@ -45,8 +45,8 @@ pub struct Dial {
     pub dialling: Arc<Dialling>,
 }
 
-/// How long the stack may take beyond the ring timer to say how a call ended: it gives up by itself after
-/// 64 T1 (RFC 3261 section 17.1.1.2), which is 32 seconds.
+/// How long the stack may take to say how a call ended beyond twice the ring time, once for the address that
+/// it tries to ring at and once for ringing: seven silent addresses before that one have four seconds each.
 pub(super) const STACK_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Why a call did not come to be.
@@ -112,7 +112,7 @@ impl Placing {
         call: &mut Dial,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Talking, Over> {
-        let until = Instant::now() + call.ring_for + STACK_PATIENCE;
+        let until = Instant::now() + call.ring_for * 2 + STACK_PATIENCE;
         let (ports, ours, agreed) = self.answer_of(call, events, until).await?;
         self.begin(ports, ours, agreed, call.lease.take()).await
     }

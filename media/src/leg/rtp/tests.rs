@@ -7,7 +7,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::audio::g711;
 use crate::audio::level::rms_dbfs;
 use crate::audio::tones::{db, goertzel, noise, sine};
 use crate::rtp::dtmf::Event;

@@ -92,10 +92,8 @@ impl Channel {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use bytes::BytesMut;
-    use rtc::peer_connection::RTCPeerConnectionBuilder;
 
     use super::*;
 
@@ -108,11 +106,7 @@ mod tests {
 
     #[test]
     fn everything_counts_and_only_text_of_our_channel_is_heard() {
-        let mut core = RTCPeerConnectionBuilder::new()
-            .build(Instant::now())
-            .unwrap();
-        let mut id = |name| core.create_data_channel(name, None).unwrap().id();
-        let (ours, other) = (id(NAME), id("files"));
+        let (ours, other) = (1, 2);
         let channel = || Channel {
             id: Some(ours),
             ..Channel::new()

@@ -205,9 +205,13 @@ impl Talk {
         self.plan = self.plan.renewed(&agreed);
         let renewed = self.leg.renew(time(self.began.elapsed()), self.plan);
         renewed.map_err(|_| no_codec(agreed.codec))?;
-        if agreed.keys != self.agreed.keys {
-            self.sealer = agreed.keys.as_ref().map(|keys| Sealer::new(&keys.ours));
-            self.opener = agreed.keys.as_ref().map(|keys| Opener::new(&keys.theirs));
+        // A key that stays keeps its count, whatever becomes of the other direction's.
+        let (before, keys) = (self.agreed.keys.as_ref(), agreed.keys.as_ref());
+        if keys.map(|keys| &keys.ours) != before.map(|keys| &keys.ours) {
+            self.sealer = keys.map(|keys| Sealer::new(&keys.ours));
+        }
+        if keys.map(|keys| &keys.theirs) != before.map(|keys| &keys.theirs) {
+            self.opener = keys.map(|keys| Opener::new(&keys.theirs));
         }
         self.agreed = agreed;
         Ok(())

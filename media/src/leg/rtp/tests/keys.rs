@@ -1,6 +1,7 @@
 //! Keys both ways, as events and as tones.
 
 use super::*;
+use crate::audio::g711;
 
 #[test]
 fn digits_are_sent_instead_of_audio_and_heard_once() {

@@ -313,7 +313,7 @@ impl std::fmt::Debug for App {
 pub mod testing {
     use std::io;
     use std::path::{Path, PathBuf};
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use ::http::{Request, StatusCode};
     use axum::Router;
@@ -337,6 +337,7 @@ pub mod testing {
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
 
     /// A folder that goes away when dropped.
+    use crate::vendors::queue::lock;
     #[derive(Debug)]
     pub struct TempDir(PathBuf);
 
@@ -372,6 +373,46 @@ pub mod testing {
 
     /// A resolver that knows no name.
     struct NoNames;
+
+    /// What is logged on this thread, every level of it, until it is dropped.
+    pub struct Logged {
+        lines: Lines,
+        _here: tracing::subscriber::DefaultGuard,
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Logged {
+        pub fn start() -> Self {
+            let lines = Lines::default();
+            let written = lines.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_max_level(tracing::Level::TRACE)
+                .with_writer(move || written.clone())
+                .finish();
+            Self {
+                lines,
+                _here: tracing::subscriber::set_default(subscriber),
+            }
+        }
+
+        pub fn text(&self) -> String {
+            String::from_utf8_lossy(&lock(&self.lines.0)).into_owned()
+        }
+    }
 
     impl Resolver for NoNames {
         fn addresses(&self, _: &str) -> Resolving {

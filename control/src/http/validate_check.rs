@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::validate::{
-    Field, FieldError, Kind, Loc, Schema, Unknown, is_e164, is_hostname, is_https_url,
+    Field, FieldError, Kind, Loc, Schema, Unknown, is_e164, is_origin_host, is_web_url,
 };
 
 /// No answer lists more wrong fields than this: a hostile body has a million.
@@ -185,7 +185,7 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
             }
         }),
         Kind::HttpsUrl => text(value, errors, |text, errors| {
-            if let Err(why) = is_https_url(text) {
+            if let Err(why) = is_web_url(text) {
                 errors.push(
                     "url_parsing",
                     format!("Input should be a public HTTPS URL: {why}"),

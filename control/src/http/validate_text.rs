@@ -46,9 +46,44 @@ const PRIVATE_SUFFIXES: &[&str] = &[
     "onion",
 ];
 
-/// A web address that may be called from here: https, port 443, a public DNS name, no user info.
-/// The error says what is wrong.
-pub fn is_https_url(text: &str) -> Result<(), &'static str> {
+/// A web address with a host and no user info; whether it may be called is another question. The error
+/// says what is wrong.
+pub fn is_web_url(text: &str) -> Result<(), &'static str> {
+    read_web_url(text).map(drop)
+}
+
+/// A web address that may be called from here: https, port 443, a public DNS name, no user info; or one
+/// whose host is allowed. The error says what is wrong.
+pub fn is_https_url(text: &str, allow: &egress::Allow) -> Result<(), &'static str> {
+    let url = read_web_url(text)?;
+    let is_public = egress::check_webhook_url(text, &egress::Allow::default()).is_ok();
+    let is_named = url.host().is_some_and(|host| allow.name(host));
+    if (is_named || !is_public) && egress::check_webhook_url(text, allow).is_ok() {
+        return Ok(());
+    }
+    if url.scheme_str() != Some("https") {
+        return Err("the scheme must be https");
+    }
+    let authority = url.authority().ok_or("no host")?;
+    if authority.port_u16().is_some_and(|port| port != 443) || authority.as_str().ends_with(':') {
+        return Err("the port must be 443");
+    }
+    let host = authority.host().to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    if !is_hostname(host) {
+        return Err("the host must be a DNS name");
+    }
+    let is_private = PRIVATE_SUFFIXES
+        .iter()
+        .any(|suffix| host.ends_with(&format!(".{suffix}")));
+    // What a client would make of it decides: 0x7f.1 is an address too.
+    if is_private || !is_public {
+        return Err("the host must be public");
+    }
+    Ok(())
+}
+
+fn read_web_url(text: &str) -> Result<http::Uri, &'static str> {
     if text.len() > 2048 {
         return Err("at most 2048 characters");
     }
@@ -62,32 +97,14 @@ pub fn is_https_url(text: &str) -> Result<(), &'static str> {
         return Err("a % must be followed by two hexadecimal digits");
     }
     let url: http::Uri = text.parse().map_err(|_| "not a URL")?;
-    if url.scheme_str() != Some("https") {
+    if !matches!(url.scheme_str(), Some("https" | "http")) {
         return Err("the scheme must be https");
     }
     let authority = url.authority().ok_or("no host")?;
     if authority.as_str().contains('@') {
         return Err("no user info");
     }
-    if authority.port_u16().is_some_and(|port| port != 443) || authority.as_str().ends_with(':') {
-        return Err("the port must be 443");
-    }
-    let host = authority.host().to_ascii_lowercase();
-    let host = host.strip_suffix('.').unwrap_or(&host);
-    if !is_hostname(host) {
-        return Err("the host must be a DNS name");
-    }
-    if PRIVATE_SUFFIXES
-        .iter()
-        .any(|suffix| host.ends_with(&format!(".{suffix}")))
-    {
-        return Err("the host must be public");
-    }
-    // What a client would make of it decides: 0x7f.1 is an address too.
-    match egress::check_webhook_url(text, &egress::Allow::default()) {
-        Ok(()) => Ok(()),
-        Err(_) => Err("the host must be public"),
-    }
+    Ok(url)
 }
 
 /// Whether every `%` begins an encoded byte (RFC 3986 section 2.1).
@@ -130,7 +147,7 @@ mod tests {
             "https://acme.com.",
             "https://acme.com/a%20b?c=%C3%A9",
         ] {
-            assert_eq!(is_https_url(good), Ok(()), "{good}");
+            assert_eq!(is_https_url(good, &nobody), Ok(()), "{good}");
         }
         for bad in [
             "http://acme.com",
@@ -154,7 +171,31 @@ mod tests {
             "https://acme.com/100%",
             "https://acme.com/?a=%2g",
         ] {
-            assert!(is_https_url(bad).is_err(), "{bad}");
+            assert!(is_https_url(bad, &nobody).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_allows_is_called_whatever_its_host() {
+        let allow = ["10.1.0.0/16", "hooks.internal", "hooks.test"];
+        let allow = egress::Allow::parse(&allow).expect("hosts");
+        for good in [
+            "http://hooks.internal:9000/a",
+            "https://hooks.test/",
+            "https://10.1.2.3/",
+            "https://acme.com/",
+        ] {
+            assert_eq!(is_https_url(good, &allow), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://other.internal/",
+            "https://10.2.2.3/",
+            "http://acme.com/",
+            "ftp://hooks.internal/",
+            "http://user@hooks.internal/",
+        ] {
+            assert!(is_https_url(bad, &allow).is_err(), "{bad}");
         }
     }
 }
+        let nobody = egress::Allow::default();

@@ -386,12 +386,12 @@ pub const SETTINGS: &[Setting] = &[
     fixed(
         "allowed_origins",
         Kind::List {
-            item: &Kind::Hostname,
+            item: &Kind::OriginHost,
             min: 0,
             max: 100,
         },
         Unset::EmptyList,
-        "Host names whose pages may start public calls; [] is any.",
+        "Hosts whose pages may start public calls, as names or IP addresses without a port; [] is any.",
     ),
     flag(
         "focus_guardrail_enabled",

@@ -105,7 +105,8 @@ pub enum Kind {
     /// `https://` on port 443, a DNS name, no user info. Here only the form is judged: what the operator
     /// allows beside public hosts ([`is_https_url`]) is the route's to ask.
     HttpsUrl,
-    Hostname,
+    /// A host as a page's origin names it: a DNS name of any number of labels, or an IP address.
+    OriginHost,
     List {
         item: &'static Kind,
         min: usize,

@@ -192,11 +192,11 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
                 );
             }
         }),
-        Kind::Hostname => text(value, errors, |text, errors| {
-            if !is_hostname(text) {
+        Kind::OriginHost => text(value, errors, |text, errors| {
+            if !is_origin_host(text) {
                 errors.push(
                     "string_pattern_mismatch",
-                    "String should be a host name".into(),
+                    "String should be a host name or an IP address".into(),
                 );
             }
         }),

@@ -1,5 +1,7 @@
 //! The rules for phone numbers, host names and web addresses that a user gives.
 
+use std::net::IpAddr;
+
 use crate::egress;
 
 /// A phone number: `+`, a digit 1–9, 1 to 14 more digits (ITU-T E.164).
@@ -14,20 +16,39 @@ pub fn is_e164(text: &str) -> bool {
 
 /// A DNS host name (RFC 1123 section 2.1) with at least two labels, the last one not a number.
 pub fn is_hostname(text: &str) -> bool {
-    let labels: Vec<&str> = text.split('.').collect();
+    text.contains('.') && is_dns_name(text)
+}
+
+/// A host as it stands in a page's origin: a DNS name of any number of labels (`localhost`), or an IP
+/// address, IPv6 with its brackets or without.
+pub fn is_origin_host(text: &str) -> bool {
+    is_dns_name(text) || origin_address(text).is_some()
+}
+
+/// The address that a host of an origin is, if it is one.
+pub fn origin_address(host: &str) -> Option<IpAddr> {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match inner {
+        Some(inner) => inner.parse().ok().map(IpAddr::V6),
+        None => host.parse().ok(),
+    }
+}
+
+fn is_dns_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
     text.len() <= 253
-        && labels.len() >= 2
-        && labels.iter().all(|label| {
-            (1..=63).contains(&label.len())
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        })
-        && labels
-            .last()
-            .is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()))
+        && text.split('.').all(label)
+        && last.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Names that never lead to the public internet (RFC 6761, RFC 8375 and the habits of clouds).
@@ -139,7 +160,38 @@ mod tests {
     }
 
     #[test]
+    fn hosts_of_origins() {
+        for good in [
+            "shop.example.org",
+            "localhost",
+            "intranet",
+            "a-b.c",
+            "192.168.1.5",
+            "2001:db8::7",
+            "[2001:db8::7]",
+        ] {
+            assert!(is_origin_host(good), "{good}");
+        }
+        for bad in [
+            "",
+            "https://localhost",
+            "localhost:3000",
+            "a b",
+            "-a.example",
+            "a..b",
+            "256.1.1.1",
+            "12",
+            "[localhost]",
+            "[192.168.1.5]",
+            "*.example.org",
+        ] {
+            assert!(!is_origin_host(bad), "{bad}");
+        }
+    }
+
+    #[test]
     fn web_addresses() {
+        let nobody = egress::Allow::default();
         for good in [
             "https://hooks.acme.com/a?b=c",
             "https://acme.com:443",
@@ -198,4 +250,3 @@ mod tests {
         }
     }
 }
-        let nobody = egress::Allow::default();

@@ -105,7 +105,16 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
         }
         Kind::Pattern { name, .. } => json!({"type": "string", "x-rule": name}),
         Kind::Enum(words) => json!({"type": "string", "enum": words}),
-        Kind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Int { min, max } => {
+            let mut schema = json!({"type": "integer"});
+            if *min > i64::MIN {
+                schema["minimum"] = (*min).into();
+            }
+            if *max < i64::MAX {
+                schema["maximum"] = (*max).into();
+            }
+            schema
+        }
         Kind::Num { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Uuid => json!({"type": "string", "format": "uuid"}),

@@ -41,10 +41,14 @@ fn settle_kind(kind: &Kind, value: &mut Value) {
     /// Beyond it neighbours of a number are the same number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match (kind, value) {
-        (Kind::Int { .. }, value @ Value::Number(_)) => {
-            if let Some(number) = value.as_f64().filter(|_| value.is_f64())
+        (Kind::Int { min, max }, value @ Value::Number(_)) => {
+            // Where the table sets no bound, a larger number is as good as the largest.
+            let unbound = |number: f64| {
+                (number > 0.0 && *max == i64::MAX) || (number < 0.0 && *min == i64::MIN)
+            };
+            if let Some(number) = value.as_f64().filter(|_| value.as_i64().is_none())
                 && number.fract() == 0.0
-                && number.abs() <= EXACT
+                && (number.abs() <= EXACT || unbound(number))
             {
                 *value = Value::from(number as i64);
             }

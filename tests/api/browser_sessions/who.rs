@@ -73,6 +73,9 @@ async fn a_call_token_says_what_it_is_for_and_how_long() {
         (json!({"ttl_seconds": -1}), 60),
         (json!({"ttl_seconds": 90}), 90),
         (json!({"ttl_seconds": 1_000_000}), 4320),
+        (json!({"ttl_seconds": u64::MAX}), 4320),
+        (json!({"ttl_seconds": 1e30}), 4320),
+        (json!({"ttl_seconds": -1e30}), 60),
     ] {
         let mut body = json!({"agent_id": agent});
         body.as_object_mut()

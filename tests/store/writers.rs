@@ -19,6 +19,7 @@ fn world(allow: &Allow) -> World<'_> {
         voice: |_| Some(uuid::Uuid::nil()),
         model: |_| true,
         trunk: None,
+        sender: None,
         egress: allow,
     }
 }

@@ -52,6 +52,7 @@ fn judge(
         voice: |key| (key == "a-voice" || key == VOICE.to_string()).then_some(VOICE),
         model: |id| id == "faq",
         trunk: None,
+        sender: None,
         egress: &allow,
     };
     match change(stored, body, &world) {

@@ -472,7 +472,14 @@ pub mod testing {
                 ..SpeechSettings::default()
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
-            let storage = Storage::local(dir.path().join("objects")).expect("a store");
+            let storage = if config.storage.url.is_empty() {
+                Storage::local(dir.path().join("objects"))
+            } else {
+                let key = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+                let key = key.map(|name| (name.to_owned(), "of-a-test".to_owned()));
+                Storage::remote(&config.storage, key)
+            };
+            let storage = storage.expect("a store");
             // No name is known, so no test asks a name server.
             let egress = Egress::with(config.egress.allow.clone(), Arc::new(NoNames), Vec::new())
                 .expect("a client");

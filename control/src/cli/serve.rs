@@ -34,7 +34,8 @@ use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
 use crate::{
-    accounts, agents, billing, calls, cluster, models, rotation, routes, sessions, voices, webhooks,
+    accounts, agents, billing, calls, cluster, models, recordings, rotation, routes, sessions,
+    voices, webhooks,
 };
 
 #[derive(Debug, clap::Args)]
@@ -101,6 +102,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::spawn(sessions::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));
     tokio::spawn(cluster::run_node_heart(app.clone()));
+    tokio::spawn(recordings::run_sweeper(app.clone()));
     tokio::spawn(cluster::run_lease_heart(app.clone()));
     tokio::spawn(cluster::run_reconciler(app.clone()));
     tokio::spawn(billing::run_guard(app.clone()));

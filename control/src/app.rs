@@ -1,8 +1,8 @@
 //! What every handler can reach: settings, database, clock, engine, leases, counters.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use media::shell::Engine;
@@ -69,6 +69,8 @@ pub struct Inner {
     pub telephone: Telephone,
     /// One for each call that this node may host: what a lease store says wrongly stops here.
     seats: Arc<Semaphore>,
+    /// The OpenAPI document as it is sent: made when it is first asked for.
+    pub openapi: OnceLock<bytes::Bytes>,
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
     pub burying: tokio::sync::Mutex<()>,
     draining: AtomicBool,
@@ -157,6 +159,7 @@ impl App {
             webhooks: Webhooks::default(),
             telephone: Telephone::default(),
             seats: Arc::new(Semaphore::new(seats)),
+            openapi: OnceLock::new(),
             burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -334,10 +337,10 @@ pub mod testing {
     use crate::storage::Storage;
     use crate::telemetry::Telemetry;
     use crate::time::{Clock, Timestamp};
+    use crate::vendors::queue::lock;
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
 
     /// A folder that goes away when dropped.
-    use crate::vendors::queue::lock;
     #[derive(Debug)]
     pub struct TempDir(PathBuf);
 
@@ -370,9 +373,6 @@ pub mod testing {
         pub router: Router,
         _dir: TempDir,
     }
-
-    /// A resolver that knows no name.
-    struct NoNames;
 
     /// What is logged on this thread, every level of it, until it is dropped.
     pub struct Logged {
@@ -413,6 +413,9 @@ pub mod testing {
             String::from_utf8_lossy(&lock(&self.lines.0)).into_owned()
         }
     }
+
+    /// A resolver that knows no name.
+    struct NoNames;
 
     impl Resolver for NoNames {
         fn addresses(&self, _: &str) -> Resolving {

@@ -20,8 +20,9 @@ const LOOK_MS = 100;
 const AUDIBLE = 0.003;
 // An agent that was silent for this long has finished speaking; pauses between sentences are shorter.
 const SPOKEN_MS = 600;
-// The server takes no larger result of a tool, in bytes of JSON.
-const MOST_RESULT = 64 * 1024;
+// The server takes no larger message, in bytes; nor a larger result of a tool.
+const MOST_MESSAGE = 64 * 1024;
+const MOST_REASON = 1000;
 // A session that cannot be reached over WebRTC within this time is tried over a socket (transport `auto`).
 const RTC_PATIENCE_MS = 5000;
 
@@ -204,9 +205,10 @@ export class Call {
     const answer = { type: 'tool_result', tool_call_id: id, result: null, is_error: false };
     try {
       answer.result = (await handler(given ?? {}, { toolCallId: id, turnId, call: this })) ?? null;
-      if (JSON.stringify(answer.result).length > MOST_RESULT) throw new Error('the result is larger than 64 KiB');
+      const bytes = new TextEncoder().encode(JSON.stringify(answer)).length;
+      if (bytes > MOST_MESSAGE) throw new Error('the result is larger than 64 KiB');
     } catch (error) {
-      answer.result = String(error?.message ?? error);
+      answer.result = String(error?.message ?? error).slice(0, MOST_REASON);
       answer.is_error = true;
     }
     this.#line?.send(answer);

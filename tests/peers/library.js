@@ -72,7 +72,15 @@ async () => {
     agentId: 'b',
     transport: 'webrtc',
     events: ['vad'],
-    tools: { add: ({ a, b }) => a + b, fail() { throw new Error('no'); } },
+    tools: {
+      add: ({ a, b }) => a + b,
+      fail() { throw new Error('no'); },
+      // Characters of two bytes: fewer than 65,536, and more bytes.
+      long: () => 'é'.repeat(40000),
+      // By itself 64 KiB, with its envelope more.
+      nearly: () => 'x'.repeat(64 * 1024 - 20),
+      fits: () => 'é'.repeat(30000),
+    },
     on: {
       state: ({ state }) => told.events.push(state),
       vad: ({ speaking }) => told.events.push(`vad ${speaking}`),
@@ -89,10 +97,13 @@ async () => {
   say({ type: 'ping', event_id: 7 });
   say({ type: 'tool_call', tool_call_id: 't', name: 'add', arguments: { a: 1, b: 2 }, turn_id: 'u' });
   say({ type: 'tool_call', tool_call_id: 'x', name: 'fail', arguments: {}, turn_id: 'u' });
+  for (const name of ['long', 'nearly', 'fits']) {
+    say({ type: 'tool_call', tool_call_id: name, name, arguments: {}, turn_id: 'u' });
+  }
   call.sendDigits('1#');
   call.sendText('hello');
   call.sendContext('at the till');
-  await until('all is said', () => told.got.length === 6);
+  await until('all is said', () => told.got.length === 9);
 
   // The way back from a lost network: the same call on a new path.
   dispatchEvent(new Event('online'));

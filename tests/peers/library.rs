@@ -46,10 +46,14 @@ async fn a_call_from_a_page_over_webrtc() {
         .map(ToString::to_string)
         .collect();
     got.sort();
+    let large = "the result is larger than 64 KiB";
     let mut expected = [
         json!({"type": "pong", "event_id": 7}),
         json!({"type": "tool_result", "tool_call_id": "t", "result": 3, "is_error": false}),
         json!({"type": "tool_result", "tool_call_id": "x", "result": "no", "is_error": true}),
+        json!({"type": "tool_result", "tool_call_id": "long", "result": large, "is_error": true}),
+        json!({"type": "tool_result", "tool_call_id": "nearly", "result": large, "is_error": true}),
+        json!({"type": "tool_result", "tool_call_id": "fits", "result": "é".repeat(30_000), "is_error": false}),
         json!({"type": "dtmf", "digits": "1#"}),
         json!({"type": "user_message", "text": "hello"}),
         json!({"type": "contextual_update", "text": "at the till"}),

@@ -10,6 +10,8 @@ use crate::postgres;
 
 /// Among the settings: what the program is started by.
 const THROUGH: &str = "(through)";
+/// And that it is not waited for until it is ready.
+const UNREADY: &str = "(unready)";
 
 /// A running `sidetone serve`. On SQLite, or on PostgreSQL when `SIDETONE_TEST_DATABASE=postgres`.
 pub struct Server {
@@ -79,6 +81,12 @@ impl Setup {
     #[must_use]
     pub fn on_core(self, core: usize) -> Self {
         self.through(&["taskset", "-c", &core.to_string()])
+    }
+
+    /// It answers once it is started, though it never gets ready: what it needs is not there.
+    #[must_use]
+    pub fn unready(self) -> Self {
+        self.env(UNREADY, "")
     }
 
     /// Started by another program, which gets the server's command as its last arguments and must become
@@ -343,7 +351,12 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .env("SIDETONE_SERVER__LISTEN", format!("127.0.0.1:{port}"))
         .env("SIDETONE_SIP__LISTEN", "udp:127.0.0.1:0")
         .env("SIDETONE_SERVER__DATA_DIR", data)
-        .envs(settings.iter().filter(|(name, _)| name != THROUGH).cloned())
+        .envs(
+            settings
+                .iter()
+                .filter(|(name, _)| !name.starts_with('('))
+                .cloned(),
+        )
         .current_dir(data)
         .stdin(Stdio::null())
         .stdout(log)
@@ -352,10 +365,14 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .expect("the server starts");
     let url = format!("http://127.0.0.1:{port}");
     let client = reqwest_client();
+    let path = match settings.iter().any(|(name, _)| name == UNREADY) {
+        true => "healthz",
+        false => "readyz",
+    };
     let until = Instant::now() + Duration::from_secs(60);
     let mut child = child;
     loop {
-        if let Ok(answer) = client.get(format!("{url}/readyz")).send().await
+        if let Ok(answer) = client.get(format!("{url}/{path}")).send().await
             && answer.status().is_success()
         {
             return (child, url);

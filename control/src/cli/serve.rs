@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::Level;
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
@@ -325,7 +325,10 @@ fn greet(bootstrap: &accounts::Bootstrap, config: &Config) {
 fn start_log(args: &Args, config: &Config) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&config.server.log)
         .map_err(|error| ConfigError::one("server.log", error))?;
-    let filter = filter.and(filter_fn(|line| is_shown(line.target(), *line.level())));
+    // Without a word on the most that it lets through, each line of the crates below would be made and then dropped.
+    let most = filter.max_level_hint().unwrap_or(LevelFilter::TRACE);
+    let shown = filter_fn(|line| is_shown(line.target(), *line.level())).with_max_level_hint(most);
+    let filter = filter.and(shown);
     let lines = fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry();
     if args.log_json || config.log.format == LogFormat::Json {

@@ -7,9 +7,8 @@ use crate::vad::Vad;
 /// Frames kept before the voice is noticed: 300 ms.
 const PRE_ROLL: usize = 15;
 
-/// Frames that there is room for: the oldest are moved out of the way once in so many more frames, not
-/// with each.
-const ROOM: usize = PRE_ROLL + 5;
+/// Frames that there is room for: the oldest are moved out of the way once in ten frames, not with each.
+const ROOM: usize = PRE_ROLL + 10;
 
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;
@@ -36,13 +35,12 @@ pub(super) struct Ear {
     voiced: bool,
 }
 
-/// One frame of the caller.
+/// What one frame of the caller was; [`Ear::newest`] has its sound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     /// Position of the first sample in the recording.
     pub(super) at: u64,
     pub(super) voiced: bool,
-    pub(super) samples: [i16; FRAME],
     /// On the first frame after a voice: how much of the voiced frames before it was already quiet,
     /// samples.
     pub(super) quiet: u64,
@@ -82,6 +80,11 @@ impl Ear {
             self.pending[self.fill..].fill(0);
             self.complete()
         })
+    }
+
+    /// The sound of the newest frame; nothing before the first.
+    pub(super) fn newest(&self) -> &[i16] {
+        &self.kept[self.kept.len().saturating_sub(FRAME)..]
     }
 
     /// The sound of the last 300 ms.
@@ -142,28 +145,27 @@ impl Ear {
 
     fn complete(&mut self) -> Heard {
         self.fill = 0;
-        let samples = self.pending;
         let at = self.at;
         if self.kept_end != at {
             self.kept.clear();
             self.from = 0;
         }
         if self.kept.len() == ROOM * FRAME {
-            self.kept.drain(..self.from);
+            self.kept.copy_within(self.from.., 0);
+            self.kept.truncate(ROOM * FRAME - self.from);
             self.from = 0;
         }
-        self.kept.extend_from_slice(&samples);
+        self.kept.extend_from_slice(&self.pending);
         if self.kept.len() - self.from > PRE_ROLL * FRAME {
             self.from += FRAME;
         }
         self.kept_end = at + FRAME as u64;
         // The detector holds on over short stops; whoever counts silence wants the sound itself.
-        let voiced = self.vad.frame(&samples) && self.vad.trailing() == 0;
+        let voiced = self.vad.frame(&self.pending) && self.vad.trailing() == 0;
         let ended = std::mem::replace(&mut self.voiced, voiced) && !voiced;
         Heard {
             at,
             voiced,
-            samples,
             quiet: if ended { self.quiet() } else { 0 },
         }
     }

@@ -27,7 +27,7 @@ impl Call {
             && self.config.recording
         {
             self.out
-                .record(super::output::Side::Caller, heard.at, &heard.samples);
+                .record(super::output::Side::Caller, heard.at, self.ear.newest());
         }
         self.end_speech();
         self.cancel_utterances();

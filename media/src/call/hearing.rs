@@ -159,7 +159,7 @@ impl Call {
         let at = at.max(self.last_frame);
         self.last_frame = at;
         if self.config.recording {
-            self.out.record(Side::Caller, heard.at, &heard.samples);
+            self.out.record(Side::Caller, heard.at, self.ear.newest());
         }
         if heard.voiced {
             self.last_voice_at = heard.at + FRAME as u64;
@@ -182,7 +182,7 @@ impl Call {
         if let Some(utterance) = fed
             && self.open_utterance() == fed
         {
-            self.out.stt_audio(utterance, &heard.samples);
+            self.out.stt_audio(utterance, self.ear.newest());
             self.given.until = heard.at + FRAME as u64;
         }
         if voice_on != self.turn.voice_on() && self.config.events.vad && !self.ended {

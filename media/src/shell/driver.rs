@@ -14,7 +14,7 @@ use rtrb::Producer;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
-use super::clock::{Alarm, Clock};
+use super::clock::{Alarm, Clock, wake_in_time};
 use super::counters::{Tallies, count};
 use super::disk::Disk;
 use super::lateness::Histogram;
@@ -109,6 +109,7 @@ impl Driver {
     /// The thread's whole life.
     pub(super) fn run(mut self) {
         self.mailbox.owned_by_this_thread();
+        wake_in_time();
         let mut events = Events::with_capacity(EVENTS);
         let mut more = false;
         while !(self.stopping && self.calls.is_empty()) {

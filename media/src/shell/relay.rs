@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use mio::{Events, Poll, Registry, Token, Waker};
 use slab::Slab;
 
-use super::clock::{Alarm, Clock};
+use super::clock::{Alarm, Clock, wake_in_time};
 use super::rtp::{LARGEST, RtpCarrier, RtpLine, Taken};
 use super::wheel::Wheel;
 use crate::leg::rtp::RtpPlan;
@@ -174,6 +174,7 @@ struct Joined {
 
 impl Driver {
     fn run(mut self) {
+        wake_in_time();
         let mut events = Events::with_capacity(EVENTS);
         let mut more = false;
         loop {

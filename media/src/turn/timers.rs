@@ -47,16 +47,36 @@ impl Timer {
 }
 
 /// When each timer is due, if it is armed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Timers([Option<Time>; Timer::ALL.len()]);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timers {
+    due: [Time; Timer::ALL.len()],
+    /// The earliest of them: asked for with every frame, and most frames have nothing due.
+    first: Time,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            due: [Time::NEVER; Timer::ALL.len()],
+            first: Time::NEVER,
+        }
+    }
+}
 
 impl Timers {
     pub fn arm(&mut self, timer: Timer, at: Time) {
-        self.0[timer as usize] = Some(at);
+        let was = std::mem::replace(&mut self.due[timer as usize], at);
+        self.first = if at <= self.first {
+            at
+        } else if was == self.first {
+            self.due.into_iter().min().unwrap_or(Time::NEVER)
+        } else {
+            self.first
+        };
     }
 
     pub fn disarm(&mut self, timer: Timer) {
-        self.0[timer as usize] = None;
+        self.arm(timer, Time::NEVER);
     }
 
     pub fn disarm_all(&mut self) {
@@ -64,26 +84,27 @@ impl Timers {
     }
 
     pub fn get(&self, timer: Timer) -> Option<Time> {
-        self.0[timer as usize]
+        armed(self.due[timer as usize])
     }
 
     /// The earliest deadline.
     pub fn next(&self) -> Option<Time> {
-        self.0.iter().flatten().min().copied()
+        armed(self.first)
     }
 
     /// Takes the earliest timer that is due at `now`; of equals the one named first.
     pub fn take_due(&mut self, now: Time) -> Option<(Timer, Time)> {
-        let (timer, at) = Timer::ALL
+        let at = armed(self.first).filter(|&at| at <= now)?;
+        let timer = Timer::ALL
             .into_iter()
-            .filter_map(|timer| self.get(timer).map(|at| (timer, at)))
-            .min_by_key(|&(timer, at)| (at, timer))?;
-        if at > now {
-            return None;
-        }
+            .find(|&timer| self.due[timer as usize] == at)?;
         self.disarm(timer);
         Some((timer, at))
     }
+}
+
+fn armed(at: Time) -> Option<Time> {
+    (at != Time::NEVER).then_some(at)
 }
 
 #[cfg(test)]

@@ -38,11 +38,15 @@ const HOLD_FRAMES: u32 = 10;
 /// three windows' spectra, each taken over three windows.
 const WARM_UP: usize = 4;
 
+/// Samples that are kept: with room for a few windows more, so that not each moves those before it.
+const ROOM: usize = 2 * WARM_UP * WINDOW + WINDOW;
+
 pub(super) struct Neural {
     gate: Gate,
     network: Box<Detector>,
-    /// The newest samples: [`WARM_UP`] whole windows, and then those that are short of one.
-    past: [i16; WARM_UP * WINDOW + WINDOW],
+    /// From `from` on: the newest [`WARM_UP`] whole windows, and then the samples that are short of one.
+    past: [i16; ROOM],
+    from: usize,
     /// How many are short of a window.
     rest: usize,
     /// Whole windows that the network has not heard: those at the end of `past`, or more.
@@ -58,7 +62,8 @@ impl Default for Neural {
         Self {
             gate: Gate::default(),
             network: Detector::default_boxed(),
-            past: [0; WARM_UP * WINDOW + WINDOW],
+            past: [0; ROOM],
+            from: 0,
             rest: 0,
             unheard: 0,
             open: 0,
@@ -81,13 +86,17 @@ impl Neural {
         let mut rest = &frame[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(WINDOW - self.rest));
-            let end = WARM_UP * WINDOW + self.rest;
+            let end = self.from + WARM_UP * WINDOW + self.rest;
             self.past[end..end + now.len()].copy_from_slice(now);
             self.rest += now.len();
             rest = later;
             if self.rest == WINDOW {
-                self.past.copy_within(WINDOW.., 0);
                 self.rest = 0;
+                self.from += WINDOW;
+                if self.from == ROOM - WARM_UP * WINDOW {
+                    self.past.copy_within(self.from.., 0);
+                    self.from = 0;
+                }
                 self.unheard += 1;
                 if self.open > 0 {
                     score = score.max(self.ask());
@@ -117,9 +126,10 @@ impl Neural {
             self.network.reset();
             self.unheard = WARM_UP;
         }
-        let first = WARM_UP - self.unheard;
+        let end = self.from + WARM_UP * WINDOW;
+        let first = end - self.unheard * WINDOW;
         self.unheard = 0;
-        let (windows, _) = self.past[first * WINDOW..WARM_UP * WINDOW].as_chunks::<WINDOW>();
+        let (windows, _) = self.past[first..end].as_chunks::<WINDOW>();
         windows
             .iter()
             .fold(0.0, |_, window| self.network.predict_i16(window))
@@ -129,6 +139,6 @@ impl Neural {
         self.gate = Gate::default();
         self.network.reset();
         self.past.fill(0);
-        (self.rest, self.unheard, self.open, self.clear) = (0, 0, 0, 0);
+        (self.from, self.rest, self.unheard, self.open, self.clear) = (0, 0, 0, 0, 0);
     }
 }

@@ -566,14 +566,15 @@ async fn a_browser_of_another_origin_can_read_every_refusal() {
     let server = Server::start().await;
     let origin = "https://shop.example.com";
     let long = "x".repeat(40 * 1024);
-    let client = Client::of(&server, &[("origin", origin)]);
-    let loaded = Client::of(&server, &[("origin", origin), ("x-long", &long)]);
+    let headers = [("origin", origin), ("x-long", long.as_str())];
+    let client = Client::of(&server, &headers[..1]);
+    let loaded = Client::of(&server, &headers);
     let connect = "/conversation/connect";
     let large = json!({"agent_id": "x".repeat(2 << 20)});
     for (client, method, body, expected) in [
-        (&client, "DELETE", Value::Null, 405),
-        (&client, "POST", large, 413),
-        (&loaded, "POST", json!({}), 431),
+        (client, "DELETE", Value::Null, 405),
+        (client, "POST", large, 413),
+        (loaded, "POST", json!({}), 431),
     ] {
         let (status, body, headers) = client.ask(method, connect, body).await;
         assert_eq!(status, expected, "{body}");

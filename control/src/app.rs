@@ -1,8 +1,8 @@
 //! What every handler can reach: settings, database, clock, engine, leases, counters.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use media::shell::Engine;
@@ -69,6 +69,8 @@ pub struct Inner {
     pub telephone: Telephone,
     /// One for each call that this node may host: what a lease store says wrongly stops here.
     seats: Arc<Semaphore>,
+    /// The OpenAPI document as it is sent: made when it is first asked for.
+    pub openapi: OnceLock<bytes::Bytes>,
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
     pub burying: tokio::sync::Mutex<()>,
     draining: AtomicBool,
@@ -157,6 +159,7 @@ impl App {
             webhooks: Webhooks::default(),
             telephone: Telephone::default(),
             seats: Arc::new(Semaphore::new(seats)),
+            openapi: OnceLock::new(),
             burying: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -313,7 +316,7 @@ impl std::fmt::Debug for App {
 pub mod testing {
     use std::io;
     use std::path::{Path, PathBuf};
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use ::http::{Request, StatusCode};
     use axum::Router;
@@ -334,6 +337,7 @@ pub mod testing {
     use crate::storage::Storage;
     use crate::telemetry::Telemetry;
     use crate::time::{Clock, Timestamp};
+    use crate::vendors::queue::lock;
     use crate::vendors::{RecogniserKind, Speech, SpeechSettings};
 
     /// A folder that goes away when dropped.
@@ -368,6 +372,46 @@ pub mod testing {
         pub key: String,
         pub router: Router,
         _dir: TempDir,
+    }
+
+    /// What is logged on this thread, every level of it, until it is dropped.
+    pub struct Logged {
+        lines: Lines,
+        _here: tracing::subscriber::DefaultGuard,
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Logged {
+        pub fn start() -> Self {
+            let lines = Lines::default();
+            let written = lines.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_max_level(tracing::Level::TRACE)
+                .with_writer(move || written.clone())
+                .finish();
+            Self {
+                lines,
+                _here: tracing::subscriber::set_default(subscriber),
+            }
+        }
+
+        pub fn text(&self) -> String {
+            String::from_utf8_lossy(&lock(&self.lines.0)).into_owned()
+        }
     }
 
     /// A resolver that knows no name.
@@ -431,7 +475,14 @@ pub mod testing {
                 ..SpeechSettings::default()
             };
             let speech = Speech::start(speech, dir.path()).expect("speech");
-            let storage = Storage::local(dir.path().join("objects")).expect("a store");
+            let storage = if config.storage.url.is_empty() {
+                Storage::local(dir.path().join("objects"))
+            } else {
+                let key = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+                let key = key.map(|name| (name.to_owned(), "of-a-test".to_owned()));
+                Storage::remote(&config.storage, key)
+            };
+            let storage = storage.expect("a store");
             // No name is known, so no test asks a name server.
             let egress = Egress::with(config.egress.allow.clone(), Arc::new(NoNames), Vec::new())
                 .expect("a client");

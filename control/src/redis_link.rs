@@ -51,6 +51,8 @@ struct State {
     /// Counts connections, so that a broken one is dropped once.
     generation: u64,
     failed: Option<Instant>,
+    /// Why there is no connection, as the log has it; forgotten when there is one.
+    told: Option<String>,
 }
 
 impl Link {
@@ -92,12 +94,19 @@ impl Link {
                 self.silent.store(0, Ordering::SeqCst);
                 state.generation += 1;
                 state.failed = None;
+                state.told = None;
                 state.connection = Some(connection);
                 tracing::info!("connected to Redis");
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, "no connection to Redis");
+                // The heart tries a few times a second: a reason is told once.
+                if state.told.as_ref() == Some(&error) {
+                    tracing::debug!(%error, "no connection to Redis");
+                } else {
+                    tracing::warn!(%error, "no connection to Redis: trying again and again");
+                    state.told = Some(error);
+                }
                 state.failed = Some(Instant::now());
                 false
             }
@@ -243,5 +252,30 @@ impl std::fmt::Debug for Link {
         f.debug_struct("Link")
             .field("is_up", &self.is_up())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::testing::Logged;
+
+    #[tokio::test]
+    async fn a_server_that_was_never_there_is_told_of_once_and_without_its_url() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = nobody.local_addr().expect("an address").port();
+        drop(nobody);
+        let url = format!("redis://:swordfish@127.0.0.1:{port}/0");
+        let link = Link::new(&Secret::new(url)).expect("a URL");
+        let log = Logged::start();
+        for _ in 0..3 {
+            assert!(!link.connect().await);
+            tokio::time::sleep(RECENT * 2).await;
+        }
+        let text = log.text();
+        let warned = text.lines().filter(|line| line.contains("WARN"));
+        assert_eq!(warned.count(), 1, "{text}");
+        assert!(text.contains("no connection to Redis"), "{text}");
+        assert!(!text.contains("swordfish"), "{text}");
     }
 }

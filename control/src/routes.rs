@@ -1,10 +1,11 @@
 //! Every route there is: the resources' tables, one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http::{HeaderValue, Method, StatusCode, header};
@@ -52,6 +53,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 /// The application as a service.
 pub fn router(app: &App) -> Router {
     let mut paths: BTreeMap<String, Mounted> = BTreeMap::new();
+    let mut shared = HashSet::new();
     for endpoint in endpoints() {
         // Without a token nobody could call them: then they are not there.
         if endpoint.access == crate::http::Access::Admin && app.config.admin_token.is_none() {
@@ -59,7 +61,10 @@ pub fn router(app: &App) -> Router {
         }
         let mounted = paths.entry(endpoint.full_path()).or_default();
         mounted.methods.push(endpoint.method.clone());
-        mounted.cors |= endpoint.cors;
+        if endpoint.cors {
+            mounted.cors = true;
+            shared.insert(endpoint.full_path());
+        }
         mounted.route = std::mem::take(&mut mounted.route).merge(endpoint.into_route(app));
     }
     paths
@@ -71,7 +76,25 @@ pub fn router(app: &App) -> Router {
         // Each extractor has its own bound.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(app.clone(), envelope))
+        // Outermost, so that a browser of another origin can read every answer, whoever made it.
+        .layer(middleware::from_fn_with_state(Arc::new(shared), share))
         .with_state(app.clone())
+}
+
+/// Lets browsers of other origins read what the routes of these paths answer.
+async fn share(
+    State(shared): State<Arc<HashSet<String>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let is_shared = path.is_some_and(|path| shared.contains(path.as_str()));
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response = next.run(request).await;
+    if let Some(origin) = origin.filter(|_| is_shared) {
+        allow_origin(response.headers_mut(), origin);
+    }
+    response
 }
 
 #[derive(Default)]
@@ -103,12 +126,13 @@ impl Mounted {
 fn options(request: &Request, allow: HeaderValue, cors: bool) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    if let Some(origin) = request.headers().get(header::ORIGIN).filter(|_| cors) {
-        allow_origin(headers, origin.clone());
+    if cors && request.headers().contains_key(header::ORIGIN) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
         headers.insert(
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("Authorization, Content-Type, X-API-Key, Idempotency-Key"),
+            HeaderValue::from_static(
+                "Authorization, Content-Type, X-API-Key, Idempotency-Key, traceparent",
+            ),
         );
         headers.insert(
             header::ACCESS_CONTROL_MAX_AGE,

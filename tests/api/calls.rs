@@ -226,6 +226,12 @@ async fn an_agent_that_keeps_nothing_keeps_nothing() {
         ),
         (&json!(false), &json!(null), &json!([]))
     );
+    let (_, talk) = server
+        .test
+        .call("GET", &format!("/conversations/{id}"), None)
+        .await;
+    assert!(talk["turn_count"].as_i64().unwrap() > 0, "{talk}");
+    assert_eq!(talk["has_transcript"], false, "{talk}");
     assert_eq!(
         server.test.call("GET", "/recordings", None).await.1["total"],
         0

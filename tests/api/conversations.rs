@@ -42,6 +42,42 @@ async fn found(server: &Server, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_transcript_is_there_while_the_call_goes_on() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let (id, ws_url) = server.connect(&agent, json!({})).await;
+    let has = async || {
+        let path = format!("/conversations/{id}");
+        let (_, talk) = server.test.call("GET", &path, None).await;
+        let (_, transcript) = server
+            .test
+            .call("GET", &format!("{path}/transcript"), None)
+            .await;
+        let turns = transcript["turns"].as_array().unwrap();
+        assert_eq!(talk["has_transcript"], !turns.is_empty(), "{talk}");
+        !turns.is_empty()
+    };
+    assert!(!has().await, "nobody has said anything");
+    let mut caller = Caller::join(&ws_url).await;
+    caller.until("audio").await;
+    caller
+        .send(json!({"type": "user_message", "text": "Are you there?"}))
+        .await;
+    caller.until("agent_response").await;
+    let written = async {
+        while !has().await {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(10);
+    tokio::time::timeout(patience, written).await.unwrap();
+    caller.send(json!({"type": "end"})).await;
+    caller.until_closed().await;
+    server.settle().await;
+    assert!(has().await);
+}
+
+#[tokio::test]
 async fn a_conversation_is_found_by_what_was_said_in_it() {
     let server = Server::start().await;
     let (one, two) = (

@@ -399,3 +399,40 @@ async fn a_deleted_trunks_numbers_stay_without_one() {
         json!(null)
     );
 }
+
+#[tokio::test]
+async fn an_own_number_that_sends_no_texts_is_no_sender_of_an_agent() {
+    let test = TestApp::new().await;
+    let (trunk, agent) = (trunk(&test).await, agent(&test).await);
+    let number = json!({"phone_number": "+15550100", "trunk_id": trunk["id"]});
+    let number = register(&test, number).await;
+    let sender = Some("sms_sender_number_id");
+    let body = json!({"sms_sender_number_id": number["id"]});
+    let route = format!("/agents/{}", agent["id"].as_str().unwrap());
+    refused(
+        test.call("PATCH", &route, Some(body.clone())).await,
+        422,
+        "validation_error",
+        sender,
+    );
+    let mut new = agent_body();
+    new["sms_sender_number_id"] = number["id"].clone();
+    refused(
+        test.call("POST", "/agents", Some(new)).await,
+        422,
+        "validation_error",
+        sender,
+    );
+    // To another account it is nobody's.
+    let (_, other) = test.other_account().await;
+    let (_, theirs) = test
+        .call_as(&other, "POST", "/agents", Some(agent_body()))
+        .await;
+    let route = format!("/agents/{}", theirs["id"].as_str().unwrap());
+    refused(
+        test.call_as(&other, "PATCH", &route, Some(body)).await,
+        404,
+        "not_found",
+        None,
+    );
+}

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use control::db::{Db, DbError, Settings};
+use control::http::ApiError;
 use futures_util::future::join_all;
 use kit::postgres::Postgres;
 
@@ -101,6 +102,10 @@ async fn a_statement_that_takes_too_long_is_ended_alone() {
     assert!(error.is_unavailable(), "{error}");
     assert!(began.elapsed() < Duration::from_millis(1900));
     assert!(!db.is_away());
+    let told = ApiError::from(error);
+    assert_eq!(told.status(), 503);
+    assert!(told.message().contains("took too long"), "{told:?}");
+    assert!(told.retry_after().is_some());
     db.ping().await.unwrap();
 }
 

@@ -6,7 +6,7 @@ use control::agents::rules::{World, change};
 use control::agents::store::{self as agents, Update};
 use control::app::Incarnation;
 use control::calls::store as calls;
-use control::db::Db;
+use control::db::{Db, Tx};
 use control::egress::Allow;
 use control::ids::{AccountId, AgentId, CallId};
 use control::sessions::store as sessions;
@@ -19,6 +19,7 @@ fn world(allow: &Allow) -> World<'_> {
         voice: |_| Some(uuid::Uuid::nil()),
         model: |_| true,
         trunk: None,
+        sender: None,
         egress: allow,
     }
 }
@@ -42,6 +43,19 @@ async fn agent(db: &Db, clock: &Clock) -> (AccountId, AgentId) {
 }
 
 async fn call(db: &Db, account: AccountId, agent: AgentId, clock: &Clock, token: &str) -> CallId {
+    let mut tx = db.begin_write().await.unwrap();
+    let id = call_in(&mut tx, (account, agent), clock, token, None).await;
+    tx.commit().await.unwrap();
+    id
+}
+
+async fn call_in(
+    tx: &mut Tx,
+    (account, agent): (AccountId, AgentId),
+    clock: &Clock,
+    token: &str,
+    visitor: Option<&str>,
+) -> CallId {
     let (id, now) = (CallId::new(clock), clock.now());
     let call = calls::NewCall {
         id,
@@ -64,14 +78,12 @@ async fn call(db: &Db, account: AccountId, agent: AgentId, clock: &Clock, token:
         token_hash: token,
         keyless: false,
         opened_by: None,
-        visitor: None,
+        visitor,
         expires_at: now.plus(std::time::Duration::from_secs(60)),
     };
-    let mut tx = db.begin_write().await.unwrap();
-    calls::insert(&mut tx, account, &call, now).await.unwrap();
-    let opened = sessions::insert(&mut tx, account, &session, now).await;
+    calls::insert(tx, account, &call, now).await.unwrap();
+    let opened = sessions::insert(tx, account, &session, now).await;
     opened.unwrap();
-    tx.commit().await.unwrap();
     id
 }
 
@@ -113,6 +125,37 @@ async fn of_many_who_join_one_does() {
         });
         let won = join_all(joins).await.into_iter().filter(|won| *won).count();
         assert_eq!(won, 1, "{:?}", db.engine());
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_who_asks_many_times_at_once_has_as_many_calls_as_allowed() {
+    for place in crate::both().await {
+        let (db, clock) = (&place.db, Clock::system());
+        let of = agent(db, &clock).await;
+        // Another one has calls of their own.
+        let mut tx = db.begin_write().await.unwrap();
+        call_in(&mut tx, of, &clock, "other", Some("192.0.2.8")).await;
+        tx.commit().await.unwrap();
+        let clock = &clock;
+        let asked = (0..12).map(async |number| {
+            let mut tx = db.begin_write().await.unwrap();
+            let open = sessions::open_of_visitor(&mut tx, "192.0.2.7").await;
+            let is_let_in = open.unwrap() < 3;
+            if is_let_in {
+                let token = format!("token {number}");
+                call_in(&mut tx, of, clock, &token, Some("192.0.2.7")).await;
+            }
+            tx.commit().await.unwrap();
+            is_let_in
+        });
+        let asked = join_all(asked).await.into_iter();
+        assert_eq!(
+            asked.filter(|let_in| *let_in).count(),
+            3,
+            "{:?}",
+            db.engine()
+        );
     }
 }
 

@@ -243,8 +243,14 @@ async fn texts_and_lists_have_the_bounds_of_the_document() {
         .takes("allowed_origins", json!(["shop.example.org"]))
         .await;
     agent
-        .refuses("allowed_origins", json!(["https://shop.example.org"]))
+        .takes(
+            "allowed_origins",
+            json!(["localhost", "192.168.1.5", "[2001:db8::7]"]),
+        )
         .await;
+    for wrong in ["https://shop.example.org", "localhost:3000", "256.1.1.1"] {
+        agent.refuses("allowed_origins", json!([wrong])).await;
+    }
     let guardrail = json!([{"name": "a", "prompt": "b", "is_enabled": false}]);
     agent.takes("custom_guardrails", guardrail).await;
     agent

@@ -199,7 +199,7 @@ pub const SETTINGS: &[Setting] = &[
     line(
         "messaging_system_prompt",
         MAX_PROMPT,
-        "Prompt for text conversations instead of system_prompt; null or \"\" removes it.",
+        "Prompt for text conversations instead of system_prompt; null or \"\" removes it. No effect yet.",
     ),
     line(
         "first_message",
@@ -299,12 +299,12 @@ pub const SETTINGS: &[Setting] = &[
             max: 25,
         },
         Unset::EmptyList,
-        "Messages the agent may send; [] is every active one.",
+        "Messages the agent may send; [] is every active one. No effect yet.",
     ),
     nullable(
         "sms_max_sends_per_message",
         Kind::Int { min: 1, max: 30 },
-        "null is 2.",
+        "null is 2. No effect yet.",
     ),
     flag(
         "interruption_enabled",
@@ -345,36 +345,40 @@ pub const SETTINGS: &[Setting] = &[
     flag(
         "voicemail_detection_enabled",
         false,
-        "Detect answering machines.",
+        "Detect answering machines. No effect yet.",
     ),
     line(
         "voicemail_message",
         MAX_LINE,
-        "Requires voicemail_detection_enabled=true.",
+        "Requires voicemail_detection_enabled=true. No effect yet.",
     ),
     fixed(
         "voicemail_action",
         Kind::Enum(&["leave_message", "hangup"]),
         Unset::Text("leave_message"),
-        "What to do at a voicemail.",
+        "What to do at a voicemail. No effect yet.",
     ),
     flag(
         "inbound_lobby_enabled",
         false,
-        "Holding message before the agent picks up.",
+        "Holding message before the agent picks up. No effect yet.",
     ),
-    line("inbound_lobby_message", 120, "The holding message."),
+    line(
+        "inbound_lobby_message",
+        120,
+        "The holding message. No effect yet.",
+    ),
     fixed(
         "inbound_lobby_audio_preset",
         Kind::Enum(&["none", "ambient", "instrumental"]),
         Unset::Text("ambient"),
-        "Sound of the lobby.",
+        "Sound of the lobby. No effect yet.",
     ),
     resettable(
         "inbound_lobby_max_wait_seconds",
         Kind::Int { min: 0, max: 60 },
         Unset::Int(45),
-        "Longest wait in the lobby, seconds.",
+        "Longest wait in the lobby, seconds. No effect yet.",
     ),
     flag("recording_enabled", true, "Keep the sound of calls."),
     flag("transcription_enabled", true, "Keep the text of calls."),
@@ -386,12 +390,12 @@ pub const SETTINGS: &[Setting] = &[
     fixed(
         "allowed_origins",
         Kind::List {
-            item: &Kind::Hostname,
+            item: &Kind::OriginHost,
             min: 0,
             max: 100,
         },
         Unset::EmptyList,
-        "Host names whose pages may start public calls; [] is any.",
+        "Hosts whose pages may start public calls, as names or IP addresses without a port; [] is any.",
     ),
     flag(
         "focus_guardrail_enabled",
@@ -454,7 +458,7 @@ pub const SETTINGS: &[Setting] = &[
     flag(
         "soft_timeout_use_llm",
         false,
-        "Let the model word the filler line.",
+        "Let the model word the filler line. No effect yet.",
     ),
     resettable(
         "response_min_sentences",
@@ -477,14 +481,18 @@ pub const SETTINGS: &[Setting] = &[
     nullable(
         "rag_top_k",
         Kind::Int { min: 1, max: 20 },
-        "Passages from the knowledge base; null is 6.",
+        "Passages from the knowledge base; null is 6. No effect yet.",
     ),
     nullable(
         "rag_min_score",
         Kind::Num { min: 0.0, max: 1.0 },
-        "Lowest score of a passage; null is 0.1, 0 disables the floor.",
+        "Lowest score of a passage; null is 0.1, 0 disables the floor. No effect yet.",
     ),
-    nullable("transfer_phone_number", Kind::E164, "Whom to transfer to."),
+    nullable(
+        "transfer_phone_number",
+        Kind::E164,
+        "Whom to transfer to. No effect yet.",
+    ),
     fixed(
         "transfer_phone_numbers",
         Kind::List {
@@ -493,13 +501,13 @@ pub const SETTINGS: &[Setting] = &[
             max: 5,
         },
         Unset::EmptyList,
-        "Dialled in order; [] returns to the single number.",
+        "Dialled in order; [] returns to the single number. No effect yet.",
     ),
     fixed(
         "transfer_mode",
         Kind::Enum(&["warm", "conference"]),
         Unset::Text("warm"),
-        "conference needs a SIP call with an outbound trunk.",
+        "conference needs a SIP call with an outbound trunk. No effect yet.",
     ),
     line(
         "outbound_trunk_id",
@@ -509,7 +517,7 @@ pub const SETTINGS: &[Setting] = &[
     line(
         "sms_sender_number_id",
         36,
-        "An active number with sms_sender on; \"\" is the default sender.",
+        "An active number with sms_sender on; \"\" is the default sender. No effect yet.",
     ),
     fixed(
         "dynamic_variables",

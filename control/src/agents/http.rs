@@ -17,7 +17,7 @@ use crate::{
         page::AgentsPage,
         validate::{Field, Kind, Schema, Unknown},
     },
-    ids::{AccountId, AgentId, TrunkId},
+    ids::{AccountId, AgentId, PhoneNumberId, TrunkId},
     models, phone_numbers, sip_trunks, voices,
 };
 
@@ -223,11 +223,12 @@ pub(super) fn world(app: &App) -> World<'_> {
         voice: |key| voices::find(key).map(|voice| voice.id),
         model: |id| models::resolve(id).is_some(),
         trunk: None,
+        sender: None,
         egress: &app.config.egress.allow,
     }
 }
 
-/// The same, with the trunk that a change names.
+/// The same, with the trunk and the number that a change names.
 async fn world_of<'a>(
     app: &'a App,
     account: AccountId,
@@ -241,8 +242,14 @@ async fn world_of<'a>(
     let fits = trunk.filter(|trunk| {
         trunk.kind == sip_trunks::TrunkType::Outbound && trunk.status == sip_trunks::Status::Active
     });
+    let named = change.get("sms_sender_number_id").and_then(Value::as_str);
+    let number = match named.and_then(|text| text.parse::<PhoneNumberId>().ok()) {
+        Some(id) => phone_numbers::store::get(&app.db, account, id).await?,
+        None => None,
+    };
     Ok(World {
         trunk: fits.map(|trunk| trunk.id.0),
+        sender: number.map(|number| (number.id.0, number.sms_sender)),
         ..world(app)
     })
 }

@@ -129,6 +129,9 @@ pub struct World<'a> {
     pub model: fn(&str) -> bool,
     /// The trunk that the change names, if it is an active outbound one of the account.
     pub trunk: Option<Uuid>,
+    /// The number to send texts from that the change names, if it is one of the account, and whether it
+    /// sends any.
+    pub sender: Option<(Uuid, bool)>,
     /// Which hosts an address may name beside public ones.
     pub egress: &'a egress::Allow,
 }
@@ -166,9 +169,11 @@ pub fn change(
     if !problems.is_empty() {
         return Err(Refused::Fields(problems));
     }
-    if next.contains_key("sms_sender_number_id")
-        && next.get("sms_sender_number_id") != stored.get("sms_sender_number_id")
-    {
+    let sender = next.get("sms_sender_number_id");
+    let known = sender
+        .and_then(Value::as_str)
+        .and_then(|text| of_account(text, world));
+    if sender.is_some() && sender != stored.get("sms_sender_number_id") && known.is_none() {
         return Err(Refused::UnknownNumber);
     }
     Ok((next, settings))
@@ -249,6 +254,9 @@ fn value_problem(field: &'static str, value: &Value, world: &World<'_>) -> Optio
         "outbound_trunk_id" | "sms_sender_number_id" if Uuid::try_parse(text).is_err() => {
             problem("uuid_parsing", "Input should be a valid UUID")
         }
+        "sms_sender_number_id" if of_account(text, world) == Some(false) => {
+            problem("value_error", "This number sends no messages")
+        }
         "outbound_trunk_id"
             if world.trunk.is_some() && world.trunk == Uuid::try_parse(text).ok() =>
         {
@@ -261,6 +269,13 @@ fn value_problem(field: &'static str, value: &Value, world: &World<'_>) -> Optio
         },
         _ => None,
     }
+}
+
+/// Whether the account's number of this id sends texts; `None`: it has no such number.
+fn of_account(number: &str, world: &World<'_>) -> Option<bool> {
+    let id = Uuid::try_parse(number).ok()?;
+    let (_, sends) = world.sender.filter(|(sender, _)| *sender == id)?;
+    Some(sends)
 }
 
 /// The rules that take two fields.

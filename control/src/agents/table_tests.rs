@@ -52,6 +52,7 @@ fn judge(
         voice: |key| (key == "a-voice" || key == VOICE.to_string()).then_some(VOICE),
         model: |id| id == "faq",
         trunk: None,
+        sender: None,
         egress: &allow,
     };
     match change(stored, body, &world) {
@@ -108,7 +109,7 @@ fn wrong(kind: &Kind) -> Vec<Value> {
             json!(""),
         ],
         Kind::HttpsUrl => vec![json!("http://example.com")],
-        Kind::Hostname => vec![
+        Kind::OriginHost => vec![
             json!("https://example.com"),
             json!("a b"),
             json!("-a.example"),
@@ -183,7 +184,7 @@ fn right(kind: &Kind) -> Vec<Value> {
         Kind::Bool => vec![json!(false), json!(true)],
         Kind::Uuid => vec![json!(VOICE.to_string())],
         Kind::E164 => vec![json!("+12"), json!("+123456789012345")],
-        Kind::Hostname => vec![json!("shop.example.com")],
+        Kind::OriginHost => vec![json!("localhost"), json!("shop.example.com")],
         Kind::List { item, min, max } => vec![
             json!(vec![right(item).pop().unwrap(); *min]),
             json!(vec![right(item).pop().unwrap(); *max]),

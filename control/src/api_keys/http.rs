@@ -118,7 +118,9 @@ async fn patch(
         expires_at,
     } = body;
     let now = app.clock.now();
-    let old = store::find(&app.db, caller.account, id)
+    // Read, judged and written in one transaction, so that no other change is lost.
+    let mut tx = app.db.begin_write().await?;
+    let old = store::hold(&mut tx, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
     if name.is_absent() && scopes.is_absent() && expires_at.is_absent() {
@@ -139,7 +141,8 @@ async fn patch(
         updated_at: now,
         ..old
     };
-    store::update(&app.db, caller.account, &new).await?;
+    store::update(&mut tx, caller.account, &new).await?;
+    tx.commit().await?;
     Ok(axum::Json(ApiKeyOut::new(new, now)))
 }
 
@@ -162,7 +165,8 @@ async fn rotate(
     Body(body): Body<RotateApiKey>,
 ) -> Result<impl IntoResponse, ApiError> {
     let now = app.clock.now();
-    let old = store::find(&app.db, caller.account, id)
+    let mut tx = app.db.begin_write().await?;
+    let old = store::hold(&mut tx, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
     not_revoked(&old)?;
@@ -176,7 +180,7 @@ async fn rotate(
         ..old
     };
     store::rotate(
-        &app.db,
+        &mut tx,
         caller.account,
         &new,
         minted.public_id(),
@@ -184,6 +188,7 @@ async fn rotate(
         until,
     )
     .await?;
+    tx.commit().await?;
     Ok(axum::Json(
         ApiKeyOut::new(new, now).with_key(&minted.into_key()),
     ))
@@ -294,6 +299,51 @@ mod tests {
         assert!(works(&made["key"]).await && works(&rotated["key"]).await);
         test.app.clock.advance(Duration::from_secs(61));
         assert!(!works(&made["key"]).await && works(&rotated["key"]).await);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_judged_by_what_stands_when_it_is_written() {
+        let test = TestApp::new().await;
+        for revoked in [true, false] {
+            let (_, made) = test
+                .call("POST", "/api-keys", Some(json!({"name": "a"})))
+                .await;
+            let id: ApiKeyId = made["id"].as_str().unwrap_or("").parse().expect("an id");
+            let path = format!("/api-keys/{id}");
+            // Another request is in the midst of changing it.
+            let mut tx = test.app.db.begin_write().await.expect("a transaction");
+            let other = async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                let key = store::hold(&mut tx, test.account, id).await.expect("read");
+                let key = key.expect("the key");
+                let now = test.app.clock.now();
+                if revoked {
+                    tx.query("update api_keys set revoked_at = $1 where id = $2")
+                        .bind(now)
+                        .bind(id)
+                        .execute()
+                        .await
+                        .expect("revoked");
+                } else {
+                    let scopes = [Scope::AgentsRead].into_iter().collect();
+                    let narrow = ApiKey { scopes, ..key };
+                    let written = store::update(&mut tx, test.account, &narrow).await;
+                    written.expect("narrowed");
+                }
+                tx.commit().await.expect("written");
+            };
+            let patch = test.call("PATCH", &path, Some(json!({"name": "b"})));
+            let ((status, answer), ()) = tokio::join!(patch, other);
+            if revoked {
+                assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+            } else {
+                assert_eq!(
+                    (status, &answer["scopes"]),
+                    (StatusCode::OK, &json!(["agents:read"]))
+                );
+                assert_eq!(test.call("GET", &path, None).await.1, answer);
+            }
+        }
     }
 
     #[tokio::test]

@@ -40,8 +40,8 @@ pub async fn create(
     })
 }
 
-/// Lets a string that the operator chose open the account, with every scope. Nothing happens when it
-/// does already.
+/// Lets a string that the operator chose open the account, with every scope. A string that was ever known
+/// stays what it has become: who revoked, rotated or narrowed its key meant it.
 pub async fn adopt(
     db: &Db,
     clock: &Clock,
@@ -55,10 +55,13 @@ pub async fn adopt(
     };
     let presented =
         Presented::chosen(key.expose()).ok_or_else(|| wrong("not of the form of a key"))?;
-    if store::authenticate(db, &presented, clock.now())
-        .await?
-        .is_some_and(|caller| caller.account == account)
-    {
+    if let Some((known, until)) = store::of_string(db, presented.public_id()).await? {
+        let opens = store::authenticate(db, &presented, clock.now()).await?;
+        if opens.is_none_or(|caller| caller.account != account) {
+            let (key, status) = (known.id, known.status(clock.now()));
+            let rotated = until.is_some();
+            tracing::warn!(%key, status, rotated, "the bootstrap key opens nothing any more: give another one, or none");
+        }
         return Ok(());
     }
     let record = record(
@@ -98,5 +101,77 @@ fn record(
         revoked_at: None,
         created_at: now,
         updated_at: now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ::http::StatusCode;
+    use serde_json::json;
+
+    use super::*;
+    use crate::accounts;
+    use crate::app::testing::TestApp;
+
+    /// A start of the program with this key.
+    async fn start(test: &TestApp, key: &Secret<String>) -> Result<(), DbError> {
+        let (db, clock) = (&test.app.db, &test.app.clock);
+        accounts::bootstrap(db, clock, Some(key)).await.map(drop)
+    }
+
+    #[tokio::test]
+    async fn the_operators_key_stays_revoked_rotated_or_expired_over_a_start() {
+        let past = json!({"expires_at": "2026-01-03T00:00:00Z"});
+        let ends: [(&str, &str, Option<serde_json::Value>); 4] = [
+            ("DELETE", "", None),
+            ("POST", "/rotate", None),
+            ("POST", "/rotate", Some(json!({"grace_seconds": 60}))),
+            ("PATCH", "", Some(past)),
+        ];
+        for (at, (method, path, body)) in ends.into_iter().enumerate() {
+            let test = TestApp::new().await;
+            let key = Secret::new(format!("chosen-by-the-operator-{at}"));
+            start(&test, &key).await.expect("the first start");
+            let opens = async || {
+                let (status, _) = test.call_as(key.expose(), "GET", "/api-keys", None).await;
+                status == StatusCode::OK
+            };
+            assert!(opens().await);
+            start(&test, &key).await.expect("an ordinary start");
+            let (_, keys) = test.call("GET", "/api-keys", None).await;
+            assert_eq!(keys["total"], 2, "{keys}");
+            let items = keys["items"].as_array().expect("a list");
+            let bootstrap = items.iter().find(|item| item["name"] == "bootstrap");
+            let id = bootstrap.expect("it has a record")["id"].clone();
+            let path = format!("/api-keys/{}{path}", id.as_str().unwrap_or(""));
+            let (status, answer) = test.call(method, &path, body).await;
+            assert!(status.is_success(), "{method} {path}: {answer}");
+            test.app.clock.advance(Duration::from_secs(86_400));
+            assert!(!opens().await, "{method} {path}");
+            start(&test, &key).await.expect("a start after its end");
+            assert!(!opens().await, "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_operators_key_does_not_come_back_after_two_rotations() {
+        let test = TestApp::new().await;
+        let key = Secret::new("chosen-by-the-operator".to_owned());
+        start(&test, &key).await.expect("the first start");
+        let (_, keys) = test.call("GET", "/api-keys", None).await;
+        let items = keys["items"].as_array().expect("a list");
+        let bootstrap = items.iter().find(|item| item["name"] == "bootstrap");
+        let id = bootstrap.expect("it has a record")["id"].clone();
+        let path = format!("/api-keys/{}/rotate", id.as_str().unwrap_or(""));
+        for _ in 0..2 {
+            let (status, answer) = test.call("POST", &path, None).await;
+            assert_eq!(status, StatusCode::OK, "{answer}");
+            test.app.clock.advance(Duration::from_secs(2 * 86_400));
+        }
+        start(&test, &key).await.expect("a later start");
+        let (status, _) = test.call_as(key.expose(), "GET", "/api-keys", None).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of keys. The account comes first in every question but the one that finds it.
 
-use crate::db::{Db, DbError, Row};
+use crate::db::{Db, DbError, Row, Tx};
 use crate::http::Caller;
 use crate::http::scope::Scopes;
 use crate::ids::{AccountId, ApiKeyId};
@@ -67,6 +67,21 @@ pub async fn authenticate(
             scopes: key.scopes,
             token: None,
         }))
+}
+
+/// The key that a string was ever for, whether it opens anything or not, and until when the string holds.
+/// Across any account.
+pub async fn of_string(
+    db: &Db,
+    public_id: &str,
+) -> Result<Option<(ApiKey, Option<Timestamp>)>, DbError> {
+    db.query(
+        "select k.*, s.valid_until from api_key_secrets s join api_keys k on k.id = s.key_id
+         where s.public_id = $1",
+    )
+    .bind(public_id)
+    .optional(|row| Ok((read(row)?, row.opt_time("valid_until")?)))
+    .await
 }
 
 /// Whether the account has a key at all.
@@ -142,11 +157,27 @@ pub async fn list(
     Ok((keys, total.unsigned_abs()))
 }
 
-/// Name, scopes and expiry.
-pub async fn update(db: &Db, account: AccountId, key: &ApiKey) -> Result<(), DbError> {
-    db.query(
+/// The key, which nobody else changes before the transaction ends.
+pub async fn hold(
+    tx: &mut Tx,
+    account: AccountId,
+    id: ApiKeyId,
+) -> Result<Option<ApiKey>, DbError> {
+    let lock = tx.engine().for_update();
+    tx.query_built(format!(
+        "select * from api_keys where account_id = $1 and id = $2{lock}"
+    ))
+    .bind(account)
+    .bind(id)
+    .optional(read)
+    .await
+}
+
+/// Name, scopes and expiry of a key that is [held](hold).
+pub async fn update(tx: &mut Tx, account: AccountId, key: &ApiKey) -> Result<(), DbError> {
+    tx.query(
         "update api_keys set name = $3, scopes = $4, expires_at = $5, updated_at = $6
-         where account_id = $1 and id = $2 and revoked_at is null",
+         where account_id = $1 and id = $2",
     )
     .bind(account)
     .bind(key.id)
@@ -179,16 +210,16 @@ pub async fn revoke(
     Ok(rows == 1)
 }
 
-/// A new string for the key; older ones end at `old_until` at the latest.
+/// A new string for a key that is [held](hold); older ones end at `old_until` at the latest. They stay
+/// known, so that the operator's is not adopted anew.
 pub async fn rotate(
-    db: &Db,
+    tx: &mut Tx,
     account: AccountId,
     key: &ApiKey,
     public_id: &str,
     hash: &[u8; 32],
     old_until: Timestamp,
 ) -> Result<(), DbError> {
-    let mut tx = db.begin_write().await?;
     tx.query(
         "update api_keys set key_prefix = $3, updated_at = $4 where account_id = $1 and id = $2",
     )
@@ -198,11 +229,6 @@ pub async fn rotate(
     .bind(key.updated_at)
     .execute()
     .await?;
-    tx.query("delete from api_key_secrets where key_id = $1 and valid_until <= $2")
-        .bind(key.id)
-        .bind(key.updated_at)
-        .execute()
-        .await?;
     tx.query(
         "update api_key_secrets set valid_until = $2
          where key_id = $1 and (valid_until is null or valid_until > $2)",
@@ -217,7 +243,7 @@ pub async fn rotate(
         .bind(*hash)
         .execute()
         .await?;
-    tx.commit().await
+    Ok(())
 }
 
 fn read(row: &Row) -> Result<ApiKey, DbError> {

@@ -1,5 +1,6 @@
-//! Ends live calls of accounts that may not go on: the operator blocked them, or what their live calls
-//! have cost so far uses up the balance. The caller's socket gets `billing_blocked` and 1013.
+//! Ends calls of accounts that may not go on: the operator blocked them, or what their live calls have
+//! cost so far uses up the balance. The caller's socket gets `billing_blocked` and 1013; what rings or is
+//! forwarded is let go.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub async fn run(app: App) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        if app.live.is_empty() {
+        if app.live.is_empty() && app.live.count_dialling() == 0 {
             continue;
         }
         if let Err(error) = sweep(&app).await {
@@ -47,6 +48,7 @@ pub async fn sweep(app: &App) -> Result<usize, DbError> {
             call.handle.end(EndRequest::Blocked);
             ended += 1;
         }
+        ended += app.live.cancel_account(talking.account);
     }
     Ok(ended)
 }

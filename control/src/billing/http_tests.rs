@@ -4,10 +4,19 @@
 
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
+use crate::admission::{Renewal, State};
 use crate::app::testing::TestApp;
+use crate::billing::guard;
+use crate::calls::dial::store::Placing;
+use crate::calls::live::{Canceled, Dialling};
+use crate::calls::{self, bridge};
 use crate::config::{BillingMode, Config, Prices};
 use crate::http::Endpoint;
+use crate::ids::{AgentId, CallId};
 use crate::secret::Secret;
 use crate::usage::{Resource, Used, record};
 
@@ -195,6 +204,59 @@ async fn accounts_are_made_named_and_given_keys_by_the_operator() {
     ] {
         assert_eq!(admin(method, &path, None).await.0, StatusCode::NOT_FOUND);
     }
+}
+
+#[tokio::test]
+async fn what_rings_for_a_blocked_account_is_let_go() {
+    let test = TestApp::with(prepaid).await;
+    let (other, _) = test.other_account().await;
+    let credit = json!({"account_id": other, "amount_cents": 3});
+    let (status, _) = test
+        .call_as(ADMIN, "POST", "/billing/adjustments", Some(credit))
+        .await;
+    assert_eq!(status, StatusCode::CREATED);
+    let mut ringing = Vec::new();
+    for account in [test.account, other] {
+        let id = CallId::new(&test.app.clock);
+        let call = calls::store::NewCall {
+            id,
+            agent_id: AgentId::new(&test.app.clock),
+            agent_name: "Reception",
+            direction: "outbound",
+            channel: "sip",
+            language: "english",
+            from_number: None,
+            to_number: None,
+            phone_number_id: None,
+            trunk_id: None,
+            dynamic_variables: &json!({}),
+        };
+        let placing = Placing {
+            metadata: &json!({}),
+            max_duration_seconds: None,
+            node: &test.app.config.cluster.node,
+            incarnation: test.app.incarnation.number,
+        };
+        let mut tx = test.app.db.begin_write().await.unwrap();
+        let now = test.app.clock.now();
+        calls::store::insert(&mut tx, account, &call, now)
+            .await
+            .unwrap();
+        calls::dial::store::host(&mut tx, account, id, &placing, now)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        let wish = bridge::wish(&test.app, account, id, State::Live);
+        let dialling = Arc::new(Dialling::new(account, Renewal::from(&wish)));
+        test.app.live.dial(id, Arc::clone(&dialling));
+        ringing.push(dialling);
+    }
+    assert_eq!(guard::sweep(&test.app).await.unwrap(), 1);
+    let within = Duration::from_millis(50);
+    let by = tokio::time::timeout(within, ringing[0].canceled()).await;
+    assert_eq!(by.unwrap(), Canceled::Blocked);
+    let by = tokio::time::timeout(within, ringing[1].canceled()).await;
+    assert!(by.is_err(), "another account's call rings on");
 }
 
 #[test]

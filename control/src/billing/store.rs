@@ -18,7 +18,7 @@ pub struct Talking {
     pub account: AccountId,
     pub balance_microcents: i64,
     pub blocked: bool,
-    /// How long its live calls have lasted so far, all together, ms.
+    /// How long its answered calls have lasted so far, all together, ms.
     pub talked_ms: i64,
 }
 
@@ -83,13 +83,13 @@ pub async fn insert_adjustment(
     Ok(())
 }
 
-/// Every account with a live call on any node.
+/// Every account with a call on any node that rings or is live.
 pub async fn talking(db: &Db, now: Timestamp) -> Result<Vec<Talking>, DbError> {
     db.query(
         "select c.account_id, a.balance_microcents, a.blocked_at,
-            cast(sum($1 - c.answered_at) / 1000 as bigint) as talked_ms
+            cast(coalesce(sum($1 - c.answered_at), 0) / 1000 as bigint) as talked_ms
          from calls c join accounts a on a.id = c.account_id
-         where c.ended_at is null and c.owner_node is not null and c.answered_at is not null
+         where c.ended_at is null and c.owner_node is not null
          group by c.account_id, a.balance_microcents, a.blocked_at",
     )
     .bind(now)

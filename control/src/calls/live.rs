@@ -21,7 +21,7 @@ pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Sessions whose first offer is being answered; as many as requests are served at a time.
     joining: Mutex<HashSet<CallId>>,
-    /// Calls that ring. Each holds a seat of the node.
+    /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node.
     dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
     changed: Notify,
 }
@@ -50,6 +50,8 @@ pub enum Canceled {
     Api,
     /// The server ends.
     Drain,
+    /// The account may not go on.
+    Blocked,
 }
 
 /// One call that this process hosts.
@@ -273,6 +275,15 @@ impl LiveCalls {
         for call in self.ringing().values() {
             call.cancel(Canceled::Drain);
         }
+    }
+
+    /// Lets go of all calls of one account that ring or are forwarded; how many.
+    pub fn cancel_account(&self, account: AccountId) -> usize {
+        let ringing = self.ringing();
+        let theirs = ringing.values().filter(|call| call.account == account);
+        theirs
+            .inspect(|call| call.cancel(Canceled::Blocked))
+            .count()
     }
 
     fn ringing(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Dialling>>> {

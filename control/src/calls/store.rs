@@ -45,6 +45,8 @@ pub struct CallRow {
     /// In place of the agent's.
     pub max_duration_seconds: Option<u32>,
     pub turn_count: i64,
+    /// Some of what was said is kept, in a call that goes on as well.
+    pub has_transcript: bool,
     pub latency_summary: Option<Value>,
     pub cost_cents: i64,
     pub has_recording: bool,
@@ -104,7 +106,8 @@ pub struct Filter {
 
 const COLUMNS: &str =
     "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
-        coalesce(e.attempts, 0) as webhook_attempts
+        coalesce(e.attempts, 0) as webhook_attempts,
+        exists (select 1 from turns t where t.call_id = c.id) as has_transcript
     from calls c left join events e on e.call_id = c.id and e.type = 'call.ended'";
 
 const FILTER: &str = "c.account_id = $1
@@ -587,6 +590,7 @@ impl CallRow {
             sip_code: small(row, "sip_code")?,
             max_duration_seconds: small(row, "max_duration_seconds")?,
             turn_count: row.i64("turn_count")?,
+            has_transcript: row.bool("has_transcript")?,
             latency_summary: row.opt_json("latency_summary")?,
             cost_cents: row.i64("cost_cents")?,
             has_recording: row.bool("has_recording")?,

@@ -196,6 +196,7 @@ impl From<CallRow> for CallRecord {
             sip_code,
             max_duration_seconds: _,
             turn_count,
+            has_transcript: _,
             latency_summary,
             cost_cents,
             has_recording,

@@ -1,6 +1,7 @@
 //! `sidetone serve`: put everything together, serve, end in order.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
 use crate::{
-    accounts, agents, billing, calls, cluster, models, rotation, routes, sessions, voices, webhooks,
+    accounts, agents, billing, calls, cluster, models, recordings, rotation, routes, sessions,
+    voices, webhooks,
 };
 
 #[derive(Debug, clap::Args)]
@@ -67,12 +69,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         })?;
     let address = listener.local_addr()?;
     if config.server.public_url.is_empty() {
-        let scheme = if config.server.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        config.server.public_url = format!("{scheme}://{address}");
+        config.server.public_url = own_url(&config, address);
     }
     let greeting = match &config.server.tls {
         Some(files) => Some(
@@ -86,7 +83,13 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
     greet(&bootstrap, &config);
     if config.cluster.address.is_empty() {
-        config.cluster.address = format!("http://{address}");
+        config.cluster.address = own_url(&config, address);
+        if config.redis_url.is_some() && is_nobody_elses(address) {
+            tracing::warn!(
+                address = config.cluster.address,
+                "other nodes cannot reach this one: give cluster.address, or listen where they can"
+            );
+        }
     }
     let incarnation = Incarnation::take(&db, &config.cluster.node).await?;
     let app = assemble(config, db, clock, incarnation)?;
@@ -99,6 +102,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     app.set_recovering(true);
     tokio::spawn(recover(app.clone()));
     tokio::spawn(sessions::run_sweeper(app.clone()));
+    tokio::spawn(recordings::run_sweeper(app.clone()));
     tokio::spawn(calls::run_renewals(app.clone()));
     tokio::spawn(cluster::run_node_heart(app.clone()));
     tokio::spawn(cluster::run_lease_heart(app.clone()));
@@ -133,6 +137,21 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     app.db.close().await;
     Ok(())
+}
+
+/// Where this server is, as far as it can tell by itself.
+fn own_url(config: &Config, address: SocketAddr) -> String {
+    let scheme = match &config.server.tls {
+        Some(_) => "https",
+        None => "http",
+    };
+    format!("{scheme}://{address}")
+}
+
+/// Whether an address leads another machine to itself, or nowhere.
+fn is_nobody_elses(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    ip.is_unspecified() || ip.is_loopback()
 }
 
 /// Each connection, call and file of a call takes a descriptor: as many as the system lets this process
@@ -334,6 +353,34 @@ fn is_shown(target: &str, level: Level) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_with_a_certificate_says_so_to_the_other_nodes() {
+        let mut config = Config::defaults().expect("the defaults are right");
+        let address = SocketAddr::from(([192, 0, 2, 7], 8443));
+        assert_eq!(own_url(&config, address), "http://192.0.2.7:8443");
+        config.server.tls = Some(crate::config::Tls {
+            certificate: "a.pem".into(),
+            key: "b.pem".into(),
+        });
+        assert_eq!(own_url(&config, address), "https://192.0.2.7:8443");
+    }
+
+    #[test]
+    fn an_address_of_this_machine_only_is_known() {
+        for (text, is_own) in [
+            ("0.0.0.0:8080", true),
+            ("127.0.0.1:8080", true),
+            ("[::]:8080", true),
+            ("[::1]:8080", true),
+            ("[::ffff:127.0.0.1]:8080", true),
+            ("192.0.2.7:8080", false),
+            ("[2001:db8::7]:8080", false),
+        ] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(is_nobody_elses(address), is_own, "{text}");
+        }
+    }
 
     #[test]
     fn other_crates_show_nothing_of_what_they_carry() {

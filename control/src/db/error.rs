@@ -32,11 +32,18 @@ impl DbError {
             Self::Engine(error) => {
                 lost(error)
                     || matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
-                    // query_canceled by the statement timeout, too_many_connections
-                    || matches!(code(error).as_deref(), Some("57014" | "53300"))
+                    // too_many_connections
+                    || code(error).as_deref() == Some("53300")
+                    || self.is_too_slow()
             }
             _ => false,
         }
+    }
+
+    /// Whether the server ended the statement because it took too long (query_canceled): the server is
+    /// there, and the same may succeed when it has less to do.
+    pub fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Engine(error) if code(error).as_deref() == Some("57014"))
     }
 
     /// Whether another write was in the way and this one was undone: the same may succeed at once.

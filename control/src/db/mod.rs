@@ -247,6 +247,17 @@ impl Tx {
         }
     }
 
+    /// Others who name the same wait here until this transaction ends. On SQLite there is one writer anyway.
+    pub async fn alone_at(&mut self, name: &str) -> Result<(), DbError> {
+        match self.engine() {
+            Engine::Sqlite => Ok(()),
+            Engine::Postgres => {
+                let lock = self.query("select pg_advisory_xact_lock(hashtextextended($1, 0))");
+                lock.bind(name).one(|_| Ok(())).await
+            }
+        }
+    }
+
     /// As [`Db::query_built`], inside this transaction.
     pub fn query_built(&mut self, sql: String) -> Query<'_> {
         Query {

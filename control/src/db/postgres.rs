@@ -178,7 +178,7 @@ impl Postgres {
     /// An error of the engine; one that smells of an outage is looked into.
     fn failed(&self, error: sqlx::Error) -> DbError {
         let error = DbError::Engine(error);
-        if error.is_unavailable() {
+        if error.is_unavailable() && !error.is_too_slow() {
             self.outage.suspect();
         }
         error

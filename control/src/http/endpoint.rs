@@ -293,7 +293,6 @@ impl Endpoint {
             access: self.access,
             class: self.class,
             path: self.path,
-            cors: self.cors,
             spends: self.spends && !self.bills_late,
         };
         self.handler
@@ -306,7 +305,6 @@ struct Rule {
     access: Access,
     class: Class,
     path: &'static str,
-    cors: bool,
     spends: bool,
 }
 
@@ -316,11 +314,6 @@ async fn gate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let origin = request
-        .headers()
-        .get(http::header::ORIGIN)
-        .cloned()
-        .filter(|_| rule.cors);
     let mut told = None;
     let mut response = match admit(&app, rule, &mut request, &mut told).await {
         Ok(()) => next.run(request).await,
@@ -328,9 +321,6 @@ async fn gate(
     };
     if let Some(decision) = told {
         decision.write(response.headers_mut());
-    }
-    if let Some(origin) = origin {
-        super::envelope::allow_origin(response.headers_mut(), origin);
     }
     response.extensions_mut().insert(Route(rule.path));
     response

@@ -382,7 +382,13 @@ impl From<DbError> for ApiError {
             message: message.to_owned(),
             retry_after,
         };
-        if error.is_unavailable() {
+        if error.is_too_slow() {
+            tracing::warn!(%error, "a request was too much for the database");
+            unavailable(
+                "The database took too long over this: ask for less, or try again",
+                5,
+            )
+        } else if error.is_unavailable() {
             tracing::debug!(%error, "a request could not be served");
             unavailable("The database is not available right now", 2)
         } else if error.is_conflict() {

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
+use bytes::Bytes;
 use http::{StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -95,11 +96,23 @@ async fn metrics(State(app): State<App>) -> Response {
         .into_response()
 }
 
-async fn document(State(app): State<App>) -> Json<Value> {
-    Json(openapi::document(
-        &crate::routes::endpoints(),
-        &app.config.server.public_url,
-    ))
+async fn document(State(app): State<App>) -> Response {
+    json(written(&app))
+}
+
+/// The document, which is made once.
+fn written(app: &App) -> Bytes {
+    let make = || {
+        let base = &app.config.server.public_url;
+        let document = openapi::document(&crate::routes::endpoints(), base);
+        Bytes::from(document.to_string())
+    };
+    app.openapi.get_or_init(make).clone()
+}
+
+/// A body that is JSON already.
+pub fn json(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 async fn docs() -> Response {
@@ -109,4 +122,21 @@ async fn docs() -> Response {
         Html(include_str!("docs.html")),
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::testing::TestApp;
+
+    #[tokio::test]
+    async fn the_document_is_made_once_and_names_this_server() {
+        let test = TestApp::new().await;
+        let (first, again) = (written(&test.app), written(&test.app));
+        assert_eq!(first.as_ptr(), again.as_ptr());
+        let (status, document) = test.call_as("", "GET", "/openapi.json", None).await;
+        assert_eq!(status, StatusCode::OK);
+        let server = document["servers"][0]["url"].as_str().unwrap_or("");
+        assert!(server.starts_with("http://sidetone.test"), "{server}");
+    }
 }

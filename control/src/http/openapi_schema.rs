@@ -10,9 +10,10 @@ const TEXT: &str = r"^[^\u0000]*$";
 /// ITU-T E.164, with its plus sign.
 const E164: &str = r"^\+[1-9][0-9]{1,14}$";
 /// A DNS name with at least two labels, the last one with a letter.
-const HOSTNAME: &str = concat!(
-    r"^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+",
-    r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"
+const ORIGIN_HOST: &str = concat!(
+    r"^(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?",
+    r"|((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\.){3}",
+    r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]))$"
 );
 /// https, a public DNS name, port 443, no user info.
 const HTTPS_URL: &str = concat!(
@@ -104,7 +105,16 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
         }
         Kind::Pattern { name, .. } => json!({"type": "string", "x-rule": name}),
         Kind::Enum(words) => json!({"type": "string", "enum": words}),
-        Kind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Int { min, max } => {
+            let mut schema = json!({"type": "integer"});
+            if *min > i64::MIN {
+                schema["minimum"] = (*min).into();
+            }
+            if *max < i64::MAX {
+                schema["maximum"] = (*max).into();
+            }
+            schema
+        }
         Kind::Num { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Uuid => json!({"type": "string", "format": "uuid"}),
@@ -112,7 +122,10 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
         Kind::HttpsUrl => {
             json!({"type": "string", "format": "uri", "maxLength": 2048, "pattern": HTTPS_URL})
         }
-        Kind::Hostname => json!({"type": "string", "maxLength": 253, "pattern": HOSTNAME}),
+        Kind::OriginHost => json!({"anyOf": [
+            {"type": "string", "maxLength": 253, "pattern": ORIGIN_HOST},
+            {"type": "string", "format": "ipv6"},
+        ]}),
         Kind::List { item, min, max } => {
             let mut schema = json!({"type": "array", "items": kind(item, false), "maxItems": max});
             if *min > 0 {

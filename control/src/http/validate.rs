@@ -7,7 +7,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-pub use super::validate_text::{is_e164, is_hostname, is_https_url};
+pub use super::validate_text::{
+    is_e164, is_hostname, is_https_url, is_origin_host, is_web_url, origin_address,
+};
 
 /// The fields of one JSON object.
 #[derive(Debug)]
@@ -100,9 +102,11 @@ pub enum Kind {
     Uuid,
     /// A phone number: `+`, a digit 1–9, up to 14 more digits.
     E164,
-    /// `https://` on port 443, a DNS name, no user info.
+    /// `https://` on port 443, a DNS name, no user info. Here only the form is judged: what the operator
+    /// allows beside public hosts ([`is_https_url`]) is the route's to ask.
     HttpsUrl,
-    Hostname,
+    /// A host as a page's origin names it: a DNS name of any number of labels, or an IP address.
+    OriginHost,
     List {
         item: &'static Kind,
         min: usize,

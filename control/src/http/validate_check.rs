@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::validate::{
-    Field, FieldError, Kind, Loc, Schema, Unknown, is_e164, is_hostname, is_https_url,
+    Field, FieldError, Kind, Loc, Schema, Unknown, is_e164, is_origin_host, is_web_url,
 };
 
 /// No answer lists more wrong fields than this: a hostile body has a million.
@@ -41,10 +41,14 @@ fn settle_kind(kind: &Kind, value: &mut Value) {
     /// Beyond it neighbours of a number are the same number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match (kind, value) {
-        (Kind::Int { .. }, value @ Value::Number(_)) => {
-            if let Some(number) = value.as_f64().filter(|_| value.is_f64())
+        (Kind::Int { min, max }, value @ Value::Number(_)) => {
+            // Where the table sets no bound, a larger number is as good as the largest.
+            let unbound = |number: f64| {
+                (number > 0.0 && *max == i64::MAX) || (number < 0.0 && *min == i64::MIN)
+            };
+            if let Some(number) = value.as_f64().filter(|_| value.as_i64().is_none())
                 && number.fract() == 0.0
-                && number.abs() <= EXACT
+                && (number.abs() <= EXACT || unbound(number))
             {
                 *value = Value::from(number as i64);
             }
@@ -185,18 +189,18 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
             }
         }),
         Kind::HttpsUrl => text(value, errors, |text, errors| {
-            if let Err(why) = is_https_url(text) {
+            if let Err(why) = is_web_url(text) {
                 errors.push(
                     "url_parsing",
                     format!("Input should be a public HTTPS URL: {why}"),
                 );
             }
         }),
-        Kind::Hostname => text(value, errors, |text, errors| {
-            if !is_hostname(text) {
+        Kind::OriginHost => text(value, errors, |text, errors| {
+            if !is_origin_host(text) {
                 errors.push(
                     "string_pattern_mismatch",
-                    "String should be a host name".into(),
+                    "String should be a host name or an IP address".into(),
                 );
             }
         }),

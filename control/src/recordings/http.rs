@@ -156,7 +156,7 @@ async fn delete(
     }
     tx.commit().await?;
     // From here on nobody hears it; what the store still holds goes now, or with the next sweep.
-    if let Err(error) = service::sweep(&app).await {
+    if let Err(error) = service::remove_now(&app, id).await {
         tracing::error!(%error, recording = %id, "a deleted recording's objects wait for the next sweep");
     }
     Ok(StatusCode::NO_CONTENT)

@@ -3,7 +3,7 @@
 //! `uploading` from the call's end, `ready` once the file is in the object store, `failed` when none
 //! could be made or only the beginning could (the disk ran full; what there is is kept, but not served). A deleted recording is neither listed nor heard, and its objects are removed, the
 //! tape beside it included. To other resources this is [`keep`] and [`give_up`] (a call's writer),
-//! [`sweep`] (housekeeping) and [`audio`] (how a WAV is served).
+//! [`run_sweeper`] (housekeeping) and [`audio`] (how a WAV is served).
 
 pub mod audio;
 pub mod http;
@@ -12,4 +12,4 @@ pub mod store;
 pub mod token;
 pub mod wire;
 
-pub use service::{give_up, keep, keep_tape_alone, sweep};
+pub use service::{give_up, keep, keep_tape_alone, run_sweeper, sweep};

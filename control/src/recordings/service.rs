@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use media::shell::RecordedFile;
 
-use super::store::{self, Kept};
+use super::store::{self, Kept, Leftover};
 use super::token;
 use crate::app::App;
 use crate::calls;
 use crate::db::DbError;
-use crate::ids::{AccountId, CallId, EventId};
+use crate::ids::{AccountId, CallId, EventId, RecordingId};
 use crate::secret::Purpose;
 use crate::storage::ObjectKey;
 use crate::webhooks::bodies;
@@ -20,6 +20,10 @@ use crate::webhooks::outbox::{self, NewEvent, Target};
 
 /// Deleted recordings whose objects are removed in one sweep: a bound on one pass, not on the work.
 const SWEEP: i64 = 100;
+/// How often the sweeper looks.
+const EVERY: Duration = Duration::from_secs(2);
+/// How long a request waits for the store to remove what it deleted.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// First and longest pause between two tries to store a file.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -137,18 +141,25 @@ pub async fn give_up(
     store::failed(&app.db, account, call, error, app.clock.now()).await
 }
 
-/// Removes the objects of deleted recordings and tapes that are old, and forgets tokens that ran out.
-pub async fn sweep(app: &App) -> Result<(), DbError> {
-    for leftover in store::leftovers(&app.db, SWEEP).await? {
-        let mut gone = true;
-        for key in &leftover.keys {
-            if let Err(error) = app.storage.delete(key).await {
-                tracing::error!(%error, recording = %leftover.id, "a deleted recording's object could not be removed");
-                gone = false;
-            }
+/// Sweeps until the process ends. A task of its own: a store that hangs holds nothing else.
+pub async fn run_sweeper(app: App) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = sweep(&app).await {
+            tracing::warn!(%error, "deleted recordings could not be swept");
         }
-        if gone {
-            store::cleared(&app.db, leftover.id).await?;
+    }
+}
+
+/// Forgets tokens that ran out, and removes the objects of deleted recordings and tapes that are old, until
+/// the store does not answer.
+pub async fn sweep(app: &App) -> Result<(), DbError> {
+    store::forget_tokens(&app.db, app.clock.now()).await?;
+    for leftover in store::leftovers(&app.db, SWEEP).await? {
+        if !remove(app, &leftover).await? {
+            return Ok(());
         }
     }
     let days = u64::from(app.config.recordings.unrecorded_tape_days);
@@ -159,10 +170,47 @@ pub async fn sweep(app: &App) -> Result<(), DbError> {
     for (call, key) in store::old_tapes(&app.db, old, SWEEP).await? {
         match app.storage.delete(&key).await {
             Ok(()) => store::forget_tape(&app.db, call).await?,
-            Err(error) => tracing::error!(%error, %call, "an old tape could not be removed"),
+            Err(error) => {
+                tracing::error!(%error, %call, "an old tape could not be removed");
+                if error.kind() == io::ErrorKind::TimedOut {
+                    return Ok(());
+                }
+            }
         }
     }
-    store::forget_tokens(&app.db, app.clock.now()).await
+    Ok(())
+}
+
+/// Removes what the store holds of one deleted recording, if that takes a moment; else the sweeper does.
+pub async fn remove_now(app: &App, id: RecordingId) -> Result<(), DbError> {
+    let Some(leftover) = store::leftover(&app.db, id).await? else {
+        return Ok(());
+    };
+    match tokio::time::timeout(MOMENT, remove(app, &leftover)).await {
+        Ok(removed) => removed.map(drop),
+        Err(_) => {
+            tracing::warn!(recording = %id, "a deleted recording's objects wait for a slow store");
+            Ok(())
+        }
+    }
+}
+
+/// Removes the objects of one deleted recording. `false`: the store does not answer.
+async fn remove(app: &App, leftover: &Leftover) -> Result<bool, DbError> {
+    let mut gone = true;
+    for key in &leftover.keys {
+        if let Err(error) = app.storage.delete(key).await {
+            tracing::error!(%error, recording = %leftover.id, "a deleted recording's object could not be removed");
+            if error.kind() == io::ErrorKind::TimedOut {
+                return Ok(false);
+            }
+            gone = false;
+        }
+    }
+    if gone {
+        store::cleared(&app.db, leftover.id).await?;
+    }
+    Ok(true)
 }
 
 /// Marks a recording of which only the beginning is kept.
@@ -227,3 +275,7 @@ impl From<DbError> for NotYet {
         Self::Database(error)
     }
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

@@ -310,19 +310,34 @@ pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
          order by deleted_at limit $1",
     )
     .bind(limit)
-    .all(|row| {
+    .all(Leftover::read)
+    .await
+}
+
+/// What the store still holds of one deleted recording, of whichever account: who asks has deleted it.
+pub async fn leftover(db: &Db, id: RecordingId) -> Result<Option<Leftover>, DbError> {
+    db.query(
+        "select id, storage_key, tape_key from recordings
+         where id = $1 and deleted_at is not null and storage_key is not null",
+    )
+    .bind(id)
+    .optional(Leftover::read)
+    .await
+}
+
+impl Leftover {
+    fn read(row: &Row) -> Result<Self, DbError> {
         let keys = [row.opt_text("storage_key")?, row.opt_text("tape_key")?];
         let keys = keys
             .into_iter()
             .flatten()
             .filter_map(|key| ObjectKey::parse(&key))
             .collect();
-        Ok(Leftover {
+        Ok(Self {
             id: row.parse("id")?,
             keys,
         })
-    })
-    .await
+    }
 }
 
 /// Notes that the objects of a deleted recording are gone.

@@ -5,7 +5,7 @@ use media::config::{AudioFormat, Direction, OptionalEvents, Protocol};
 use super::store::SessionRow;
 use super::wire::Connect;
 use crate::http::auth::Grant;
-use crate::http::validate::{FieldError, is_e164};
+use crate::http::validate::{FieldError, is_e164, origin_address};
 use crate::ids::{AgentId, SessionId};
 
 /// A session as it was asked for, with the defaults of the API applied.
@@ -77,7 +77,11 @@ pub fn origin_may(allowed: &[String], origin: Option<&str>) -> bool {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     };
-    !host.is_empty() && allowed.iter().any(|name| name.eq_ignore_ascii_case(host))
+    let address = origin_address(host);
+    let is_it = |name: &String| {
+        name.eq_ignore_ascii_case(host) || (address.is_some() && origin_address(name) == address)
+    };
+    !host.is_empty() && allowed.iter().any(is_it)
 }
 
 /// How long a call token lasts, s: as long as asked for, or as a call of the agent may and a minute to
@@ -264,6 +268,16 @@ mod tests {
             assert!(origin_may(&[], Some(origin)));
         }
         assert!(origin_may(&allowed, None));
+        let addresses = ["192.168.1.5".to_owned(), "2001:DB8::0:7".to_owned()];
+        for (origin, may) in [
+            ("http://192.168.1.5:3000", true),
+            ("https://[2001:db8::7]:80", true),
+            ("https://[2001:db8::7]", true),
+            ("https://[2001:db8::8]", false),
+            ("https://192.168.1.50", false),
+        ] {
+            assert_eq!(origin_may(&addresses, Some(origin)), may, "{origin}");
+        }
     }
 
     #[test]

@@ -107,8 +107,10 @@ pub async fn join(
     Ok(rows == 1)
 }
 
-/// How many calls of this visitor are open, whoever's agents they are with.
+/// How many calls of this visitor are open, whoever's agents they are with. Of two transactions that ask
+/// for one visitor, one waits for the other's end.
 pub async fn open_of_visitor(tx: &mut Tx, visitor: &str) -> Result<u64, DbError> {
+    tx.alone_at(&format!("visitor {visitor}")).await?;
     let open = tx
         .query(
             "select count(*) as open from sessions s join calls c on c.id = s.id

@@ -1,5 +1,4 @@
-//! Housekeeping of one process: sessions that nobody joined, objects of deleted recordings, tokens
-//! that ran out.
+//! Housekeeping of one process: sessions that nobody joined.
 
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use crate::app::App;
 use crate::calls::ending::{self, Also};
 use crate::calls::rules::Ending;
 use crate::db::DbError;
-use crate::recordings;
 use crate::time::Timestamp;
 
 /// How often the sweeper looks: an expired session is unusable at once, only its record is late.
@@ -25,9 +23,6 @@ pub async fn run(app: App) {
         let now = app.clock.now();
         if let Err(error) = sweep(&app, now).await {
             tracing::warn!(%error, "sessions that expired could not be swept");
-        }
-        if let Err(error) = recordings::sweep(&app).await {
-            tracing::warn!(%error, "deleted recordings could not be swept");
         }
     }
 }

@@ -8,6 +8,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::rules;
 use crate::app::testing::TestApp;
 use crate::http::scope::Scope;
 use crate::voices::{self, catalogue};
@@ -273,6 +274,11 @@ async fn a_voice_is_previewed() {
         assert_eq!(headers["content-type"], "audio/wav");
         assert!(samples(&wav).len() > 9 * 65 * 20);
     }
+    // Each character counts, as in POST /tts.
+    test.app.clock.advance(Duration::from_secs(1));
+    let (_, used) = test.call("GET", "/usage", None).await;
+    let sample = rules::sample_sentence("english").chars().count();
+    assert_eq!(used["totals"]["tts_characters"], sample + 9);
     let refused = async |body: Value| refusal(&test, "/voices/preview", body).await;
     let invalid = |field: &str| (422, "validation_error".to_owned(), vec![field.to_owned()]);
     assert_eq!(refused(json!({})).await, invalid("voice_id: missing"));

@@ -16,7 +16,7 @@ use super::wire::{
 };
 use crate::app::App;
 use crate::http::page::{UsageFiringsPage, UsageTriggersPage};
-use crate::http::validate::{FieldError, Loc};
+use crate::http::validate::{FieldError, Loc, is_https_url};
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::{UsageFiringId, UsageTriggerId};
 use crate::webhooks::outbox;
@@ -41,6 +41,11 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
             .answers::<TriggerRecord>()
+            .refuses(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "too_many_triggers",
+                "the account has 100 triggers",
+            )
             .summary("Be told when a threshold is crossed"),
         Endpoint::get("/usage/triggers/{trigger_id}", READ, get)
             .summary("One trigger")
@@ -131,7 +136,19 @@ async fn create(
         updated_at: now,
     };
     can_be_reached(&app, &trigger)?;
-    triggers::insert(&app.db, caller.account, &trigger).await?;
+    can_be_told(&app, &trigger.event_callback_url)?;
+    let mut tx = app.db.begin_write().await?;
+    if triggers::count(&mut tx, caller.account).await? >= triggers::MOST {
+        return Err(ApiError::unprocessable(
+            "too_many_triggers",
+            format!(
+                "The account has {} triggers, and may have no more",
+                triggers::MOST
+            ),
+        ));
+    }
+    triggers::insert(&mut tx, caller.account, &trigger).await?;
+    tx.commit().await?;
     Ok((StatusCode::CREATED, Json(TriggerRecord::from(trigger))))
 }
 
@@ -152,7 +169,9 @@ async fn patch(
     Id(id): Id<UsageTriggerId>,
     Body(body): Body<PatchTrigger>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let old = triggers::get(&app.db, caller.account, id)
+    // Read, judged and written in one transaction, so that no other change is lost.
+    let mut tx = app.db.begin_write().await?;
+    let old = triggers::hold(&mut tx, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
     let PatchTrigger {
@@ -182,10 +201,12 @@ async fn patch(
         return Ok(Json(TriggerRecord::from(old)));
     }
     can_be_reached(&app, &new)?;
-    new.updated_at = app.clock.now();
-    if !triggers::update(&app.db, caller.account, &new).await? {
-        return Err(ApiError::NotFound);
+    if new.event_callback_url != old.event_callback_url {
+        can_be_told(&app, &new.event_callback_url)?;
     }
+    new.updated_at = app.clock.now();
+    triggers::update(&mut tx, caller.account, &new).await?;
+    tx.commit().await?;
     Ok(Json(TriggerRecord::from(new)))
 }
 
@@ -258,6 +279,14 @@ fn can_be_reached(app: &App, trigger: &Trigger) -> Result<(), ApiError> {
         ));
     }
     Ok(())
+}
+
+/// An event goes to a public address, or to one that the operator allows.
+fn can_be_told(app: &App, url: &str) -> Result<(), ApiError> {
+    is_https_url(url, &app.config.egress.allow).map_err(|why| {
+        let message = format!("Input should be a public HTTPS URL: {why}");
+        ApiError::field("event_callback_url", "url_parsing", message)
+    })
 }
 
 #[cfg(test)]

@@ -242,6 +242,120 @@ async fn a_trigger_that_could_never_fire_is_refused() {
 }
 
 #[tokio::test]
+async fn a_trigger_may_tell_a_host_that_the_operator_allows() {
+    let test = TestApp::with(|config| {
+        config.egress.allow = crate::egress::Allow::parse(&["10.1.0.0/16", "hooks"]).unwrap();
+    })
+    .await;
+    let (_, made) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+    let path = format!("/usage/triggers/{}", made["id"].as_str().unwrap());
+    for (url, taken) in [
+        ("http://hooks:9000/usage", true),
+        ("https://10.1.2.3/", true),
+        ("https://10.2.2.3/", false),
+        ("http://acme.com/", false),
+    ] {
+        let mut body = trigger();
+        body["event_callback_url"] = json!(url);
+        let (status, answer) = test.call("POST", "/usage/triggers", Some(body)).await;
+        assert_eq!(status == StatusCode::CREATED, taken, "{url}: {answer}");
+        let change = json!({"event_callback_url": url});
+        let (status, answer) = test.call("PATCH", &path, Some(change)).await;
+        assert_eq!(status == StatusCode::OK, taken, "{url}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_has_a_hundred_triggers_at_most() {
+    let test = TestApp::new().await;
+    for number in 0..100 {
+        let (status, answer) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+        assert_eq!(status, StatusCode::CREATED, "{number}: {answer}");
+    }
+    let (status, answer) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+    assert_eq!(
+        (status, &answer["code"]),
+        (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            &json!("too_many_triggers")
+        )
+    );
+    assert!(answer["error"].to_string().contains("100"), "{answer}");
+    let (_, other) = test.other_account().await;
+    let (status, _) = test
+        .call_as(&other, "POST", "/usage/triggers", Some(trigger()))
+        .await;
+    assert_eq!(status, StatusCode::CREATED);
+    let (_, listed) = test.call("GET", "/usage/triggers?limit=1", None).await;
+    let id = listed["items"][0]["id"].as_str().unwrap();
+    let path = format!("/usage/triggers/{id}");
+    test.call("DELETE", &path, None).await;
+    let (status, _) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+    assert_eq!(status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn triggers_of_every_period_fire_once_each() {
+    let test = TestApp::new().await;
+    let mut ids = Vec::new();
+    for period in ["day", "week", "month", "all_time"] {
+        for value in [1, 2] {
+            let mut body = trigger();
+            body["period"] = json!(period);
+            body["threshold_value"] = json!(value);
+            let (_, made) = test.call("POST", "/usage/triggers", Some(body)).await;
+            ids.push(made["id"].as_str().unwrap().to_owned());
+        }
+    }
+    let fired = async || {
+        let mut counts = Vec::new();
+        for id in &ids {
+            let path = format!("/usage/triggers/{id}/firings");
+            counts.push(test.call("GET", &path, None).await.1["total"].clone());
+        }
+        json!(counts)
+    };
+    used(&test, Resource::CallMinutes, 60_000, "call:a").await;
+    assert_eq!(fired().await, json!([1, 0, 1, 0, 1, 0, 1, 0]));
+    used(&test, Resource::CallMinutes, 60_000, "call:b").await;
+    used(&test, Resource::CallMinutes, 60_000, "call:c").await;
+    assert_eq!(fired().await, json!([1, 1, 1, 1, 1, 1, 1, 1]));
+    // Saturday the 3rd is of the same week and month.
+    test.app.clock.advance(Duration::from_secs(86_400));
+    used(&test, Resource::CallMinutes, 120_000, "call:d").await;
+    assert_eq!(fired().await, json!([2, 2, 1, 1, 1, 1, 1, 1]));
+    // Monday the 5th.
+    test.app.clock.advance(Duration::from_secs(2 * 86_400));
+    used(&test, Resource::CallMinutes, 120_000, "call:e").await;
+    assert_eq!(fired().await, json!([3, 3, 2, 2, 1, 1, 1, 1]));
+    test.app.clock.advance(Duration::from_secs(30 * 86_400));
+    used(&test, Resource::CallMinutes, 120_000, "call:f").await;
+    assert_eq!(fired().await, json!([4, 4, 3, 3, 2, 2, 1, 1]));
+}
+
+#[tokio::test]
+async fn a_trigger_is_changed_as_it_stands_when_the_change_is_written() {
+    let test = TestApp::new().await;
+    let (_, made) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+    let path = format!("/usage/triggers/{}", made["id"].as_str().unwrap());
+    // Another request is in the midst of changing it.
+    let mut tx = test.app.db.begin_write().await.unwrap();
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let change = "update usage_triggers set threshold_value = 77";
+        tx.query(change).execute().await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let patch = test.call("PATCH", &path, Some(json!({"name": "other"})));
+    let ((status, answer), ()) = tokio::join!(patch, other);
+    assert_eq!(
+        (status, &answer["name"], &answer["threshold_value"]),
+        (StatusCode::OK, &json!("other"), &json!(77))
+    );
+    assert_eq!(test.call("GET", &path, None).await.1, answer);
+}
+
+#[tokio::test]
 async fn a_trigger_fires_once_a_period_with_its_event() {
     let test = TestApp::new().await;
     let (_, made) = test.call("POST", "/usage/triggers", Some(trigger())).await;

@@ -126,7 +126,7 @@ pub const fn cents(microcents: i64) -> i64 {
 }
 
 /// What a trigger counts within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
     Day,
     /// Monday to Sunday.
@@ -160,6 +160,11 @@ impl Period {
             }
             Self::AllTime => (0, None),
         }
+    }
+
+    /// When the period around `now` began.
+    pub fn began(self, now: Timestamp) -> Timestamp {
+        Timestamp(self.days(now).0 * DAY)
     }
 }
 

@@ -51,9 +51,22 @@ const FIRINGS: &str =
         e.delivered_at as delivered_at
     from usage_firings f left join events e on e.id = f.event_id";
 
+/// How many triggers the account has. Of two transactions that ask, one waits for the other's end.
+pub async fn count(tx: &mut Tx, account: AccountId) -> Result<i64, DbError> {
+    let lock = tx.engine().for_update();
+    tx.query_built(format!("select id from accounts where id = $1{lock}"))
+        .bind(account)
+        .optional(|row| row.text("id"))
+        .await?;
+    tx.query("select count(*) as total from usage_triggers where account_id = $1")
+        .bind(account)
+        .one(|row| row.i64("total"))
+        .await
+}
+
 /// Adds a trigger.
-pub async fn insert(db: &Db, account: AccountId, trigger: &Trigger) -> Result<(), DbError> {
-    db.query(
+pub async fn insert(tx: &mut Tx, account: AccountId, trigger: &Trigger) -> Result<(), DbError> {
+    tx.query(
         "insert into usage_triggers (id, account_id, name, resource_type, threshold_type, threshold_value,
             period, event_callback_url, created_at, updated_at)
          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
@@ -86,6 +99,22 @@ pub async fn get(
         .await
 }
 
+/// The trigger, which nobody else changes before the transaction ends.
+pub async fn hold(
+    tx: &mut Tx,
+    account: AccountId,
+    id: UsageTriggerId,
+) -> Result<Option<Trigger>, DbError> {
+    let lock = tx.engine().for_update();
+    tx.query_built(format!(
+        "select * from usage_triggers where account_id = $1 and id = $2{lock}"
+    ))
+    .bind(account)
+    .bind(id)
+    .optional(Trigger::read)
+    .await
+}
+
 /// A page of triggers, newest first, and how many there are.
 pub async fn list(
     db: &Db,
@@ -111,41 +140,48 @@ pub async fn list(
     Ok((triggers, total.unsigned_abs()))
 }
 
-/// All triggers on one resource.
+/// The triggers on one resource that have not fired in their period around `now`.
 pub async fn watching(
     tx: &mut Tx,
     account: AccountId,
     resource: Resource,
+    now: Timestamp,
 ) -> Result<Vec<Trigger>, DbError> {
     tx.query(
-        "select * from usage_triggers where account_id = $1 and resource_type = $2 order by id",
+        "select * from usage_triggers where account_id = $1 and resource_type = $2
+            and (fired_period_at is null or fired_period_at <> case period
+                when 'day' then $3 when 'week' then $4 when 'month' then $5 else $6 end)
+         order by id",
     )
     .bind(account)
     .bind(resource.name())
+    .bind(Period::Day.began(now))
+    .bind(Period::Week.began(now))
+    .bind(Period::Month.began(now))
+    .bind(Period::AllTime.began(now))
     .all(Trigger::read)
     .await
 }
 
-/// Writes a changed trigger. `false`: it is gone.
-pub async fn update(db: &Db, account: AccountId, trigger: &Trigger) -> Result<bool, DbError> {
-    let rows = db
-        .query(
-            "update usage_triggers set name = $3, resource_type = $4, threshold_type = $5,
-                threshold_value = $6, period = $7, event_callback_url = $8, updated_at = $9
-             where account_id = $1 and id = $2",
-        )
-        .bind(account)
-        .bind(trigger.id)
-        .bind(trigger.name.as_deref())
-        .bind(trigger.resource.name())
-        .bind(trigger.threshold_type.name())
-        .bind(trigger.threshold_value)
-        .bind(trigger.period.name())
-        .bind(&trigger.event_callback_url)
-        .bind(trigger.updated_at)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+/// Writes a changed trigger that is [held](hold).
+pub async fn update(tx: &mut Tx, account: AccountId, trigger: &Trigger) -> Result<(), DbError> {
+    tx.query(
+        "update usage_triggers set name = $3, resource_type = $4, threshold_type = $5,
+            threshold_value = $6, period = $7, event_callback_url = $8, updated_at = $9
+         where account_id = $1 and id = $2",
+    )
+    .bind(account)
+    .bind(trigger.id)
+    .bind(trigger.name.as_deref())
+    .bind(trigger.resource.name())
+    .bind(trigger.threshold_type.name())
+    .bind(trigger.threshold_value)
+    .bind(trigger.period.name())
+    .bind(&trigger.event_callback_url)
+    .bind(trigger.updated_at)
+    .execute()
+    .await?;
+    Ok(())
 }
 
 /// Deletes a trigger and its firings. `false`: there is none.

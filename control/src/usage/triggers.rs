@@ -1,7 +1,9 @@
 //! Triggers: judged when usage is written, in the same transaction, so that a threshold is told once
 //! and never without the usage that crossed it.
 
-use super::rules::{self, DAY, Resource};
+use std::collections::HashMap;
+
+use super::rules::{self, DAY, Period, Resource};
 use super::store;
 use super::trigger_store::{self, NewFiring, Trigger};
 use super::wire::ThresholdCrossed;
@@ -12,7 +14,10 @@ use crate::time::Timestamp;
 use crate::webhooks::event::EventType;
 use crate::webhooks::outbox::{self, NewEvent, Target};
 
-pub use trigger_store::{delete, firing, firings, get, insert, list, update};
+pub use trigger_store::{count, delete, firing, firings, get, hold, insert, list, update};
+
+/// Triggers of one account: all that watch a resource are judged whenever it is used.
+pub const MOST: i64 = 100;
 
 /// Fires every trigger on this resource whose threshold its period has reached, once a period.
 pub(super) async fn fire(
@@ -22,25 +27,33 @@ pub(super) async fn fire(
     resource: Resource,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    for trigger in trigger_store::watching(tx, account, resource).await? {
-        fire_one(app, tx, account, &trigger, now).await?;
+    let mut used: HashMap<Period, i64> = HashMap::new();
+    for trigger in trigger_store::watching(tx, account, resource, now).await? {
+        let period = trigger.period;
+        let amount = match used.get(&period) {
+            Some(amount) => *amount,
+            None => {
+                let (first, next) = period.days(now);
+                let amount = store::in_days(tx, account, resource, first, next).await?;
+                used.insert(period, amount);
+                amount
+            }
+        };
+        fire_one(app, tx, account, (&trigger, amount), now).await?;
     }
     Ok(())
 }
 
+/// Fires a trigger of which so much was used in its period.
 async fn fire_one(
     app: &App,
     tx: &mut Tx,
     account: AccountId,
-    trigger: &Trigger,
+    (trigger, amount): (&Trigger, i64),
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let (first, next) = trigger.period.days(now);
-    let period_started_at = Timestamp(first * DAY);
-    if trigger.fired_period_at == Some(period_started_at) {
-        return Ok(());
-    }
-    let amount = store::in_days(tx, account, trigger.resource, first, next).await?;
+    let (_, next) = trigger.period.days(now);
+    let period_started_at = trigger.period.began(now);
     let (resource, kind, value) = (
         trigger.resource,
         trigger.threshold_type,

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     app::App,
     http::{
-        Access, ApiError, Body, Class, Endpoint, Id, List, Page, Query, Scope,
+        Access, ApiError, Body, Caller, Class, Endpoint, Id, List, Page, Query, Scope,
         extract::PathId,
         page::{Items, VoicesPage},
         range::{self, Selected},
@@ -29,6 +29,7 @@ use crate::{
         rules as speech,
         wire::Preview,
     },
+    usage::{self, Resource},
 };
 
 /// The routes, in the order of the document.
@@ -143,6 +144,7 @@ async fn get(
 
 async fn speak_preview(
     State(app): State<App>,
+    caller: Caller,
     Body(body): Body<Preview>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Preview { voice_id, text } = body;
@@ -151,6 +153,8 @@ async fn speak_preview(
     let text = text.unwrap_or_else(|| speech::sample_sentence(voice.language));
     let characters = speech::check(text).map_err(|why| tts::refused(why, speech::MAX_PREVIEW))?;
     let wav = tts::whole(&app, voice, text).await?;
+    let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+    usage::record_request(&app, caller.account, resource, characters, request).await?;
     Response::builder()
         .header(CONTENT_TYPE, "audio/wav")
         .header("x-sample-rate", speech::RATE)

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 
-use super::service;
+use super::service::{self, NoSecret};
 use super::wire::Rotated;
 use crate::app::App;
 use crate::http::{Access, ApiError, Caller, Endpoint, Scope};
@@ -25,11 +25,33 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn rotate(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
-    let (secret, rotated_at) = service::rotate(&app, caller.account)
-        .await
-        .map_err(ApiError::internal)?;
+    let (secret, rotated_at) = service::rotate(&app, caller.account).await?;
     Ok(Json(Rotated {
         secret: secret.expose().clone(),
         rotated_at,
     }))
+}
+
+impl From<NoSecret> for ApiError {
+    fn from(error: NoSecret) -> Self {
+        match error {
+            NoSecret::Database(error) => error.into(),
+            NoSecret::System(_) | NoSecret::Sealed => Self::internal(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::DbError;
+
+    #[test]
+    fn a_database_that_is_away_is_no_fault_of_the_server() {
+        let away = ApiError::from(NoSecret::Database(DbError::Away));
+        assert_eq!(away.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(away.retry_after().is_some());
+        let sealed = ApiError::from(NoSecret::Sealed);
+        assert_eq!(sealed.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
 }

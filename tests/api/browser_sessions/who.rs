@@ -73,6 +73,9 @@ async fn a_call_token_says_what_it_is_for_and_how_long() {
         (json!({"ttl_seconds": -1}), 60),
         (json!({"ttl_seconds": 90}), 90),
         (json!({"ttl_seconds": 1_000_000}), 4320),
+        (json!({"ttl_seconds": u64::MAX}), 4320),
+        (json!({"ttl_seconds": 1e30}), 4320),
+        (json!({"ttl_seconds": -1e30}), 60),
     ] {
         let mut body = json!({"agent_id": agent});
         body.as_object_mut()
@@ -549,11 +552,40 @@ async fn preflights_are_answered_at_every_session_route() {
             header("access-control-allow-methods").contains(method),
             "{path}"
         );
-        assert!(header("access-control-allow-headers").contains("Authorization"));
+        for name in ["Authorization", "traceparent"] {
+            assert!(header("access-control-allow-headers").contains(name));
+        }
         assert_eq!(header("vary"), "Origin");
     }
     let (_, _, headers) = client.ask("OPTIONS", "/agents", Value::Null).await;
     assert!(headers.get("access-control-allow-origin").is_none());
+}
+
+#[tokio::test]
+async fn a_browser_of_another_origin_can_read_every_refusal() {
+    let server = Server::start().await;
+    let origin = "https://shop.example.com";
+    let long = "x".repeat(40 * 1024);
+    let headers = [("origin", origin), ("x-long", long.as_str())];
+    let client = Client::of(&server, &headers[..1]);
+    let loaded = Client::of(&server, &headers);
+    let connect = "/conversation/connect";
+    let large = json!({"agent_id": "x".repeat(2 << 20)});
+    for (client, method, body, expected) in [
+        (client, "DELETE", Value::Null, 405),
+        (client, "POST", large, 413),
+        (loaded, "POST", json!({}), 431),
+    ] {
+        let (status, body, headers) = client.ask(method, connect, body).await;
+        assert_eq!(status, expected, "{body}");
+        let allowed = headers.get("access-control-allow-origin");
+        assert_eq!(
+            allowed.and_then(|value| value.to_str().ok()),
+            Some(origin),
+            "{expected}"
+        );
+        assert_eq!(headers["vary"], "Origin", "{expected}");
+    }
 }
 
 #[tokio::test]

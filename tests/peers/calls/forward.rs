@@ -15,7 +15,7 @@ use super::outbound::{self, NO_BODY, answer, bye_taken, carrier, recv, refuses, 
 use super::routing::rings_in_vain;
 use super::telephone::Telephone;
 use super::trunks::{
-    ANSWERED, NUMBER, ack, by_address, caller, calls, invite, line, scenario, server, well,
+    ANSWERED, NUMBER, ack, by_address, caller, calls, invite, line, scenario, server, until, well,
 };
 use crate::stage;
 
@@ -164,6 +164,51 @@ async fn a_callee_who_hangs_up_ends_the_callers_call() {
         (&json!("caller_hangup"), &json!("caller")),
         "{went}"
     );
+}
+
+#[tokio::test]
+async fn a_forwarded_call_ends_when_its_account_is_blocked() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let steps = [
+        recv("INVITE"),
+        send("180 Ringing", NO_BODY),
+        answer("[media_port]"),
+        recv("ACK"),
+        recv("BYE"),
+        bye_taken(),
+    ];
+    let (callee, address) = carrier(&server, &scenario(&steps), "u1");
+    way_out(&client, address, json!({})).await;
+    let waits = server.data.join("waits.xml");
+    let steps = [
+        invite("[service]", ""),
+        ANSWERED.to_owned(),
+        ack("[service]", ""),
+        recv("BYE"),
+        bye_taken(),
+    ];
+    std::fs::write(&waits, scenario(&steps)).unwrap();
+    let file = waits.to_str().unwrap();
+    let called = caller(&server, listen, NUMBER, &["-sf", file]);
+    until(&client, "/calls?limit=100", |list| {
+        let items = list["items"].as_array().unwrap();
+        items.len() == 2 && items.iter().all(|call| call["status"] == "in_progress")
+    })
+    .await;
+    server.command(&["accounts", "block", "default"]);
+    assert!(well(called).await, "{}", server.log());
+    outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    for call in [came, went] {
+        assert_eq!(
+            (&call["end_reason"], &call["ended_by"]),
+            (&json!("ended_by_api"), &json!("system")),
+            "{call}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -317,6 +317,27 @@ async fn a_call_that_rings_is_canceled_over_the_api_and_at_the_carrier() {
 }
 
 #[tokio::test]
+async fn a_call_that_rings_for_an_account_that_is_blocked_is_canceled() {
+    let _together = stage::together().await;
+    let server = server().await;
+    let client = server.client();
+    let (carrier, address) = carrier(&server, &rings(), "u1");
+    let wish = line(&client, address, json!({})).await;
+    let id = place(&client, &wish).await;
+    standing(&client, &id, "ringing").await;
+    server.command(&["accounts", "block", "default"]);
+    let call = over(&server, &id).await;
+    well(carrier, &server).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"], &call["ended_by"]),
+        (&json!("canceled"), &json!("ended_by_api"), &json!("system")),
+        "{call}"
+    );
+    let refused = client.post("/calls", &wish).await.expect(402);
+    assert_eq!(refused.text("code"), "billing.hard_block");
+}
+
+#[tokio::test]
 async fn a_carrier_that_asks_for_a_password_gets_it() {
     let _together = stage::together().await;
     let server = server().await;

@@ -375,7 +375,7 @@ async fn left(events: &mut mpsc::Receiver<Event>) {
 pub(super) const fn name(by: Canceled) -> &'static str {
     match by {
         Canceled::Api => "api",
-        Canceled::Drain => "system",
+        Canceled::Drain | Canceled::Blocked => "system",
     }
 }
 

@@ -192,7 +192,7 @@ impl Placing {
                 by = dialling.canceled() => {
                     let ended_by = match by {
                         Canceled::Api => "api",
-                        Canceled::Drain => "system",
+                        Canceled::Drain | Canceled::Blocked => "system",
                     };
                     return Err(Over::Unanswered(Unanswered::canceled(ended_by), None));
                 }

@@ -276,7 +276,11 @@ fn names_that_nobody_answers_for_hold_up_no_other() {
         .command(Command::Place(CallId(2), Box::new(lost)))
         .unwrap();
     let code = until(&caller, |event| match event {
-        Event::Ended { call, code, .. } if call == CallId(2) => code,
+        Event::Ended {
+            call: CallId(2),
+            code,
+            ..
+        } => code,
         _ => None,
     });
     assert_eq!(code, 503);

@@ -118,7 +118,7 @@ pub async fn end_in(
     let over_trunk = call.trunk_id.is_some();
     Ok(Some(Written {
         reason: ending.reason.to_string(),
-        trunk_failure: (failed && over_trunk).then(|| (call.direction, call.sip_code)),
+        trunk_failure: (failed && over_trunk).then_some((call.direction, call.sip_code)),
         channel: call.channel,
         duration_ms: ending.duration_ms,
     }))

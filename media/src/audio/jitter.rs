@@ -323,7 +323,8 @@ impl JitterBuffer {
     /// A packet far from where the stream is. One may be a stray; a second that follows it shows that
     /// the sender counts anew (RFC 3550 appendix A.1).
     fn stranger(&mut self, now: Time, packet: &Arrival<'_>) {
-        if self.strange == Some(packet.sequence) {
+        // One without sound is no place to begin at.
+        if self.strange == Some(packet.sequence) && packet.duration > 0 {
             self.reset();
             return self.begin(now, packet, true);
         }

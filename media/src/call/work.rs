@@ -39,7 +39,8 @@ impl Work {
         reply.steps = self.steps;
     }
 
-    /// No reply goes on from here: the dialogue keeps the caller's words and the steps, the transcript what is returned.
+    /// No reply goes on from here: the dialogue keeps the caller's words and the steps, the transcript gets what is
+    /// returned.
     pub(super) fn settle(mut self, text: &str, dialog: &mut Dialog) -> Vec<ToolRecord> {
         let since = text.strip_prefix(self.asked.as_str());
         match since.filter(|_| !self.steps.is_empty()) {

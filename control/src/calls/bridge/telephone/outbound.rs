@@ -334,7 +334,11 @@ fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 mod tests {
     use media::rtp::sdp::{Codec, Encryption, Local};
     use sip::message::Host;

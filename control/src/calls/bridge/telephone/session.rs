@@ -183,7 +183,11 @@ impl Session {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 mod tests {
     use media::rtp::sdp::{Codec, Encryption};
     use sip::message::Host;

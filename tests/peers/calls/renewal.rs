@@ -180,7 +180,7 @@ fn updates(first: &str, second: &str) -> String {
             "Require: 100rel\n      RSeq: 1\n      Content-Type",
         );
     let update = "<send retrans=\"500\"><![CDATA[
-      UPDATE sip:[remote_ip]:[remote_port] SIP/2.0
+      UPDATE sip:+15550100@[local_ip] SIP/2.0
       Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
       From:[$2];tag=carrier[call_number]
       To:[$3]

@@ -12,7 +12,7 @@ use kit::collector::Collector;
 use kit::provider::{Answer, HttpProvider};
 use kit::receiver::Receiver;
 use kit::redis::Redis;
-use kit::server::{Server, Setup};
+use kit::server::{Server, Setup, free_port};
 use kit::socket::{self, Caller, native};
 use media::audio::tones;
 use serde_json::{Value, json};
@@ -105,6 +105,22 @@ async fn a_failing_call(client: &Client, agent: &str) {
     caller.close_code(Duration::from_secs(5)).await;
 }
 
+/// A call to a carrier that is not there.
+async fn a_call_that_no_carrier_takes(client: &Client, agent: &str) {
+    let (from, to) = ("+4930123456", "+4930654321");
+    let trunk = json!({"name": "carrier", "outbound_address": format!("127.0.0.1:{}", free_port()),
+        "transport": "tcp", "auth_mode": "ip_acl", "numbers": [from]});
+    client.post("/sip-trunks/onboard", &trunk).await.expect(201);
+    let wish = json!({"agent_id": agent, "to_number": to, "from_number": from});
+    let call = client.post("/calls", &wish).await.expect(202);
+    let path = format!("/calls/{}", call.text("call_id"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while client.get(&path).await.expect(200).body["status"] != "failed" {
+        assert!(Instant::now() < until, "the call has no end");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// A server with everything that a metric is about.
 async fn busy() -> (Server, Vec<String>, Redis) {
     let redis = Redis::start().await;
@@ -137,6 +153,7 @@ async fn busy() -> (Server, Vec<String>, Redis) {
     let broken = socket::agent(&client, fields("broken", voice)).await;
     let call = a_call(&client, &agent).await;
     a_failing_call(&client, &broken).await;
+    a_call_that_no_carrier_takes(&client, &agent).await;
     client.get("/no/such/route").await.expect(404);
     receiver
         .until(Duration::from_secs(20), |got| got.len() >= 4)

@@ -49,9 +49,11 @@ fn an_interrupted_replys_tool_is_canceled() {
     let turn = call.agent_turns()[0];
     assert_eq!(told(&turn.tool_calls), [("c1", ToolStatus::Canceled)]);
     let record = &turn.tool_calls[0];
+    let began = at(&call, "run tool");
+    assert!((2400..2500).contains(&began), "{began}");
     assert_eq!(
         (record.result.as_ref(), record.duration_ms),
-        (None, 4600 - 2400)
+        (None, 4600 - began)
     );
 }
 

@@ -151,7 +151,10 @@ async fn delete(
     caller: Caller,
     Id(id): Id<ApiKeyId>,
 ) -> Result<impl IntoResponse, ApiError> {
-    if store::revoke(&app.db, caller.account, id, app.clock.now()).await? {
+    let mut tx = app.db.begin_write().await?;
+    let is_there = store::revoke(&mut tx, caller.account, id, app.clock.now()).await?;
+    tx.commit().await?;
+    if is_there {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::NotFound)
@@ -318,12 +321,8 @@ mod tests {
                 let key = key.expect("the key");
                 let now = test.app.clock.now();
                 if revoked {
-                    tx.query("update api_keys set revoked_at = $1 where id = $2")
-                        .bind(now)
-                        .bind(id)
-                        .execute()
-                        .await
-                        .expect("revoked");
+                    let done = store::revoke(&mut tx, test.account, id, now).await;
+                    done.expect("revoked");
                 } else {
                     let scopes = [Scope::AgentsRead].into_iter().collect();
                     let narrow = ApiKey { scopes, ..key };

@@ -115,6 +115,12 @@ mod tests {
     use crate::accounts;
     use crate::app::testing::TestApp;
 
+    /// A program whose settings have this key.
+    async fn test_with(key: &Secret<String>) -> TestApp {
+        let key = key.clone();
+        TestApp::with(move |config| config.bootstrap_api_key = Some(key)).await
+    }
+
     /// A start of the program with this key.
     async fn start(test: &TestApp, key: &Secret<String>) -> Result<(), DbError> {
         let (db, clock) = (&test.app.db, &test.app.clock);
@@ -131,8 +137,8 @@ mod tests {
             ("PATCH", "", Some(past)),
         ];
         for (at, (method, path, body)) in ends.into_iter().enumerate() {
-            let test = TestApp::new().await;
             let key = Secret::new(format!("chosen-by-the-operator-{at}"));
+            let test = test_with(&key).await;
             start(&test, &key).await.expect("the first start");
             let opens = async || {
                 let (status, _) = test.call_as(key.expose(), "GET", "/api-keys", None).await;
@@ -157,8 +163,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_operators_key_does_not_come_back_after_two_rotations() {
-        let test = TestApp::new().await;
         let key = Secret::new("chosen-by-the-operator".to_owned());
+        let test = test_with(&key).await;
         start(&test, &key).await.expect("the first start");
         let (_, keys) = test.call("GET", "/api-keys", None).await;
         let items = keys["items"].as_array().expect("a list");

@@ -192,12 +192,12 @@ pub async fn update(tx: &mut Tx, account: AccountId, key: &ApiKey) -> Result<(),
 
 /// Ends a key; the first time counts. False: there is none.
 pub async fn revoke(
-    db: &Db,
+    tx: &mut Tx,
     account: AccountId,
     id: ApiKeyId,
     now: Timestamp,
 ) -> Result<bool, DbError> {
-    let rows = db
+    let rows = tx
         .query(
             "update api_keys set revoked_at = coalesce(revoked_at, $3), updated_at = $3
              where account_id = $1 and id = $2",

@@ -79,7 +79,10 @@ pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
             Command::RotateMaster { retire } => rotate_master(&config, &db, *retire).await?,
             Command::Revoke { id, account } => {
                 let account = account_id(&db, account).await?;
-                if !api_keys::store::revoke(&db, account, *id, clock.now()).await? {
+                let mut tx = db.begin_write().await?;
+                let is_there = api_keys::store::revoke(&mut tx, account, *id, clock.now()).await?;
+                tx.commit().await?;
+                if !is_there {
                     return Err(format!("no key {id} in this account").into());
                 }
                 println!("revoked");

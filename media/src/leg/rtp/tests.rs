@@ -187,7 +187,7 @@ fn a_stream_may_go_from_one_codec_that_was_offered_to_another() {
         ..plan()
     });
     let tone = sine(RATE, 1_000.0, -10.0, 50 * FRAME);
-    let mut overtaken = None;
+    let mut overtaken: Option<(u8, u16, Vec<u8>)> = None;
     for (at, (codec, number)) in (0..).zip(numbers) {
         let sent = packets(RtpPlan { codec, ..plan() }, &tone);
         for (count, sent) in (50 * at..).zip(&sent) {

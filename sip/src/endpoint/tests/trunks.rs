@@ -540,9 +540,9 @@ fn an_address_that_a_carrier_names_is_called_only_where_it_may_be() {
         (inside, Some("<sip:203.0.113.8;lr>"), "Udp 203.0.113.8:5060"),
     ] {
         let mut alone = Alone::new();
-        alone.endpoint.judge_by(std::sync::Arc::new(|ip: IpAddr| {
-            ip.to_string().starts_with("203.")
-        }));
+        alone
+            .endpoint
+            .judge_by(Arc::new(|ip: IpAddr| ip.to_string().starts_with("203.")));
         let carrier = Trunk {
             allowed: vec![Net::parse("192.0.2.64/26").unwrap()],
             ..trunk(1, A, Transport::Udp)

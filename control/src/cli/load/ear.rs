@@ -15,6 +15,8 @@ const REPLY_GAP_US: u64 = 200_000;
 /// An agent that has less than this left to say may have said it before the voice is told from noise:
 /// there is nothing to clear.
 const NEARLY_DONE_US: u64 = 80_000;
+/// A reply that is spoken for so long into the caller's voice was not cut.
+const HEARS_OUT_US: u64 = 500_000;
 /// The frames that a reply is sent ahead come closer together than this; pacing begins after them.
 const BURST_GAP_US: u64 = 5_000;
 
@@ -87,18 +89,33 @@ pub(super) struct Ear {
     asked: Option<u64>,
     /// The first voiced sample of a caller who speaks into a reply, while it has not been cleared.
     interrupting: Option<u64>,
+    /// Nothing is sent ahead, so that nobody can tell how much of a reply is still to come.
+    no_lead: bool,
+    /// The same of a caller who may have spoken into its very end.
+    perhaps: Option<u64>,
 }
 
 impl Ear {
+    /// Of a line over which each frame comes when it is to be played.
+    pub(super) fn without_lead() -> Self {
+        Self {
+            no_lead: true,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn frame(&mut self, now: u64, length: u64, figures: &mut Figures) {
         figures.frames_in += 1;
         if now > self.plays_until + REPLY_GAP_US || self.last_frame == 0 {
             self.plays_until = now;
             self.in_burst = true;
+            self.perhaps = None;
             if let Some(asked) = self.asked.take() {
                 figures.turns.add(now.saturating_sub(asked));
             }
         } else {
+            let spoken_on = |onset: &mut u64| now > *onset + HEARS_OUT_US;
+            figures.uncleared += u64::from(self.perhaps.take_if(spoken_on).is_some());
             let gap = now - self.last_frame;
             self.in_burst &= gap < BURST_GAP_US;
             if !self.in_burst {
@@ -124,7 +141,7 @@ impl Ear {
     }
 
     pub(super) fn clear(&mut self, now: u64, figures: &mut Figures) {
-        if let Some(onset) = self.interrupting.take() {
+        if let Some(onset) = self.interrupting.take().or(self.perhaps.take()) {
             figures.barge_ins.add(now.saturating_sub(onset));
         }
         self.plays_until = self.plays_until.min(now);
@@ -162,7 +179,9 @@ impl Ear {
         if self.interrupting.take().is_some() {
             figures.uncleared += 1;
         }
-        if now + NEARLY_DONE_US < self.plays_until {
+        // A reply whose end came by itself is not told of: what is not cleared is nothing then.
+        self.perhaps = (self.no_lead && now < self.plays_until + FRAME_US).then_some(onset);
+        if !self.no_lead && now + NEARLY_DONE_US < self.plays_until {
             self.interrupting = Some(onset);
         }
     }
@@ -220,6 +239,31 @@ mod tests {
         ear.caller_begins(3000 * MS, 3000 * MS, &mut figures);
         ear.clear(3100 * MS, &mut figures);
         assert_eq!((figures.barge_ins.count(), figures.uncleared), (1, 0));
+    }
+
+    #[test]
+    fn a_barge_in_over_a_line_without_lead_is_one_when_it_is_cleared() {
+        let (mut ear, mut figures) = (Ear::without_lead(), Figures::new());
+        let speak = |ear: &mut Ear, figures: &mut Figures, from: u64, frames: u64| {
+            for frame in 0..frames {
+                ear.frame((from + 20 * frame) * MS, FRAME_US, figures);
+            }
+        };
+        speak(&mut ear, &mut figures, 1000, 10);
+        ear.caller_begins(1185 * MS, 1180 * MS, &mut figures);
+        ear.clear(1250 * MS, &mut figures);
+        assert_eq!(figures.barge_ins.quantile_ms(0.5), Some(70.0));
+        // Into the last frame of a reply that ends by itself, and into silence.
+        speak(&mut ear, &mut figures, 3000, 10);
+        ear.caller_begins(3185 * MS, 3180 * MS, &mut figures);
+        speak(&mut ear, &mut figures, 3800, 5);
+        ear.caller_begins(4000 * MS, 4000 * MS, &mut figures);
+        assert_eq!((figures.barge_ins.count(), figures.uncleared), (1, 0));
+        // Into one that is spoken on.
+        speak(&mut ear, &mut figures, 6000, 10);
+        ear.caller_begins(6185 * MS, 6180 * MS, &mut figures);
+        speak(&mut ear, &mut figures, 6200, 30);
+        assert_eq!((figures.barge_ins.count(), figures.uncleared), (1, 1));
     }
 
     #[test]

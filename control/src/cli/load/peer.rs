@@ -75,7 +75,7 @@ impl Peer {
             state: RTCPeerConnectionState::New,
             channel: None,
             room: BytesMut::new(),
-            ear: Ear::default(),
+            ear: Ear::without_lead(),
         };
         let offer = peer.offer().map_err(text)?;
         Ok((peer, offer))

@@ -1,5 +1,5 @@
 //! baresip calls an agent: it is greeted, interrupts, presses keys and hangs up, in each codec, in plain and
-//! over TLS with encrypted audio.
+//! over TLS with encrypted audio; and an agent calls it.
 
 mod phone;
 mod proxy;
@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use self::phone::{Account, Phone};
 use self::proxy::proxy_to;
+use crate::outbound;
 use crate::stage;
 use crate::telephone::{loud, records, server};
 
@@ -127,6 +128,7 @@ async fn baresip_calls_in_plain_with_each_codec() {
             transport,
             encryption: None,
             authority: None,
+            answers: None,
         };
         let to = format!("sip:+4930123456@{listen};transport={transport}");
         let call = call(&server, &to, account, calls).await;
@@ -183,6 +185,7 @@ async fn baresip_calls_over_tls_with_encrypted_audio_and_not_without() {
         transport: "tls",
         encryption: Some("srtp-mand"),
         authority: Some(&certificate),
+        answers: None,
     };
     call(&server, &to, account, 1).await;
     let opus = Account {
@@ -206,6 +209,76 @@ async fn baresip_calls_over_tls_with_encrypted_audio_and_not_without() {
     assert_eq!(records(&server.client(), 2).await.len(), 2);
 }
 
+/// An authority, and a certificate of its for 127.0.0.1 with its key in one file.
+fn vouched(folder: &Path) -> (PathBuf, PathBuf) {
+    const SCRIPT: &str = "
+        curve='ec -pkeyopt ec_paramgen_curve:P-256'
+        openssl req -x509 -newkey $curve -nodes -days 2 -subj '/CN=sidetone tests' -keyout ca.key -out ca.crt
+        openssl req -newkey $curve -nodes -subj /CN=127.0.0.1 -keyout leaf.key -out leaf.csr
+        printf 'subjectAltName=IP:127.0.0.1' >leaf.ext
+        openssl x509 -req -in leaf.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile leaf.ext -out leaf.crt
+        cat leaf.crt leaf.key >both.pem";
+    let made = std::process::Command::new("sh")
+        .args(["-ec", SCRIPT])
+        .current_dir(folder)
+        .output()
+        .expect("a shell");
+    assert!(made.status.success(), "{made:?}");
+    (folder.join("ca.crt"), folder.join("both.pem"))
+}
+
+/// An agent calls baresip over TLS, with encrypted audio and nothing else, and both hear each other.
+#[tokio::test]
+async fn an_agent_calls_baresip_over_tls_with_encrypted_audio() {
+    let _together = stage::together().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (authority, both) = vouched(folder.path());
+    let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let server = stage::setup()
+        .set("SIP__LISTEN", &format!("tls:{listen}"))
+        .set("SIP__TLS_CERTIFICATE", &file("leaf.crt"))
+        .set("SIP__TLS_KEY", &file("leaf.key"))
+        .set("EGRESS__ALLOW", "127.0.0.1")
+        .env("SSL_CERT_FILE", &authority.display().to_string())
+        .start()
+        .await;
+    let client = server.client();
+    let account = Account {
+        codec: "PCMU/8000",
+        transport: "tls",
+        encryption: Some("srtp-mand"),
+        authority: Some(&authority),
+        answers: Some((outbound::TO, both.as_path())),
+    };
+    let mut said = vec![0; 16_000];
+    said.extend(stage::voice(800));
+    said.resize(16_000 * 30, 0);
+    let mut phone = Phone::start(account, &said).await;
+    let trunk = json!({"transport": "tls", "media_encryption": "require"});
+    let wish = outbound::line(&client, phone.tls, trunk).await;
+    let id = outbound::place(&client, &wish).await;
+    outbound::standing(&client, &id, "in_progress").await;
+    phone.until("CALL_ESTABLISHED").await;
+    phone.until("CALL_MENC").await;
+    // What it says, and the answer to that.
+    sleep(Duration::from_secs(7)).await;
+    phone.tell("hangup", "").await;
+    phone.until("CALL_CLOSED").await;
+    let call = outbound::over(&server, &id).await;
+    let told = format!("{call}; {}", phone.log());
+    assert_eq!(call["status"], "completed", "{told}");
+    assert_eq!(call["end_reason"], "caller_hangup", "{told}");
+    let [callee, agent] = stage::recording(&client, &id).await;
+    assert!((0.6..1.2).contains(&loud(&callee)), "{told}");
+    let (heard, rate) = phone.heard();
+    let (spoken, heard) = (loud(&agent), loud(&resampled(&heard, rate)));
+    assert!(
+        spoken > 1.0 && (spoken - heard).abs() < 0.5,
+        "{spoken} {heard}; {told}"
+    );
+}
+
 /// Through a proxy that stays between both sides: their requests and ours go over it.
 #[tokio::test]
 async fn baresip_calls_through_kamailio() {
@@ -218,6 +291,7 @@ async fn baresip_calls_through_kamailio() {
         transport: "udp",
         encryption: None,
         authority: None,
+        answers: None,
     };
     let to = format!("sip:+4930123456@{}", proxy.address);
     call(&server, &to, account, 1).await;

@@ -1,6 +1,7 @@
-//! baresip as a caller: a process that is told what to do over its control port and tells what happens.
+//! baresip as a caller, and as one who is called: a process that is told what to do over its control port and tells what happens.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -27,11 +28,15 @@ pub(super) struct Account<'a> {
     pub(super) encryption: Option<&'a str>,
     /// The file of authorities that are trusted.
     pub(super) authority: Option<&'a Path>,
+    /// The number under which it takes calls at once, and the file with its certificate and key.
+    pub(super) answers: Option<(&'a str, &'a Path)>,
 }
 
 /// A telephone with one line.
 pub(super) struct Phone {
     folder: TempDir,
+    /// Where it is called over TLS.
+    pub(super) tls: SocketAddr,
     control: TcpStream,
     received: Vec<u8>,
     /// What it told that nobody has waited for yet.
@@ -83,6 +88,7 @@ impl Phone {
         };
         Ok(Self {
             folder,
+            tls: SocketAddr::from(([127, 0, 0, 1], sip + 1)),
             control,
             received: Vec::new(),
             told: Vec::new(),
@@ -178,6 +184,9 @@ fn write(folder: &Path, account: Account<'_>, (control, sip): (u16, u16), sound:
     if let Some(authority) = account.authority {
         writeln!(config, "sip_cafile {}", authority.display()).unwrap();
     }
+    if let Some((_, certificate)) = account.answers {
+        writeln!(config, "sip_certificate {}", certificate.display()).unwrap();
+    }
     for module in ["g711", "g722", "opus", "aufile", "sndfile", "srtp"] {
         writeln!(config, "module {module}.so").unwrap();
     }
@@ -191,8 +200,12 @@ fn write(folder: &Path, account: Account<'_>, (control, sip): (u16, u16), sound:
     let encryption = account
         .encryption
         .map_or(String::new(), |kind| format!(";mediaenc={kind}"));
+    let (user, answers) = match account.answers {
+        Some((number, _)) => (number, ";answermode=auto"),
+        None => ("caller", ""),
+    };
     let line = format!(
-        "<sip:caller@127.0.0.1;transport={transport}>;regint=0;audio_codecs={codec}{encryption}\n"
+        "<sip:{user}@127.0.0.1;transport={transport}>;regint=0;audio_codecs={codec}{encryption}{answers}\n"
     );
     std::fs::write(folder.join("accounts"), line).unwrap();
     std::fs::write(folder.join("contacts"), "").unwrap();

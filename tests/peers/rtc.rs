@@ -45,8 +45,8 @@ async fn heard(page: &mut Browser) {
         .await;
 }
 
-/// The caller speaks into the greeting once it was heard for a while; it stops, and the answer is heard to its end. After an outage the events come late: they
-/// are repeated at times that double.
+/// The caller speaks into the greeting once it was heard for a while; it stops, and the answer is heard to its end.
+/// After an outage the events come late: they are repeated at times that double.
 async fn interrupts_and_is_answered(page: &mut Browser) {
     page.until("performance.now() > seen.firstHeardAt + 500", 5)
         .await;
@@ -96,8 +96,12 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     heard(&mut page).await;
     assert_eq!(page.eval("call.transport").await, "webrtc");
     interrupts_and_is_answered(&mut page).await;
-    page.until("seen.stats?.rttMs > 0 && seen.stats.lossPct < 20", 20)
-        .await;
+    // Chromium counts whole milliseconds: on this machine often none.
+    page.until(
+        "typeof seen.stats?.rttMs === 'number' && seen.stats.lossPct < 20",
+        20,
+    )
+    .await;
     let call = hangs_up(&mut page, &client).await;
     assert_eq!(call["channel"], "webrtc");
     assert_eq!(page.eval("seen.warnings").await, json!([]));

@@ -238,7 +238,7 @@ async fn a_traceparent_of_connect_is_continued_and_its_owner_s_no_is_heard() {
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_no_call_and_is_counted() {
-    let nobody = format!("http://127.0.0.1:{}", kit::server::free_port());
+    let nobody = format!("http://127.0.0.1:{}", kit::ports::free_port());
     let server = Setup::default()
         .scripted()
         .set("ENGINE__VAD", "energy")

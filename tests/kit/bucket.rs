@@ -50,7 +50,7 @@ fn spawn(port: u16) -> Child {
 
 impl Bucket {
     pub async fn start() -> Self {
-        let port = crate::server::free_port();
+        let port = crate::ports::free_port();
         let bucket = Self {
             url: format!("http://127.0.0.1:{port}/calls"),
             port,

@@ -21,7 +21,7 @@ impl Coturn {
     /// The same, with more of its options.
     pub async fn start_with(secret: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = crate::server::free_udp().port();
+        let port = crate::ports::free_port();
         let log = std::fs::File::create(folder.path().join("log")).expect("a log file");
         let errors = log.try_clone().expect("a second handle");
         let child = Command::new("turnserver")

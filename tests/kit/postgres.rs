@@ -13,7 +13,7 @@ use std::time::Duration;
 use control::db::{Db, Settings};
 
 use crate::certificates;
-use crate::server::free_port;
+use crate::ports::free_port;
 
 /// A running server.
 pub struct Postgres {

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, FromRedisValue};
 
 use crate::certificates;
-use crate::server::free_port;
+use crate::ports::free_port;
 
 /// A running redis-server.
 pub struct Redis {

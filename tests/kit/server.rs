@@ -1,11 +1,11 @@
 //! The real program on a free port, with a data folder of its own, ended with the test.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::ports::free_port;
 use crate::postgres;
 
 /// Among the settings: what the program is started by.
@@ -396,19 +396,4 @@ pub fn reqwest_client() -> reqwest::Client {
         .no_proxy()
         .build()
         .expect("a client")
-}
-
-/// A UDP address that nobody listened on a moment ago.
-pub fn free_udp() -> std::net::SocketAddr {
-    std::net::UdpSocket::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a free port")
-}
-
-/// A port that nobody listened on a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kit::client::Client;
 use kit::coturn::Coturn;
+use kit::ports::free_udp;
 use kit::router::Router;
-use kit::server::{self, Server};
+use kit::server::Server;
 use serde_json::{Value, json};
 
 use super::browser::speak;
@@ -123,7 +124,7 @@ async fn with_a_key_a_caller_may_take_the_socket() {
 
 /// A server that browsers reach through a router alone.
 async fn behind_a_router() -> (Server, Router) {
-    let media = server::free_udp();
+    let media = free_udp();
     let router = Router::to(media).await;
     let server = stage::setup().behind(&router, media).start().await;
     (server, router)

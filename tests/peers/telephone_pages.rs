@@ -1,7 +1,8 @@
 //! The console's pages of the telephone in a real browser: a carrier is connected, its numbers get an agent, a number
 //! is suppressed and lifted, an agent calls, and all of it is taken away again.
 
-use kit::server::{Server, Setup, free_udp};
+use kit::ports::free_udp;
+use kit::server::{Server, Setup};
 use serde_json::{Value, json};
 
 use super::browser::{look_right, set, shown, speak};

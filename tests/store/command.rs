@@ -33,7 +33,7 @@ async fn a_url_that_is_none_is_a_wrong_setting_and_a_server_that_is_none_a_failu
     }
     let nobody = format!(
         "postgres://u:swordfish@127.0.0.1:{}/d",
-        kit::server::free_port()
+        kit::ports::free_port()
     );
     let failed = migrate(&nobody);
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");

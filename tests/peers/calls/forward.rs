@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kit::client::Client;
-use kit::server::free_port;
+use kit::ports::free_port;
 use media::audio::tones;
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};

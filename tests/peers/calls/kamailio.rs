@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kit::server::free_port;
+use kit::ports::free_port;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};

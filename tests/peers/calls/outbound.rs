@@ -5,7 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use kit::client::Client;
-use kit::server::{Server, free_port};
+use kit::ports::free_port;
+use kit::server::Server;
 use serde_json::{Value, json};
 use tokio::process::Child;
 use tokio::time::timeout;

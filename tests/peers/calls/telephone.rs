@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kit::client::Client;
-use kit::server::{Server, free_port};
+use kit::ports::free_port;
+use kit::server::Server;
 use media::audio::{g711, tones};
 use media::rtp::dtmf::{self, Event as Key};
 use media::rtp::packet::{Header, Packet};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use kit::server::{free_port, program};
+use kit::ports::free_port;
+use kit::server::program;
 use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;

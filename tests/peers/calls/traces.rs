@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::process::Output;
 use std::time::Duration;
 
-use kit::server::{Server, free_port, program};
+use kit::ports::free_port;
+use kit::server::{Server, program};
 use serde_json::{Value, json};
 use tokio::process::Command;
 

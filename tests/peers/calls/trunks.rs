@@ -7,7 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kit::client::Client;
-use kit::server::{Server, free_port};
+use kit::ports::free_port;
+use kit::server::Server;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use control::config::Config;
-use kit::server::{Server, Setup, free_port};
+use kit::ports::free_port;
+use kit::server::{Server, Setup};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kit::client::Client;
+use kit::ports::free_udp;
 use kit::router::Router;
-use kit::server::{self, Server};
+use kit::server::Server;
 use serde_json::{Value, json};
 
 use crate::calls::{converse, was_a_conversation};
@@ -29,7 +30,7 @@ struct Bed {
 
 /// A server whose callers come through a router.
 async fn bed() -> Bed {
-    let media = server::free_udp();
+    let media = free_udp();
     let router = Router::to(media).await;
     let server = stage::setup().behind(&router, media).start().await;
     let client = server.client();

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kit::server::{Server, free_port};
+use kit::ports::free_port;
+use kit::server::Server;
 use media::audio::tones::{db, goertzel};
 use serde_json::{Value, json};
 use tokio::time::sleep;

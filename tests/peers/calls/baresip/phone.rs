@@ -2,12 +2,12 @@
 //! happens.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kit::server::free_port;
+use kit::ports::free_port;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -61,7 +61,7 @@ impl Phone {
     /// The log of a telephone that ended before it could be told anything.
     async fn try_start(account: Account<'_>, sound: &[i16]) -> Result<Self, String> {
         let folder = TempDir::new().unwrap();
-        let (control, sip) = (free_port(), free_pair());
+        let (control, sip) = (free_port(), free_port());
         write(folder.path(), account, (control, sip), sound);
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let mut process = Command::new("baresip")
@@ -158,15 +158,6 @@ impl Phone {
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
-}
-
-/// A port that nobody listened on a moment ago, and nobody on the one beside it: beside tests with thousands of
-/// connections the next one is often taken.
-fn free_pair() -> u16 {
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let mut drawn = std::iter::repeat_with(free_port).take(100);
-    let pair = drawn.find(|port| *port < u16::MAX && is_free(port + 1));
-    pair.expect("two free ports")
 }
 
 /// Writes its settings, its account and the sound that it says.

@@ -1,13 +1,12 @@
 //! A telephone leg with a network between: what is heard and sent, however packets come.
 
 mod keys;
+mod losses;
+mod streams;
 
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use super::*;
-use crate::audio::level::rms_dbfs;
 use crate::audio::tones::{db, goertzel, noise, sine};
 use crate::rtp::dtmf::Event;
 use crate::rtp::sdp;
@@ -43,8 +42,11 @@ struct Bed {
     audio: Vec<i16>,
     digits: String,
     silent: bool,
-    sent: Vec<(Time, u8, bool, u16, u32, Vec<u8>)>,
+    sent: Vec<Sent>,
 }
+
+/// When a packet was sent, its payload type, marker, number, timestamp and payload.
+type Sent = (Time, u8, bool, u16, u32, Vec<u8>);
 
 impl Bed {
     fn new(plan: RtpPlan) -> Self {
@@ -82,6 +84,18 @@ impl Bed {
 
     fn packet(&mut self, packet: &RtpPacket<'_>) {
         self.hear(|leg, now, sink| leg.packet(now, packet, sink));
+    }
+
+    /// What another leg sent, as it comes over the wire.
+    fn receive(&mut self, (_, payload_type, marker, sequence, timestamp, payload): &Sent) {
+        self.packet(&RtpPacket {
+            payload_type: *payload_type,
+            marker: *marker,
+            sequence: *sequence,
+            timestamp: *timestamp,
+            ssrc: SSRC,
+            payload,
+        });
     }
 
     fn speak(&mut self, run: impl FnOnce(&mut RtpLeg, Time, Out<'_>)) {
@@ -159,16 +173,9 @@ fn a_tone_comes_through_both_ways() {
             one.now = start() + ms(20 * count as u64);
             one.speak(|leg, now, out| leg.audio(now, frame, false, out));
         }
-        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
-            other.now = *at;
-            other.packet(&RtpPacket {
-                payload_type: *payload_type,
-                marker: *marker,
-                sequence: *sequence,
-                timestamp: *timestamp,
-                ssrc: SSRC,
-                payload,
-            });
+        for sent in &one.sent {
+            other.now = sent.0;
+            other.receive(sent);
         }
         assert_eq!(other.audio.len(), 50 * FRAME, "{codec:?}");
         let level = db(goertzel(&other.audio[5 * FRAME..], RATE, 1_000.0));
@@ -277,16 +284,9 @@ fn packets_have_the_length_that_was_agreed() {
                 assert_eq!(after.4.wrapping_sub(before.4), before.5.len() as u32);
             }
         }
-        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
-            other.until(*at);
-            other.packet(&RtpPacket {
-                payload_type: *payload_type,
-                marker: *marker,
-                sequence: *sequence,
-                timestamp: *timestamp,
-                ssrc: SSRC,
-                payload,
-            });
+        for sent in &one.sent {
+            other.until(sent.0);
+            other.receive(sent);
         }
         assert_eq!(other.digits, "7");
         let level = db(goertzel(
@@ -442,99 +442,13 @@ fn stragglers_of_a_stream_that_was_left_do_not_bring_it_back() {
 }
 
 /// Packets of 20 ms of this sound, as a telephone with this plan sends them.
-fn packets(plan: RtpPlan, sound: &[i16]) -> Vec<(Time, u8, bool, u16, u32, Vec<u8>)> {
+fn packets(plan: RtpPlan, sound: &[i16]) -> Vec<Sent> {
     let mut bed = Bed::new(plan);
     for (count, frame) in sound.as_chunks::<FRAME>().0.iter().enumerate() {
         bed.now = start() + ms(20 * count as u64);
         bed.speak(|leg, now, out| leg.audio(now, frame, false, out));
     }
     bed.sent
-}
-
-/// What is heard of them when these are lost.
-fn without(plan: RtpPlan, sound: &[i16], lost: impl Fn(usize) -> bool) -> Bed {
-    let mut bed = Bed::new(plan);
-    for (count, (at, payload_type, marker, sequence, timestamp, payload)) in
-        packets(plan, sound).iter().enumerate()
-    {
-        bed.until(*at);
-        if !lost(count) {
-            bed.packet(&RtpPacket {
-                payload_type: *payload_type,
-                marker: *marker,
-                sequence: *sequence,
-                timestamp: *timestamp,
-                ssrc: SSRC,
-                payload,
-            });
-        }
-    }
-    // What is missing at the end is given up, too.
-    bed.until(bed.now + ms(400));
-    bed
-}
-
-/// What a codec of speech is made for: harmonics of 140 Hz over a soft noise.
-fn voice(samples: usize) -> Vec<i16> {
-    let mut voice = noise(7, -30.0, samples);
-    for harmonic in 1..12 {
-        let (hz, level) = (140.0 * f64::from(harmonic), -16.0 - f64::from(harmonic));
-        crate::audio::tones::mix(&mut voice, &sine(RATE, hz, level, samples));
-    }
-    voice
-}
-
-#[test]
-fn lost_packets_are_filled_with_what_sounded_before() {
-    for codec in RtpLeg::CODECS {
-        let plan = RtpPlan {
-            codec: *codec,
-            ..plan()
-        };
-        let is_opus = *codec == Codec::Opus;
-        let sound = if is_opus {
-            voice(100 * FRAME)
-        } else {
-            sine(RATE, 500.0, -15.0, 100 * FRAME)
-        };
-        // One in ten, and five in a row.
-        let heard = without(plan, &sound, |at| at % 10 == 7 || (60..65).contains(&at));
-        assert_eq!(heard.audio.len(), 100 * FRAME, "{codec:?}");
-        let level = |at: usize| {
-            let frame = &heard.audio[at * FRAME..(at + 1) * FRAME];
-            match is_opus {
-                true => f64::from(rms_dbfs(frame)),
-                false => db(goertzel(frame, RATE, 500.0)),
-            }
-        };
-        for single in [17, 27, 37, 47, 77, 87] {
-            let (before, hole) = (level(single - 1), level(single));
-            println!("{codec:?} at {single}: {hole} after {before}");
-            assert!(
-                (hole - before).abs() < 6.0,
-                "{codec:?} at {single}: {hole} after {before}"
-            );
-        }
-        let totals = heard.leg.totals();
-        assert_eq!(totals.lost, 15, "{codec:?}");
-        assert_eq!(totals.concealed_ms + totals.recovered_ms, 300, "{codec:?}");
-        // After 60 ms nothing is made up any more; Opus has its own way.
-        assert!(is_opus || level(64) < -60.0, "{codec:?} {}", level(64));
-    }
-}
-
-#[test]
-fn copies_in_opus_packets_are_used() {
-    let plan = RtpPlan {
-        codec: Codec::Opus,
-        ..plan()
-    };
-    let heard = without(plan, &voice(200 * FRAME), |at| at % 8 == 7);
-    assert!(
-        heard.leg.totals().recovered_ms >= 40,
-        "{:?}",
-        heard.leg.totals()
-    );
 }
 
 #[test]
@@ -655,117 +569,4 @@ fn a_call_goes_on_with_another_codec() {
     }
     assert_eq!(bed.audio.len(), 100 * FRAME);
     assert_eq!(bed.sent.len(), 100);
-}
-
-/// What a network and a sender may do to a stream of 20 ms packets.
-#[derive(Clone, Copy, Debug)]
-enum Event24 {
-    Lose,
-    Duplicate,
-    Swap,
-    NewSsrc,
-    JumpTimestamp(u32),
-    JumpSequence(u16),
-    /// Nothing is sent for so many frames, and the timestamps say so.
-    Pause(u8),
-}
-
-fn event() -> impl Strategy<Value = Event24> {
-    prop_oneof![
-        3 => Just(Event24::Lose),
-        3 => Just(Event24::Duplicate),
-        3 => Just(Event24::Swap),
-        1 => Just(Event24::NewSsrc),
-        1 => any::<u32>().prop_map(Event24::JumpTimestamp),
-        1 => any::<u16>().prop_map(Event24::JumpSequence),
-        2 => (1..60_u8).prop_map(Event24::Pause),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    #[test]
-    fn the_recording_is_as_long_as_the_stream(
-        first in any::<(u16, u32)>(),
-        events in proptest::collection::vec((5..40_u32, event()), 0..12),
-    ) {
-        let mut bed = Bed::new(plan());
-        let (mut sequence, mut timestamp) = first;
-        let mut ssrc = SSRC;
-        let payload = [0xff; 160];
-        let mut frame = 0_u64;
-        let steady = |bed: &mut Bed, frames: u32, sequence: &mut u16, timestamp: &mut u32, ssrc: u32, frame: &mut u64| {
-            for _ in 0..frames {
-                bed.until(start() + ms(20 * *frame));
-                bed.packet(&RtpPacket { ssrc, ..audio_packet(*sequence, *timestamp, &payload) });
-                *sequence = sequence.wrapping_add(1);
-                *timestamp = timestamp.wrapping_add(160);
-                *frame += 1;
-            }
-        };
-        steady(&mut bed, 10, &mut sequence, &mut timestamp, ssrc, &mut frame);
-        for (frames, event) in events {
-            match event {
-                Event24::Lose => {
-                    sequence = sequence.wrapping_add(1);
-                    timestamp = timestamp.wrapping_add(160);
-                    frame += 1;
-                }
-                Event24::Duplicate => {
-                    bed.packet(&RtpPacket { ssrc, ..audio_packet(sequence.wrapping_sub(1), timestamp.wrapping_sub(160), &payload) });
-                }
-                Event24::Swap => {
-                    bed.until(start() + ms(20 * (frame + 1)));
-                    for ahead in [1_u16, 0] {
-                        bed.packet(&RtpPacket { ssrc, ..audio_packet(
-                            sequence.wrapping_add(ahead),
-                            timestamp.wrapping_add(160 * u32::from(ahead)),
-                            &payload,
-                        ) });
-                    }
-                    sequence = sequence.wrapping_add(2);
-                    timestamp = timestamp.wrapping_add(320);
-                    frame += 2;
-                }
-                Event24::NewSsrc => {
-                    ssrc = ssrc.wrapping_add(1);
-                    sequence = sequence.wrapping_mul(31).wrapping_add(7);
-                    timestamp = timestamp.wrapping_mul(17).wrapping_add(3);
-                }
-                Event24::JumpTimestamp(by) => timestamp = timestamp.wrapping_add(by),
-                Event24::JumpSequence(by) => sequence = sequence.wrapping_add(by),
-                Event24::Pause(frames) => {
-                    timestamp = timestamp.wrapping_add(160 * u32::from(frames));
-                    frame += u64::from(frames);
-                }
-            }
-            steady(&mut bed, frames, &mut sequence, &mut timestamp, ssrc, &mut frame);
-        }
-        // A last stretch in peace; then what is still missing is given up.
-        steady(&mut bed, 20, &mut sequence, &mut timestamp, ssrc, &mut frame);
-        bed.until(start() + ms(20 * frame + 400));
-        let heard = Samples(bed.audio.len() as u64).ms();
-        // A timestamp that jumps by less than 3 s looks like a pause of so long, and is one.
-        prop_assert!(heard.abs_diff(20 * frame) <= 20, "{heard} of {}", 20 * frame);
-    }
-
-    #[test]
-    fn any_packets_are_taken_or_left(packets in proptest::collection::vec(
-        (any::<u8>(), any::<u16>(), any::<u32>(), 0..3_u32, proptest::collection::vec(any::<u8>(), 0..400), 0..2_000_u64),
-        0..60,
-    )) {
-        let mut bed = Bed::new(RtpPlan { events: Some(1), comfort_noise: Some(2), ..plan() });
-        for (kind, sequence, timestamp, ssrc, payload, wait) in packets {
-            bed.until(bed.now + ms(wait));
-            bed.packet(&RtpPacket {
-                payload_type: kind % 4,
-                marker: kind > 127,
-                sequence,
-                timestamp,
-                ssrc,
-                payload: &payload,
-            });
-        }
-    }
 }

@@ -20,16 +20,9 @@ fn digits_are_sent_instead_of_audio_and_heard_once() {
         .map(|sent| Event::parse(&sent.5).expect("an event"))
         .collect();
     assert_eq!(events.len(), 20);
-    for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
-        other.now = *at;
-        other.packet(&RtpPacket {
-            payload_type: *payload_type,
-            marker: *marker,
-            sequence: *sequence,
-            timestamp: *timestamp,
-            ssrc: SSRC,
-            payload,
-        });
+    for sent in &one.sent {
+        other.now = sent.0;
+        other.receive(sent);
     }
     assert_eq!(other.digits, "4#");
     let heard = Samples(other.audio.len() as u64).ms();
@@ -72,16 +65,9 @@ fn keys_go_as_tones_where_no_events_were_agreed() {
             let frame = talk.first_chunk().expect("a frame");
             one.speak(|leg, now, out| leg.audio(now, frame, false, out));
         }
-        for (at, payload_type, marker, sequence, timestamp, payload) in &one.sent {
-            other.now = *at;
-            other.packet(&RtpPacket {
-                payload_type: *payload_type,
-                marker: *marker,
-                sequence: *sequence,
-                timestamp: *timestamp,
-                ssrc: SSRC,
-                payload,
-            });
+        for sent in &one.sent {
+            other.now = sent.0;
+            other.receive(sent);
         }
         assert_eq!(other.digits, SAID, "{codec:?}");
         // 160 ms a key, then the agent again, in one stream.

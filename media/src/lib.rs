@@ -1,6 +1,7 @@
 //! The real-time engine.
 
 pub mod audio;
+mod bucket;
 pub mod call;
 pub mod config;
 pub mod dialog;

@@ -7,6 +7,7 @@ use super::ear::Heard;
 use super::output::{CallEvent, Side};
 use super::record::{EndReason, Role, Source, Turn};
 use super::work::Work;
+use crate::bucket::Bucket;
 use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::record::timeline::Place;
@@ -17,6 +18,10 @@ use crate::turn::{Cue, State, Words};
 
 /// A caller that sends over 1.5 times real time for so long is not speaking: the call ends.
 const TOO_FAST: Duration = Duration::from_secs(5);
+
+/// What a client may ask for in messages: each typed turn is a request to the model, each piece of background
+/// is kept. Four a second, more than anybody types.
+pub(super) const REQUESTS: Bucket = Bucket::new(4, 8);
 
 /// Audio that came too fast, and was dropped.
 #[derive(Clone, Copy, Debug)]
@@ -375,7 +380,7 @@ impl Call {
             return;
         }
         // An entry ends at once as often as a turn may be typed, else after the pause.
-        let last = digit == '#' && self.allowance.take(self.now);
+        let last = digit == '#' && self.requests.take(self.now, 1);
         if self.takes_new_turn() {
             self.pending_keys.push(digit);
         } else if let Some(turn) = &mut self.caller_turn {
@@ -413,7 +418,7 @@ impl Call {
 
     /// Whether another message of the client is taken; else it is told.
     fn is_allowed(&mut self) -> bool {
-        let allowed = self.allowance.take(self.now);
+        let allowed = self.requests.take(self.now, 1);
         if !allowed {
             let most = "Over 4 user_message and contextual_update a second: this one was not taken";
             self.refuse("rate_limited", most, Some(1));

@@ -8,7 +8,6 @@
 //! This file routes between the children and decides nothing itself: `turn` says whose turn it is,
 //! [`ear`] hears, [`floor`] speaks, [`tools`] runs tools, [`ending`] ends.
 
-mod allowance;
 mod answer;
 mod ear;
 mod ending;
@@ -29,7 +28,6 @@ mod work;
 
 use std::time::Duration;
 
-use allowance::Allowance;
 use ear::Ear;
 use found::Found;
 use hearing::{CallerTurn, Dropping, Given, Utterance};
@@ -40,6 +38,7 @@ use record::EndReason;
 use reply::{Filler, Reply, Unheard};
 
 use crate::audio::playout::Playout;
+use crate::bucket::Bucket;
 use crate::config::{CallConfig, Protocol};
 use crate::dialog::Dialog;
 use crate::frame::FRAME;
@@ -88,7 +87,7 @@ pub struct Call {
     caller_turn: Option<CallerTurn>,
     pending_keys: String,
     pending_text: String,
-    allowance: Allowance,
+    requests: Bucket,
     last_frame: Time,
     last_voice_at: u64,
     /// How long what is heard now waited for packets before it, and how long the last voice did.
@@ -170,7 +169,7 @@ impl Call {
             caller_turn: None,
             pending_keys: String::new(),
             pending_text: String::new(),
-            allowance: Allowance::default(),
+            requests: hearing::REQUESTS,
             last_frame: now,
             last_voice_at: 0,
             held: Duration::ZERO,

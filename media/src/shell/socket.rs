@@ -12,6 +12,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message, Utf8Bytes, WebSocket};
 
+use crate::bucket::Bucket;
 use crate::config::AudioFormat;
 use crate::time::Time;
 
@@ -427,55 +428,5 @@ fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
-    }
-}
-
-/// A token bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
-    /// Tokens a second.
-    rate: u64,
-    /// In millionths of a token, as is `level`.
-    burst: u64,
-    level: u64,
-    filled: Time,
-}
-
-impl Bucket {
-    const fn new(rate: u64, burst: u64) -> Self {
-        Self {
-            rate,
-            burst: burst * 1_000_000,
-            level: burst * 1_000_000,
-            filled: Time::from_micros(0),
-        }
-    }
-
-    /// `false`: over the limit.
-    pub(super) fn take(&mut self, now: Time, tokens: u64) -> bool {
-        let gained = (now - self.filled).as_micros() as u64;
-        self.level = self
-            .level
-            .saturating_add(gained.saturating_mul(self.rate))
-            .min(self.burst);
-        self.filled = now;
-        let cost = tokens.saturating_mul(1_000_000);
-        let enough = self.level >= cost;
-        self.level = self.level.saturating_sub(cost);
-        enough
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let mut bucket = MESSAGES;
-        let start = Time::from_millis(5000);
-        assert_eq!((0..1000).filter(|_| bucket.take(start, 1)).count(), 400);
-        let later = start + Duration::from_millis(500);
-        assert_eq!((0..1000).filter(|_| bucket.take(later, 1)).count(), 100);
     }
 }

@@ -6,14 +6,15 @@ use std::time::Instant;
 use rtc::data_channel::{RTCDataChannelId, RTCDataChannelMessage};
 use rtc::peer_connection::RTCPeerConnection;
 
-use super::super::socket::{BYTES, Bucket, MESSAGES};
+use super::super::socket::{BYTES, MESSAGES};
+use crate::bucket::Bucket;
 use crate::time::Time;
 
 /// Its name.
 pub(super) const NAME: &str = "events";
 
-/// What may wait to be acknowledged, bytes: a minute of a lively call has a tenth of it. A caller behind more
-/// than that reads nothing, and what is said to them is lost.
+/// What may wait to be acknowledged, bytes. A caller behind more than that reads nothing, and what is said to
+/// them is lost.
 const MOST_UNREAD: usize = 256 << 10;
 
 pub(super) struct Channel {

@@ -1,5 +1,7 @@
 //! One connection of the core, from its description to its end.
 
+mod negotiation;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,27 +16,26 @@ use rtc::peer_connection::configuration::media_engine::MediaEngine;
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::RTCMessage;
-use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
-use rtc::peer_connection::transport::{RTCDtlsTransportState, RTCIceCandidateInit};
+use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
+use rtc::rtp_transceiver::RTCRtpSenderId;
 use rtc::rtp_transceiver::rtp_sender::{
     RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
 };
-use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Direction};
 use rtc::sansio::Protocol;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use super::super::mailbox::CallKey;
-use super::channel::{self, Channel};
+use super::channel::Channel;
 use super::identity::Identity;
 use super::net::Net;
 use super::reports::{Measured, Reports};
 use super::stun::{Class, Message, Transaction, is_stun};
-use super::{Heard, offered, sdp};
+use super::{Heard, offered};
 use crate::call::input::Report;
 use crate::leg::webrtc::{DIGITS, OPUS};
-use crate::peer::{Candidate, PeerError, PeerState};
+use crate::peer::{PeerError, PeerState};
 use crate::time::Time;
 
 /// From the first way to the caller to the end of the key exchange. A caller with another certificate
@@ -46,10 +47,6 @@ const SILENT: Duration = Duration::from_millis(500);
 
 /// Addresses of one caller that may be valid at a time: a few networks and relays.
 const MOST_TUPLES: usize = 16;
-
-/// Candidates of one caller until they restart ICE, those of descriptions included: each is checked again and again,
-/// wherever it points.
-const MOST_CANDIDATES: usize = 100;
 
 /// Checks of ours whose answer may show that a caller has moved.
 const MOST_CHECKS: usize = 64;
@@ -183,107 +180,6 @@ impl Connection {
             stream: None,
             due: now,
         })
-    }
-
-    /// Takes an offer; the answer, and whether the caller puts us on hold.
-    pub(super) fn answer(
-        &mut self,
-        now: Time,
-        offer: &str,
-        net: &mut Net,
-    ) -> Result<(String, bool), PeerError> {
-        let direction = self.check(offer)?;
-        let (usable, candidates) = self.usable(offer)?;
-        let at = net.instant(now);
-        let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
-        if let Err(error) = self.core.set_remote_description(at, description) {
-            // An offer that was half taken is taken back.
-            if let Ok(back) = RTCSessionDescription::rollback(None) {
-                let _ = self.core.set_remote_description(at, back);
-            }
-            return Err(invalid(&error));
-        }
-        self.remember(offer, candidates);
-        self.direct(sdp::mirrored(direction));
-        self.advertise(net)?;
-        let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
-        self.core
-            .set_local_description(at, answer)
-            .map_err(|e| invalid(&e))?;
-        let answer = offered::with_wishes(&self.described(net)?);
-        self.codecs_of(&answer);
-        self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
-        Ok((answer, self.hold))
-    }
-
-    /// Makes an offer.
-    pub(super) fn offer(&mut self, now: Time, net: &mut Net) -> Result<String, PeerError> {
-        let at = net.instant(now);
-        self.advertise(net)?;
-        self.core
-            .create_data_channel(channel::NAME, None)
-            .map_err(|e| failed(&e))?;
-        let offer = self.core.create_offer(None).map_err(|e| failed(&e))?;
-        self.core
-            .set_local_description(at, offer)
-            .map_err(|e| failed(&e))?;
-        self.described(net)
-    }
-
-    /// Takes the answer to our offer.
-    pub(super) fn answered(
-        &mut self,
-        now: Time,
-        answer: &str,
-        net: &mut Net,
-    ) -> Result<(), PeerError> {
-        self.check(answer)?;
-        let (usable, candidates) = self.usable(answer)?;
-        let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
-        self.core
-            .set_remote_description(net.instant(now), description)
-            .map_err(|e| invalid(&e))?;
-        self.remember(answer, candidates);
-        self.codecs_of(answer);
-        Ok(())
-    }
-
-    pub(super) fn add_candidates(&mut self, candidates: &[Candidate]) -> Result<(), PeerError> {
-        if self.remote_password.is_empty() {
-            return Err(PeerError::NoPeer);
-        }
-        let mut usable = Vec::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            let line = candidate.candidate.trim();
-            let line = line.strip_prefix("a=").unwrap_or(line);
-            if line.is_empty() {
-                continue;
-            }
-            match offered::reachable(line, self.loopback) {
-                Some(true) => usable.push((index, line.to_owned())),
-                Some(false) => {}
-                None => {
-                    let why = "not a candidate as RFC 8839 section 5.1 has it".to_owned();
-                    return Err(PeerError::InvalidCandidate(index, why));
-                }
-            }
-        }
-        let room = MOST_CANDIDATES.saturating_sub(self.candidates);
-        if let Some((index, _)) = usable.get(room) {
-            let why = format!("more than {MOST_CANDIDATES} until ICE is restarted");
-            return Err(PeerError::InvalidCandidate(*index, why));
-        }
-        self.candidates += usable.len();
-        for (index, line) in usable {
-            let init = RTCIceCandidateInit {
-                candidate: line,
-                ..Default::default()
-            };
-            self.core
-                .add_remote_candidate(init)
-                .map_err(|error| PeerError::InvalidCandidate(index, error.to_string()))?;
-        }
-        Ok(())
     }
 
     /// A datagram that `net` thinks is for us; what comes of a packet of the caller's voice goes to `heard`.
@@ -526,103 +422,6 @@ impl Connection {
         })
     }
 
-    /// Looks at a description before the core does.
-    fn check(&self, sdp: &str) -> Result<Direction, PeerError> {
-        let wrong = |why: &str| Err(PeerError::InvalidSdp(format!("sdp: {why}")));
-        if sdp.len() > sdp::LONGEST {
-            return wrong("longer than 64 KiB");
-        }
-        let Some(direction) = sdp::audio_direction(sdp) else {
-            return wrong("no audio");
-        };
-        if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
-            return wrong("no ice-ufrag or ice-pwd");
-        }
-        if sdp::payload_types(sdp, "opus").is_empty() {
-            return wrong("no audio codec in common: opus is needed");
-        }
-        let fingerprints = sdp::fingerprints(sdp);
-        if fingerprints.is_empty() {
-            return wrong("no fingerprint");
-        }
-        // The key exchange was with the first certificate; another is another peer.
-        if !self.fingerprints.is_empty() && self.fingerprints != fingerprints {
-            return wrong("the fingerprint has changed: ask for a new connection (restart_pc)");
-        }
-        Ok(direction)
-    }
-
-    /// A description without the candidates that are of no use, and how many are left.
-    fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
-        let (usable, candidates) = offered::with_reachable(sdp, self.loopback);
-        if candidates > MOST_CANDIDATES {
-            let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
-            return Err(PeerError::InvalidSdp(why));
-        }
-        Ok((usable, candidates))
-    }
-
-    /// `candidates`: how many of the description the core was given. One that is no new round names those again
-    /// that it knows.
-    fn remember(&mut self, remote: &str, candidates: usize) {
-        let name = sdp::attribute(remote, "ice-ufrag").unwrap_or_default();
-        if name != self.remote_name {
-            name.clone_into(&mut self.remote_name);
-            self.candidates = 0;
-        }
-        self.candidates = self.candidates.max(candidates);
-        self.fingerprints = sdp::fingerprints(remote);
-        self.remote_password = sdp::attribute(remote, "ice-pwd")
-            .unwrap_or_default()
-            .to_owned();
-    }
-
-    /// Sets the directions: the first audio as given, all other media not at all.
-    fn direct(&mut self, audio: Direction) {
-        let all: Vec<_> = self.core.get_transceivers().collect();
-        for id in all {
-            if let Some(mut transceiver) = self.core.rtp_transceiver(id) {
-                let ours = transceiver.sender() == Some(self.sender);
-                transceiver.set_direction(if ours { audio } else { Direction::Inactive });
-            }
-        }
-    }
-
-    fn advertise(&mut self, net: &Net) -> Result<(), PeerError> {
-        for public in &net.public {
-            let line = offered::candidate(*public).map_err(|e| failed(&e))?;
-            self.core
-                .add_local_candidate(line)
-                .map_err(|e| failed(&e))?;
-        }
-        Ok(())
-    }
-
-    /// Our description as it is now; the names in it are ours from here on.
-    fn described(&mut self, net: &mut Net) -> Result<String, PeerError> {
-        let description = self.core.local_description();
-        let sdp = description
-            .ok_or(PeerError::Failed("no description".to_owned()))?
-            .sdp;
-        let of = |name| sdp::attribute(&sdp, name).unwrap_or_default().to_owned();
-        let (name, password) = (of("ice-ufrag"), of("ice-pwd"));
-        if name != self.name {
-            net.unname(&self.name);
-            net.name(&name, self.key);
-            self.name = name;
-            // After a restart the core sees for itself where the caller is.
-            self.moving = None;
-            self.moved = None;
-        }
-        self.password = password;
-        Ok(sdp)
-    }
-
-    fn codecs_of(&mut self, negotiated: &str) {
-        self.opus = sdp::payload_types(negotiated, "opus").first().copied();
-        self.digits = sdp::payload_types(negotiated, "telephone-event");
-    }
-
     /// The caller is there: they answered a check of ours from there.
     fn validate(&mut self, tuple: SocketAddr, net: &mut Net) {
         net.validate(tuple, self.key);
@@ -747,12 +546,4 @@ fn stream_of(datagram: &[u8]) -> Option<u32> {
         return None;
     };
     (!(192..=223).contains(second)).then(|| u32::from_be_bytes([*a, *b, *c, *d]))
-}
-
-fn invalid(error: &rtc::shared::error::Error) -> PeerError {
-    PeerError::InvalidSdp(format!("sdp: {error}"))
-}
-
-fn failed(error: &rtc::shared::error::Error) -> PeerError {
-    PeerError::Failed(error.to_string())
 }

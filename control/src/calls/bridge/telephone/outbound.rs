@@ -181,9 +181,7 @@ impl Placing {
         offered: &Offered,
         until: Instant,
     ) -> Result<Agreed, Over> {
-        // Of a reliable provisional response: then the answer itself has none (RFC 3262 section 5).
-        let mut early = None;
-        // By an UPDATE after it (RFC 3311): this holds, whatever was answered before.
+        // By an UPDATE (RFC 3311), when a reliable provisional response had an answer.
         let mut renewed = None;
         let mut rang = false;
         loop {
@@ -202,8 +200,7 @@ impl Placing {
                 }
             };
             match event {
-                Some(Event::Progress { body, .. }) => {
-                    early = body.filter(|body| body.is("application/sdp")).or(early);
+                Some(Event::Progress { .. }) => {
                     if !rang {
                         rang = true;
                         self.rings().await;
@@ -216,7 +213,7 @@ impl Placing {
                     renewed = ours.renew(self.line, &body, tell).or(renewed);
                 }
                 Some(Event::Answered { body, .. }) => {
-                    return answered(ours, offered, [early, body], renewed);
+                    return answered(ours, offered, body, renewed);
                 }
                 Some(Event::Ended {
                     by, code, reason, ..
@@ -295,23 +292,18 @@ impl Placing {
     }
 }
 
-/// What is agreed on when somebody answers: what an UPDATE `renewed` holds over the answer that came
-/// `early` and comes once more; an answer of another fork holds over both.
+/// What is agreed on when somebody answers: the answer that holds, else what an UPDATE `renewed`.
 fn answered(
     ours: &mut Ours,
     offered: &Offered,
-    [early, last]: [Option<Body>; 2],
+    answer: Option<Body>,
     renewed: Option<Agreed>,
 ) -> Result<Agreed, Over> {
-    let last = last.filter(|last| renewed.is_none() || early.as_ref() != Some(last));
-    let answer = match (last, renewed) {
-        (Some(last), _) => last,
-        (None, Some(agreed)) => return Ok(agreed),
-        (None, None) => {
-            early.ok_or_else(|| failed("the answer says nothing of the audio".to_owned()))?
-        }
-    };
-    ours.accept(offered, &answer).map_err(|why| unusable(&why))
+    match (answer, renewed) {
+        (Some(answer), _) => ours.accept(offered, &answer).map_err(|why| unusable(&why)),
+        (None, Some(agreed)) => Ok(agreed),
+        (None, None) => Err(failed("the answer says nothing of the audio".to_owned())),
+    }
 }
 
 fn unusable(why: &Unusable) -> Over {
@@ -340,12 +332,8 @@ fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
     reason = "a failed step is a failed test"
 )]
 mod tests {
-    use media::rtp::sdp::{Codec, Encryption, Local};
-    use sip::message::Host;
-
-    use super::super::whereabouts::{Rules, Whereabouts};
+    use super::super::session::fixtures::ours;
     use super::*;
-    use crate::egress::Allow;
 
     fn theirs(port: u16) -> Body {
         Body::sdp(format!(
@@ -354,38 +342,15 @@ mod tests {
         ))
     }
 
-    fn ours() -> Ours {
-        Ours {
-            local: Local {
-                address: "192.0.2.9".parse().unwrap(),
-                port: 20_000,
-                session: 7,
-                version: 1,
-                codecs: Codec::ALL.to_vec(),
-                encryption: Encryption::Allow,
-                random: [0x42; 46],
-            },
-            described: String::new(),
-            at: Whereabouts {
-                rules: Rules::new(Allow::default()),
-                hosts: vec![Host::parse("8.8.8.8").unwrap()],
-                blocks: Vec::new(),
-            },
-        }
-    }
-
     #[test]
     fn what_an_update_agreed_on_while_it_rang_holds_when_it_is_answered() {
         let line = LineId(3);
-        for (early, update, last, port) in [
-            (None, None, Some(4000), Some(4000)),
-            (Some(4000), None, None, Some(4000)),
-            (Some(4000), Some(4200), None, Some(4200)),
-            // The answer that the UPDATE changed comes once more with the 200.
-            (Some(4000), Some(4200), Some(4000), Some(4200)),
+        for (update, answer, port) in [
+            (None, Some(4000), Some(4000)),
+            (Some(4200), None, Some(4200)),
             // Another telephone answered.
-            (Some(4000), Some(4200), Some(4400), Some(4400)),
-            (None, None, None, None),
+            (Some(4200), Some(4400), Some(4400)),
+            (None, None, None),
         ] {
             let mut ours = ours();
             let offered = sdp::offer(&ours.local, Flow::SendRecv);
@@ -398,8 +363,7 @@ mod tests {
                 told.iter()
                     .all(|told| matches!(told, Command::AcceptOffer(..)))
             );
-            let bodies = [early.map(theirs), last.map(theirs)];
-            let agreed = answered(&mut ours, &offered, bodies, renewed).ok();
+            let agreed = answered(&mut ours, &offered, answer.map(theirs), renewed).ok();
             assert_eq!(agreed.map(|agreed| agreed.remote.port()), port);
         }
     }
@@ -412,7 +376,7 @@ mod tests {
         let text = String::from_utf8(theirs(4000).bytes).unwrap();
         let inside = Body::sdp(text.replace("8.8.8.8", "127.0.0.1"));
         let Err(Over::Unanswered(end, Some(why))) =
-            answered(&mut ours, &offered, [None, Some(inside)], None)
+            answered(&mut ours, &offered, Some(inside), None)
         else {
             panic!("it is refused");
         };

@@ -183,12 +183,8 @@ impl Session {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a failed step is a failed test"
-)]
-mod tests {
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+pub(super) mod fixtures {
     use media::rtp::sdp::{Codec, Encryption};
     use sip::message::Host;
 
@@ -196,18 +192,9 @@ mod tests {
     use super::*;
     use crate::egress::Allow;
 
-    const LINE: LineId = LineId(7);
-
-    fn theirs(media: &str) -> Body {
-        Body::sdp(format!(
-            "v=0\r\no=- 1 1 IN IP4 8.8.8.8\r\ns=-\r\nc=IN IP4 8.8.8.8\r\nt=0 0\r\n{}\r\n",
-            media.replace('\n', "\r\n")
-        ))
-    }
-
-    /// A caller's session in G.722, who offered a picture, too.
-    fn session() -> Session {
-        let mut ours = Ours {
+    /// Our side of a call with a carrier at 8.8.8.8, before anything was said.
+    pub(in super::super) fn ours() -> Ours {
+        Ours {
             local: Local {
                 address: "192.0.2.9".parse().unwrap(),
                 port: 20_000,
@@ -223,7 +210,34 @@ mod tests {
                 hosts: vec![Host::parse("8.8.8.8").unwrap()],
                 blocks: Vec::new(),
             },
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+mod tests {
+    use media::rtp::sdp::Codec;
+
+    use super::fixtures::ours;
+    use super::*;
+
+    const LINE: LineId = LineId(7);
+
+    fn theirs(media: &str) -> Body {
+        Body::sdp(format!(
+            "v=0\r\no=- 1 1 IN IP4 8.8.8.8\r\ns=-\r\nc=IN IP4 8.8.8.8\r\nt=0 0\r\n{}\r\n",
+            media.replace('\n', "\r\n")
+        ))
+    }
+
+    /// A caller's session in G.722, who offered a picture, too.
+    fn session() -> Session {
+        let mut ours = ours();
         let offer = theirs("m=audio 4000 RTP/AVP 9 0\nm=video 4002 RTP/AVP 96");
         let (_, agreed) = ours.answer(&offer).unwrap();
         assert_eq!(agreed.codec, Codec::G722);

@@ -246,7 +246,7 @@ impl Driver {
                     let found = self.calls.iter_mut().find(|(_, call)| call.key == key);
                     if let Some((place, call)) = found {
                         if !call.relay.pressed(now, side, pressed) {
-                            tracing::debug!(parent: &call.span, "a key goes no further: nobody takes events");
+                            tracing::debug!(parent: &call.span, "a key goes no further: too many wait, or it is none");
                         }
                         mark(&mut self.work, call, place);
                     }

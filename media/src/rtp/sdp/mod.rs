@@ -2,8 +2,8 @@
 //! keys in it (RFC 4568).
 //!
 //! [`answer`] answers an offer; [`offer`] makes one, [`offer_again`] one within a call, and
-//! [`Offered::accept`] reads its answer. All end in an [`Agreed`]: one codec, both addresses, keys or none. Only audio is taken; other media of an offer
-//! are refused by their port.
+//! [`Offered::accept`] reads its answer. All end in an [`Agreed`]: one codec, both addresses, keys or
+//! none. Only audio is taken; other media of an offer are refused by their port.
 
 mod formats;
 mod parse;

@@ -1,6 +1,7 @@
 //! `sidetone load`: many calls at once against a running server, by telephone (over sockets) or of browsers
 //! (over WebRTC), made by one thread, and what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
 
+mod arrival;
 mod ear;
 mod frames;
 mod generator;

@@ -116,7 +116,7 @@ impl Ear {
         } else {
             let spoken_on = |onset: &mut u64| now > *onset + HEARS_OUT_US;
             figures.uncleared += u64::from(self.perhaps.take_if(spoken_on).is_some());
-            let gap = now - self.last_frame;
+            let gap = now.saturating_sub(self.last_frame);
             self.in_burst &= gap < BURST_GAP_US;
             if !self.in_burst {
                 figures.gaps.add(gap);

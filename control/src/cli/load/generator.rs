@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream as Stream;
 use mio::{Events, Interest, Poll, Token};
 
+use super::arrival::{self, Arrival};
 use super::ear::{FRAME_US, Figures};
 use super::line::Line;
 use super::peer::Peer;
@@ -107,7 +108,7 @@ pub(super) fn run(
                 continue;
             };
             if let Some(call) = place
-                && let Err(why) = call.serve(event.is_readable(), &mut buffer, now(), &mut figures)
+                && let Err(why) = call.serve(event.is_readable(), &mut buffer, &now, &mut figures)
             {
                 lost.push(why);
                 *place = None;
@@ -183,6 +184,7 @@ impl Call {
     /// A call on a socket that was dialled.
     pub(super) fn on(socket: TcpStream, line: Line) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        arrival::note(&socket)?;
         Ok(Self::Socket(Box::new(line), Stream::from_std(socket)))
     }
 
@@ -191,7 +193,7 @@ impl Call {
         &mut self,
         readable: bool,
         buffer: &mut [u8],
-        now: u64,
+        now: &impl Fn() -> u64,
         figures: &mut Figures,
     ) -> Result<(), String> {
         match self {
@@ -202,7 +204,7 @@ impl Call {
                 flush(line, socket)
             }
             Self::Peer(peer) => {
-                peer.read(now, figures)?;
+                peer.read(buffer, now, figures)?;
                 peer.flush();
                 Ok(())
             }
@@ -258,16 +260,17 @@ fn read(
     line: &mut Line,
     socket: &mut Stream,
     buffer: &mut [u8],
-    now: u64,
+    now: &impl Fn() -> u64,
     figures: &mut Figures,
 ) -> Result<(), String> {
     loop {
-        match socket.read(buffer) {
-            Ok(0) => return Err("the server closed a line".to_owned()),
-            Ok(count) => {
-                line.receive(now, &buffer[..count], figures)?;
+        match arrival::read(socket, buffer) {
+            Ok(Arrival { length: 0, .. }) => return Err("the server closed a line".to_owned()),
+            Ok(arrival) => {
+                let came = arrival.before(now());
+                line.receive(came, &buffer[..arrival.length], figures)?;
                 // A short read has emptied the socket; the next arrival wakes us again.
-                if count < buffer.len() {
+                if arrival.length < buffer.len() {
                     return Ok(());
                 }
             }

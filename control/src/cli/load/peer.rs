@@ -28,6 +28,7 @@ use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 use serde_json::{Value, json};
 
+use super::arrival;
 use super::ear::{Ear, FRAME_US, Figures};
 use super::stimulus::Stimulus;
 
@@ -35,8 +36,6 @@ use super::stimulus::Stimulus;
 const OPUS: u8 = 111;
 /// Units of Opus' RTP clock in a frame (RFC 7587 section 4.1: 48 kHz).
 const UNITS: u32 = 960;
-/// Longer than any datagram of the server's.
-const LONGEST: usize = 2048;
 /// A connection that is not there by then does not come, μs.
 const PATIENCE_US: u64 = 20_000_000;
 
@@ -53,7 +52,6 @@ pub(super) struct Peer {
     at: usize,
     state: RTCPeerConnectionState,
     channel: Option<RTCDataChannelId>,
-    room: BytesMut,
     ear: Ear,
 }
 
@@ -61,6 +59,7 @@ impl Peer {
     /// A call that starts its stimulus at that frame, and its offer.
     pub(super) fn new(at: usize, ssrc: u32) -> Result<(Self, String), String> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(text)?;
+        arrival::note(&socket).map_err(text)?;
         let address = socket.local_addr().map_err(text)?;
         let (core, sender) = core(ssrc).map_err(text)?;
         let mut peer = Self {
@@ -74,7 +73,6 @@ impl Peer {
             at,
             state: RTCPeerConnectionState::New,
             channel: None,
-            room: BytesMut::new(),
             ear: Ear::without_lead(),
         };
         let offer = peer.offer().map_err(text)?;
@@ -136,18 +134,24 @@ impl Peer {
         Ok(())
     }
 
-    /// Reads what the socket has.
-    pub(super) fn read(&mut self, now: u64, figures: &mut Figures) -> Result<(), String> {
+    /// Reads what the socket has. `buffer` is longer than any datagram of the server's.
+    pub(super) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        now: &impl Fn() -> u64,
+        figures: &mut Figures,
+    ) -> Result<(), String> {
         loop {
-            self.room.resize(LONGEST, 0);
-            let (length, from) = match self.socket.recv_from(&mut self.room) {
-                Ok(received) => received,
+            let arrival = match arrival::read(&self.socket, buffer) {
+                Ok(arrival) => arrival,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // An ICMP error of an earlier datagram says nothing about the next.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(format!("a socket broke: {error}")),
             };
+            let came = arrival.before(now());
+            let Some(from) = arrival.from else { continue };
             let message = TaggedBytesMut {
                 now: Instant::now(),
                 transport: TransportContext {
@@ -156,13 +160,13 @@ impl Peer {
                     ecn: None,
                     transport_protocol: TransportProtocol::UDP,
                 },
-                message: self.room.split_to(length),
+                message: BytesMut::from(&buffer[..arrival.length]),
             };
             // What it cannot use it drops.
             let _ = self.core.handle_read(message);
-        }
-        while let Some(message) = self.core.poll_read() {
-            self.hear(now, message.message, figures);
+            while let Some(message) = self.core.poll_read() {
+                self.hear(came, message.message, figures);
+            }
         }
         Ok(())
     }

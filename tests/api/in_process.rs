@@ -1,5 +1,6 @@
 //! A server on a port of its own, and a caller on its socket.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use control::app::testing::TestApp;
@@ -15,6 +16,20 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// No single step of a test on loopback takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Polls a request so many times and drops it, as the server does when the connection is closed: it asks no more, and
+/// drops what it asked.
+pub(crate) async fn abandoned(asking: impl Future, mut polls: u32) {
+    let mut asking = Box::pin(asking);
+    std::future::poll_fn(|context| {
+        polls -= 1;
+        match asking.as_mut().poll(context) {
+            Poll::Pending if polls > 0 => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
+    })
+    .await;
+}
 
 /// An application that listens.
 pub(crate) struct Server {

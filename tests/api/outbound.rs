@@ -15,6 +15,8 @@ use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use crate::in_process::{PATIENCE, abandoned};
+
 const FROM: &str = "+15550100";
 const TO: &str = "+4930123456";
 const ADMIN: &str = "swordfish-of-the-operator";
@@ -668,4 +670,34 @@ async fn a_server_that_ends_takes_no_calls_and_lets_go_of_those_that_ring() {
         (&json!("canceled"), &json!("system")),
         "{record}"
     );
+}
+
+/// Whoever gives up while a call is being placed leaves no slot taken and no call that is queued for ever.
+#[tokio::test]
+async fn a_client_who_goes_while_a_call_is_placed_leaves_none_behind() {
+    let desk = Desk::new().await;
+    let app = &desk.test.app;
+    for polls in 1..=60 {
+        let asking = desk.test.call("POST", "/calls", Some(desk.wish()));
+        abandoned(asking, polls).await;
+    }
+    let nobodys = "select id from calls where ended_at is null";
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        app.live.cancel_dialling();
+        let open = app.db.query(nobodys).all(|row| row.text("id")).await;
+        let open = open.unwrap().len();
+        app.admission.settled().await;
+        let taken = app.admission.counts().await.unwrap().live;
+        let placing = app.live.count_dialling();
+        if (open, taken, placing) == (0, 0, 0) {
+            break;
+        }
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{open} open, {taken} slots, {placing} being placed"
+        );
+        tokio::task::yield_now().await;
+    }
+    assert!(desk.calls().await > 0, "some were placed");
 }

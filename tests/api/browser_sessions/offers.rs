@@ -1,10 +1,7 @@
 //! Offers and candidates: what is wrong with them is named, one offer joins, the slot is taken first.
 
-use std::future::Future as _;
-use std::task::Poll;
-
 use super::*;
-use crate::in_process::PATIENCE;
+use crate::in_process::{PATIENCE, abandoned};
 
 #[tokio::test]
 async fn what_is_wrong_with_an_offer_is_named_and_the_session_stays_open() {
@@ -208,18 +205,7 @@ async fn a_client_who_goes_at_any_moment_leaves_no_call_behind() {
         let id = session(&server, &agent).await;
         let path = format!("/conversation/{id}/offer");
         let body = json!({"sdp": recorded(), "type": "offer"});
-        let mut asking = Box::pin(server.test.call("POST", &path, Some(body)));
-        let mut left = polls;
-        // As the server does when the connection is closed: it asks no more, and drops what it asked.
-        std::future::poll_fn(|context| {
-            left -= 1;
-            match asking.as_mut().poll(context) {
-                Poll::Pending if left > 0 => Poll::Pending,
-                _ => Poll::Ready(()),
-            }
-        })
-        .await;
-        drop(asking);
+        abandoned(server.test.call("POST", &path, Some(body)), polls).await;
     }
     // Those that were joined, and that no engine has and nobody has ended.
     let lost = async || {

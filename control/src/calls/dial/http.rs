@@ -93,7 +93,7 @@ async fn place(
     Body(wish): Body<PlaceCall>,
 ) -> Result<Response, ApiError> {
     let key = named(&headers, CALLS, &wish)?;
-    answer(&app, &caller, &wish, key).await
+    answer(&app, &caller, wish, key).await
 }
 
 async fn trigger(
@@ -103,7 +103,7 @@ async fn trigger(
     Body(wish): Body<TriggerCall>,
 ) -> Result<Response, ApiError> {
     let key = named(&headers, TRIGGER, &wish)?;
-    answer(&app, &caller, &wish.into(), key).await
+    answer(&app, &caller, wish.into(), key).await
 }
 
 fn named(headers: &HeaderMap, route: &str, wish: &impl Serialize) -> Result<Option<Key>, ApiError> {
@@ -113,10 +113,10 @@ fn named(headers: &HeaderMap, route: &str, wish: &impl Serialize) -> Result<Opti
 async fn answer(
     app: &App,
     caller: &Caller,
-    wish: &PlaceCall,
+    wish: PlaceCall,
     key: Option<Key>,
 ) -> Result<Response, ApiError> {
-    let answer = service::place(app, caller.account, wish, key.as_ref()).await?;
+    let answer = service::place(app, caller.account, wish, key).await?;
     let mut response = (StatusCode::ACCEPTED, Json(answer.call)).into_response();
     if answer.replayed {
         let told = HeaderValue::from_static("true");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tracing::Instrument;
 
 use super::rules::{CallerId, caller_id, may_call_from};
 use super::store::{self, Placing};
@@ -41,15 +42,35 @@ pub struct Answer {
 pub async fn place(
     app: &App,
     account: AccountId,
-    wish: &PlaceCall,
-    key: Option<&Key>,
+    wish: PlaceCall,
+    key: Option<Key>,
 ) -> Result<Answer, ApiError> {
-    if let Some(key) = key
+    if let Some(key) = &key
         && let Some(answer) = replay(app, account, key).await?
     {
         return Ok(answer);
     }
-    let judged = judge(app, account, wish).await?;
+    let judged = judge(app, account, &wish).await?;
+    // In a task of its own: a client who goes takes the request along, and a call with a slot and a record must be
+    // placed or ended.
+    let app = app.clone();
+    let placing = async move { begin(&app, account, judged, &wish, key.as_ref()).await };
+    let placed = tokio::spawn(placing.in_current_span()).await;
+    placed.unwrap_or_else(|error| {
+        Err(ApiError::internal(format_args!(
+            "a call could not be placed: {error}"
+        )))
+    })
+}
+
+/// Takes a slot, writes the call down and dials.
+async fn begin(
+    app: &App,
+    account: AccountId,
+    judged: Judged,
+    wish: &PlaceCall,
+    key: Option<&Key>,
+) -> Result<Answer, ApiError> {
     let id = CallId::new(&app.clock);
     let request = Request {
         trunk: Some((judged.trunk.id, judged.trunk.max_concurrent_calls)),
@@ -62,16 +83,9 @@ pub async fn place(
     let dialling = Arc::new(Dialling::new(account, slot));
     // Renewed and found by who cancels it from the moment on in which its record stands.
     app.live.dial(id, Arc::clone(&dialling));
-    let written = match write(app, account, id, &judged, wish, key).await {
-        Ok(written) => written,
-        Err(error) => {
-            app.live.dialled(id);
-            return Err(error);
-        }
-    };
-    let Written::Call(created_at) = written else {
-        app.live.dialled(id);
-        drop(lease);
+    let noted = Noted { app, id };
+    let Written::Call(created_at) = write(app, account, id, &judged, wish, key).await? else {
+        drop((noted, lease));
         // Another request of this key was first by a moment.
         let found = match key {
             Some(key) => replay(app, account, key).await?,
@@ -90,10 +104,30 @@ pub async fn place(
         created_at,
     };
     judged.dial(app, account, id, wish.ring_seconds(), lease, dialling);
+    noted.goes_on();
     Ok(Answer {
         call,
         replayed: false,
     })
+}
+
+/// A call among those that this process places: no more, once this is dropped.
+struct Noted<'a> {
+    app: &'a App,
+    id: CallId,
+}
+
+impl Noted<'_> {
+    /// It is dialled: whoever follows it takes it out.
+    fn goes_on(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.app.live.dialled(self.id);
+    }
 }
 
 /// What an earlier request of this key was answered with.

@@ -17,7 +17,7 @@ use super::writer;
 use crate::admission::Owner;
 use crate::app::App;
 use crate::db::DbError;
-use crate::ids::{AccountId, CallId, RecordingId};
+use crate::ids::{AccountId, CallId};
 use crate::recordings;
 
 /// The pause between two tries to write a recording down.
@@ -128,18 +128,14 @@ async fn spooled(app: &App) -> Vec<CallId> {
 
 /// Keeps the recording of a call that another node ended while this one was dead.
 async fn salvage_late(app: &App, id: CallId) -> Result<(), DbError> {
-    let Some((account, agent)) = store::lost_without_recording(&app.db, id).await? else {
+    let Some((account, _)) = store::lost_without_recording(&app.db, id).await? else {
         return Ok(());
     };
     let span = super::span(account, id);
     let Some(file) = salvage(app, id).instrument(span).await else {
         return Ok(());
     };
-    let (recording, region) = (RecordingId::new(&app.clock), app.storage.region());
-    let mut tx = app.db.begin_write().await?;
-    let now = app.clock.now();
-    recordings::store::insert(&mut tx, account, recording, id, agent, region, now).await?;
-    tx.commit().await?;
+    recordings::begin_late(app, account, id).await?;
     recordings::keep(app, account, id, &file).await
 }
 

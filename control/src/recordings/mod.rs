@@ -12,4 +12,4 @@ pub mod store;
 pub mod token;
 pub mod wire;
 
-pub use service::{give_up, keep, keep_tape_alone, run_sweeper, sweep};
+pub use service::{begin_late, give_up, keep, keep_tape_alone, run_sweeper, sweep};

@@ -87,19 +87,59 @@ async fn try_to_keep(
         key: &key,
         tape_key: Some(&tape_key),
     };
-    let written = match &file.broken {
-        None => ready(app, account, call, &kept).await?,
-        Some(why) => broken(app, account, call, &kept, why).await?,
-    };
-    if !written {
+    let why = file.broken.as_deref();
+    if write_down(app, account, call, &kept, why).await? {
+        return Ok(());
+    }
+    match store::standing(&app.db, account, call).await? {
         // Deleted while it was being made: nothing may stay behind.
-        for key in [&key, &tape_key] {
-            if let Err(error) = app.storage.delete(key).await {
-                tracing::error!(%error, "a deleted recording's object could not be removed");
+        Some(standing) if standing.deleted => {
+            store::came_late(&app.db, standing.id, &kept).await?;
+            remove_now(app, standing.id).await?;
+        }
+        // Another try of the same was first, and only its answer was lost.
+        Some(standing) if standing.key.as_ref() == Some(&key) => {}
+        // The call was ended in the name of this node, which was taken for dead.
+        None if begin_late(app, account, call).await? => {
+            write_down(app, account, call, &kept, why).await?;
+        }
+        Some(_) | None => {
+            for key in [&key, &tape_key] {
+                if let Err(error) = app.storage.delete(key).await {
+                    tracing::error!(%error, "the object of no recording could not be removed");
+                }
             }
         }
     }
     Ok(())
+}
+
+/// The recording as ready, or as one that broke off: `broken` says why.
+async fn write_down(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+    broken: Option<&str>,
+) -> Result<bool, DbError> {
+    match broken {
+        None => ready(app, account, call, kept).await,
+        Some(why) => broke_off(app, account, call, kept, why).await,
+    }
+}
+
+/// Gives a call its recording that was ended as lost with its node. `false`: it was not, or has one.
+pub async fn begin_late(app: &App, account: AccountId, call: CallId) -> Result<bool, DbError> {
+    let lost = calls::store::lost_without_recording(&app.db, call).await?;
+    let Some((_, agent)) = lost.filter(|(owner, _)| *owner == account) else {
+        return Ok(false);
+    };
+    let (id, region) = (RecordingId::new(&app.clock), app.storage.region());
+    let mut tx = app.db.begin_write().await?;
+    let now = app.clock.now();
+    store::insert(&mut tx, account, id, call, agent, region, now).await?;
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// Keeps the tape of a call without a recording until it is old, if any are kept.
@@ -214,7 +254,7 @@ async fn remove(app: &App, leftover: &Leftover) -> Result<bool, DbError> {
 }
 
 /// Marks a recording of which only the beginning is kept.
-async fn broken(
+async fn broke_off(
     app: &App,
     account: AccountId,
     call: CallId,

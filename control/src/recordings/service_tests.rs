@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::app::testing::TestApp;
 use crate::calls::store::NewCall;
+use crate::db::Tx;
 use crate::ids::AgentId;
 
 /// An application whose bucket takes every connection and answers none, and how many it has taken.
@@ -37,13 +38,12 @@ async fn hanging() -> (TestApp, Arc<AtomicU32>) {
     (test, asked)
 }
 
-/// A recording that is ready.
-async fn recording(test: &TestApp) -> RecordingId {
-    let (app, now) = (&test.app, test.app.clock.now());
-    let call = CallId::new(&app.clock);
+/// A call, and its agent.
+async fn insert_call(test: &TestApp, tx: &mut Tx) -> (CallId, AgentId) {
+    let (call, agent) = (CallId::new(&test.app.clock), AgentId::new(&test.app.clock));
     let new = NewCall {
         id: call,
-        agent_id: AgentId::new(&app.clock),
+        agent_id: agent,
         agent_name: "Reception",
         direction: "inbound",
         channel: "websocket",
@@ -54,11 +54,18 @@ async fn recording(test: &TestApp) -> RecordingId {
         trunk_id: None,
         dynamic_variables: &json!({}),
     };
-    let id = RecordingId::new(&app.clock);
-    let mut tx = app.db.begin_write().await.unwrap();
-    calls::store::insert(&mut tx, test.account, &new, now)
+    calls::store::insert(tx, test.account, &new, test.app.clock.now())
         .await
         .unwrap();
+    (call, agent)
+}
+
+/// A recording that is ready.
+async fn recording(test: &TestApp) -> RecordingId {
+    let (app, now) = (&test.app, test.app.clock.now());
+    let id = RecordingId::new(&app.clock);
+    let mut tx = app.db.begin_write().await.unwrap();
+    let (call, agent) = insert_call(test, &mut tx).await;
     tx.query(
         "insert into recordings (id, account_id, call_id, agent_id, status, sample_rate, region, storage_key,
             created_at, updated_at)
@@ -67,7 +74,7 @@ async fn recording(test: &TestApp) -> RecordingId {
     .bind(id)
     .bind(test.account)
     .bind(call)
-    .bind(new.agent_id)
+    .bind(agent)
     .bind(ObjectKey::recording(test.account, call).as_str())
     .bind(now)
     .execute()
@@ -137,4 +144,103 @@ async fn a_sweep_ends_where_the_store_does_not_answer() {
         .await
         .unwrap();
     assert_eq!(left.len(), 3, "they wait for the next sweep");
+}
+
+/// A call with a recording in this status, or with none; and its file, which lies in the spool.
+async fn recorded(test: &TestApp, status: Option<&str>) -> (CallId, RecordedFile) {
+    let (app, now) = (&test.app, test.app.clock.now());
+    let mut tx = app.db.begin_write().await.unwrap();
+    let (call, agent) = insert_call(test, &mut tx).await;
+    if let Some(status) = status {
+        let id = RecordingId::new(&app.clock);
+        store::insert(&mut tx, test.account, id, call, agent, "local", now)
+            .await
+            .unwrap();
+        tx.query("update recordings set status = $1 where id = $2")
+            .bind(status)
+            .bind(id)
+            .execute()
+            .await
+            .unwrap();
+    } else {
+        tx.query("update calls set status = 'failed', end_reason = 'node_lost' where id = $1")
+            .bind(call)
+            .execute()
+            .await
+            .unwrap();
+    }
+    tx.commit().await.unwrap();
+    let folder = calls::spool_dir(&app.config);
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{call}.wav"));
+    std::fs::write(&path, b"a file of sound").unwrap();
+    let file = RecordedFile {
+        tape_path: folder.join(format!("{call}.tape")),
+        path,
+        samples: 16_000,
+        bytes: 15,
+        sha256: "0".repeat(64),
+        gap_ms: 0,
+        broken: None,
+    };
+    (call, file)
+}
+
+/// What the store has of a call's recording.
+async fn stored(test: &TestApp, call: CallId) -> bool {
+    let key = ObjectKey::recording(test.account, call);
+    test.app.storage.length(&key).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_recording_that_is_kept_twice_is_there_and_told_of_once() {
+    let test = TestApp::new().await;
+    let (call, file) = recorded(&test, Some("uploading")).await;
+    for _ in 0..2 {
+        keep(&test.app, test.account, call, &file).await.unwrap();
+        assert!(stored(&test, call).await);
+    }
+    let standing = store::standing(&test.app.db, test.account, call).await;
+    let standing = standing.unwrap().unwrap();
+    assert_eq!(standing.key, Some(ObjectKey::recording(test.account, call)));
+    let (_, call) = test.call("GET", &format!("/calls/{call}"), None).await;
+    assert_eq!(call["has_recording"], true, "{call}");
+}
+
+#[tokio::test]
+async fn a_recording_comes_late_when_its_call_was_ended_as_lost() {
+    let test = TestApp::new().await;
+    let (call, file) = recorded(&test, None).await;
+    keep(&test.app, test.account, call, &file).await.unwrap();
+    assert!(stored(&test, call).await);
+    let (_, shown) = test.call("GET", &format!("/calls/{call}"), None).await;
+    assert_eq!(shown["has_recording"], true, "{shown}");
+}
+
+#[tokio::test]
+async fn of_a_recording_that_was_deleted_on_its_way_nothing_stays() {
+    let test = TestApp::new().await;
+    let (call, file) = recorded(&test, Some("uploading")).await;
+    let standing = store::standing(&test.app.db, test.account, call).await;
+    let path = format!("/recordings/{}", standing.unwrap().unwrap().id);
+    assert_eq!(
+        test.call("DELETE", &path, None).await.0,
+        StatusCode::NO_CONTENT
+    );
+    keep(&test.app, test.account, call, &file).await.unwrap();
+    assert!(!stored(&test, call).await);
+    // Also when the store was away at that moment: the sweeper is told where it lies.
+    let key = ObjectKey::recording(test.account, call);
+    let id = store::standing(&test.app.db, test.account, call).await;
+    let id = id.unwrap().unwrap().id;
+    let kept = Kept {
+        samples: 1,
+        size_bytes: 1,
+        sha256: "",
+        key: &key,
+        tape_key: None,
+    };
+    store::came_late(&test.app.db, id, &kept).await.unwrap();
+    let left = store::leftover(&test.app.db, id).await.unwrap().unwrap();
+    assert_eq!(left.keys, [key]);
 }

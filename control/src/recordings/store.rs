@@ -42,6 +42,15 @@ pub struct Leftover {
     pub keys: Vec<ObjectKey>,
 }
 
+/// Where the recording of a call stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub id: RecordingId,
+    pub deleted: bool,
+    /// Where its WAV lies, once that is settled.
+    pub key: Option<ObjectKey>,
+}
+
 const LIVE: &str = "select * from recordings where deleted_at is null";
 
 /// Adds the recording of a call that has just ended; its file follows.
@@ -130,7 +139,43 @@ pub async fn list(
     Ok((rows, total.unsigned_abs()))
 }
 
-/// Turns an uploading recording into a ready one. `None`: it was deleted meanwhile, or is settled.
+/// The recording of a call, be it deleted.
+pub async fn standing(
+    db: &Db,
+    account: AccountId,
+    call: CallId,
+) -> Result<Option<Standing>, DbError> {
+    db.query(
+        "select id, storage_key, deleted_at from recordings where account_id = $1 and call_id = $2",
+    )
+    .bind(account)
+    .bind(call)
+    .optional(|row| {
+        let key = row.opt_text("storage_key")?;
+        Ok(Standing {
+            id: row.parse("id")?,
+            deleted: row.opt_time("deleted_at")?.is_some(),
+            key: key.and_then(|key| ObjectKey::parse(&key)),
+        })
+    })
+    .await
+}
+
+/// Writes down where the objects of a deleted recording lie that came after its deletion: [`leftovers`] has them.
+pub async fn came_late(db: &Db, id: RecordingId, kept: &Kept<'_>) -> Result<(), DbError> {
+    db.query(
+        "update recordings set storage_key = $1, tape_key = $2 where id = $3 and deleted_at is not null",
+    )
+    .bind(kept.key.as_str())
+    .bind(kept.tape_key.map(ObjectKey::as_str))
+    .bind(id)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// Turns an uploading recording into a ready one. `false`: it was deleted meanwhile, or is settled, or the call has
+/// none.
 pub async fn ready(
     tx: &mut Tx,
     account: AccountId,
@@ -165,8 +210,7 @@ pub async fn ready(
     Ok(rows == 1)
 }
 
-/// Turns an uploading recording into a failed one of which the beginning is kept. `false`: it was
-/// deleted meanwhile, or is settled.
+/// Turns an uploading recording into a failed one of which the beginning is kept. `false`: as in [`ready`].
 pub async fn broken(
     db: &Db,
     account: AccountId,

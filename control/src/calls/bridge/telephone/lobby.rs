@@ -256,7 +256,12 @@ impl Desk {
                 }
                 (None, None) => {}
             }
-            tx.commit().await?;
+            if let Err(error) = tx.commit().await {
+                // The answer may have been lost and not the commit: then nobody would end this call.
+                let why = "the database was lost while the call came in";
+                bridge::could_not_start(app, account, id, why).await;
+                return Err(error);
+            }
             app.webhooks.wake();
             Ok::<_, DbError>(true)
         };

@@ -4,6 +4,7 @@
 //! A text is cut into pieces once; printing the pieces gives the text back. Filling is one pass: a
 //! value that itself holds braces is never read as a placeholder.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -132,6 +133,10 @@ pub fn merged(defaults: &Variables, session: &Variables) -> Variables {
     all
 }
 
+/// What the values of a text may bring it to, bytes: a short value in a text that names it ten thousand times is one
+/// thing, a long one another. A value that would go beyond stands unfilled.
+const MOST_FILLED: usize = 512 << 10;
+
 fn fill(
     text: &str,
     variables: &Variables,
@@ -144,9 +149,9 @@ fn fill(
         match piece {
             Piece::Text(text) => out.push_str(text),
             Piece::Placeholder { name, .. } => {
-                if let Some(value) = builtins.get(name) {
-                    out.push_str(value);
-                } else if let Some(value) = value_of(name, variables) {
+                let value = builtins.get(name).map(Cow::Borrowed);
+                let value = value.or_else(|| value_of(name, variables).map(Cow::Owned));
+                if let Some(value) = value.filter(|value| out.len() + value.len() <= MOST_FILLED) {
                     out.push_str(&value);
                 } else {
                     out.push_str(&missing(name));
@@ -315,6 +320,22 @@ mod tests {
             "[system__moon: not provided]",
             &["system__moon"],
         );
+    }
+
+    #[test]
+    fn values_fill_a_text_up_to_a_bound_and_are_told_of_beyond() {
+        let variables = json!({"a": "x".repeat(10_000), "b": "short"});
+        let variables = variables.as_object().unwrap();
+        let text = format!("{}{{{{b}}}}", "{{a}}".repeat(20_000));
+        let rendered = render_spoken(&text, variables, &builtins());
+        assert!(
+            rendered.text.len() <= MOST_FILLED,
+            "{}",
+            rendered.text.len()
+        );
+        assert!(rendered.text.len() > MOST_FILLED - 10_000);
+        assert!(rendered.text.ends_with("short"));
+        assert_eq!(rendered.unfilled, ["a"]);
     }
 
     #[test]

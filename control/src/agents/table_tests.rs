@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     egress::Allow,
-    http::validate::{Field, Kind, Schema, Unknown},
+    http::validate::{Field, Kind, LONGEST_SCALAR, Schema, Unknown},
 };
 
 const CREATE: Schema = Schema {
@@ -133,6 +133,7 @@ fn wrong(kind: &Kind) -> Vec<Value> {
             json!({"a": {}}),
             json!({"a": null}),
             json!({"system__a": "x"}),
+            json!({"a": "x".repeat(LONGEST_SCALAR + 1)}),
         ],
         Kind::AnyObject | Kind::Any | Kind::OpenObject(_) => vec![],
         Kind::Timestamp => vec![json!("yesterday")],

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{Field, Kind, Schema, Unknown};
+use super::validate::{Field, Kind, LONGEST_SCALAR, Schema, Unknown};
 
 /// Text without NUL, which no database takes.
 const TEXT: &str = r"^[^\u0000]*$";
@@ -139,7 +139,8 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
             "type": "object", "maxProperties": max,
             "propertyNames": {"pattern": key_pattern(key_rule), "description": key_rule},
             "additionalProperties": {"anyOf": [
-                {"type": "string", "pattern": TEXT}, {"type": "number"}, {"type": "boolean"}
+                {"type": "string", "pattern": TEXT, "maxLength": LONGEST_SCALAR},
+                {"type": "number"}, {"type": "boolean"}
             ]}
         }),
         Kind::AnyObject => json!({"type": "object", "additionalProperties": true}),

@@ -75,6 +75,11 @@ impl Field {
     }
 }
 
+/// The longest string in a flat object, characters.
+pub const LONGEST_SCALAR: usize = 10_000;
+/// All values of a flat object together, bytes.
+pub const MOST_SCALARS: usize = 64 << 10;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -115,7 +120,8 @@ pub enum Kind {
     Object(&'static [Field]),
     /// The same; members that are not among the fields are ignored.
     OpenObject(&'static [Field]),
-    /// A flat object of strings, numbers and booleans, at most `max` keys.
+    /// A flat object of strings, numbers and booleans, at most `max` keys; each string and all of them together
+    /// are bounded, as they are copied into texts and kept with every call.
     Scalars {
         max: usize,
         key_ok: fn(&str) -> bool,

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::validate::{
-    Field, FieldError, Kind, Loc, Schema, Unknown, is_e164, is_origin_host, is_web_url,
+    Field, FieldError, Kind, LONGEST_SCALAR, Loc, MOST_SCALARS, Schema, Unknown, is_e164,
+    is_origin_host, is_web_url,
 };
 
 /// No answer lists more wrong fields than this: a hostile body has a million.
@@ -312,6 +313,14 @@ fn scalars(
         );
         return;
     }
+    let length = |value: &Value| value.as_str().map_or(0, str::len);
+    if map.values().map(length).sum::<usize>() > MOST_SCALARS {
+        errors.push(
+            "too_long",
+            format!("All values together should have at most {MOST_SCALARS} bytes"),
+        );
+        return;
+    }
     for (key, value) in map {
         let short: String = key.chars().take(128).collect();
         errors.within(short.as_str(), |errors| {
@@ -328,6 +337,10 @@ fn scalars(
                         "String should not contain a NUL character".into(),
                     );
                 }
+                Value::String(text) if text.chars().count() > LONGEST_SCALAR => errors.push(
+                    "string_too_long",
+                    format!("String should have at most {LONGEST_SCALAR} characters"),
+                ),
                 Value::String(_) | Value::Number(_) | Value::Bool(_) => {}
                 _ => errors.push(
                     "string_type",
@@ -437,6 +450,16 @@ mod tests {
             wrong(json!({"name": "a", "age": 1.5})),
             [("age".to_owned(), "int_parsing")]
         );
+    }
+
+    #[test]
+    fn the_values_of_a_flat_object_are_bounded_each_and_together() {
+        let vars = |a: usize, b: usize| json!({"name": "a", "vars": {"a": "é".repeat(a), "b": "x".repeat(b)}});
+        assert_eq!(wrong(vars(LONGEST_SCALAR, LONGEST_SCALAR)), []);
+        let too_long = [("vars.b".to_owned(), "string_too_long")];
+        assert_eq!(wrong(vars(1, LONGEST_SCALAR + 1)), too_long);
+        let together = [("vars".to_owned(), "too_long")];
+        assert_eq!(wrong(vars(1, MOST_SCALARS)), together);
     }
 
     #[test]

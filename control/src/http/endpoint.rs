@@ -336,8 +336,11 @@ async fn admit(
     let caller = match rule.access {
         Access::None | Access::SignedUrl => return Ok(()),
         Access::Admin => return admin(app, request.headers(), ip).await,
-        Access::Signed | Access::PublicAgent(_) if !auth::has_credential(request.headers()) => {
-            return Ok(());
+        Access::Signed if !auth::has_credential(request.headers()) => return Ok(()),
+        // Counted before the body is read: who has no key holds no more memory than their share.
+        Access::PublicAgent(_) if !auth::has_credential(request.headers()) => {
+            let decision = app.limits.keyless_connect(ip, app.clock.now()).await;
+            return decision.refusal();
         }
         Access::Signed | Access::Scopes(_) | Access::AnyScope(_) => {
             auth::authenticate(app, request.headers(), ip, false).await?

@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
@@ -33,6 +33,8 @@ pub struct Patience {
     pub headers: Duration,
     /// The longest silence within a body.
     pub body: Duration,
+    /// For a whole body: the largest, over a slow line. A byte now and then does not hold what came before it.
+    pub whole_body: Duration,
     /// The longest time that it may not read what we write.
     pub write: Duration,
 }
@@ -43,6 +45,7 @@ impl Default for Patience {
         Self {
             headers: ten,
             body: ten,
+            whole_body: 6 * ten,
             write: 3 * ten,
         }
     }
@@ -148,8 +151,7 @@ async fn run(
         return;
     };
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request =
-            request.map(|body| axum::body::Body::new(Impatient::new(body, patience.body)));
+        let mut request = request.map(|body| axum::body::Body::new(Impatient::new(body, patience)));
         request.extensions_mut().insert(Peer(peer));
         router.clone().oneshot(request)
     });
@@ -334,19 +336,21 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// A request body that fails after its patience without a byte.
+/// A request body that fails after its patience without a byte, or without the last one.
 struct Impatient {
     inner: Incoming,
     idle: Option<Pin<Box<Sleep>>>,
     patience: Duration,
+    ends: Instant,
 }
 
 impl Impatient {
-    const fn new(inner: Incoming, patience: Duration) -> Self {
+    fn new(inner: Incoming, patience: Patience) -> Self {
         Self {
             inner,
             idle: None,
-            patience,
+            patience: patience.body,
+            ends: Instant::now() + patience.whole_body,
         }
     }
 }
@@ -359,16 +363,18 @@ impl Body for Impatient {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let patience = self.patience;
+        let until = (Instant::now() + self.patience).min(self.ends);
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(frame) => {
                 if let Some(idle) = &mut self.idle {
-                    idle.as_mut().reset(Instant::now() + patience);
+                    idle.as_mut().reset(until);
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             Poll::Pending => {
-                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
+                let idle = self
+                    .idle
+                    .get_or_insert_with(|| Box::pin(sleep_until(until)));
                 ready!(idle.as_mut().poll(cx));
                 Poll::Ready(Some(Err("no byte of the body came in time".into())))
             }

@@ -36,6 +36,7 @@ impl Running {
         let patience = Patience {
             headers: SHORT,
             body: SHORT,
+            whole_body: 3 * SHORT,
             write: SHORT,
         };
         let serving =
@@ -129,6 +130,25 @@ async fn a_body_that_stops_coming_is_given_up() {
     assert!(server.say(whole).await.ends_with('3'));
     let half = "POST /size HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc";
     assert!(server.say(half).await.starts_with("HTTP/1.1 408"));
+}
+
+#[tokio::test]
+async fn a_body_that_comes_by_drops_is_given_up() {
+    let server = Running::start(hello(), |_| {}).await;
+    let mut stream = server.connect().await;
+    let head = "POST /size HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    for _ in 0..99 {
+        // Whether it is still taken shows in the answer.
+        let _ = stream.write_all(b"x").await;
+        if let Ok(read) = timeout(SHORT / 4, stream.read_exact(&mut answer)).await {
+            read.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 408");
+            return;
+        }
+    }
+    panic!("it is waited for");
 }
 
 #[tokio::test]

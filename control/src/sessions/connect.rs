@@ -271,9 +271,6 @@ async fn of_visitor(
     body: &Connect,
     plan: Plan,
 ) -> Result<(AccountId, Agent), ApiError> {
-    let now = app.clock.now();
-    let decision = app.limits.keyless_connect(visitor.ip, now).await;
-    decision.refusal()?;
     let (account, agent) = public(app, body.agent_id).await?;
     needs_no_key(plan)?;
     let allowed = &agent.settings.allowed_origins;

@@ -549,16 +549,11 @@ async fn a_key_that_is_none_is_named() {
 }
 
 /// How many ask at once.
-fn crowd() -> usize {
-    match std::env::var_os("SIDETONE_SOAK") {
-        Some(_) => 1_000,
-        None => 100,
-    }
-}
+const CROWD: usize = 1_000;
 
 /// Lets a crowd ask at once: how many were taken, and what the others were told.
 async fn rush(desk: &Desk) -> (usize, BTreeMap<String, usize>) {
-    let answers = join_all((0..crowd()).map(|_| desk.trigger(desk.wish()))).await;
+    let answers = join_all((0..CROWD).map(|_| desk.trigger(desk.wish()))).await;
     let mut told = BTreeMap::new();
     let mut taken = 0;
     for (status, answer) in answers {

@@ -47,6 +47,8 @@ needed() {
         echo "faketime            ls /usr/lib/*/faketime/libfaketimeMT.so.1"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
+        # What scanners of telephone servers are made of.
+        echo "sipvicious          command -v svmap"
         # A telephone with codecs, TLS and SRTP of its own.
         echo "baresip-core        command -v baresip"
         # A proxy between the two.

@@ -149,8 +149,25 @@ impl Telephone {
         Self::call_number(target, "100", encryption, Duration::from_secs(20)).await
     }
 
+    /// Calls this number as this caller, who is answered.
+    pub(crate) async fn call_as(from: &str, target: SocketAddr, number: &str) -> Self {
+        let within = Duration::from_secs(20);
+        let called = Self::dial(from, target, number, Encryption::Disable, within).await;
+        called.unwrap_or_else(|code| panic!("{from}: {code}"))
+    }
+
     /// Calls this number, and rings for so long.
     pub(crate) async fn call_number(
+        target: SocketAddr,
+        number: &str,
+        encryption: Encryption,
+        ring_for: Duration,
+    ) -> Result<Self, u16> {
+        Self::dial("+33123456789", target, number, encryption, ring_for).await
+    }
+
+    async fn dial(
+        from: &str,
         target: SocketAddr,
         number: &str,
         encryption: Encryption,
@@ -202,7 +219,7 @@ impl Telephone {
         let place = Place {
             trunk: TrunkId(1),
             to: number.to_owned(),
-            from: "+33123456789".to_owned(),
+            from: from.to_owned(),
             display: None,
             headers: Vec::new(),
             offer: Body::sdp(offered.text.clone()),

@@ -165,7 +165,7 @@ async fn a_call_over_a_trunk_of_the_api_reaches_the_numbers_agent() {
 }
 
 /// Asks from an address with OPTIONS; the answer's first line, if one comes within a second.
-fn ask(target: SocketAddr, from: &str) -> Option<String> {
+pub(crate) fn ask(target: SocketAddr, from: &str) -> Option<String> {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(1)))

@@ -33,6 +33,7 @@ mod registrar;
 mod renewal;
 mod routing;
 mod scans;
+mod sip_floods;
 mod streams;
 mod synthesis;
 mod telephone;

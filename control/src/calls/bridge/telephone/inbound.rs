@@ -231,7 +231,7 @@ impl Desk {
 
     /// Whose number was called: one of the settings, one that an account registered, or what the
     /// settings have for all others.
-    async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
+    pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
         let settings = &self.app.config.sip;
         let dialled = incoming.to.user().unwrap_or_default();
         let told = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
@@ -271,7 +271,8 @@ impl Desk {
         }
     }
 
-    /// The registered number that was called, and the trunk of its account that the call came over.
+    /// The registered number that was called, and the trunk of its account that the call came over. The
+    /// carrier's other trunks may be of other accounts.
     async fn registered(
         &self,
         incoming: &Incoming,
@@ -288,22 +289,26 @@ impl Desk {
             came_over.extend(trunk.map_err(|error| unavailable(&error))?);
         }
         came_over.retain(|trunk| trunk.status == sip_trunks::Status::Active);
-        for trunk in &came_over {
+        let mut over = Vec::new();
+        for trunk in came_over {
             // Where we registered, the carrier calls the user we registered, and tells whom it wants
             // in To.
             let addressed = incoming.addressed.user();
-            let wanted = match (&addressed, &trunk.auth_username) {
+            let wanted = match (addressed, &trunk.auth_username) {
                 (Some(addressed), Some(user))
                     if trunk.auth_mode == AuthMode::Register && user == dialled =>
                 {
-                    addressed.as_str()
+                    addressed
                 }
-                _ => dialled,
+                _ => dialled.to_owned(),
             };
-            if trunk.kind == TrunkType::Inbound && !trunk.takes(wanted) {
-                continue;
+            if trunk.kind == TrunkType::Outbound || trunk.takes(&wanted) {
+                over.push((trunk, wanted));
             }
-            let number = phone_numbers::find_called(db, trunk.account, trunk.id, wanted)
+        }
+        // As it is registered, on whichever trunk: before any that may only be meant.
+        for (trunk, wanted) in &over {
+            let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
                 .await
                 .map_err(|error| unavailable(&error))?;
             // An outbound trunk brings calls to the numbers that are registered on it only.
@@ -314,7 +319,21 @@ impl Desk {
                 return Ok(Some((number, trunk.clone())));
             }
         }
-        Ok(None)
+        let mut meant: Vec<(PhoneNumber, Trunk)> = Vec::new();
+        for (trunk, wanted) in &over {
+            let found = phone_numbers::find_meant(db, trunk.account, trunk.id, wanted)
+                .await
+                .map_err(|error| unavailable(&error))?;
+            for number in found {
+                // Several blocks of one trunk may hold its source.
+                if meant.iter().all(|(other, _)| other.id != number.id) {
+                    meant.push((number, trunk.clone()));
+                }
+            }
+        }
+        // Where several may be meant, none is: the call could be another account's.
+        let mut meant = meant.into_iter();
+        Ok(meant.next().filter(|_| meant.next().is_none()))
     }
 
     async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {

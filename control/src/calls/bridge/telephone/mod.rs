@@ -17,6 +17,8 @@ mod lobby;
 pub mod outbound;
 mod session;
 mod talking;
+#[cfg(test)]
+mod tests;
 mod trunks;
 mod whereabouts;
 

@@ -60,7 +60,7 @@ impl Register {
         }
     }
 
-    fn set(&self, trunks: &[Trunk]) {
+    pub(super) fn set(&self, trunks: &[Trunk]) {
         let all: HashMap<_, _> = trunks
             .iter()
             .map(|trunk| (sip_trunks::sip_id(trunk.id), (trunk.account, trunk.id)))

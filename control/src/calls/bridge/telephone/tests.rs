@@ -1,0 +1,130 @@
+//! Calls that come in, told to a desk as the stack would tell them: the stack listens, and nobody calls it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sip::event::Incoming;
+use sip::message::{Body, Uri};
+
+use super::inbound::{Declined, Desk};
+use super::{Exchange, open};
+use crate::app::testing::TestApp;
+use crate::egress::Allow;
+use crate::ids::TrunkId;
+use crate::sip_trunks;
+
+const NUMBER: &str = "+4930123456";
+
+const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+    m=audio 40000 RTP/AVP 0\r\n";
+
+struct Bench {
+    test: TestApp,
+    exchange: Arc<Exchange>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let test = TestApp::with(|config| {
+            config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
+        })
+        .await;
+        let exchange = Arc::clone(open(&test.app).await.unwrap());
+        Self { test, exchange }
+    }
+
+    fn desk(&self) -> Desk {
+        Desk {
+            app: self.test.app.clone(),
+            exchange: Arc::clone(&self.exchange),
+        }
+    }
+
+    async fn post(&self, key: &str, path: &str, body: Value) -> Value {
+        let (status, made) = self.test.call_as(key, "POST", path, Some(body)).await;
+        assert!(status.is_success(), "{path}: {made}");
+        made
+    }
+
+    /// A trunk with these fields beside; the stack's events may name it.
+    async fn trunk(&self, key: &str, more: Value) -> TrunkId {
+        let mut body = json!({"name": "carrier", "type": "inbound"});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let made = self.post(key, "/sip-trunks", body).await;
+        let all = sip_trunks::store::all_active(&self.test.app.db).await;
+        self.exchange.trunks.set(&all.unwrap());
+        made["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// A trunk that is known by its carrier's address.
+    async fn by_address(&self, key: &str) -> TrunkId {
+        let more = json!({"auth_mode": "ip_acl", "allowed_addresses": ["127.0.0.1"]});
+        self.trunk(key, more).await
+    }
+
+    async fn number(&self, key: &str, number: &str, trunk: TrunkId, more: Value) -> String {
+        let mut body = json!({"phone_number": number, "trunk_id": trunk});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let made = self.post(key, "/phone-numbers/sip/register", body).await;
+        made["id"].as_str().unwrap().to_owned()
+    }
+}
+
+fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
+    let uri = |user: &str| Uri::parse(&format!("sip:{user}@127.0.0.1")).unwrap();
+    Incoming {
+        trunks: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
+        may_prove: false,
+        source: ([127, 0, 0, 1], 5060).into(),
+        to: uri(to),
+        addressed: uri(to),
+        from: uri("+33123456789"),
+        display: None,
+        asserted: None,
+        headers: Vec::new(),
+        offer: Some(Body::sdp(OFFER)),
+    }
+}
+
+/// Two accounts have trunks of one carrier.
+#[tokio::test]
+async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
+    let bench = Bench::new().await;
+    let (other, key) = bench.test.other_account().await;
+    let theirs = bench.by_address(&key).await;
+    let ours = bench.by_address(&bench.test.key).await;
+    let none = || json!({});
+    bench.number(&bench.test.key, NUMBER, ours, none()).await;
+    bench.number(&key, "994930123456", theirs, none()).await;
+    let whose = async |to: &str| {
+        let mut found = Vec::new();
+        for trunks in [[theirs, ours], [ours, theirs]] {
+            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            found.push(called.map(|called| called.account));
+        }
+        assert_eq!(found[0], found[1], "{to}");
+        found.remove(0)
+    };
+    let us = bench.test.account;
+    for to in [NUMBER, "4930123456", "030123456", "004930123456"] {
+        assert_eq!(whose(to).await, Ok(us), "{to}");
+    }
+    assert_eq!(whose("994930123456").await, Ok(other));
+    // It ends as both do, and means neither.
+    assert_eq!(whose("30123456").await, Err(Declined::NOBODY));
+    // In France and in Italy the same is dialled for them.
+    let french = "+33612345678";
+    bench.number(&bench.test.key, french, ours, none()).await;
+    assert_eq!(whose("0612345678").await, Ok(us));
+    bench.number(&key, "+390612345678", theirs, none()).await;
+    assert_eq!(whose("0612345678").await, Err(Declined::NOBODY));
+    assert_eq!(whose(french).await, Ok(us));
+}

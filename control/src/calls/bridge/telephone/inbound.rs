@@ -38,6 +38,8 @@ impl Declined {
     pub(super) const BUSY: Self = Self(486);
     pub(super) const NOT_ACCEPTABLE: Self = Self(488);
     const MALFORMED: Self = Self(400);
+    /// The caller may give the password of a trunk, and has not: the stack asks for it.
+    const UNPROVED: Self = Self(401);
     const FORBIDDEN: Self = Self(403);
     pub(super) const UNAVAILABLE: Self = Self(503);
     /// The caller is gone: nobody hears it.
@@ -101,7 +103,7 @@ impl Taken {
 }
 
 /// Whom the caller hears.
-enum Conversation {
+pub(super) enum Conversation {
     Agent(Box<Talking>),
     Joined(Box<Joined>),
 }
@@ -137,7 +139,7 @@ impl Desk {
     }
 
     /// Lets the call in, answers it and puts it on the engine.
-    async fn take(
+    pub(super) async fn take(
         &self,
         line: LineId,
         incoming: &Incoming,
@@ -148,7 +150,11 @@ impl Desk {
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
             return Err(Declined::NOT_ACCEPTABLE);
         }
-        let called = self.called(incoming).await?;
+        let called = self.called(incoming).await.map_err(|why| match why {
+            // A trunk that wants a password may have the number.
+            Declined::NOBODY if incoming.may_prove => Declined::UNPROVED,
+            why => why,
+        })?;
         let ports = self.exchange.take_ports().map_err(|error| {
             tracing::error!(%error, "no ports for a telephone call");
             Declined::UNAVAILABLE

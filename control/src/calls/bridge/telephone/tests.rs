@@ -128,3 +128,19 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
     assert_eq!(whose("0612345678").await, Err(Declined::NOBODY));
     assert_eq!(whose(french).await, Ok(us));
 }
+
+#[tokio::test]
+async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_nobodys() {
+    let bench = Bench::new().await;
+    let trunk = bench.by_address(&bench.test.key).await;
+    for (may_prove, code) in [(false, 404), (true, 401)] {
+        let incoming = Incoming {
+            may_prove,
+            ..incoming(&[trunk], NUMBER)
+        };
+        let mut line = bench.exchange.line();
+        let events = &mut line.events;
+        let taken = bench.desk().take(line.id, &incoming, events).await;
+        assert_eq!(taken.err(), Some(Declined(code)));
+    }
+}

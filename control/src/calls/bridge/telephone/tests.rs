@@ -7,13 +7,15 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use sip::event::Incoming;
+use sip::event::{Event, Incoming};
 use sip::message::{Body, Uri};
 
+use super::exchange::hand_on;
 use super::inbound::{Declined, Desk};
-use super::{Exchange, open};
+use super::{Exchange, open, standings};
 use crate::app::testing::TestApp;
 use crate::egress::Allow;
 use crate::ids::TrunkId;
@@ -142,5 +144,44 @@ async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_n
         let events = &mut line.events;
         let taken = bench.desk().take(line.id, &incoming, events).await;
         assert_eq!(taken.err(), Some(Declined(code)));
+    }
+}
+
+#[tokio::test]
+async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = json!({"auth_mode": "register", "auth_username": "a", "auth_password": "b",
+        "outbound_address": "127.0.0.1:5999"});
+    let trunk = bench.trunk(&bench.test.key, trunk).await;
+    let number = sip_trunks::sip_id(trunk);
+    let busy = app.db.begin_write().await.unwrap();
+    let events = [
+        Event::RegistrationFailed {
+            trunk: number,
+            code: Some(503),
+            reason: "Busy".to_owned(),
+            retry_in: Duration::from_secs(30),
+        },
+        Event::Registered {
+            trunk: number,
+            expires: 60,
+        },
+    ];
+    // It is no future: there is nothing that it could wait for.
+    for event in events {
+        hand_on(app, &bench.exchange, event);
+    }
+    drop(busy);
+    standings::write(app, &bench.exchange.standings).await;
+    let path = format!("/sip-trunks/{trunk}");
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let (_, shown) = bench.test.call("GET", &path, None).await;
+        if shown["registration"]["status"] == "registered" {
+            return;
+        }
+        // The task of the stack may have taken it.
+        assert!(std::time::Instant::now() < until, "{shown}");
     }
 }

@@ -183,6 +183,12 @@ impl Exchange {
         self.lines().remove(&line);
     }
 
+    /// Whether calls over this transport can come in.
+    pub fn listens_on(&self, transport: sip_trunks::Transport) -> bool {
+        let mut addresses = self.sip.addresses().iter();
+        addresses.any(|listen| listen.transport.param() == transport.name())
+    }
+
     /// Two ports for one call's audio.
     pub fn take_ports(&self) -> io::Result<PortPair> {
         self.ports.take()

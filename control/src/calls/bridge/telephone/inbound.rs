@@ -20,6 +20,10 @@ use super::{Exchange, Line, SOURCES, caller, trunks};
 use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
+use crate::calls::dial::rules::Unanswered;
+use crate::calls::journal::Owner;
+use crate::calls::lifecycle;
+use crate::calls::rules::Ending;
 use crate::db::DbError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
@@ -180,6 +184,10 @@ impl Desk {
         let taken = self.admit_or_ring(line, called, events).await?;
         let (account, id) = taken.whose();
         self.exchange.traces.belongs(line, account, id);
+        // A line closes with its call: who gave up while the call was let in is not answered any more.
+        if events.is_closed() {
+            return Err(self.caller_left(taken).await);
+        }
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {
@@ -222,6 +230,25 @@ impl Desk {
             }
             Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
         }
+    }
+
+    /// The caller is gone, and the record stands.
+    async fn caller_left(&self, taken: Taken) -> Declined {
+        match taken {
+            Taken::Call(Admitted { account, id, .. }) => {
+                let incarnation = &self.app.incarnation;
+                let owner = Owner {
+                    account,
+                    call: id,
+                    incarnation: incarnation.number,
+                };
+                let ending = Ending::unanswered(&Unanswered::caller_left());
+                lifecycle::write_end(&self.app, owner, ending).await;
+                self.app.admission.release(id, &incarnation.owner);
+            }
+            Taken::Forwarded(forwarded) => forwarded.caller_left(self).await,
+        }
+        Declined::CANCELED
     }
 
     async fn begin(&self, taken: Taken, settled: Settled) -> Result<Conversation, Declined> {

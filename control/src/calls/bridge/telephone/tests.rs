@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sip::event::{Event, Incoming};
+use sip::event::{EndedBy, Event, Incoming};
 use sip::message::{Body, Uri};
 
 use super::exchange::hand_on;
@@ -78,6 +78,25 @@ impl Bench {
         let made = self.post(key, "/phone-numbers/sip/register", body).await;
         made["id"].as_str().unwrap().to_owned()
     }
+
+    /// A trunk, an agent, and its number on that trunk.
+    async fn line(&self) -> TrunkId {
+        let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+            "llm_model": "echo"});
+        let agent = self.post(&self.test.key, "/agents", agent).await;
+        let trunk = self.by_address(&self.test.key).await;
+        let answered = json!({"agent_id": agent["id"]});
+        self.number(&self.test.key, NUMBER, trunk, answered).await;
+        trunk
+    }
+
+    /// The only record of a call.
+    async fn record(&self) -> Value {
+        let (_, list) = self.test.call("GET", "/calls", None).await;
+        assert_eq!(list["total"], 1, "{list}");
+        let path = format!("/calls/{}", list["items"][0]["id"].as_str().unwrap());
+        self.test.call("GET", &path, None).await.1
+    }
 }
 
 fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
@@ -94,6 +113,12 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
         headers: Vec::new(),
         offer: Some(Body::sdp(OFFER)),
     }
+}
+
+#[track_caller]
+fn told(record: &Value, expected: [&str; 3]) {
+    let told = ["status", "end_reason", "ended_by"].map(|field| record[field].as_str().unwrap());
+    assert_eq!(told, expected, "{record}");
 }
 
 /// Two accounts have trunks of one carrier.
@@ -184,4 +209,29 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
         // The task of the stack may have taken it.
         assert!(std::time::Instant::now() < until, "{shown}");
     }
+}
+
+#[tokio::test]
+async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let mut line = bench.exchange.line();
+    let ended = Event::Ended {
+        call: line.id,
+        by: EndedBy::Remote,
+        code: Some(487),
+        reason: "Request Terminated".to_owned(),
+    };
+    hand_on(&bench.test.app, &bench.exchange, ended);
+    let incoming = incoming(&[trunk], NUMBER);
+    let events = &mut line.events;
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert_eq!(taken.err(), Some(Declined::CANCELED));
+    let record = bench.record().await;
+    told(&record, ["canceled", "caller_hangup", "caller"]);
+    assert_eq!(record["sip_code"], 487);
+    assert!(bench.test.app.live.is_empty());
+    let path = format!("/sip-trunks/{trunk}");
+    let (_, trunk) = bench.test.call("GET", &path, None).await;
+    assert_eq!(trunk["active_calls"], 0, "its slot is free");
 }

@@ -14,7 +14,7 @@ use sip::event::{EndedBy, Event, Incoming};
 use sip::message::{Body, Uri};
 
 use super::exchange::hand_on;
-use super::inbound::{Declined, Desk};
+use super::inbound::{Called, Declined, Desk};
 use super::{Exchange, open, standings};
 use crate::app::testing::TestApp;
 use crate::egress::Allow;
@@ -88,6 +88,23 @@ impl Bench {
         let answered = json!({"agent_id": agent["id"]});
         self.number(&self.test.key, NUMBER, trunk, answered).await;
         trunk
+    }
+
+    /// A call to a number that has rules and no agent, as it was looked up.
+    async fn called_in_vain(&self) -> (Called, String) {
+        let trunk = self.by_address(&self.test.key).await;
+        let rules = json!({"inbound": {"fallback_action": "hangup", "max_ring_seconds": 5}});
+        let number = self.number(&self.test.key, NUMBER, trunk, rules).await;
+        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        (called.unwrap_or_else(|why| panic!("{why:?}")), number)
+    }
+
+    /// Lets a call ring that nobody answers; why it is not taken.
+    async fn ring_in_vain(&self, called: Called) -> Declined {
+        let mut line = self.exchange.line();
+        let events = &mut line.events;
+        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        taken.err().unwrap()
     }
 
     /// The only record of a call.
@@ -234,4 +251,35 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let path = format!("/sip-trunks/{trunk}");
     let (_, trunk) = bench.test.call("GET", &path, None).await;
     assert_eq!(trunk["active_calls"], 0, "its slot is free");
+}
+
+#[tokio::test]
+async fn a_number_that_is_released_while_it_rings_leaves_a_record() {
+    let bench = Bench::new().await;
+    let (called, number) = bench.called_in_vain().await;
+    let path = format!("/phone-numbers/{number}");
+    let (status, _) = bench.test.call("DELETE", &path, None).await;
+    assert!(status.is_success(), "{status}");
+    assert_eq!(bench.ring_in_vain(called).await, Declined::NOBODY);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(
+        (&record["sip_code"], &record["to_number"]),
+        (&json!(404), &json!(NUMBER))
+    );
+}
+
+#[tokio::test]
+async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
+    let bench = Bench::new().await;
+    let (mut called, _) = bench.called_in_vain().await;
+    let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+    rules.unwrap().max_ring_seconds = Some(1);
+    let db = &bench.test.app.db;
+    let gone = db.query("alter table phone_numbers rename to numbers_away");
+    gone.execute().await.unwrap();
+    assert_eq!(bench.ring_in_vain(called).await, Declined::UNAVAILABLE);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(record["sip_code"], 503);
 }

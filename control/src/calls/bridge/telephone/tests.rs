@@ -14,7 +14,7 @@ use sip::event::{EndedBy, Event, Incoming};
 use sip::message::{Body, Uri};
 
 use super::exchange::hand_on;
-use super::inbound::{Called, Declined, Desk};
+use super::inbound::{Called, Conversation, Declined, Desk};
 use super::{Exchange, open, standings};
 use crate::app::testing::TestApp;
 use crate::egress::Allow;
@@ -251,6 +251,35 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let path = format!("/sip-trunks/{trunk}");
     let (_, trunk) = bench.test.call("GET", &path, None).await;
     assert_eq!(trunk["active_calls"], 0, "its slot is free");
+}
+
+#[tokio::test]
+async fn a_call_whose_telephone_is_lost_has_failed() {
+    for (by, expected) in [
+        (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
+        (EndedBy::Network, ["failed", "media_timeout", "system"]),
+    ] {
+        let bench = Bench::new().await;
+        let trunk = bench.line().await;
+        let mut line = bench.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let events = &mut line.events;
+        let taken = bench.desk().take(line.id, &incoming, events).await;
+        let Ok(Conversation::Agent(talking)) = taken else {
+            panic!("not taken");
+        };
+        let ended = Event::Ended {
+            call: line.id,
+            by,
+            code: None,
+            reason: "Session Expired".to_owned(),
+        };
+        hand_on(&bench.test.app, &bench.exchange, ended);
+        talking.follow(&bench.exchange, line.id, line.events).await;
+        let live = &bench.test.app.live;
+        assert!(live.drained(Duration::from_secs(20)).await);
+        told(&bench.record().await, expected);
+    }
 }
 
 #[tokio::test]

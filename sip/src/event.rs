@@ -43,7 +43,7 @@ pub enum Command {
     Ring(CallId, Option<Body>),
     /// Take the call. The body is the answer, or the offer when the INVITE had none.
     Answer(CallId, Body),
-    /// Refuse the call with a code of 300 to 699.
+    /// Refuse the call with a code of 300 to 699. 401 asks for a trunk's password: who knows one calls again.
     Reject(CallId, u16),
     /// Cancel, or say goodbye. `reason` becomes a Reason header, such as `Q.850;cause=16`.
     HangUp(CallId, Option<String>),
@@ -80,8 +80,11 @@ pub enum EndedBy {
 /// An incoming call.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The trunks that its source may be of, or the one whose credentials it gave.
+    /// The trunk whose credentials it gave, and those for which its source is enough.
     pub trunks: Vec<TrunkId>,
+    /// It gave no credentials that are right, and there are trunks that its source may give some of: where it is
+    /// for none of `trunks`, refuse it with 401.
+    pub may_prove: bool,
     pub source: SocketAddr,
     /// The Request-URI.
     pub to: Uri,

@@ -132,6 +132,7 @@ async fn busy() -> (Server, Vec<String>, Redis) {
         .scripted()
         .set("ENGINE__VAD", "energy")
         .set("EGRESS__ALLOW", "127.0.0.1")
+        .set("SIP__LISTEN", "udp:127.0.0.1:0,tcp:127.0.0.1:0")
         .set("TELEMETRY__ENDPOINT", &collector.url)
         .set("PROVIDERS__CLOUD__KIND", "openai")
         .set("PROVIDERS__CLOUD__BASE_URL", &failing.url())

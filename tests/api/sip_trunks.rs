@@ -3,6 +3,8 @@
 use control::app::testing::TestApp;
 use control::http::scope::{Scope, Scopes};
 use serde_json::{Value, json};
+use sip::message::Transport;
+use sip::shell::Listen;
 
 /// A password that stands nowhere else.
 const PASSWORD: &str = "kept-by-the-carrier-71";
@@ -423,6 +425,45 @@ async fn what_the_sip_stack_cannot_take_is_502_and_not_stored() {
     assert_eq!(test.call("GET", "/phone-numbers", None).await.1["total"], 0);
     drop(taken);
     make(&test, outbound()).await;
+}
+
+#[tokio::test]
+async fn a_transport_that_nothing_listens_on_is_502_and_not_stored() {
+    let test = TestApp::new().await;
+    for (path, body) in [
+        ("/sip-trunks", outbound()),
+        ("/sip-trunks", inbound()),
+        ("/sip-trunks/onboard", onboarding()),
+    ] {
+        for transport in ["tcp", "tls"] {
+            let body = with(body.clone(), json!({"transport": transport}));
+            let answer = test.call("POST", path, Some(body)).await;
+            refused(answer, 502, "provisioning_failed", &[]);
+        }
+    }
+    assert_eq!(test.call("GET", "/sip-trunks", None).await.1["total"], 0);
+    // One that was made when the settings named its transport is renamed and disabled, but not begun anew.
+    let trunk = make(&test, outbound()).await;
+    let db = &test.app.db;
+    let moved = db.query("update sip_trunks set transport = 'tcp'");
+    moved.execute().await.unwrap();
+    let change = async |field: &str, value: &str| {
+        let body = json!({ field: value });
+        test.call("PATCH", &path(&trunk), Some(body)).await
+    };
+    assert_eq!(change("name", "Renamed").await.0, 200);
+    assert_eq!(change("status", "disabled").await.0, 200);
+    let answer = change("status", "active").await;
+    refused(answer, 502, "provisioning_failed", &[]);
+    let test = TestApp::with(|config| {
+        let tcp = Listen {
+            transport: Transport::Tcp,
+            ..config.sip.listen[0]
+        };
+        config.sip.listen.push(tcp);
+    })
+    .await;
+    make(&test, with(outbound(), json!({"transport": "tcp"}))).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! A number is active until it is released; then it is hidden, and somebody else may register it. To
 //! other resources it is [`PhoneNumber`], [`store::find_active_by_number`] and
-//! [`store::of_agent`]; the telephone bridge asks for [`find_called`].
+//! [`store::of_agent`]; the telephone bridge asks for [`find_meant`].
 
 pub mod http;
 pub mod routing;
@@ -12,5 +12,5 @@ pub mod store;
 pub mod wire;
 
 pub use rules::{FallbackAction, Provider, RoutingRules};
-pub use service::{NewNumber, find_called, register};
+pub use service::{NewNumber, find_meant, register};
 pub use store::PhoneNumber;

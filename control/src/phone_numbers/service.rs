@@ -1,10 +1,11 @@
 //! Numbers as they are registered and changed: what takes agents and trunks to judge.
 
-use super::rules::{Provider, RoutingRules, digits};
+use super::rules::{Provider, RoutingRules};
 use super::store::{self, PhoneNumber};
 use super::wire::{PatchNumber, RegisterSipNumber};
 use crate::agents;
 use crate::app::App;
+use crate::calls::dial::number::means;
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
 use crate::http::{ApiError, Patch};
@@ -155,22 +156,21 @@ pub async fn change(
     Ok(number)
 }
 
-/// The number that a carrier means with what it dials over this trunk: as it is registered, with or
-/// without its plus; or as the carrier's own country writes it, where one number of the trunk ends so.
-pub async fn find_called(
+/// The numbers on this trunk that its carrier may mean with what it dials, where it writes them as their
+/// country does or with the prefix for abroad.
+pub async fn find_meant(
     db: &Db,
     account: AccountId,
     trunk: TrunkId,
     dialled: &str,
-) -> Result<Option<PhoneNumber>, DbError> {
-    if let Some(number) = store::find_active_by_number(db, account, dialled).await? {
-        return Ok(Some(number));
-    }
-    let ending = digits(dialled).trim_start_matches('0');
+) -> Result<Vec<PhoneNumber>, DbError> {
+    let ending = dialled.trim_start_matches('0');
     if ending.len() < LEAST_ENDING || !ending.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    store::ending_with(db, account, trunk, ending).await
+    let mut found = store::ending_with(db, account, trunk, ending).await?;
+    found.retain(|number| means(dialled, &number.phone_number));
+    Ok(found)
 }
 
 /// Refuses texts where the number cannot carry them (document 3, PATCH fields).

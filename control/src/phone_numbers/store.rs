@@ -222,26 +222,26 @@ pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Resu
     Ok(found.is_some())
 }
 
-/// The one number on this trunk that ends with these digits: how a carrier of one country writes it.
-/// `None`: there is none, or several.
+/// Numbers of one trunk that end alike: hardly ever more than one for each country.
+const MOST_ENDINGS: u32 = 256;
+
+/// The numbers on this trunk that end with these digits.
 pub async fn ending_with(
     db: &Db,
     account: AccountId,
     trunk: TrunkId,
     ending: &str,
-) -> Result<Option<PhoneNumber>, DbError> {
-    let found = db
-        .query(
-            "select * from phone_numbers where account_id = $1 and trunk_id = $2 and digits like $3
-                and released_at is null and provider = 'sip' order by id limit 2",
-        )
-        .bind(account)
-        .bind(trunk)
-        .bind(format!("%{ending}"))
-        .all(read)
-        .await?;
-    let mut found = found.into_iter();
-    Ok(found.next().filter(|_| found.next().is_none()))
+) -> Result<Vec<PhoneNumber>, DbError> {
+    db.query(
+        "select * from phone_numbers where account_id = $1 and trunk_id = $2 and digits like $3
+            and released_at is null and provider = 'sip' order by id limit $4",
+    )
+    .bind(account)
+    .bind(trunk)
+    .bind(format!("%{ending}"))
+    .bind(MOST_ENDINGS)
+    .all(read)
+    .await
 }
 
 /// Takes a trunk from its numbers: it is deleted.

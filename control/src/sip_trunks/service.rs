@@ -82,7 +82,7 @@ pub async fn onboard(
         },
         wrong,
     )?;
-    let edge = edge(app).await;
+    let edge = edge(app, Some(trunk.transport)).await;
     let mut tx = app.db.begin_write().await?;
     if let Some(agent) = agent_id
         && !agents::store::hold(&mut tx, account, agent).await?
@@ -116,7 +116,7 @@ pub async fn onboard(
 pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
     let wrong = distinct(&body.numbers);
     let trunk = new_trunk(app, account, body, wrong)?;
-    edge(app).await?;
+    edge(app, Some(trunk.transport)).await?;
     let mut tx = app.db.begin_write().await?;
     not_elsewhere(&mut tx, account, &trunk.numbers).await?;
     insert(&mut tx, account, &trunk).await?;
@@ -209,7 +209,9 @@ pub async fn change(
     if trunk == old {
         return Ok(old);
     }
-    edge(app).await?;
+    // Whatever the settings say by now, one that stands may be renamed or disabled.
+    let begins = trunk.status == Status::Active && old.status != Status::Active;
+    edge(app, begins.then_some(trunk.transport)).await?;
     if renumbered {
         not_elsewhere(&mut tx, account, &trunk.numbers).await?;
     }
@@ -417,15 +419,22 @@ fn new_trunk(
     })
 }
 
-/// The SIP stack of this node, listening: 502 when it cannot.
-async fn edge(app: &App) -> Result<(), ApiError> {
-    telephone::open(app)
-        .await
-        .map(drop)
-        .map_err(|error| ApiError::Upstream {
-            code: "provisioning_failed",
-            message: format!("The SIP stack does not listen: {error}"),
-        })
+/// The SIP stack of this node, listening, over the transport of a trunk that begins to be used too: 502 when
+/// it does not. What a carrier asks for over TCP or TLS comes to where we listen (RFC 3261 section 18).
+async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
+    let failed = |why: String| ApiError::Upstream {
+        code: "provisioning_failed",
+        message: format!("The SIP stack does not listen: {why}"),
+    };
+    let exchange = telephone::open(app).await;
+    let exchange = exchange.map_err(|error| failed(error.to_string()))?;
+    match transport {
+        Some(transport) if !exchange.listens_on(transport) => {
+            let name = transport.name();
+            Err(failed(format!("sip.listen names no {name} address")))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<(), ApiError> {

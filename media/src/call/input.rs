@@ -59,7 +59,7 @@ pub struct Report {
 pub enum Gone {
     /// The peer closed it, or the connection broke.
     Closed,
-    /// The peer stopped reading and our bounded queue is full.
+    /// The peer stopped reading and our bounded queue is full, or a telephone answers its signalling no more.
     Stalled,
 }
 

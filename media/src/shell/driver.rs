@@ -208,6 +208,7 @@ impl Driver {
             Command::End(key, request) => self.deliver(*now, key, Input::End(request)),
             Command::Tool(key, outcome) => self.deliver(*now, key, Input::Tool(outcome)),
             Command::HungUp(key) => self.deliver(*now, key, Input::Gone(Gone::Closed)),
+            Command::Lost(key) => self.deliver(*now, key, Input::Gone(Gone::Stalled)),
             Command::Press(key, digit) => self.deliver(*now, key, Input::Press(digit)),
             Command::Key(key, digit) => self.deliver(*now, key, Input::Key(digit)),
             Command::Media(key, renewal) => {

@@ -370,6 +370,12 @@ impl CallHandle {
         !self.gate.is_closed() && self.mailbox.command(Command::HungUp(self.key))
     }
 
+    /// The other side of a telephone call is not there any more, and did not hang up. `false` as with
+    /// [`end`](Self::end).
+    pub fn lost(&self) -> bool {
+        !self.gate.is_closed() && self.mailbox.command(Command::Lost(self.key))
+    }
+
     /// Both sides of a telephone call agreed anew: hold, resume, another codec or address. `false` as
     /// with [`end`](Self::end).
     pub fn renew(&self, agreed: Agreed, plan: RtpPlan) -> bool {

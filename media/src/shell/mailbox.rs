@@ -24,6 +24,8 @@ pub(super) enum Command {
     Tool(CallKey, ToolOutcome),
     /// The other side of a telephone call hung up.
     HungUp(CallKey),
+    /// The other side of a telephone call is not there any more, without a word.
+    Lost(CallKey),
     /// Send a key on a telephone call.
     Press(CallKey, char),
     /// The other side of a telephone call told of a key by its signalling.

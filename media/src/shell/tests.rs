@@ -497,6 +497,23 @@ fn a_dropped_connection_ends_the_call() {
 }
 
 #[test]
+fn a_telephone_that_is_lost_has_not_hung_up() {
+    let bed = Bed::new(2);
+    for (name, reason) in [
+        ("gone", EndReason::CallerHangup),
+        ("lost", EndReason::MediaTimeout),
+    ] {
+        let caller = bed.call(name);
+        let told = match reason {
+            EndReason::MediaTimeout => caller.handle.lost(),
+            _ => caller.handle.hung_up(),
+        };
+        assert!(told, "{name}");
+        assert_eq!(caller.ended().reason, reason);
+    }
+}
+
+#[test]
 fn what_was_read_with_the_upgrade_is_not_lost() {
     let bed = Bed::new(1);
     let client = TcpStream::connect(bed.listener.local_addr().unwrap()).unwrap();

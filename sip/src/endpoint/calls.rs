@@ -287,7 +287,11 @@ impl Endpoint {
                     let flow = record.flow.clone();
                     self.send_ack(now, request, &branch, &flow);
                 }
-                Out::Respond(server, response) => {
+                Out::Respond(server, mut response) => {
+                    if response.code == 401 {
+                        let source = record.flow.addr.ip();
+                        self.add_challenges(now, source, false, &mut response.headers);
+                    }
                     let (code, wire) = (response.code, response.to_bytes().into());
                     self.server_input(now, server, ServerInput::Respond(code, wire));
                 }

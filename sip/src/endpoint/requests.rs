@@ -1,6 +1,6 @@
 //! Requests of others (RFC 3261 8.2): whose they are, what is wrong with them, who serves them.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use sha2::{Digest as _, Sha256};
 
@@ -90,15 +90,15 @@ impl Endpoint {
                 let source = peer.addr.ip();
                 let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
                 let by_address: Vec<TrunkId> = self.with_auth(&of_source, InboundAuth::Address);
-                if !by_address.is_empty() {
-                    return self.invited(now, peer, request, key, by_address);
-                }
                 // Those that want credentials too, from here or from anywhere.
                 let asks = |auth| !self.with_auth(&of_source, auth).is_empty();
                 if asks(InboundAuth::AddressAndDigest) || self.has_open_trunk() {
-                    return self.authenticate(now, peer, request, key);
+                    return self.authenticate(now, peer, request, key, by_address);
                 }
-                self.answer(peer, request, 403, "");
+                if by_address.is_empty() {
+                    return self.answer(peer, request, 403, "");
+                }
+                self.invited(now, peer, request, key, by_address, false);
             }
             // All others live in a dialog (RFC 3261 12.2, 3262, 3311, 3515, 6086).
             _ => self.answer(peer, request, 481, ""),
@@ -109,7 +109,7 @@ impl Endpoint {
     fn stranger(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
         let call = request.method == Method::Invite && !has_to_tag(request);
         if call && self.refusal(request).is_none() {
-            self.authenticate(now, peer, request, key);
+            self.authenticate(now, peer, request, key, Vec::new());
         } else {
             self.refusals.stray += 1;
         }
@@ -130,7 +130,16 @@ impl Endpoint {
             .any(|record| record.trunk.inbound == InboundAuth::Digest)
     }
 
-    fn authenticate(&mut self, now: Time, peer: &Peer, request: &Request, key: ServerKey) {
+    /// A call from where a trunk's password may be given. `by_address`: the trunks for which its address is
+    /// enough. Who shows no password, or a wrong one, may mean one of these, which the user knows.
+    fn authenticate(
+        &mut self,
+        now: Time,
+        peer: &Peer,
+        request: &Request,
+        key: ServerKey,
+        by_address: Vec<TrunkId>,
+    ) {
         let source = peer.addr.ip();
         let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
         let trunks = &self.trunks;
@@ -160,21 +169,34 @@ impl Endpoint {
             Verdict::Known(username) => {
                 self.gate.proved(now, source);
                 let trunk = find(&username).map(|(id, _)| id);
-                return self.invited(now, peer, request, key, trunk.into_iter().collect());
+                let trunks = trunk.into_iter().chain(by_address).collect();
+                return self.invited(now, peer, request, key, trunks, false);
+            }
+            Verdict::Refused if !by_address.is_empty() => {
+                return self.invited(now, peer, request, key, by_address, true);
             }
             Verdict::Stale => true,
             Verdict::Refused => false,
         };
         let mut response = Response::to(&request.headers, 401, "");
-        for challenge in self.authenticator.challenge(now, source, stale) {
-            response
-                .headers
-                .push(Name::WwwAuthenticate, challenge.to_string());
-        }
+        self.add_challenges(now, source, stale, &mut response.headers);
         self.transmit(peer, response);
     }
 
-    /// A call comes in.
+    /// What a 401 has to have (RFC 3261 21.4.2).
+    pub(super) fn add_challenges(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        stale: bool,
+        headers: &mut Headers,
+    ) {
+        for challenge in self.authenticator.challenge(now, source, stale) {
+            headers.push(Name::WwwAuthenticate, challenge.to_string());
+        }
+    }
+
+    /// A call comes in. `may_prove`: a password would make it one of another trunk.
     fn invited(
         &mut self,
         now: Time,
@@ -182,6 +204,7 @@ impl Endpoint {
         request: &Request,
         key: ServerKey,
         trunks: Vec<TrunkId>,
+        may_prove: bool,
     ) {
         if self.calls.len() >= self.config.most_calls {
             self.refusals.overload += 1;
@@ -213,6 +236,7 @@ impl Endpoint {
             .map(|(name, value)| (name.as_str().to_owned(), value.to_owned()));
         let incoming = Incoming {
             trunks,
+            may_prove,
             source: peer.addr,
             to: request.uri.clone(),
             addressed: request

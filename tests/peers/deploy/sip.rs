@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use control::config::Config;
+use kit::certificates;
 use kit::ports::free_port;
 use kit::server::{Server, Setup};
 use serde_json::{Value, json};
@@ -33,8 +34,14 @@ async fn first_agent(server: &Server) -> String {
 /// Every command of the README, in its order, by a shell: each is taken, and makes what its body says.
 #[tokio::test]
 async fn the_requests_of_the_readme_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    certificates::make(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
     let server = Setup::default()
         .scripted()
+        .set("SIP__LISTEN", "udp:127.0.0.1:0,tls:127.0.0.1:0")
+        .set("SIP__TLS_CERTIFICATE", &file("leaf.crt"))
+        .set("SIP__TLS_KEY", &file("leaf.key"))
         .set(
             "EGRESS__ALLOW",
             "198.51.100.0/24,203.0.113.0/24,192.0.2.0/24",

@@ -26,6 +26,14 @@ fn national(number: &str) -> Option<String> {
     known.then_some(dialled)
 }
 
+/// Whether a carrier that dials this means the number: as its own country dials it, or from abroad, after the
+/// `00` of most countries (ITU-T E.164).
+pub fn means(dialled: &str, number: &str) -> bool {
+    let digits = number.strip_prefix('+').unwrap_or(number);
+    dialled.strip_prefix("00") == Some(digits)
+        || national(&format!("+{digits}")).as_deref() == Some(dialled)
+}
+
 fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
@@ -69,6 +77,26 @@ mod tests {
                 Some(dialled),
                 "{number}"
             );
+        }
+    }
+
+    #[test]
+    fn a_number_is_meant_as_its_country_or_the_rest_of_the_world_dials_it() {
+        for (dialled, number, meant) in [
+            ("030123456", "+4930123456", true),
+            ("030123456", "4930123456", true),
+            ("004930123456", "+4930123456", true),
+            ("2025550123", "+12025550123", true),
+            // It only ends so.
+            ("4930123456", "994930123456", false),
+            ("+4930123456", "994930123456", false),
+            ("030123456", "994930123456", false),
+            ("30123456", "+4930123456", false),
+            ("0123456", "+4930123456", false),
+            ("112", "+49112", false),
+            ("", "+4930123456", false),
+        ] {
+            assert_eq!(means(dialled, number), meant, "{dialled} of {number}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(super) use super::world::*;
 pub(super) use crate::auth::{Challenge, Credentials};
+use crate::event::Incoming;
 pub(super) use crate::locate::{Answers, Srv};
 pub(super) use crate::message::{Method, Request, Response};
 pub(super) use crate::trunk::{InboundAuth, Register, Trunk};
@@ -12,6 +13,8 @@ pub(super) struct Alone {
     pub(super) endpoint: Endpoint,
     pub(super) sent: Vec<(Peer, Message)>,
     pub(super) told: Vec<String>,
+    /// The calls that came in.
+    pub(super) incoming: Vec<Incoming>,
     /// Messages of calls, as they are told to people.
     pub(super) traced: Vec<String>,
     pub(super) asked: Vec<Lookup>,
@@ -32,6 +35,7 @@ impl Alone {
             endpoint: Endpoint::new(config, [7; 32]),
             sent: Vec::new(),
             told: Vec::new(),
+            incoming: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
             closed: Vec::new(),
@@ -53,7 +57,12 @@ impl Alone {
                     }
                 }
                 Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
-                Output::Event(event) => self.told.push(told(&event)),
+                Output::Event(event) => {
+                    self.told.push(told(&event));
+                    if let Event::Incoming(_, incoming) = event {
+                        self.incoming.push(*incoming);
+                    }
+                }
                 Output::Resolve(lookup) => self.asked.push(lookup),
                 Output::Close(peer) => self.closed.push(peer),
             }

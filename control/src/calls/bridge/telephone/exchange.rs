@@ -18,6 +18,7 @@ use sip::shell::{Settings, Sip};
 use sip::trunk::{InboundAuth, Net, Outbound, Trunk};
 use tokio::sync::mpsc;
 
+use super::standings::{self, Standings};
 use super::whereabouts::{Rules, Whereabouts};
 use super::{SOURCES, inbound, trunks};
 use crate::app::App;
@@ -46,6 +47,8 @@ pub struct Exchange {
     lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
     next_line: AtomicU64,
     pub(super) trunks: trunks::Register,
+    /// What carriers said of them last.
+    pub(super) standings: Standings,
     /// What was said on the lines.
     pub traces: sip_traces::Keeper,
 }
@@ -130,6 +133,7 @@ impl Exchange {
             lines: Mutex::default(),
             next_line: AtomicU64::new(1),
             trunks: trunks::Register::default(),
+            standings: Standings::default(),
             traces: sip_traces::Keeper::default(),
         })
     }
@@ -148,6 +152,7 @@ impl Exchange {
                 }
             })?;
         tokio::spawn(sip_traces::run(app.clone(), Arc::clone(&self)));
+        tokio::spawn(standings::follow(app.clone(), Arc::clone(&self)));
         tokio::spawn(dispatch(app.clone(), self, events));
         Ok(())
     }
@@ -176,6 +181,12 @@ impl Exchange {
     /// Closes the line of a call that did not come to be: nothing of it is heard any more.
     fn close(&self, line: LineId) {
         self.lines().remove(&line);
+    }
+
+    /// Whether calls over this transport can come in.
+    pub fn listens_on(&self, transport: sip_trunks::Transport) -> bool {
+        let mut addresses = self.sip.addresses().iter();
+        addresses.any(|listen| listen.transport.param() == transport.name())
     }
 
     /// Two ports for one call's audio.
@@ -248,29 +259,31 @@ impl Exchange {
     }
 }
 
-/// Hands each event to whom it concerns.
 async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {
     while let Some(event) = events.recv().await {
-        match event {
-            Event::Incoming(line, incoming) => {
-                let line = exchange.open_line(line);
-                let (app, exchange) = (app.clone(), Arc::clone(&exchange));
-                tokio::spawn(inbound::serve(app, exchange, line, incoming));
-            }
-            Event::Registered { .. } | Event::RegistrationFailed { .. } => {
-                trunks::registration(&app, &exchange, &event).await;
-            }
-            Event::Reachable { trunk, reachable } => {
-                trunks::reachable(&app, &exchange, trunk, reachable).await;
-            }
-            Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
-            event => {
-                if let Some(line) = line_of(&event) {
-                    if matches!(event, Event::Ended { .. }) {
-                        exchange.traces.over(app.clock.now(), line);
-                    }
-                    exchange.deliver(line, event);
+        hand_on(&app, &exchange, event);
+    }
+}
+
+/// Hands an event to whom it concerns, and waits for nobody: those of all calls stand behind it.
+pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
+    match event {
+        Event::Incoming(line, incoming) => {
+            let line = exchange.open_line(line);
+            let (app, exchange) = (app.clone(), Arc::clone(exchange));
+            tokio::spawn(inbound::serve(app, exchange, line, incoming));
+        }
+        Event::Registered { .. } | Event::RegistrationFailed { .. } => {
+            trunks::registration(app, exchange, &event);
+        }
+        Event::Reachable { trunk, reachable } => trunks::reachable(exchange, trunk, reachable),
+        Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
+        event => {
+            if let Some(line) = line_of(&event) {
+                if matches!(event, Event::Ended { .. }) {
+                    exchange.traces.over(app.clock.now(), line);
                 }
+                exchange.deliver(line, event);
             }
         }
     }

@@ -357,6 +357,15 @@ impl Forwarded {
         Joined::begin(&desk.app, &desk.exchange, self.caller, caller, self.callee).await
     }
 
+    /// The caller gave up before both could hear each other: the callee, who has answered, is let go.
+    pub(super) async fn caller_left(self, desk: &Desk) {
+        desk.exchange.give_up(self.callee.line);
+        let caller = Ending::unanswered(&Unanswered::caller_left());
+        self.caller.write(caller).await;
+        let callee = Ending::joined("caller_hangup", "system", Duration::ZERO);
+        self.callee.part.write(callee).await;
+    }
+
     /// The caller cannot be had: the callee is let go.
     pub(super) async fn give_up(self, desk: &Desk, why: &str) -> Declined {
         desk.exchange.give_up(self.callee.line);

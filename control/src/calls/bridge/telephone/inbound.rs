@@ -20,6 +20,10 @@ use super::{Exchange, Line, SOURCES, caller, trunks};
 use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
+use crate::calls::dial::rules::Unanswered;
+use crate::calls::journal::Owner;
+use crate::calls::lifecycle;
+use crate::calls::rules::Ending;
 use crate::db::DbError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
@@ -38,6 +42,8 @@ impl Declined {
     pub(super) const BUSY: Self = Self(486);
     pub(super) const NOT_ACCEPTABLE: Self = Self(488);
     const MALFORMED: Self = Self(400);
+    /// The caller may give the password of a trunk, and has not: the stack asks for it.
+    const UNPROVED: Self = Self(401);
     const FORBIDDEN: Self = Self(403);
     pub(super) const UNAVAILABLE: Self = Self(503);
     /// The caller is gone: nobody hears it.
@@ -101,7 +107,7 @@ impl Taken {
 }
 
 /// Whom the caller hears.
-enum Conversation {
+pub(super) enum Conversation {
     Agent(Box<Talking>),
     Joined(Box<Joined>),
 }
@@ -137,7 +143,7 @@ impl Desk {
     }
 
     /// Lets the call in, answers it and puts it on the engine.
-    async fn take(
+    pub(super) async fn take(
         &self,
         line: LineId,
         incoming: &Incoming,
@@ -148,7 +154,11 @@ impl Desk {
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
             return Err(Declined::NOT_ACCEPTABLE);
         }
-        let called = self.called(incoming).await?;
+        let called = self.called(incoming).await.map_err(|why| match why {
+            // A trunk that wants a password may have the number.
+            Declined::NOBODY if incoming.may_prove => Declined::UNPROVED,
+            why => why,
+        })?;
         let ports = self.exchange.take_ports().map_err(|error| {
             tracing::error!(%error, "no ports for a telephone call");
             Declined::UNAVAILABLE
@@ -174,6 +184,10 @@ impl Desk {
         let taken = self.admit_or_ring(line, called, events).await?;
         let (account, id) = taken.whose();
         self.exchange.traces.belongs(line, account, id);
+        // A line closes with its call: who gave up while the call was let in is not answered any more.
+        if events.is_closed() {
+            return Err(self.caller_left(taken).await);
+        }
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {
@@ -218,6 +232,25 @@ impl Desk {
         }
     }
 
+    /// The caller is gone, and the record stands.
+    async fn caller_left(&self, taken: Taken) -> Declined {
+        match taken {
+            Taken::Call(Admitted { account, id, .. }) => {
+                let incarnation = &self.app.incarnation;
+                let owner = Owner {
+                    account,
+                    call: id,
+                    incarnation: incarnation.number,
+                };
+                let ending = Ending::unanswered(&Unanswered::caller_left());
+                lifecycle::write_end(&self.app, owner, ending).await;
+                self.app.admission.release(id, &incarnation.owner);
+            }
+            Taken::Forwarded(forwarded) => forwarded.caller_left(self).await,
+        }
+        Declined::CANCELED
+    }
+
     async fn begin(&self, taken: Taken, settled: Settled) -> Result<Conversation, Declined> {
         Ok(match taken {
             Taken::Call(admitted) => {
@@ -231,7 +264,7 @@ impl Desk {
 
     /// Whose number was called: one of the settings, one that an account registered, or what the
     /// settings have for all others.
-    async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
+    pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
         let settings = &self.app.config.sip;
         let dialled = incoming.to.user().unwrap_or_default();
         let told = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
@@ -271,7 +304,8 @@ impl Desk {
         }
     }
 
-    /// The registered number that was called, and the trunk of its account that the call came over.
+    /// The registered number that was called, and the trunk of its account that the call came over. The
+    /// carrier's other trunks may be of other accounts.
     async fn registered(
         &self,
         incoming: &Incoming,
@@ -288,22 +322,26 @@ impl Desk {
             came_over.extend(trunk.map_err(|error| unavailable(&error))?);
         }
         came_over.retain(|trunk| trunk.status == sip_trunks::Status::Active);
-        for trunk in &came_over {
+        let mut over = Vec::new();
+        for trunk in came_over {
             // Where we registered, the carrier calls the user we registered, and tells whom it wants
             // in To.
             let addressed = incoming.addressed.user();
-            let wanted = match (&addressed, &trunk.auth_username) {
+            let wanted = match (addressed, &trunk.auth_username) {
                 (Some(addressed), Some(user))
                     if trunk.auth_mode == AuthMode::Register && user == dialled =>
                 {
-                    addressed.as_str()
+                    addressed
                 }
-                _ => dialled,
+                _ => dialled.to_owned(),
             };
-            if trunk.kind == TrunkType::Inbound && !trunk.takes(wanted) {
-                continue;
+            if trunk.kind == TrunkType::Outbound || trunk.takes(&wanted) {
+                over.push((trunk, wanted));
             }
-            let number = phone_numbers::find_called(db, trunk.account, trunk.id, wanted)
+        }
+        // As it is registered, on whichever trunk: before any that may only be meant.
+        for (trunk, wanted) in &over {
+            let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
                 .await
                 .map_err(|error| unavailable(&error))?;
             // An outbound trunk brings calls to the numbers that are registered on it only.
@@ -314,7 +352,21 @@ impl Desk {
                 return Ok(Some((number, trunk.clone())));
             }
         }
-        Ok(None)
+        let mut meant: Vec<(PhoneNumber, Trunk)> = Vec::new();
+        for (trunk, wanted) in &over {
+            let found = phone_numbers::find_meant(db, trunk.account, trunk.id, wanted)
+                .await
+                .map_err(|error| unavailable(&error))?;
+            for number in found {
+                // Several blocks of one trunk may hold its source.
+                if meant.iter().all(|(other, _)| other.id != number.id) {
+                    meant.push((number, trunk.clone()));
+                }
+            }
+        }
+        // Where several may be meant, none is: the call could be another account's.
+        let mut meant = meant.into_iter();
+        Ok(meant.next().filter(|_| meant.next().is_none()))
     }
 
     async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {

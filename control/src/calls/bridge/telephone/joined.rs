@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use media::relay::Side as Whose;
 use media::shell::{RelayHandle, RelayLeg, RtpCarrier};
-use sip::event::{CallId as LineId, Command, Event};
+use sip::event::{CallId as LineId, Command, EndedBy, Event};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ pub(super) struct Joined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     HungUp(Whose),
-    /// Nothing came from one of them for too long.
+    /// One of them is not there any more: no audio for too long, or no answer to its signalling.
     Lost,
     TooLong,
     Ended(Canceled),
@@ -113,7 +113,9 @@ impl Joined {
                 by = self.callee.dialling.canceled() => break Over::Ended(by),
             };
             let event = match event {
-                Some(Event::Ended { .. }) | None => break Over::HungUp(whose),
+                Some(Event::Ended { by, .. }) => break Over::of(whose, by),
+                // The stack is gone, and with it both.
+                None => break Over::Lost,
                 Some(Event::Digit { digit, .. }) => {
                     if !self.relay.pressed(whose, digit) {
                         break Over::Lost;
@@ -184,6 +186,14 @@ fn leg(settled: Settled, seed: [u8; 10]) -> (RelayLeg, Session) {
 }
 
 impl Over {
+    /// One side's line is over.
+    const fn of(whose: Whose, by: EndedBy) -> Self {
+        match by {
+            EndedBy::Network => Self::Lost,
+            EndedBy::Local | EndedBy::Remote => Self::HungUp(whose),
+        }
+    }
+
     /// How the call that came in ends, and the one that was placed. The caller was handed on, whoever
     /// hung up; of the second call the callee is the person.
     fn endings(self, lasted: Duration) -> [Ending; 2] {
@@ -202,6 +212,14 @@ impl Over {
 mod tests {
     use super::*;
     use crate::calls::rules::CallStatus;
+
+    #[test]
+    fn a_side_that_is_lost_has_not_hung_up() {
+        for whose in [Whose::Caller, Whose::Callee] {
+            assert_eq!(Over::of(whose, EndedBy::Network), Over::Lost);
+            assert_eq!(Over::of(whose, EndedBy::Remote), Over::HungUp(whose));
+        }
+    }
 
     #[test]
     fn each_end_is_told_of_both_calls() {

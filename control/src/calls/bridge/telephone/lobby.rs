@@ -66,10 +66,22 @@ impl Desk {
                     happened = self.wait(began + until, events).await;
                 }
                 Next::Ask => {
-                    self.look_again(&mut called).await?;
-                    happened = match self.ask(&called).await? {
-                        Ok(admitted) => return Ok(Taken::Call(admitted)),
-                        Err(lack) => Happened::Refused(lack),
+                    happened = match self.look_again(&mut called).await {
+                        Ok(true) => match self.ask(&called).await? {
+                            Ok(admitted) => return Ok(Taken::Call(admitted)),
+                            Err(lack) => Happened::Refused(lack),
+                        },
+                        Ok(false) => {
+                            let Declined(code) = Declined::NOBODY;
+                            let end = Unanswered::not_taken(code);
+                            self.not_taken(&called, since, &end, None).await;
+                            return Err(Declined::NOBODY);
+                        }
+                        // The database may be back before the caller is tired of waiting.
+                        Err(error) => {
+                            tracing::error!(%error, "who answers a call that rings could not be read");
+                            Happened::Refused(Lack::Server)
+                        }
                     };
                 }
                 Next::Drop => {
@@ -136,18 +148,18 @@ impl Desk {
         }
     }
 
-    /// Who answers the number by now.
-    async fn look_again(&self, called: &mut Called) -> Result<(), Declined> {
+    /// Who answers the number by now. `false`: nobody any more, for it was released.
+    async fn look_again(&self, called: &mut Called) -> Result<bool, DbError> {
         let Some(number) = &called.number else {
-            return Ok(());
+            return Ok(true);
         };
-        let number = phone_numbers::store::get(&self.app.db, called.account, number.id)
-            .await
-            .map_err(|error| unavailable(&error))?
-            .ok_or(Declined::NOBODY)?;
+        let number = phone_numbers::store::get(&self.app.db, called.account, number.id).await?;
+        let Some(number) = number else {
+            return Ok(false);
+        };
         called.agent = number.agent_id;
         called.number = Some(number);
-        Ok(())
+        Ok(true)
     }
 
     /// The number's agent, a slot and a record.

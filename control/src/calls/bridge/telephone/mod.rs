@@ -1,7 +1,8 @@
 //! Telephone calls: the SIP stack of this node, and its trunks.
 //!
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
-//! keeps the stack's trunks as the database has them, on every node; `inbound.rs` takes calls that come
+//! keeps the stack's trunks as the database has them, on every node (`standings.rs`: what their carriers say of
+//! them, back to the database); `inbound.rs` takes calls that come
 //! in (`lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell), `outbound.rs` places
 //! calls, and `talking.rs` follows those that were answered; `session.rs` is what both sides agreed on, and
 //! `whereabouts.rs` where audio may be sent for it. `forward.rs` places a second call for one that came in,
@@ -16,7 +17,10 @@ mod joined;
 mod lobby;
 pub mod outbound;
 mod session;
+mod standings;
 mod talking;
+#[cfg(test)]
+mod tests;
 mod trunks;
 mod whereabouts;
 

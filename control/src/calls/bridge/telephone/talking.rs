@@ -97,11 +97,16 @@ impl Talking {
             };
             match event {
                 Some(Event::Ended {
-                    by, code, reason, ..
+                    by: EndedBy::Network,
+                    code,
+                    reason,
+                    ..
                 }) => {
-                    if by == EndedBy::Network {
-                        tracing::warn!(?code, reason, "a telephone call was lost");
-                    }
+                    tracing::warn!(?code, reason, "a telephone call was lost");
+                    self.live.handle.lost();
+                    return;
+                }
+                Some(Event::Ended { .. }) => {
                     self.live.handle.hung_up();
                     return;
                 }
@@ -116,7 +121,7 @@ impl Talking {
                 }
                 // The stack is gone, and with it the other side.
                 None => {
-                    self.live.handle.hung_up();
+                    self.live.handle.lost();
                     return;
                 }
             }

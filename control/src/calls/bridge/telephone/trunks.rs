@@ -60,7 +60,7 @@ impl Register {
         }
     }
 
-    fn set(&self, trunks: &[Trunk]) {
+    pub(super) fn set(&self, trunks: &[Trunk]) {
         let all: HashMap<_, _> = trunks
             .iter()
             .map(|trunk| (sip_trunks::sip_id(trunk.id), (trunk.account, trunk.id)))
@@ -163,8 +163,8 @@ impl Edge {
     }
 }
 
-/// Writes down how a registration goes.
-pub(super) async fn registration(app: &App, exchange: &Exchange, event: &Event) {
+/// How a registration goes.
+pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
     let (number, outcome) = match event {
         Event::Registered { trunk, expires } => {
             let expires = Duration::from_secs(u64::from(*expires));
@@ -187,16 +187,13 @@ pub(super) async fn registration(app: &App, exchange: &Exchange, event: &Event) 
     let Some((account, trunk)) = exchange.trunks.find(number) else {
         return;
     };
-    let written = store::registered(&app.db, account, trunk, outcome).await;
-    if let Err(error) = written {
-        tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
-    }
+    exchange.standings.put(account, trunk, outcome);
 }
 
 /// A carrier with which a trunk registered began or ceased to answer OPTIONS. One that never answers them
 /// does not know them; one that did and comes back is registered with at once, for it may have forgotten
 /// us, and the trunk's record is right again by the answer.
-pub(super) async fn reachable(app: &App, exchange: &Exchange, number: Number, reachable: bool) {
+pub(super) fn reachable(exchange: &Exchange, number: Number, reachable: bool) {
     let before = exchange.trunks.reached(number, reachable);
     let Some((account, trunk)) = exchange.trunks.find(number) else {
         return;
@@ -208,10 +205,8 @@ pub(super) async fn reachable(app: &App, exchange: &Exchange, number: Number, re
         }
         (Some(true), false) => {
             tracing::warn!(%trunk, "a trunk's carrier does not answer any more");
-            let why = Err("the carrier does not answer OPTIONS any more".to_owned());
-            if let Err(error) = store::registered(&app.db, account, trunk, why).await {
-                tracing::error!(%error, %trunk, "that a carrier is away could not be written down");
-            }
+            let why = "the carrier does not answer OPTIONS any more".to_owned();
+            exchange.standings.put(account, trunk, Err(why));
         }
         _ => {}
     }

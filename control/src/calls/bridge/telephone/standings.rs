@@ -1,0 +1,83 @@
+//! How trunks stand with their carriers, on its way to the database. The stack's events wait for no database,
+//! so the latest word of each trunk is kept until one task has written it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Exchange;
+use crate::app::App;
+use crate::ids::{AccountId, TrunkId};
+use crate::sip_trunks::store;
+use crate::time::Timestamp;
+
+/// Until when a trunk is registered, or why it is not.
+type Standing = Result<Timestamp, String>;
+
+/// What is not written yet: one word of each trunk.
+#[derive(Default)]
+pub(super) struct Standings {
+    latest: Mutex<HashMap<TrunkId, (AccountId, Standing)>>,
+    changed: Notify,
+}
+
+impl Standings {
+    /// In place of what was said of this trunk before.
+    pub(super) fn put(&self, account: AccountId, trunk: TrunkId, standing: Standing) {
+        self.latest().insert(trunk, (account, standing));
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> Option<(TrunkId, (AccountId, Standing))> {
+        let mut latest = self.latest();
+        let trunk = latest.keys().next().copied()?;
+        latest.remove_entry(&trunk)
+    }
+
+    fn latest(&self) -> MutexGuard<'_, HashMap<TrunkId, (AccountId, Standing)>> {
+        // Whole after any panic: entries are only added and removed.
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes down what is put, until the process ends.
+pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
+    loop {
+        exchange.standings.changed.notified().await;
+        write(&app, &exchange.standings).await;
+    }
+}
+
+/// Writes down what is there.
+pub(super) async fn write(app: &App, standings: &Standings) {
+    while let Some((trunk, (account, standing))) = standings.take() {
+        if let Err(error) = store::registered(&app.db, account, trunk, standing).await {
+            tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Clock;
+
+    #[test]
+    fn of_each_trunk_the_latest_word_waits() {
+        let clock = Clock::fixed(Timestamp(1));
+        let account = AccountId::new(&clock);
+        let [one, other] = [(); 2].map(|()| TrunkId::new(&clock));
+        let standings = Standings::default();
+        for _ in 0..1_000 {
+            standings.put(account, one, Err("503".to_owned()));
+            standings.put(account, other, Ok(Timestamp(7)));
+        }
+        standings.put(account, one, Ok(Timestamp(9)));
+        let mut taken = [standings.take(), standings.take()];
+        taken.sort_by_key(|taken| taken.as_ref().map(|(trunk, _)| *trunk == other));
+        assert_eq!(taken[0], Some((one, (account, Ok(Timestamp(9))))));
+        assert_eq!(taken[1], Some((other, (account, Ok(Timestamp(7))))));
+        assert_eq!(standings.take(), None);
+    }
+}

@@ -1,0 +1,314 @@
+//! Calls that come in, told to a desk as the stack would tell them: the stack listens, and nobody calls it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sip::event::{EndedBy, Event, Incoming};
+use sip::message::{Body, Uri};
+
+use super::exchange::hand_on;
+use super::inbound::{Called, Conversation, Declined, Desk};
+use super::{Exchange, open, standings};
+use crate::app::testing::TestApp;
+use crate::egress::Allow;
+use crate::ids::TrunkId;
+use crate::sip_trunks;
+
+const NUMBER: &str = "+4930123456";
+
+const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+    m=audio 40000 RTP/AVP 0\r\n";
+
+struct Bench {
+    test: TestApp,
+    exchange: Arc<Exchange>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let test = TestApp::with(|config| {
+            config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
+        })
+        .await;
+        let exchange = Arc::clone(open(&test.app).await.unwrap());
+        Self { test, exchange }
+    }
+
+    fn desk(&self) -> Desk {
+        Desk {
+            app: self.test.app.clone(),
+            exchange: Arc::clone(&self.exchange),
+        }
+    }
+
+    async fn post(&self, key: &str, path: &str, body: Value) -> Value {
+        let (status, made) = self.test.call_as(key, "POST", path, Some(body)).await;
+        assert!(status.is_success(), "{path}: {made}");
+        made
+    }
+
+    /// A trunk with these fields beside; the stack's events may name it.
+    async fn trunk(&self, key: &str, more: Value) -> TrunkId {
+        let mut body = json!({"name": "carrier", "type": "inbound"});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let made = self.post(key, "/sip-trunks", body).await;
+        let all = sip_trunks::store::all_active(&self.test.app.db).await;
+        self.exchange.trunks.set(&all.unwrap());
+        made["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// A trunk that is known by its carrier's address.
+    async fn by_address(&self, key: &str) -> TrunkId {
+        let more = json!({"auth_mode": "ip_acl", "allowed_addresses": ["127.0.0.1"]});
+        self.trunk(key, more).await
+    }
+
+    async fn number(&self, key: &str, number: &str, trunk: TrunkId, more: Value) -> String {
+        let mut body = json!({"phone_number": number, "trunk_id": trunk});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let made = self.post(key, "/phone-numbers/sip/register", body).await;
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A trunk, an agent, and its number on that trunk.
+    async fn line(&self) -> TrunkId {
+        let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+            "llm_model": "echo"});
+        let agent = self.post(&self.test.key, "/agents", agent).await;
+        let trunk = self.by_address(&self.test.key).await;
+        let answered = json!({"agent_id": agent["id"]});
+        self.number(&self.test.key, NUMBER, trunk, answered).await;
+        trunk
+    }
+
+    /// A call to a number that has rules and no agent, as it was looked up.
+    async fn called_in_vain(&self) -> (Called, String) {
+        let trunk = self.by_address(&self.test.key).await;
+        let rules = json!({"inbound": {"fallback_action": "hangup", "max_ring_seconds": 5}});
+        let number = self.number(&self.test.key, NUMBER, trunk, rules).await;
+        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        (called.unwrap_or_else(|why| panic!("{why:?}")), number)
+    }
+
+    /// Lets a call ring that nobody answers; why it is not taken.
+    async fn ring_in_vain(&self, called: Called) -> Declined {
+        let mut line = self.exchange.line();
+        let events = &mut line.events;
+        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        taken.err().unwrap()
+    }
+
+    /// The only record of a call.
+    async fn record(&self) -> Value {
+        let (_, list) = self.test.call("GET", "/calls", None).await;
+        assert_eq!(list["total"], 1, "{list}");
+        let path = format!("/calls/{}", list["items"][0]["id"].as_str().unwrap());
+        self.test.call("GET", &path, None).await.1
+    }
+}
+
+fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
+    let uri = |user: &str| Uri::parse(&format!("sip:{user}@127.0.0.1")).unwrap();
+    Incoming {
+        trunks: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
+        may_prove: false,
+        source: ([127, 0, 0, 1], 5060).into(),
+        to: uri(to),
+        addressed: uri(to),
+        from: uri("+33123456789"),
+        display: None,
+        asserted: None,
+        headers: Vec::new(),
+        offer: Some(Body::sdp(OFFER)),
+    }
+}
+
+#[track_caller]
+fn told(record: &Value, expected: [&str; 3]) {
+    let told = ["status", "end_reason", "ended_by"].map(|field| record[field].as_str().unwrap());
+    assert_eq!(told, expected, "{record}");
+}
+
+/// Two accounts have trunks of one carrier.
+#[tokio::test]
+async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
+    let bench = Bench::new().await;
+    let (other, key) = bench.test.other_account().await;
+    let theirs = bench.by_address(&key).await;
+    let ours = bench.by_address(&bench.test.key).await;
+    let none = || json!({});
+    bench.number(&bench.test.key, NUMBER, ours, none()).await;
+    bench.number(&key, "994930123456", theirs, none()).await;
+    let whose = async |to: &str| {
+        let mut found = Vec::new();
+        for trunks in [[theirs, ours], [ours, theirs]] {
+            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            found.push(called.map(|called| called.account));
+        }
+        assert_eq!(found[0], found[1], "{to}");
+        found.remove(0)
+    };
+    let us = bench.test.account;
+    for to in [NUMBER, "4930123456", "030123456", "004930123456"] {
+        assert_eq!(whose(to).await, Ok(us), "{to}");
+    }
+    assert_eq!(whose("994930123456").await, Ok(other));
+    // It ends as both do, and means neither.
+    assert_eq!(whose("30123456").await, Err(Declined::NOBODY));
+    // In France and in Italy the same is dialled for them.
+    let french = "+33612345678";
+    bench.number(&bench.test.key, french, ours, none()).await;
+    assert_eq!(whose("0612345678").await, Ok(us));
+    bench.number(&key, "+390612345678", theirs, none()).await;
+    assert_eq!(whose("0612345678").await, Err(Declined::NOBODY));
+    assert_eq!(whose(french).await, Ok(us));
+}
+
+#[tokio::test]
+async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_nobodys() {
+    let bench = Bench::new().await;
+    let trunk = bench.by_address(&bench.test.key).await;
+    for (may_prove, code) in [(false, 404), (true, 401)] {
+        let incoming = Incoming {
+            may_prove,
+            ..incoming(&[trunk], NUMBER)
+        };
+        let mut line = bench.exchange.line();
+        let events = &mut line.events;
+        let taken = bench.desk().take(line.id, &incoming, events).await;
+        assert_eq!(taken.err(), Some(Declined(code)));
+    }
+}
+
+#[tokio::test]
+async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = json!({"auth_mode": "register", "auth_username": "a", "auth_password": "b",
+        "outbound_address": "127.0.0.1:5999"});
+    let trunk = bench.trunk(&bench.test.key, trunk).await;
+    let number = sip_trunks::sip_id(trunk);
+    let busy = app.db.begin_write().await.unwrap();
+    let events = [
+        Event::RegistrationFailed {
+            trunk: number,
+            code: Some(503),
+            reason: "Busy".to_owned(),
+            retry_in: Duration::from_secs(30),
+        },
+        Event::Registered {
+            trunk: number,
+            expires: 60,
+        },
+    ];
+    // It is no future: there is nothing that it could wait for.
+    for event in events {
+        hand_on(app, &bench.exchange, event);
+    }
+    drop(busy);
+    standings::write(app, &bench.exchange.standings).await;
+    let path = format!("/sip-trunks/{trunk}");
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let (_, shown) = bench.test.call("GET", &path, None).await;
+        if shown["registration"]["status"] == "registered" {
+            return;
+        }
+        // The task of the stack may have taken it.
+        assert!(std::time::Instant::now() < until, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let mut line = bench.exchange.line();
+    let ended = Event::Ended {
+        call: line.id,
+        by: EndedBy::Remote,
+        code: Some(487),
+        reason: "Request Terminated".to_owned(),
+    };
+    hand_on(&bench.test.app, &bench.exchange, ended);
+    let incoming = incoming(&[trunk], NUMBER);
+    let events = &mut line.events;
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert_eq!(taken.err(), Some(Declined::CANCELED));
+    let record = bench.record().await;
+    told(&record, ["canceled", "caller_hangup", "caller"]);
+    assert_eq!(record["sip_code"], 487);
+    assert!(bench.test.app.live.is_empty());
+    let path = format!("/sip-trunks/{trunk}");
+    let (_, trunk) = bench.test.call("GET", &path, None).await;
+    assert_eq!(trunk["active_calls"], 0, "its slot is free");
+}
+
+#[tokio::test]
+async fn a_call_whose_telephone_is_lost_has_failed() {
+    for (by, expected) in [
+        (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
+        (EndedBy::Network, ["failed", "media_timeout", "system"]),
+    ] {
+        let bench = Bench::new().await;
+        let trunk = bench.line().await;
+        let mut line = bench.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let events = &mut line.events;
+        let taken = bench.desk().take(line.id, &incoming, events).await;
+        let Ok(Conversation::Agent(talking)) = taken else {
+            panic!("not taken");
+        };
+        let ended = Event::Ended {
+            call: line.id,
+            by,
+            code: None,
+            reason: "Session Expired".to_owned(),
+        };
+        hand_on(&bench.test.app, &bench.exchange, ended);
+        talking.follow(&bench.exchange, line.id, line.events).await;
+        let live = &bench.test.app.live;
+        assert!(live.drained(Duration::from_secs(20)).await);
+        told(&bench.record().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_is_released_while_it_rings_leaves_a_record() {
+    let bench = Bench::new().await;
+    let (called, number) = bench.called_in_vain().await;
+    let path = format!("/phone-numbers/{number}");
+    let (status, _) = bench.test.call("DELETE", &path, None).await;
+    assert!(status.is_success(), "{status}");
+    assert_eq!(bench.ring_in_vain(called).await, Declined::NOBODY);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(
+        (&record["sip_code"], &record["to_number"]),
+        (&json!(404), &json!(NUMBER))
+    );
+}
+
+#[tokio::test]
+async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
+    let bench = Bench::new().await;
+    let (mut called, _) = bench.called_in_vain().await;
+    let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+    rules.unwrap().max_ring_seconds = Some(1);
+    let db = &bench.test.app.db;
+    let gone = db.query("alter table phone_numbers rename to numbers_away");
+    gone.execute().await.unwrap();
+    assert_eq!(bench.ring_in_vain(called).await, Declined::UNAVAILABLE);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(record["sip_code"], 503);
+}

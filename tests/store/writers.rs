@@ -338,6 +338,34 @@ async fn what_calls_and_syntheses_use_is_written_down_in_one_order() {
 }
 
 #[tokio::test]
+async fn of_many_who_cross_a_threshold_one_fires_until_it_is_changed() {
+    let url = kit::postgres::shared().database().await;
+    let test = TestApp::with(|config| config.database.url = Secret::new(url)).await;
+    let trigger = json!({
+        "name": "x", "resource_type": "tts_characters", "threshold_type": "absolute",
+        "threshold_value": 5, "period": "month", "event_callback_url": "https://hooks.acme.com/",
+    });
+    let (status, made) = test.call("POST", "/usage/triggers", Some(trigger)).await;
+    assert_eq!(status, 201, "{made}");
+    let path = format!("/usage/triggers/{}", made["id"].as_str().unwrap());
+    let uses = async || {
+        let uses = (0..10).map(async |_| {
+            let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+            let written = record_request(&test.app, test.account, resource, 1, request).await;
+            written.unwrap();
+        });
+        join_all(uses).await;
+        let (_, fired) = test.call("GET", &format!("{path}/firings"), None).await;
+        fired["total"].clone()
+    };
+    assert_eq!((uses().await, uses().await), (json!(1), json!(1)));
+    let change = json!({"threshold_value": 6});
+    let (status, _) = test.call("PATCH", &path, Some(change)).await;
+    assert_eq!(status, 200);
+    assert_eq!((uses().await, uses().await), (json!(2), json!(2)));
+}
+
+#[tokio::test]
 async fn a_deadlock_is_told_as_a_conflict() {
     let [_, postgres] = crate::empty().await;
     let db = &postgres.db;

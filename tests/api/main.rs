@@ -21,6 +21,7 @@ mod phone_numbers;
 mod process;
 mod providers;
 mod sessions;
+mod sip_bounds;
 mod sip_trunks;
 mod table;
 mod traces;

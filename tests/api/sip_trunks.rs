@@ -25,7 +25,7 @@ pub(crate) fn inbound() -> Value {
     })
 }
 
-fn onboarding() -> Value {
+pub(crate) fn onboarding() -> Value {
     json!({
         "name": "Acme", "outbound_address": "sip.acme.com:5070", "numbers": ["+15550100", "15550101"],
         "auth_username": "acme", "auth_password": PASSWORD,
@@ -33,7 +33,7 @@ fn onboarding() -> Value {
 }
 
 /// The same with fields set; null takes one away.
-fn with(mut body: Value, fields: Value) -> Value {
+pub(crate) fn with(mut body: Value, fields: Value) -> Value {
     let map = body.as_object_mut().unwrap();
     for (key, value) in fields.as_object().unwrap() {
         match value {
@@ -44,19 +44,19 @@ fn with(mut body: Value, fields: Value) -> Value {
     body
 }
 
-async fn make(test: &TestApp, body: Value) -> Value {
+pub(crate) async fn make(test: &TestApp, body: Value) -> Value {
     let (status, made) = test.call("POST", "/sip-trunks", Some(body)).await;
     assert_eq!(status, 201, "{made}");
     made
 }
 
-fn path(trunk: &Value) -> String {
+pub(crate) fn path(trunk: &Value) -> String {
     format!("/sip-trunks/{}", trunk["id"].as_str().unwrap())
 }
 
 /// Expects a refusal: its status, its slug, and the fields it names.
 #[track_caller]
-fn refused(answer: (http::StatusCode, Value), status: u16, code: &str, fields: &[&str]) {
+pub(crate) fn refused(answer: (http::StatusCode, Value), status: u16, code: &str, fields: &[&str]) {
     let (got, body) = answer;
     assert_eq!(
         (got.as_u16(), &body["code"]),

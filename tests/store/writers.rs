@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use control::agents::rules::{World, change};
 use control::agents::store::{self as agents, Update};
 use control::app::Incarnation;
+use control::app::testing::TestApp;
 use control::calls::store as calls;
+use control::config::{BillingMode, Prices};
 use control::db::{Db, Tx};
 use control::egress::Allow;
 use control::ids::{AccountId, AgentId, CallId};
+use control::secret::Secret;
 use control::sessions::store as sessions;
 use control::time::Clock;
+use control::usage::{CallUse, Resource, record_call, record_request};
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
@@ -292,6 +296,73 @@ async fn work_is_claimed_by_one() {
         assert_eq!(all.len(), 40, "{:?}", db.engine());
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 40);
     }
+}
+
+#[tokio::test]
+async fn what_calls_and_syntheses_use_is_written_down_in_one_order() {
+    let url = kit::postgres::shared().database().await;
+    let test = TestApp::with(|config| {
+        config.database.url = Secret::new(url);
+        config.billing.mode = BillingMode::Prepaid;
+        config.billing.prices = Prices {
+            call_minute_millicents: 1_000,
+            tts_thousand_characters_millicents: 1_000_000,
+            ..Prices::default()
+        };
+    });
+    let test = test.await;
+    let (app, account) = (&test.app, test.account);
+    let call = async || {
+        let (who, now) = ((CallId::new(&app.clock), AgentId::NIL), app.clock.now());
+        let used = CallUse {
+            duration_ms: 60_000,
+            characters: 7,
+            heard_ms: 1_000,
+            tokens: 3,
+        };
+        let mut tx = app.db.begin_write().await.unwrap();
+        let cost = record_call(app, &mut tx, account, who, used, now).await;
+        assert_eq!(cost.unwrap(), 1_000_000);
+        tx.commit().await.unwrap();
+    };
+    let synthesis = async || {
+        let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+        let written = record_request(app, account, resource, 1, request).await;
+        written.unwrap();
+    };
+    // None waits for another that waits for it, which the server would end after a second.
+    let rounds = (0..20).map(async |_| tokio::join!(call(), synthesis(), synthesis()));
+    join_all(rounds).await;
+    let standing = control::billing::standing(app, account).await.unwrap();
+    assert_eq!(standing.balance_microcents, -20 * 3_000_000);
+}
+
+#[tokio::test]
+async fn of_many_who_cross_a_threshold_one_fires_until_it_is_changed() {
+    let url = kit::postgres::shared().database().await;
+    let test = TestApp::with(|config| config.database.url = Secret::new(url)).await;
+    let trigger = json!({
+        "name": "x", "resource_type": "tts_characters", "threshold_type": "absolute",
+        "threshold_value": 5, "period": "month", "event_callback_url": "https://hooks.acme.com/",
+    });
+    let (status, made) = test.call("POST", "/usage/triggers", Some(trigger)).await;
+    assert_eq!(status, 201, "{made}");
+    let path = format!("/usage/triggers/{}", made["id"].as_str().unwrap());
+    let uses = async || {
+        let uses = (0..10).map(async |_| {
+            let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+            let written = record_request(&test.app, test.account, resource, 1, request).await;
+            written.unwrap();
+        });
+        join_all(uses).await;
+        let (_, fired) = test.call("GET", &format!("{path}/firings"), None).await;
+        fired["total"].clone()
+    };
+    assert_eq!((uses().await, uses().await), (json!(1), json!(1)));
+    let change = json!({"threshold_value": 6});
+    let (status, _) = test.call("PATCH", &path, Some(change)).await;
+    assert_eq!(status, 200);
+    assert_eq!((uses().await, uses().await), (json!(2), json!(2)));
 }
 
 #[tokio::test]

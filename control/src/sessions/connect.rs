@@ -17,6 +17,7 @@ use crate::agents::{self, Agent};
 use crate::app::App;
 use crate::billing;
 use crate::calls;
+use crate::http::error::Reason;
 use crate::http::limits::network;
 use crate::http::{ApiError, Caller};
 use crate::ids::{AccountId, AgentId, CallId};
@@ -222,12 +223,19 @@ async fn open(
     if !agents::store::hold(&mut tx, account, agent.id).await? {
         return Err(ApiError::NotFound);
     }
-    if let Some(visitor) = &opening.visitor
-        && store::open_of_visitor(&mut tx, visitor).await? >= app.config.limits.keyless_calls.into()
-    {
-        return Err(ApiError::RateLimited {
-            retry_after: VISITOR_RETRY,
-        });
+    if let Some(visitor) = &opening.visitor {
+        let open = store::open_of_visitor(&mut tx, visitor).await?;
+        let cap = app.config.limits.keyless_calls;
+        if open >= cap.into() {
+            return Err(ApiError::Capacity {
+                reason: Reason::Capacity,
+                // The caps that have a name are others.
+                resource: None,
+                current: u32::try_from(open).ok(),
+                cap: Some(cap),
+                retry_after: VISITOR_RETRY,
+            });
+        }
     }
     calls::store::insert(&mut tx, account, &call, now).await?;
     store::insert(&mut tx, account, &session, now).await?;

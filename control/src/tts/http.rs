@@ -103,14 +103,14 @@ async fn speak(
         .header("x-voice-id", voice.id.to_string())
         .header("x-character-count", characters)
         .header(CACHE_CONTROL, "no-store");
-    let answer = if streaming {
-        stream_of(&app, voice, &text, answer).await?
-    } else {
-        let wav = service::whole(&app, voice, &text).await?;
-        answer
+    if !streaming {
+        let wav = service::whole_for(&app, caller.account, voice, &text, characters).await?;
+        return answer
             .header(CONTENT_TYPE, "audio/wav")
             .body(Bytes::from(wav))
-    };
+            .map_err(ApiError::internal);
+    }
+    let answer = stream_of(&app, voice, &text, answer).await?;
     // What was begun is used, also when the client leaves in its middle.
     let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
     usage::record_request(&app, caller.account, resource, characters, request).await?;

@@ -14,7 +14,7 @@ pub mod service;
 pub mod wire;
 
 pub use desk::Desk;
-pub use service::{find_voice, previews, refused, whole};
+pub use service::{find_voice, previews, refused, whole_for};
 
 #[cfg(test)]
 mod http_tests;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use media::audio::resample::Resampler;
 use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use super::desk::{Active, Desk, Room, held};
 use super::ear::{Ear, Meter};
@@ -15,6 +16,8 @@ use super::rules::{self, RATE, Unspeakable};
 use crate::app::App;
 use crate::http::ApiError;
 use crate::http::validate::FieldError;
+use crate::ids::AccountId;
+use crate::usage::{self, Resource};
 use crate::vendors::SpeechUnavailable;
 use crate::voices::{self, Voice, catalogue};
 
@@ -311,9 +314,53 @@ async fn start(
     }
 }
 
-/// The whole text as a WAV.
-pub async fn whole(app: &App, voice: &Voice, text: &str) -> Result<Bytes, ApiError> {
-    let (mut speaking, first) = begin(app, voice, text, Pace::Whole).await?;
+/// The whole text, of so many characters, as a WAV for an account that uses them. What was begun is
+/// used, also when the client leaves in its middle, which ends the synthesis. What the voice cannot speak
+/// is not.
+pub async fn whole_for(
+    app: &App,
+    account: AccountId,
+    voice: &Voice,
+    text: &str,
+    characters: usize,
+) -> Result<Bytes, ApiError> {
+    let begun = begin(app, voice, text, Pace::Whole).await?;
+    metered(app, account, characters, begun).await
+}
+
+async fn metered(
+    app: &App,
+    account: AccountId,
+    characters: usize,
+    (speaking, first): (Speaking, Bytes),
+) -> Result<Bytes, ApiError> {
+    let (mut client, answer) = oneshot::channel();
+    let app = app.clone();
+    // A request whose client leaves is dropped. This is not.
+    let speak = async move {
+        let made = tokio::select! {
+            biased;
+            wav = to_wav(speaking, first) => wav,
+            () = client.closed() => Ok(Bytes::new()),
+        };
+        let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
+        let made = match made {
+            Ok(wav) => usage::record_request(&app, account, resource, characters, request)
+                .await
+                .map(|()| wav)
+                .map_err(ApiError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(Err(error)) = client.send(made) {
+            let why = error.message();
+            tracing::error!(why, "a synthesis that its client left was not metered");
+        }
+    };
+    tokio::spawn(speak.in_current_span());
+    answer.await.map_err(ApiError::internal)?
+}
+
+async fn to_wav(mut speaking: Speaking, first: Bytes) -> Result<Bytes, ApiError> {
     let mut wav = vec![0; rules::WAV_HEADER];
     wav.extend_from_slice(&first);
     while let Some(piece) = speaking.next().await.map_err(|broken| failed(&broken))? {
@@ -328,7 +375,9 @@ pub async fn whole(app: &App, voice: &Voice, text: &str) -> Result<Bytes, ApiErr
 pub async fn previews(app: &App, voice: &Voice) -> Result<Bytes, ApiError> {
     let place = app.tts.preview(voice.id);
     let made = async {
-        let wav = whole(app, voice, rules::sample_sentence(voice.language)).await?;
+        let text = rules::sample_sentence(voice.language);
+        let (speaking, first) = begin(app, voice, text, Pace::Whole).await?;
+        let wav = to_wav(speaking, first).await?;
         // A copy: it stays, and must not keep the room of requests.
         Ok(Bytes::copy_from_slice(&wav))
     };

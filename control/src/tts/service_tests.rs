@@ -8,9 +8,11 @@
 
 use std::sync::Mutex;
 
+use futures_util::FutureExt;
 use media::speech::SpeechEvent;
 
 use super::*;
+use crate::app::testing::TestApp;
 
 /// What a voice was asked, and what it does with it.
 #[derive(Clone, Default)]
@@ -193,6 +195,38 @@ async fn a_voice_that_fails_is_a_502() {
         assert_eq!((status, code.as_str()), (502, "provider_failed"));
         assert_eq!(desk.active(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_wav_that_its_client_leaves_is_metered_and_one_that_breaks_off_is_not() {
+    let test = TestApp::new().await;
+    let begun = async |ends| {
+        let script = Script {
+            pieces: (240, 1),
+            ends,
+            ..Script::default()
+        };
+        let (_, mut speaking) = speaking(&script, "One.", Pace::Whole).await;
+        let first = speaking.next().await.unwrap().unwrap();
+        (speaking, first)
+    };
+    let broken = metered(&test.app, test.account, 100, begun(End::Failed).await).await;
+    assert_eq!(broken.unwrap_err().code(), "provider_failed");
+    // The voice has not said all when the client goes.
+    let left = metered(&test.app, test.account, 4, begun(End::Never).await);
+    assert!(left.now_or_never().is_none());
+    let used = async {
+        loop {
+            let rows = test.app.db.query("select amount from usage_records");
+            let rows = rows.all(|row| row.i64("amount")).await.unwrap();
+            if !rows.is_empty() {
+                break rows;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let used = tokio::time::timeout(Duration::from_secs(10), used).await;
+    assert_eq!(used.unwrap(), [4]);
 }
 
 #[tokio::test]

@@ -131,6 +131,7 @@ async fn create(
         threshold_value: body.threshold_value,
         period: word("period", &body.period)?,
         event_callback_url: body.event_callback_url,
+        generation: 0,
         fired_period_at: None,
         created_at: now,
         updated_at: now,
@@ -203,6 +204,10 @@ async fn patch(
     can_be_reached(&app, &new)?;
     if new.event_callback_url != old.event_callback_url {
         can_be_told(&app, &new.event_callback_url)?;
+    }
+    if !new.watches_as(&old) {
+        new.generation += 1;
+        new.fired_period_at = None;
     }
     new.updated_at = app.clock.now();
     triggers::update(&mut tx, caller.account, &new).await?;

@@ -114,10 +114,12 @@ async fn usage_is_split_by_day_and_by_agent() {
         [json!(["2026-01-02", 150]), json!(["2026-01-03", 5])]
     );
     let (_, by_agent) = test.call("GET", "/usage?group_by=agent", None).await;
-    let mut split = characters(&by_agent, "agent_id");
-    split.sort_by_key(Value::to_string);
+    // What no agent used comes last.
     let agent = agent.to_string();
-    assert_eq!(split, [json!([agent, 120]), json!([null, 35])]);
+    assert_eq!(
+        characters(&by_agent, "agent_id"),
+        [json!([agent, 120]), json!([null, 35])]
+    );
     let (_, one_day) = test
         .call(
             "GET",
@@ -421,6 +423,51 @@ async fn a_trigger_fires_once_a_period_with_its_event() {
     assert_eq!(fired().await["total"], 2);
     used(&test, Resource::TtsCharacters, 1_000_000, "tts:a").await;
     assert_eq!(fired().await["total"], 2);
+}
+
+#[tokio::test]
+async fn a_trigger_that_watches_for_something_else_fires_again_in_its_period() {
+    let test = TestApp::new().await;
+    let (_, made) = test.call("POST", "/usage/triggers", Some(trigger())).await;
+    let path = format!("/usage/triggers/{}", made["id"].as_str().unwrap());
+    let firings = format!("{path}/firings");
+    let fired = async || test.call("GET", &firings, None).await.1;
+    used(&test, Resource::CallMinutes, 120_000, "call:a").await;
+    assert_eq!(fired().await["total"], 1);
+    // What it is called and whom it tells is not what it watches for, nor is the same value again.
+    let same =
+        json!({"name": "other", "event_callback_url": "https://acme.com/", "threshold_value": 2});
+    test.call("PATCH", &path, Some(same)).await;
+    used(&test, Resource::CallMinutes, 1, "call:b").await;
+    assert_eq!(fired().await["total"], 1);
+    for (number, change) in [
+        json!({"threshold_value": 3}),
+        json!({"period": "week"}),
+        json!({"resource_type": "tts_characters"}),
+        json!({"resource_type": "call_minutes", "period": "day", "threshold_value": 2}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (status, answer) = test.call("PATCH", &path, Some(change)).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!(fired().await["total"], number + 1, "a change is no usage");
+        test.app.clock.advance(Duration::from_secs(1));
+        for (resource, amount) in [
+            (Resource::CallMinutes, 60_000),
+            (Resource::TtsCharacters, 3),
+        ] {
+            for half in ["first", "second"] {
+                used(&test, resource, amount, &format!("{number}:{half}")).await;
+            }
+        }
+        let found = fired().await;
+        assert_eq!(found["total"], number + 2, "{answer}");
+        let newest = &found["items"][0];
+        for field in ["resource_type", "threshold_value", "period"] {
+            assert_eq!(newest[field], answer[field], "{field}");
+        }
+    }
 }
 
 #[tokio::test]

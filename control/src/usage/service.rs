@@ -39,7 +39,8 @@ pub struct CallUse {
 }
 
 /// Writes down what one source used; what it cost, in millionths of a cent. Nothing is written, and
-/// nothing costs, when the amount is zero or the source was counted before.
+/// nothing costs, when the amount is zero or the source was counted before. A transaction does it once:
+/// see [`record_all`].
 pub async fn record(
     app: &App,
     tx: &mut Tx,
@@ -47,21 +48,38 @@ pub async fn record(
     used: &Used<'_>,
     now: Timestamp,
 ) -> Result<i64, DbError> {
-    if used.amount <= 0 {
-        return Ok(0);
+    record_all(app, tx, account, std::slice::from_ref(used), now).await
+}
+
+/// As [`record`], of several resources, which come in the order of [`Resource::ALL`]. Of two writers one
+/// waits for the other wherever they meet, so all meet in one order: the sums of the day, resource by
+/// resource, then the balance, once, then the triggers.
+async fn record_all(
+    app: &App,
+    tx: &mut Tx,
+    account: AccountId,
+    all: &[Used<'_>],
+    now: Timestamp,
+) -> Result<i64, DbError> {
+    let mut total = 0;
+    let mut counted = Vec::new();
+    for used in all.iter().filter(|used| used.amount > 0) {
+        let cost = if used.priced {
+            used.resource.cost(used.amount, &app.config.billing.prices)
+        } else {
+            0
+        };
+        if store::insert(tx, account, used, cost, now).await? {
+            store::add_to_day(tx, account, used.resource, used.amount, now).await?;
+            total += cost;
+            counted.push(used.resource);
+        }
     }
-    let cost = if used.priced {
-        used.resource.cost(used.amount, &app.config.billing.prices)
-    } else {
-        0
-    };
-    if !store::insert(tx, account, used, cost, now).await? {
-        return Ok(0);
+    billing::charge(app, tx, account, total).await?;
+    for resource in counted {
+        triggers::fire(app, tx, account, resource, now).await?;
     }
-    store::add_to_day(tx, account, used.resource, used.amount, now).await?;
-    billing::charge(app, tx, account, cost).await?;
-    triggers::fire(app, tx, account, used.resource, now).await?;
-    Ok(cost)
+    Ok(total)
 }
 
 /// Writes down what a request used that has no transaction of its own: a synthesis, a transcription.
@@ -105,22 +123,19 @@ pub async fn record_call(
         heard_ms,
         tokens,
     } = used;
-    let mut cost = 0;
-    for (resource, amount) in [
+    let all = [
         (Resource::CallMinutes, duration_ms),
         (Resource::TtsCharacters, characters),
         (Resource::TranscriptionSeconds, heard_ms),
         (Resource::LlmTokens, tokens),
-    ] {
-        let used = Used {
-            resource,
-            amount: i64::try_from(amount).unwrap_or(i64::MAX),
-            source: &source,
-            agent: agent.known(),
-            call: Some(call),
-            priced: resource == Resource::CallMinutes,
-        };
-        cost += record(app, tx, account, &used, now).await?;
-    }
-    Ok(cost)
+    ]
+    .map(|(resource, amount)| Used {
+        resource,
+        amount: i64::try_from(amount).unwrap_or(i64::MAX),
+        source: &source,
+        agent: agent.known(),
+        call: Some(call),
+        priced: resource == Resource::CallMinutes,
+    });
+    record_all(app, tx, account, &all, now).await
 }

@@ -105,16 +105,24 @@ pub async fn sums(
     to: Timestamp,
     group_by: GroupBy,
 ) -> Result<Vec<Sum>, DbError> {
-    let (column, order) = match group_by {
-        GroupBy::Resource => ("", "resource_type"),
-        GroupBy::Day => ("used_at / 86400000000 as day, ", "day, resource_type"),
-        GroupBy::Agent => ("agent_id, ", "agent_id, resource_type"),
+    let (column, split, order) = match group_by {
+        GroupBy::Resource => ("", "", "resource_type"),
+        GroupBy::Day => (
+            "used_at / 86400000000 as day, ",
+            "day, ",
+            "day, resource_type",
+        ),
+        GroupBy::Agent => (
+            "agent_id, ",
+            "agent_id, ",
+            "agent_id nulls last, resource_type",
+        ),
     };
     let sql = format!(
         "select {column}resource_type, cast(sum(amount) as bigint) as amount,
             cast(sum(cost_microcents) as bigint) as cost
          from usage_records where account_id = $1 and used_at >= $2 and used_at < $3
-         group by {order} order by {order}"
+         group by {split}resource_type order by {order}"
     );
     db.query_built(sql)
         .bind(account)

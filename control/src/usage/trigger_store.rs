@@ -17,7 +17,9 @@ pub struct Trigger {
     pub threshold_value: i64,
     pub period: Period,
     pub event_callback_url: String,
-    /// Beginning of the period in which it fired last.
+    /// How often what it watches for was changed. It fires once a period in each generation.
+    pub generation: i64,
+    /// Beginning of the period in which this generation fired last.
     pub fired_period_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -41,6 +43,8 @@ pub struct Firing {
 pub struct NewFiring<'a> {
     pub id: UsageFiringId,
     pub trigger: UsageTriggerId,
+    /// Of the trigger.
+    pub generation: i64,
     pub event: EventId,
     pub body: &'a str,
     pub period_started_at: Timestamp,
@@ -167,7 +171,8 @@ pub async fn watching(
 pub async fn update(tx: &mut Tx, account: AccountId, trigger: &Trigger) -> Result<(), DbError> {
     tx.query(
         "update usage_triggers set name = $3, resource_type = $4, threshold_type = $5,
-            threshold_value = $6, period = $7, event_callback_url = $8, updated_at = $9
+            threshold_value = $6, period = $7, event_callback_url = $8, generation = $9,
+            fired_period_at = $10, updated_at = $11
          where account_id = $1 and id = $2",
     )
     .bind(account)
@@ -178,6 +183,8 @@ pub async fn update(tx: &mut Tx, account: AccountId, trigger: &Trigger) -> Resul
     .bind(trigger.threshold_value)
     .bind(trigger.period.name())
     .bind(&trigger.event_callback_url)
+    .bind(trigger.generation)
+    .bind(trigger.fired_period_at)
     .bind(trigger.updated_at)
     .execute()
     .await?;
@@ -200,7 +207,7 @@ pub async fn delete(tx: &mut Tx, account: AccountId, id: UsageTriggerId) -> Resu
     Ok(rows == 1)
 }
 
-/// Writes a firing down. `false`: the trigger has fired in this period.
+/// Writes a firing down. `false`: the trigger's generation has fired in this period.
 pub async fn insert_firing(
     tx: &mut Tx,
     account: AccountId,
@@ -209,24 +216,32 @@ pub async fn insert_firing(
 ) -> Result<bool, DbError> {
     let rows = tx
         .query(
-            "insert into usage_firings (id, account_id, trigger_id, event_id, body, period_started_at, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7) on conflict (trigger_id, period_started_at) do nothing",
+            "insert into usage_firings (id, account_id, trigger_id, generation, event_id, body,
+                period_started_at, created_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8)
+             on conflict (trigger_id, generation, period_started_at) do nothing",
         )
         .bind(firing.id)
         .bind(account)
         .bind(firing.trigger)
+        .bind(firing.generation)
         .bind(firing.event)
         .bind(firing.body)
         .bind(firing.period_started_at)
         .bind(now)
         .execute()
         .await?;
-    tx.query("update usage_triggers set fired_period_at = $3 where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(firing.trigger)
-        .bind(firing.period_started_at)
-        .execute()
-        .await?;
+    // Nothing of a trigger that was changed since it was read.
+    tx.query(
+        "update usage_triggers set fired_period_at = $3
+         where account_id = $1 and id = $2 and generation = $4",
+    )
+    .bind(account)
+    .bind(firing.trigger)
+    .bind(firing.period_started_at)
+    .bind(firing.generation)
+    .execute()
+    .await?;
     Ok(rows == 1)
 }
 
@@ -278,6 +293,19 @@ pub async fn firings(
 }
 
 impl Trigger {
+    /// Whether both watch for the same, so that one's firing is the other's.
+    pub fn watches_as(&self, other: &Self) -> bool {
+        let what = |trigger: &Self| {
+            (
+                trigger.resource,
+                trigger.threshold_type,
+                trigger.threshold_value,
+                trigger.period,
+            )
+        };
+        what(self) == what(other)
+    }
+
     fn read(row: &Row) -> Result<Self, DbError> {
         Ok(Self {
             id: row.parse("id")?,
@@ -287,6 +315,7 @@ impl Trigger {
             threshold_value: row.i64("threshold_value")?,
             period: row.parse("period")?,
             event_callback_url: row.text("event_callback_url")?,
+            generation: row.i64("generation")?,
             fired_period_at: row.opt_time("fired_period_at")?,
             created_at: row.time("created_at")?,
             updated_at: row.time("updated_at")?,

@@ -81,6 +81,7 @@ async fn fire_one(
     let firing = NewFiring {
         id: UsageFiringId::new(&app.clock),
         trigger: trigger.id,
+        generation: trigger.generation,
         event,
         body: &body,
         period_started_at,

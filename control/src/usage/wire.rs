@@ -246,6 +246,7 @@ impl From<Trigger> for TriggerRecord {
             threshold_value,
             period,
             event_callback_url,
+            generation: _,
             fired_period_at: _,
             created_at,
             updated_at,

@@ -29,7 +29,6 @@ use crate::{
         rules as speech,
         wire::Preview,
     },
-    usage::{self, Resource},
 };
 
 /// The routes, in the order of the document.
@@ -152,9 +151,7 @@ async fn speak_preview(
     let text = text.as_deref();
     let text = text.unwrap_or_else(|| speech::sample_sentence(voice.language));
     let characters = speech::check(text).map_err(|why| tts::refused(why, speech::MAX_PREVIEW))?;
-    let wav = tts::whole(&app, voice, text).await?;
-    let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
-    usage::record_request(&app, caller.account, resource, characters, request).await?;
+    let wav = tts::whole_for(&app, caller.account, voice, text, characters).await?;
     Response::builder()
         .header(CONTENT_TYPE, "audio/wav")
         .header("x-sample-rate", speech::RATE)

@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(250);
 const IN_FLIGHT: usize = 128;
 /// Due events of one account that are read at once.
 const BATCH: u32 = 16;
+/// How often an account's due events are read in one pass. Each time up to [`BATCH`] more receivers are
+/// left out; each is a level of the statement's condition, of which SQLite reads a thousand.
+const READS: u32 = 32;
 /// How long the last events may take when the process ends; what is left is the next start's.
 const GOODBYE: Duration = Duration::from_secs(3);
 
@@ -134,9 +137,10 @@ impl Worker {
                 break;
             }
             self.last = account;
-            // Each pass takes something, or finds another receiver busy, or is the last.
-            for _ in 0..BATCH {
-                if !self.fill_account(account).await? {
+            let mut busy = self.busy(account);
+            // Each time something is taken, or another receiver is found busy, or it is the last.
+            for _ in 0..READS {
+                if !self.fill_account(account, &mut busy).await? {
                     break;
                 }
             }
@@ -144,19 +148,24 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether there may be more to start in this account.
-    async fn fill_account(&mut self, account: AccountId) -> Result<bool, DbError> {
+    /// Whether there may be more to start in this account, without the receivers that are `busy`. Those
+    /// that are found to be are added: they may stand at a host whose share others have in flight.
+    async fn fill_account(
+        &mut self,
+        account: AccountId,
+        busy: &mut Vec<Target>,
+    ) -> Result<bool, DbError> {
         let room = self.room(account);
         if room == 0 {
             return Ok(false);
         }
         let now = self.app.clock.now();
-        let busy = self.busy(account);
-        let found = outbox::due(&self.app.db, account, now, &busy, BATCH).await?;
+        let found = outbox::due(&self.app.db, account, now, busy, BATCH).await?;
         let all = found.len() < BATCH as usize;
         let mut urls = HashMap::new();
         let mut wanted: Vec<(Due, Option<(String, Slot)>)> = Vec::new();
         let mut attempts = 0;
+        let known = busy.len();
         for due in found {
             let Some(url) = self.url(account, &due.target, &mut urls).await? else {
                 wanted.push((due, None));
@@ -173,16 +182,20 @@ impl Worker {
             let at_host = self.slots.values().chain(beside);
             let at_host =
                 at_host.filter(|other| other.account == account && other.host == slot.host);
-            if attempts < room && at_host.count() < self.app.config.webhooks.per_host {
+            if at_host.count() >= self.app.config.webhooks.per_host {
+                if !busy.contains(&slot.target) {
+                    busy.push(slot.target);
+                }
+            } else if attempts < room {
                 attempts += 1;
                 wanted.push((due, Some((url, slot))));
             }
         }
-        if wanted.is_empty() {
-            return Ok(false);
+        let more = !all && (!wanted.is_empty() || busy.len() > known);
+        if !wanted.is_empty() {
+            self.start(account, wanted).await?;
         }
-        self.start(account, wanted).await?;
-        Ok(!all)
+        Ok(more)
     }
 
     /// Claims and spawns.

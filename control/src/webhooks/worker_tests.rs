@@ -660,6 +660,38 @@ async fn a_tarpit_holds_up_neither_other_accounts_nor_its_own_other_receivers() 
 }
 
 #[tokio::test]
+async fn receivers_at_one_stuck_host_hide_no_other() {
+    let (test, receiver) = (app().await, Receiver::start().await);
+    for _ in 0..3 {
+        let stuck = agent(&test, &format!("{}/tarpit", receiver.url)).await;
+        // More than are read at once.
+        for _ in 0..20 {
+            event(&test, test.account, &stuck, EventType::CallEnded).await;
+            test.app.clock.advance(Duration::from_millis(1));
+        }
+    }
+    // The same machine under another address.
+    let beside = receiver.url.replace("127.0.0.1", "127.0.0.2");
+    let beside = agent(&test, &format!("{beside}/ok")).await;
+    let last = event(&test, test.account, &beside, EventType::CallEnded).await;
+    let mut worker = Worker::new(test.app.clone());
+    worker.fill().await.unwrap();
+    assert_eq!(row(&test, last).await.1, 1, "it is being delivered");
+    let begun = test
+        .app
+        .db
+        .query("select count(*) as n from events where attempts > 0");
+    let begun = begun.one(|row| row.i64("n")).await.unwrap();
+    assert_eq!(begun, 5, "four at the stuck host, as ever");
+    receiver.tarpit.close();
+    worker.until_quiet().await;
+    assert_eq!(
+        (receiver.at("tarpit").len(), receiver.at("ok").len()),
+        (60, 1)
+    );
+}
+
+#[tokio::test]
 async fn an_unfilled_placeholder_is_told_once_a_day_and_no_call_is_refused() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let body = json!({

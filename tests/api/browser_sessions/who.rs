@@ -600,8 +600,18 @@ async fn one_address_has_so_many_keyless_calls_and_asks_so_often() {
     let first = visitor.connect(&agent).await;
     assert_eq!((first.0, visitor.connect(&agent).await.0), (200, 200));
     let third = visitor.connect(&agent).await;
-    assert_eq!(code(&third), (429, "rate_limited"));
+    assert_eq!(code(&third), (429, "capacity"));
     assert_eq!(third.2["retry-after"], "5");
+    for (key, value) in [
+        ("reason", json!("capacity")),
+        ("resource_class", json!("call")),
+        ("current", json!(2)),
+        ("cap", json!(2)),
+        ("retry_after", json!(5)),
+        ("resource", Value::Null),
+    ] {
+        assert_eq!(third.1[key], value, "{key}");
+    }
     let neighbour = Client {
         ip: [192, 0, 2, 8],
         ..visitor

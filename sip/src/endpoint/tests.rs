@@ -1,13 +1,14 @@
 //! The endpoint as its peers and its user see it. [`world`] is two of them and a network under virtual
 //! time, [`alone`] is one that is answered by hand. `scripts` are calls told event by event, `forks` those
-//! with several callees, `reliable` those that ring reliably; `trunks`, `challenges` and `failover` are of
-//! carriers, `streams` of connections; `torture` are the messages of RFC 4475; `traces` is what is told of their messages; `sim` is
-//! many calls over a bad network.
+//! with several callees, `reliable` those that ring reliably; `trunks`, `lookups`, `challenges` and `failover` are of
+//! carriers, `streams` of connections; `torture` are the messages of RFC 4475;
+//! `traces` is what is told of their messages; `sim` is many calls over a bad network.
 
 mod alone;
 mod challenges;
 mod failover;
 mod forks;
+mod lookups;
 mod reliable;
 mod scripts;
 mod sim;

@@ -201,7 +201,8 @@ pub enum Event {
     },
     RegistrationFailed {
         trunk: TrunkId,
-        /// `None`: the registrar's name has no address.
+        /// `None`: the registrar said nothing. It cannot be reached (its name has no address, or nothing
+        /// takes what is sent there), or gave no answer.
         code: Option<u16>,
         reason: String,
         /// When it is tried again.

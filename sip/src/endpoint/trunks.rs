@@ -265,7 +265,7 @@ impl Endpoint {
                     retry_in,
                 } => self.event(Event::RegistrationFailed {
                     trunk,
-                    code: Some(code),
+                    code,
                     reason,
                     retry_in,
                 }),

@@ -517,7 +517,10 @@ pub(super) fn told(event: &Event) -> String {
             None => format!("ended by {by:?}"),
         },
         Event::Registered { expires, .. } => format!("registered {expires}"),
-        Event::RegistrationFailed { code, .. } => format!("not registered {code:?}"),
+        Event::RegistrationFailed { code, reason, .. } => match code {
+            Some(code) => format!("not registered {code}"),
+            None => format!("not registered: {reason}"),
+        },
         Event::Message(traced) => format!("{:?}", traced.direction),
         Event::Reachable { reachable, .. } => format!("reachable {reachable}"),
     }

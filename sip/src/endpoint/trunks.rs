@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use super::clients::Owner;
-use super::{Endpoint, Who};
+use super::{Endpoint, Peer, Who};
 use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
 use crate::ids::Ids;
@@ -24,6 +24,8 @@ pub(super) struct RegistrationRecord {
     trunk: TrunkId,
     /// Where it goes: the trunk may be gone.
     located: Located,
+    /// Where its latest REGISTER went: the carrier's calls may come over that connection.
+    pub(super) flow: Option<Peer>,
     armed: Time,
 }
 
@@ -182,6 +184,7 @@ impl Endpoint {
             registration: Registration::new(settings, self.ids.fork()),
             trunk,
             located,
+            flow: None,
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
@@ -227,6 +230,13 @@ impl Endpoint {
             record.registration = Some(id);
         }
         self.drive_registration(now, id);
+    }
+
+    /// A REGISTER leaves for `peer`.
+    pub(super) fn registration_sends(&mut self, id: RegistrationId, peer: &Peer) {
+        if let Some(record) = self.registrations.get_mut(&id) {
+            record.flow = Some(peer.clone());
+        }
     }
 
     pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {

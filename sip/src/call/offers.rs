@@ -243,7 +243,7 @@ impl Call {
                 if !again && let Some(dialog) = &mut self.dialog {
                     dialog.refresh(response.contact());
                 }
-                self.acknowledge(cseq.number);
+                self.acknowledge(request);
                 if again {
                     return;
                 }

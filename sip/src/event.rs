@@ -170,6 +170,12 @@ pub enum Event {
         call: CallId,
         code: u16,
     },
+    /// The session was refreshed by offering again what we last described. The body is the answer: as a
+    /// rule what the other side said before, but it may have moved (RFC 3264 8).
+    Refreshed {
+        call: CallId,
+        body: Body,
+    },
     /// A key, from an INFO, and how long it was pressed, ms.
     Digit {
         call: CallId,

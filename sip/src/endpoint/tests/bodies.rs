@@ -1,4 +1,4 @@
-//! What messages say of the session, among other parts.
+//! What messages say of the session: among other parts, and in answer to a refresh.
 
 use super::alone::*;
 use crate::message::Body;
@@ -12,6 +12,22 @@ fn several(text: &str) -> Body {
              Content-Type: application/sdp\r\n\r\n{text}\r\n--next part--\r\n"
         ),
     )
+}
+
+/// Answers the last request with a body.
+fn answer_with(alone: &mut Alone, body: Body, fields: &[(Name, &str)]) {
+    let (peer, request) = alone.last();
+    let mut response = Response::to(&request.headers, 200, "");
+    response.set_to_tag("there");
+    for (name, value) in fields {
+        response.headers.push(name.clone(), *value);
+    }
+    response.set_body(Some(body));
+    let bytes = response.to_bytes();
+    alone.step(Input::Datagram {
+        from: peer.addr,
+        bytes: &bytes,
+    });
 }
 
 #[test]
@@ -46,4 +62,35 @@ fn a_session_among_other_parts_is_offered_and_answered_as_any() {
     );
     alone.bytes("192.0.2.1:5060", &within(&with("second", 2)));
     assert_eq!(alone.told[1..], ["established", "offer \"second\""]);
+}
+
+#[test]
+fn the_answer_to_a_refresh_is_told() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    alone.command(placing(Duration::from_secs(60)));
+    let refreshes = [(Name::SessionExpires, "90;refresher=uac")];
+    answer_with(&mut alone, several("answer"), &refreshes);
+    for body in [sdp("answer"), several("moved")] {
+        alone.run_for(Duration::from_secs(45));
+        let (_, again) = alone.last();
+        assert_eq!(
+            (again.method.as_str(), again.body()),
+            ("INVITE", Some(sdp("offer")))
+        );
+        answer_with(&mut alone, body, &refreshes);
+        assert_eq!(alone.last().1.method, Method::Ack);
+    }
+    assert_eq!(
+        alone.told,
+        [
+            "answered \"answer\"",
+            "refreshed \"answer\"",
+            "refreshed \"moved\""
+        ]
+    );
+    // Without a body there is nothing to tell.
+    alone.run_for(Duration::from_secs(45));
+    alone.answer(200, &refreshes);
+    assert_eq!(alone.told.len(), 3);
 }

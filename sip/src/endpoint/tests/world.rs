@@ -507,6 +507,7 @@ pub(super) fn told(event: &Event) -> String {
         Event::Offer { body, .. } => format!("offer{}", said(body)),
         Event::OfferAccepted { body, .. } => format!("accepted{}", said(body)),
         Event::OfferRefused { code, .. } => format!("refused {code}"),
+        Event::Refreshed { body, .. } => format!("refreshed{}", said(&Some(body.clone()))),
         Event::Digit {
             digit, duration_ms, ..
         } => format!("digit {digit} {duration_ms} ms"),

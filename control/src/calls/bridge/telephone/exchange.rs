@@ -292,6 +292,7 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::Offer { call, .. }
         | Event::OfferAccepted { call, .. }
         | Event::OfferRefused { call, .. }
+        | Event::Refreshed { call, .. }
         | Event::Digit { call, .. }
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }

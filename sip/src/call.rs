@@ -581,7 +581,8 @@ fn remote_tag(request: &Request) -> String {
     tag.unwrap_or_default().to_owned()
 }
 
-fn is_made_up(response: &Response) -> bool {
+/// Whether nobody said it: [`make_up`] did.
+pub(crate) fn is_made_up(response: &Response) -> bool {
     !response.headers.has(&Name::Via)
 }
 

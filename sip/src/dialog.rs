@@ -5,6 +5,9 @@ use crate::message::{CSeq, Headers, Method, Name, NameAddr, Request, Response, U
 /// Hops that a request of ours may take (RFC 3261 8.1.1.6).
 pub const MAX_FORWARDS: &str = "70";
 
+/// What proves who we are.
+pub(crate) const CREDENTIALS: [Name; 2] = [Name::Authorization, Name::ProxyAuthorization];
+
 /// One dialog, early or confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialog {
@@ -72,9 +75,14 @@ impl Dialog {
         self.build(method, self.local_seq)
     }
 
-    /// The ACK of a 2xx to the INVITE with that number (13.2.2.4).
-    pub fn ack(&self, number: u32) -> Request {
-        self.build(Method::Ack, number)
+    /// The ACK of a 2xx to that INVITE: it bears the INVITE's number and credentials (13.2.2.4), for nobody
+    /// can ask for them. `None` for a request without a number.
+    pub fn ack(&self, invite: &Request) -> Option<Request> {
+        let mut ack = self.build(Method::Ack, invite.cseq()?.number);
+        for name in CREDENTIALS {
+            ack.headers.copy(&name, &invite.headers);
+        }
+        Some(ack)
     }
 
     /// Takes the next sequence number, for a request that is sent again with credentials.
@@ -273,7 +281,8 @@ mod tests {
         );
         assert_eq!(bye.uri.to_string(), "sip:callee@192.0.2.77");
         assert_eq!(bye.headers.get(&Name::CSeq), Some("8 BYE"));
-        assert_eq!(dialog.ack(7).headers.get(&Name::CSeq), Some("7 ACK"));
+        let ack = dialog.ack(&sent).unwrap();
+        assert_eq!(ack.headers.get(&Name::CSeq), Some("7 ACK"));
     }
 
     #[test]

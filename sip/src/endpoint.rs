@@ -321,6 +321,18 @@ impl Endpoint {
         }
     }
 
+    /// The connections that calls and registrations were last spoken over. They are kept however silent
+    /// they are: a telephone or a registrar behind a NAT or a firewall is reached over nothing else.
+    pub fn flows(&self) -> FxHashSet<&Peer> {
+        let of_calls = self.calls.values().map(|own| &own.flow);
+        let registrations = self.registrations.values();
+        let of_registrations = registrations.filter_map(|own| own.flow.as_ref());
+        of_calls
+            .chain(of_registrations)
+            .filter(|peer| peer.transport.is_reliable())
+            .collect()
+    }
+
     pub fn counts(&self) -> Counts {
         Counts {
             calls: self.calls.len(),

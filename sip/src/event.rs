@@ -173,6 +173,12 @@ pub enum Event {
         call: CallId,
         code: u16,
     },
+    /// The session was refreshed by offering again what we last described. The body is the answer: as a
+    /// rule what the other side said before, but it may have moved (RFC 3264 8).
+    Refreshed {
+        call: CallId,
+        body: Body,
+    },
     /// A key, from an INFO, and how long it was pressed, ms.
     Digit {
         call: CallId,
@@ -204,7 +210,8 @@ pub enum Event {
     },
     RegistrationFailed {
         trunk: TrunkId,
-        /// `None`: the registrar's name has no address.
+        /// `None`: the registrar said nothing. It cannot be reached (its name has no address, or nothing
+        /// takes what is sent there), or gave no answer.
         code: Option<u16>,
         reason: String,
         /// When it is tried again.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::auth::{Credentials, Retry};
+use crate::call::is_made_up;
 use crate::ids::Ids;
 use crate::message::{CSeq, Host, Method, Name, NameAddr, Request, Response, SipUri, Uri, scan};
 use crate::time::Time;
@@ -44,7 +45,8 @@ pub(crate) enum Out {
         expires: u32,
     },
     Failed {
-        code: u16,
+        /// `None`: the registrar said nothing.
+        code: Option<u16>,
         reason: String,
         retry_in: Duration,
     },
@@ -272,9 +274,14 @@ impl Registration {
         // Half of it is drawn, so that all that failed at once do not come back at once.
         let wait = self.ids.between(most / 2, most).max(asked);
         self.state = State::Waiting { retry: now + wait };
+        let (code, reason) = match (is_made_up(response), code) {
+            (false, code) => (Some(code), response.reason.as_str()),
+            (true, 408) => (None, "no answer"),
+            (true, _) => (None, "cannot be reached"),
+        };
         self.out.push_back(Out::Failed {
             code,
-            reason: response.reason.clone(),
+            reason: reason.to_owned(),
             retry_in: wait,
         });
     }
@@ -360,7 +367,10 @@ mod tests {
                     last = Some(request);
                 }
                 Out::Registered { expires } => _ = write!(log, "registered {expires}; "),
-                Out::Failed { code, .. } => _ = write!(log, "failed {code}; "),
+                Out::Failed {
+                    code: Some(code), ..
+                } => _ = write!(log, "failed {code}; "),
+                Out::Failed { reason, .. } => _ = write!(log, "failed: {reason}; "),
                 Out::Over => log.push_str("over; "),
             }
         }
@@ -368,6 +378,7 @@ mod tests {
 
     fn answer(request: &Request, code: u16, fields: &[(Name, &str)]) -> Response {
         let mut response = Response::to(&request.headers, code, "");
+        response.headers.push(Name::Via, "SIP/2.0/UDP 192.0.2.1");
         for (name, value) in fields {
             response.headers.push(name.clone(), *value);
         }
@@ -516,6 +527,27 @@ mod tests {
             let (_, at) = drain(&mut this, &mut log);
             assert!(at >= Time::from_secs(10), "{granted}: {at:?}");
         }
+    }
+
+    #[test]
+    fn what_no_registrar_said_has_no_code() {
+        let mut this = registration(120);
+        let mut log = String::new();
+        let mut now = Time::default();
+        for code in [408, 503] {
+            let request = drain(&mut this, &mut log).0.unwrap();
+            this.response(now, &request, &crate::call::make_up(&request, code));
+            now = drain(&mut this, &mut log).1;
+            this.timeout(now);
+        }
+        let request = drain(&mut this, &mut log).0.unwrap();
+        this.response(now, &request, &answer(&request, 503, &[]));
+        drain(&mut this, &mut log);
+        assert_eq!(
+            log,
+            "REGISTER 1 for 120; failed: no answer; REGISTER 2 for 120; failed: cannot be reached; \
+             REGISTER 3 for 120; failed 503; "
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) struct LocalOffer {
     body: Body,
     /// Under way, and not waiting for its turn.
     sent: bool,
-    /// A refresh of the session: nobody asked for it, nobody is told.
+    /// A refresh of the session: nobody asked for it, and nobody is told when it fails.
     refresh: bool,
 }
 
@@ -243,7 +243,7 @@ impl Call {
                 if !again && let Some(dialog) = &mut self.dialog {
                     dialog.refresh(response.contact());
                 }
-                self.acknowledge(cseq.number);
+                self.acknowledge(request);
                 if again {
                     return;
                 }
@@ -254,9 +254,11 @@ impl Call {
                 self.agree_session(now, response);
                 if let Some(offer) = offer {
                     self.described = Some(offer.body);
-                    let (call, body) = (self.id, response.body());
-                    if !offer.refresh {
-                        self.event(Event::OfferAccepted { call, body });
+                    let call = self.id;
+                    match (offer.refresh, response.body()) {
+                        (false, body) => self.event(Event::OfferAccepted { call, body }),
+                        (true, Some(body)) => self.event(Event::Refreshed { call, body }),
+                        (true, None) => {}
                     }
                 }
                 self.offer_what_waits();

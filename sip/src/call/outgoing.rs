@@ -7,7 +7,7 @@ use super::offers::Negotiation;
 use super::timers::Timer;
 use super::{Call, Out, Purpose, Settings, State, number};
 use crate::auth::Credentials;
-use crate::dialog::Dialog;
+use crate::dialog::{CREDENTIALS, Dialog};
 use crate::event::{CallId, EndedBy, Event};
 use crate::ids::Ids;
 use crate::message::{Body, CSeq, Method, Name, RAck, Request, Response};
@@ -235,7 +235,7 @@ impl Call {
             }
             None => Dialog::as_client(request, response).map(Fork::new),
         };
-        let (Some(fork), Some(cseq)) = (fork, request.cseq()) else {
+        let Some(fork) = fork else {
             self.tell_end(EndedBy::Remote, Some(502), "Bad Answer");
             return self.finish();
         };
@@ -243,7 +243,7 @@ impl Call {
         self.refuse_offer_of_others(&tag);
         self.timers.clear_but(Timer::OfferGiveUp);
         self.dialog = Some(fork.dialog.clone());
-        self.acknowledge(cseq.number);
+        self.acknowledge(request);
         if self.state == State::Cancelling || self.told_end {
             // The answer crossed our CANCEL.
             self.state = State::Up;
@@ -263,16 +263,13 @@ impl Call {
 
     fn accepted_again(&mut self, request: &Request, response: &Response) {
         let tag = response.to_tag().unwrap_or_default();
-        let Some(cseq) = request.cseq() else {
-            return;
-        };
         if self
             .dialog
             .as_ref()
             .is_some_and(|dialog| dialog.is_with(&tag))
         {
             if !mutant(Mutant::AnswerAckedOnce) {
-                self.acknowledge(cseq.number);
+                self.acknowledge(request);
             }
             return;
         }
@@ -281,14 +278,15 @@ impl Call {
         }
     }
 
-    /// ACK of a 2xx to our INVITE with that number: the same again when it comes again.
-    pub(super) fn acknowledge(&mut self, number: u32) {
-        let Some(dialog) = &self.dialog else {
+    /// ACK of a 2xx to that INVITE of ours: the same again when it comes again.
+    pub(super) fn acknowledge(&mut self, invite: &Request) {
+        let (Some(dialog), Some(CSeq { number, .. })) = (&self.dialog, invite.cseq()) else {
             return;
         };
-        let (ack, branch) = match &self.acked {
-            Some((acked, ack, branch)) if *acked == number => (ack.clone(), branch.clone()),
-            _ => (dialog.ack(number), self.ids.branch()),
+        let (ack, branch) = match (&self.acked, dialog.ack(invite)) {
+            (Some((acked, ack, branch)), _) if *acked == number => (ack.clone(), branch.clone()),
+            (_, Some(ack)) => (ack, self.ids.branch()),
+            (_, None) => return,
         };
         self.acked = Some((number, ack.clone(), branch.clone()));
         self.out.push_back(Out::Ack(ack, branch));
@@ -362,11 +360,12 @@ fn is_ringing(code: u16) -> bool {
 
 /// ACK and BYE for a 2xx that nobody wants: of a late fork, or of a call that is over.
 pub(crate) fn farewell(request: &Request, response: &Response, ids: &mut Ids) -> Vec<Out> {
-    let (Some(mut dialog), Some(cseq)) = (Dialog::as_client(request, response), request.cseq())
-    else {
+    let Some(mut dialog) = Dialog::as_client(request, response) else {
         return Vec::new();
     };
-    let ack = dialog.ack(cseq.number);
+    let Some(ack) = dialog.ack(request) else {
+        return Vec::new();
+    };
     let bye = dialog.request(Method::Bye);
     vec![
         Out::Ack(ack, ids.branch()),
@@ -389,6 +388,9 @@ pub(crate) fn late_ack(request: &Request, ids: &mut Ids) -> Option<Out> {
         Name::To,
         Name::CallId,
     ] {
+        ack.headers.copy(&name, &request.headers);
+    }
+    for name in CREDENTIALS {
         ack.headers.copy(&name, &request.headers);
     }
     ack.headers.push(Name::CSeq, cseq.to_string());

@@ -21,7 +21,7 @@ pub(super) struct CallRecord {
     /// Its key among the dialogs.
     key: (String, String),
     /// How its peer was last spoken with.
-    flow: Peer,
+    pub(super) flow: Peer,
     /// Of a call of ours: where its INVITE goes.
     trunk: Option<TrunkId>,
     /// Its latest INVITE.

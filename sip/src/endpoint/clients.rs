@@ -261,8 +261,10 @@ impl Endpoint {
         let reliable = peer.transport.is_reliable();
         let machine = AnyClient::new(now, &request, reliable, self.config.timing);
         self.gate.add_peer(peer.addr.ip());
-        if let Owner::Call(call, purpose) = owner {
-            self.call_sends(call, purpose, id, &peer);
+        match owner {
+            Owner::Call(call, purpose) => self.call_sends(call, purpose, id, &peer),
+            Owner::Registration(registration) => self.registration_sends(registration, &peer),
+            Owner::Ping(_) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }
         self.client_keys.insert(key.clone(), id);
         let record = ClientRecord {

@@ -1,14 +1,16 @@
 //! The endpoint as its peers and its user see it. [`world`] is two of them and a network under virtual
 //! time, [`alone`] is one that is answered by hand. `scripts` are calls told event by event, `forks` those
-//! with several callees, `reliable` those that ring reliably; `trunks`, `challenges` and `failover` are of
+//! with several callees, `reliable` those that ring reliably; `trunks`, `lookups`, `challenges` and `failover` are of
 //! carriers, `passwords` of those that are known by one where others are known by their address, `streams` of
-//! connections; `torture` are the messages of RFC 4475; `traces` is what is told of their messages; `sim` is
-//! many calls over a bad network.
+//! connections, `bodies` of what they carry; `torture` are the messages of RFC 4475; `traces` is what is told of their
+//! messages; `sim` is many calls over a bad network.
 
 mod alone;
+mod bodies;
 mod challenges;
 mod failover;
 mod forks;
+mod lookups;
 mod passwords;
 mod reliable;
 mod scripts;

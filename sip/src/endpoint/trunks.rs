@@ -4,9 +4,10 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use super::clients::Owner;
-use super::{Endpoint, Who};
+use super::{Endpoint, Peer, Who};
 use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
+use crate::ids::Ids;
 use crate::locate::{Answers, Located, Lookup, locate_host};
 use crate::message::{CSeq, Method, Name, NameAddr, Request, Response, SipUri, Uri};
 use crate::register::{Out, Registration, Settings};
@@ -23,6 +24,8 @@ pub(super) struct RegistrationRecord {
     trunk: TrunkId,
     /// Where it goes: the trunk may be gone.
     located: Located,
+    /// Where its latest REGISTER went: the carrier's calls may come over that connection.
+    pub(super) flow: Option<Peer>,
     armed: Time,
 }
 
@@ -41,6 +44,8 @@ pub(super) struct TrunkRecord {
     addresses: Vec<Resolved>,
     /// When its host is looked up again.
     next_lookup: Time,
+    /// Look-ups since the last one that found an address.
+    lookups: u32,
     armed: Time,
 }
 
@@ -65,6 +70,9 @@ const MISSES: u32 = 2;
 /// How often a trunk's name is looked up, so that new addresses of the carrier are let in.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
 
+/// How soon a name is looked up again that was not found; twice as long each time, up to the interval.
+const FIRST_LOOKUP_AGAIN: Duration = Duration::from_secs(5);
+
 #[cfg(test)]
 impl TrunkRecord {
     /// How many addresses are let in for its host.
@@ -84,14 +92,13 @@ impl Endpoint {
         match located(&trunk) {
             Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
             Some(Located::Ask(lookup)) => {
-                next_lookup = now + LOOKUP_INTERVAL;
+                next_lookup = now;
                 if let Some((_, answers)) = self.resolved.get(&lookup) {
                     renew(&mut addresses, now, &found(answers));
                 }
                 for own in &addresses {
                     self.gate.add_address(own.ip, id);
                 }
-                self.look_up(lookup);
             }
             None => {}
         }
@@ -118,6 +125,7 @@ impl Endpoint {
             reachable: None,
             addresses,
             next_lookup,
+            lookups: 0,
             armed: Time::NEVER,
         };
         self.trunks.insert(id, record);
@@ -176,6 +184,7 @@ impl Endpoint {
             registration: Registration::new(settings, self.ids.fork()),
             trunk,
             located,
+            flow: None,
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
@@ -223,6 +232,13 @@ impl Endpoint {
         self.drive_registration(now, id);
     }
 
+    /// A REGISTER leaves for `peer`.
+    pub(super) fn registration_sends(&mut self, id: RegistrationId, peer: &Peer) {
+        if let Some(record) = self.registrations.get_mut(&id) {
+            record.flow = Some(peer.clone());
+        }
+    }
+
     pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {
         if let Some(record) = self.registrations.get_mut(&id) {
             record.registration.timeout(now);
@@ -259,7 +275,7 @@ impl Endpoint {
                     retry_in,
                 } => self.event(Event::RegistrationFailed {
                     trunk,
-                    code: Some(code),
+                    code,
                     reason,
                     retry_in,
                 }),
@@ -285,7 +301,10 @@ impl Endpoint {
         };
         let mut lookup = None;
         if record.next_lookup <= now {
-            record.next_lookup = now + LOOKUP_INTERVAL;
+            // An answer that has an address puts it off.
+            let doubled = FIRST_LOOKUP_AGAIN * 2_u32.saturating_pow(record.lookups.min(10));
+            record.lookups = record.lookups.saturating_add(1);
+            record.next_lookup = now + spread(&mut self.ids, doubled.min(LOOKUP_INTERVAL));
             lookup = match located(&record.trunk) {
                 Some(Located::Ask(lookup)) => Some(lookup),
                 _ => None,
@@ -310,14 +329,19 @@ impl Endpoint {
     }
 
     /// The addresses of a trunk's host are let in, and those that it left are not any more. An answer
-    /// without any changes nothing: the resolver may be away.
+    /// without any changes nothing: the resolver may be away, and is asked again soon.
     pub(super) fn admit_resolved(&mut self, now: Time, lookup: &Lookup, answers: &Answers) {
         let found = found(answers);
         if found.is_empty() {
             return;
         }
-        for record in self.trunks.values_mut() {
+        for (id, record) in &mut self.trunks {
             if located(&record.trunk).as_ref() == Some(&Located::Ask(lookup.clone())) {
+                record.lookups = 0;
+                record.next_lookup = now + spread(&mut self.ids, LOOKUP_INTERVAL);
+                let next = record.next_ping.min(record.next_lookup);
+                let (armed, who) = (&mut record.armed, Who::Trunk(*id));
+                Self::set_deadline(&mut self.deadlines, armed, next, who);
                 for ip in renew(&mut record.addresses, now, &found) {
                     self.gate.remove_address(ip, &record.trunk);
                 }
@@ -378,6 +402,12 @@ impl Endpoint {
             });
         }
     }
+}
+
+/// A fifth of a wait is drawn: trunks that were made at once, and look-ups that found no room together, do
+/// not all come back at once.
+fn spread(ids: &mut Ids, wait: Duration) -> Duration {
+    ids.between(wait * 4 / 5, wait)
 }
 
 /// All addresses that a look-up brought.

@@ -2,6 +2,7 @@
 //! where it is needed, and a body of bytes.
 
 pub mod header;
+mod multipart;
 pub mod parse;
 mod print;
 pub(crate) mod scan;
@@ -84,8 +85,7 @@ impl Body {
 
     /// Whether the type is `kind`, whatever its parameters.
     pub fn is(&self, kind: &str) -> bool {
-        scan::trim(self.content_type.split(';').next().unwrap_or_default())
-            .eq_ignore_ascii_case(kind)
+        multipart::is(&self.content_type, kind)
     }
 }
 
@@ -180,6 +180,7 @@ impl Request {
         set_body(&mut self.headers, &mut self.body, body);
     }
 
+    /// The body; of one of several parts the session description, where there is one.
     pub fn body(&self) -> Option<Body> {
         body(&self.headers, &self.body)
     }
@@ -244,6 +245,7 @@ impl Response {
         set_body(&mut self.headers, &mut self.body, body);
     }
 
+    /// The body; of one of several parts the session description, where there is one.
     pub fn body(&self) -> Option<Body> {
         body(&self.headers, &self.body)
     }
@@ -272,7 +274,8 @@ fn set_body(headers: &mut Headers, bytes: &mut Vec<u8>, body: Option<Body>) {
 
 fn body(headers: &Headers, bytes: &[u8]) -> Option<Body> {
     let content_type = headers.get(&Name::ContentType)?;
-    (!bytes.is_empty()).then(|| Body::new(content_type, bytes))
+    let whole = || (!bytes.is_empty()).then(|| Body::new(content_type, bytes));
+    multipart::session_description(content_type, bytes).or_else(whole)
 }
 
 /// The text that usually stands behind a code (RFC 3261 21).

@@ -25,8 +25,9 @@ use crate::time::Time;
 
 const WAKE: Token = Token(0);
 
-/// A connection that nobody used for this long is closed; a carrier that wants to keep one sends
-/// something, if only line ends, every two minutes (RFC 5626 4.4.1).
+/// A connection that nobody used for this long is closed, unless it is of a call or a registration; a
+/// carrier that wants to keep another one sends something, if only line ends, every two minutes
+/// (RFC 5626 4.4.1).
 const IDLE: Duration = Duration::from_secs(600);
 
 /// How long a connection that is being closed may take to write what was said before.
@@ -175,26 +176,26 @@ impl Driver {
 
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1_024);
-        let mut ready: Vec<(Token, bool, bool)> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = self.until_next();
-            match self.poll.poll(&mut events, Some(timeout)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Without its poll the thread can do nothing more.
-                Err(_) => return,
-                Ok(()) => {}
+            if !self.turn(&mut events, timeout) {
+                return;
             }
-            ready.clear();
-            ready.extend(
-                events
-                    .iter()
-                    .map(|event| (event.token(), event.is_readable(), event.is_writable())),
-            );
-            for (token, readable, writable) in &ready {
-                self.note(*token, *readable, *writable);
-            }
-            self.pass();
         }
+    }
+
+    /// Waits, and does all that is due then. `false`: without its poll the thread can do nothing more.
+    fn turn(&mut self, events: &mut Events, timeout: Duration) -> bool {
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
+            Err(_) => return false,
+            Ok(()) => {}
+        }
+        for event in &*events {
+            self.note(event.token(), event.is_readable(), event.is_writable());
+        }
+        self.pass();
+        true
     }
 
     /// All that is due, once.
@@ -398,12 +399,16 @@ impl Driver {
     }
 
     fn sweep(&mut self, now: Time) {
+        let kept = self.endpoint.flows();
         let idle: Vec<Token> = self
             .connections
             .iter()
             .filter(|(_, connection)| {
-                let patience = if connection.closing { LINGER } else { IDLE };
-                now.since(connection.last_used) >= patience
+                let silent = now.since(connection.last_used);
+                match connection.closing {
+                    true => silent >= LINGER,
+                    false => silent >= IDLE && !kept.contains(&connection.peer),
+                }
             })
             .map(|(token, _)| *token)
             .collect();
@@ -519,3 +524,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -426,10 +426,7 @@ pub fn offer_again(
     flow: Flow,
 ) -> Result<Offered, Refusal> {
     let before = Description::parse(described.as_bytes())?;
-    let (line, media) = (0..)
-        .zip(&before.media)
-        .find(|(_, media)| media.kind == "audio" && media.port != 0)
-        .ok_or(Refusal::NoAudio)?;
+    let (line, media) = before.audio()?;
     let ours = agreed.keys.as_ref().map(|keys| &keys.ours);
     let said = media.crypto.iter().find(|(_, keys)| Some(keys) == ours);
     let tag = said.map_or(1, |(tag, _)| *tag);
@@ -454,6 +451,41 @@ pub fn offer_again(
         flow,
         keys: ours.map(|keys| (tag, keys.clone())).into_iter().collect(),
         line,
+    })
+}
+
+/// What an answer agrees to where `described`, our latest description of the session, was offered again as
+/// it stands, to refresh it: the same as `agreed` where the other side says what it said before. Refused
+/// where there is no agreement, and where `described` is none of ours.
+pub fn accept_again(
+    local: &Local,
+    described: &str,
+    agreed: &Agreed,
+    answer: &[u8],
+) -> Result<Agreed, Refusal> {
+    let before = Description::parse(described.as_bytes())?;
+    let (line, media) = before.audio()?;
+    let codecs = local.codecs.iter().copied();
+    let offered = Offered {
+        text: described.to_owned(),
+        local: Local {
+            codecs: codecs
+                .filter(|codec| media.codec(&[*codec]).is_some())
+                .collect(),
+            encryption: match media.is_secure() {
+                true => Encryption::Require,
+                false => Encryption::Disable,
+            },
+            ..local.clone()
+        },
+        flow: media.flow(&before),
+        keys: media.crypto.clone(),
+        line,
+    };
+    Ok(Agreed {
+        // Our numbers are those of our description.
+        heard: agreed.heard,
+        ..offered.accept(answer)?
     })
 }
 
@@ -500,6 +532,16 @@ impl Offered {
         });
         let noise = agreed.comfort_noise.map(|_| COMFORT_NOISE);
         Formats::listed(&codecs, &events.unwrap_or_default(), noise)
+    }
+}
+
+impl Description {
+    /// The line of a description of ours that is the audio.
+    fn audio(&self) -> Result<(usize, &Media), Refusal> {
+        (0..)
+            .zip(&self.media)
+            .find(|(_, media)| media.kind == "audio" && media.port != 0)
+            .ok_or(Refusal::NoAudio)
     }
 }
 

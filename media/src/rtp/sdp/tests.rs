@@ -146,6 +146,52 @@ a=rtpmap:97 telephone-event/48000
     assert_eq!(none.err(), Some(Refusal::NoAudio));
 }
 
+/// RFC 3264 section 8: what a session refresh of ours is answered is held against what was said before.
+#[test]
+fn an_answer_to_what_was_said_before_changes_what_it_changes() {
+    let key = format!("a=crypto:3 AES_CM_128_HMAC_SHA1_80 inline:{KEY}");
+    for (protocol, key) in [("RTP/AVP", ""), ("RTP/SAVP", &*key)] {
+        let theirs = |port: u16, flow: &str| {
+            offer_of(&format!(
+                "m=audio {port} {protocol} 107 97\na=rtpmap:107 opus/48000/2\n\
+                 a=rtpmap:97 telephone-event/48000\na={flow}\n{key}"
+            ))
+        };
+        let local = local(Encryption::Allow);
+        let (text, first) =
+            answer(&theirs(4000, "sendonly"), &local, Flow::SendRecv).expect("an agreement");
+        let again = |answer: &[u8]| accept_again(&local, &text, &first, answer);
+        assert_eq!(again(&theirs(4000, "sendonly")), Ok(first.clone()));
+        let moved = Agreed {
+            remote: "198.51.100.1:4400".parse().expect("an address"),
+            remote_reports: "198.51.100.1:4401".parse().expect("an address"),
+            ..first.clone()
+        };
+        assert_eq!(again(&theirs(4400, "sendonly")), Ok(moved));
+        assert_eq!(again(&theirs(0, "sendonly")), Err(Refusal::NoAudio));
+    }
+    // An offer of ours: another of its codecs may be taken now.
+    for encryption in [Encryption::Disable, Encryption::Require] {
+        let local = local(encryption);
+        let offered = offer(&local, Flow::SendRecv);
+        let theirs = |number: u8| match encryption {
+            Encryption::Require => format!(
+                "m=audio 4000 RTP/SAVP {number}\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
+            ),
+            Encryption::Allow | Encryption::Disable => format!("m=audio 4000 RTP/AVP {number}"),
+        };
+        let first = offered.accept(&offer_of(&theirs(0))).expect("an agreement");
+        let again = |number| {
+            accept_again(&local, &offered.text, &first, &offer_of(&theirs(number)))
+                .expect("an agreement")
+        };
+        assert_eq!(again(0), first);
+        let other = again(8);
+        assert_eq!((other.codec, other.payload_type), (Codec::Pcma, 8));
+        assert_eq!((other.heard, other.keys), (first.heard, first.keys));
+    }
+}
+
 /// What Opus' telephones offer: events with its own clock, with another, or both.
 #[test]
 fn keypad_events_keep_the_clock_that_the_offer_gave_them() {

@@ -172,13 +172,20 @@ pub(super) fn resolve(alone: &mut Alone, srv: Vec<Srv>) {
     });
 }
 
+/// The addresses that a name leads to, one a line of a test.
+pub(super) fn leads_to(alone: &mut Alone, last: &[u8]) {
+    let records = last.iter().map(|last| srv(10, *last)).collect();
+    resolve(alone, records);
+}
+
 pub(super) const CHALLENGE: &str =
     "Digest realm=\"r\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256";
 
 pub(super) fn invite(authorization: &str, branch: u32) -> String {
     format!(
         "INVITE sip:+15550100@192.0.2.2 SIP/2.0\nTo: <sip:+15550100@carrier.example>\n\
-         From: <sip:+15550123@carrier.example>;tag=far{branch}\nVia: SIP/2.0/UDP 192.0.2.1;rport;branch=z9hG4bKt{branch}\n\
+         From: <sip:+15550123@carrier.example>;tag=far{branch}\n\
+         Via: SIP/2.0/UDP 192.0.2.1;rport;branch=z9hG4bKt{branch}\n\
          Call-ID: digest{branch}\nCSeq: {branch} INVITE\nMax-Forwards: 70\n{authorization}\
          Contact: <sip:+15550123@192.0.2.1>\nContent-Length: 0\n\n"
     )

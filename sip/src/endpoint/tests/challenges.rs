@@ -28,6 +28,37 @@ fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
     assert_eq!(alone.endpoint.counts(), Counts::default());
 }
 
+/// Nobody can ask for credentials in place of an ACK: it has those of its INVITE (RFC 3261 13.2.2.4).
+#[test]
+fn the_ack_of_an_answer_has_the_credentials_of_its_invite() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    resolve(&mut alone, vec![srv(10, 1)]);
+    alone.command(placing(Duration::from_secs(60)));
+    let given = |alone: &Alone, method: Method| {
+        let (_, request) = alone.last();
+        assert_eq!(request.method, method);
+        let of = |name| request.headers.get(name).map(str::to_owned);
+        [&Name::Authorization, &Name::ProxyAuthorization].map(of)
+    };
+    let mut to_proxy = [None, None];
+    for (code, challenge) in [(407, Name::ProxyAuthenticate), (401, Name::WwwAuthenticate)] {
+        alone.answer(code, &[(challenge, CHALLENGE)]);
+        let with = given(&alone, Method::Invite);
+        let (peer, invite) = alone.last();
+        alone.answer(200, &[]);
+        assert_eq!(given(&alone, Method::Ack), with);
+        assert_ne!(with, to_proxy);
+        to_proxy = with.clone();
+        // The answer again, and that of another fork.
+        alone.answer_to(&peer, &invite, 200, &[]);
+        assert_eq!(given(&alone, Method::Ack), with);
+        alone.command(Command::Offer(CALL, sdp("hold")));
+        assert_eq!(given(&alone, Method::Invite), [None, None]);
+    }
+    assert_eq!(alone.told, ["answered", "accepted"]);
+}
+
 /// A call of theirs that is up.
 fn taken(alone: &mut Alone) -> CallId {
     alone.bytes("192.0.2.1:5060", &invite("", 1));

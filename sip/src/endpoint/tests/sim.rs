@@ -148,6 +148,7 @@ fn call_of(event: &Event) -> Option<CallId> {
         | Event::Offer { call, .. }
         | Event::OfferAccepted { call, .. }
         | Event::OfferRefused { call, .. }
+        | Event::Refreshed { call, .. }
         | Event::Digit { call, .. }
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }

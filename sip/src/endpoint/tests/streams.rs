@@ -62,6 +62,46 @@ fn who_connects_and_says_nothing_whole_is_closed_after_ten_seconds() {
     assert_eq!(alone.wait, Time::NEVER);
 }
 
+/// Whoever closes silent connections leaves these alone.
+#[test]
+fn the_connections_of_calls_and_registrations_are_told() {
+    let mut world = World::new(7, 0, Transport::Tcp);
+    let call = world.up();
+    for node in [A, B] {
+        let flow = Peer::new(Transport::Tcp, address(1 - node));
+        let flows = world.nodes[node].endpoint.flows();
+        assert_eq!(flows.into_iter().collect::<Vec<_>>(), [&flow]);
+    }
+    world.do_now(B, Command::HangUp(call, None));
+    world.run_out();
+    assert!(
+        world
+            .nodes
+            .iter()
+            .all(|node| node.endpoint.flows().is_empty())
+    );
+
+    let mut alone = Alone::new();
+    for (id, transport) in [(1, Transport::Tcp), (2, Transport::Udp)] {
+        let registers = Trunk {
+            register: Some(Register {
+                expires: 7_200,
+                user: "alice".to_owned(),
+            }),
+            ..trunk(id, A, transport)
+        };
+        alone.command(Command::SetTrunk(Box::new(registers)));
+        alone.answer(200, &[]);
+    }
+    let registrar = Peer::new(Transport::Tcp, address(A));
+    alone.run_for(secs(3_000));
+    let flows = alone.endpoint.flows();
+    assert_eq!(flows.into_iter().collect::<Vec<_>>(), [&registrar]);
+    alone.command(Command::RemoveTrunk(TrunkId(1)));
+    alone.answer(200, &[]);
+    assert!(alone.endpoint.flows().is_empty());
+}
+
 #[test]
 fn a_connection_that_is_gone_has_no_deadline_and_its_port_may_come_again() {
     let mut alone = open();

@@ -507,6 +507,7 @@ pub(super) fn told(event: &Event) -> String {
         Event::Offer { body, .. } => format!("offer{}", said(body)),
         Event::OfferAccepted { body, .. } => format!("accepted{}", said(body)),
         Event::OfferRefused { code, .. } => format!("refused {code}"),
+        Event::Refreshed { body, .. } => format!("refreshed{}", said(&Some(body.clone()))),
         Event::Digit {
             digit, duration_ms, ..
         } => format!("digit {digit} {duration_ms} ms"),
@@ -517,7 +518,10 @@ pub(super) fn told(event: &Event) -> String {
             None => format!("ended by {by:?}"),
         },
         Event::Registered { expires, .. } => format!("registered {expires}"),
-        Event::RegistrationFailed { code, .. } => format!("not registered {code:?}"),
+        Event::RegistrationFailed { code, reason, .. } => match code {
+            Some(code) => format!("not registered {code}"),
+            None => format!("not registered: {reason}"),
+        },
         Event::Message(traced) => format!("{:?}", traced.direction),
         Event::Reachable { reachable, .. } => format!("reachable {reachable}"),
     }

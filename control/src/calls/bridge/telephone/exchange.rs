@@ -159,9 +159,16 @@ impl Exchange {
 
     /// Asks the stack for something.
     pub fn tell(&self, command: Command) {
-        if let Err(error) = self.sip.command(command) {
+        self.try_tell(command);
+    }
+
+    /// The same; whether the stack took it.
+    pub(super) fn try_tell(&self, command: Command) -> bool {
+        let taken = self.sip.command(command);
+        if let Err(error) = taken {
             tracing::error!(%error, "the SIP stack does not take a command");
         }
+        taken.is_ok()
     }
 
     /// A line for a call that is to be placed: its number goes into [`Command::Place`], and it is open
@@ -298,6 +305,7 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::Offer { call, .. }
         | Event::OfferAccepted { call, .. }
         | Event::OfferRefused { call, .. }
+        | Event::Refreshed { call, .. }
         | Event::Digit { call, .. }
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }

@@ -56,6 +56,29 @@ impl Ours {
         Ok(agreed)
     }
 
+    /// What the answer to our description agrees to that was offered again, to refresh the session. `None`:
+    /// what was agreed on before, which also stays when the answer cannot be used.
+    fn accept_again(&self, agreed: &Agreed, answer: &Body) -> Option<Agreed> {
+        let again = sdp::accept_again(&self.local, &self.described, agreed, &answer.bytes);
+        let settled = again.map_err(Unusable::from).and_then(|again| {
+            let named = again.remote.ip();
+            let mut settled = self.at.settle(again).ok_or(Unusable::OutOfReach)?;
+            if settled.remote.ip() != named {
+                // Behind a NAT it is where it was found before, whatever else its name leads to by now.
+                settled.remote.set_ip(agreed.remote.ip());
+                settled.remote_reports.set_ip(agreed.remote_reports.ip());
+            }
+            Ok(settled)
+        });
+        match settled {
+            Ok(settled) => (settled != *agreed).then_some(settled),
+            Err(why) => {
+                tracing::info!(%why, "the answer to a session refresh is passed over");
+                None
+            }
+        }
+    }
+
     /// Answers an offer in a call that rings or is up. `Some`: both agreed anew.
     pub(super) fn renew(
         &mut self,
@@ -130,6 +153,10 @@ impl Session {
                 // An ACK that says nothing: what was agreed on before holds.
                 self.offered = None;
                 None
+            }
+            Event::Refreshed { body, .. } => {
+                let agreed = self.ours.accept_again(&self.agreed, body)?;
+                Some(self.agree(agreed))
             }
             Event::Referred { .. } => {
                 tell(Command::AnswerRefer(line, 603));
@@ -279,6 +306,28 @@ mod tests {
         assert_eq!(session.agreed, anew);
         // It is answered once.
         assert_eq!(told(&mut session, &accepted(Some(answer))).1, None);
+    }
+
+    #[test]
+    fn an_answer_to_a_refresh_moves_the_audio_and_the_same_one_changes_nothing() {
+        let mut session = session();
+        let refreshed = |port: u16| Event::Refreshed {
+            call: LINE,
+            body: theirs(&format!("m=audio {port} RTP/AVP 9\nm=video 0 RTP/AVP 96")),
+        };
+        let before = session.agreed.clone();
+        let (commands, anew) = told(&mut session, &refreshed(4000));
+        assert!(commands.is_empty() && anew.is_none(), "{commands:?}");
+        let (commands, anew) = told(&mut session, &refreshed(4444));
+        assert!(commands.is_empty(), "{commands:?}");
+        let moved = anew.unwrap();
+        assert_eq!(moved.remote.to_string(), "8.8.8.8:4444");
+        assert_eq!((moved.codec, moved.heard), (before.codec, before.heard));
+        assert_eq!(session.agreed, moved);
+        // What cannot be used ends no call.
+        let (commands, anew) = told(&mut session, &refreshed(0));
+        assert!(commands.is_empty() && anew.is_none(), "{commands:?}");
+        assert_eq!(session.agreed, moved);
     }
 
     #[test]

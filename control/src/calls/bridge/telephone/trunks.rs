@@ -126,21 +126,7 @@ impl Edge {
                 }
             }
         }
-        let gone: Vec<Number> = self
-            .told
-            .keys()
-            .filter(|number| !wanted.contains_key(number))
-            .copied()
-            .collect();
-        for number in gone {
-            exchange.tell(Command::RemoveTrunk(number));
-        }
-        for (number, trunk) in &wanted {
-            if self.told.get(number) != Some(trunk) {
-                exchange.tell(Command::SetTrunk(Box::new(trunk.clone())));
-            }
-        }
-        self.told = wanted;
+        tell(&mut self.told, wanted, |command| exchange.try_tell(command));
         self.version = Some(version);
         Ok(())
     }
@@ -160,6 +146,21 @@ impl Edge {
             return Ok(Vec::new());
         }
         store::claim_registrations(&app.db, node, now, CLAIM).await
+    }
+}
+
+/// Tells the stack what is wanted and was not told yet. What it does not take (too much waits for it) counts
+/// as not told, and is told at the next look.
+fn tell(
+    told: &mut HashMap<Number, Told>,
+    wanted: HashMap<Number, Told>,
+    mut takes: impl FnMut(Command) -> bool,
+) {
+    told.retain(|number, _| wanted.contains_key(number) || !takes(Command::RemoveTrunk(*number)));
+    for (number, trunk) in wanted {
+        if told.get(&number) != Some(&trunk) && takes(Command::SetTrunk(Box::new(trunk.clone()))) {
+            told.insert(number, trunk);
+        }
     }
 }
 
@@ -324,6 +325,54 @@ mod tests {
             let expected: Vec<Host> = expected.into_iter().map(name).collect();
             assert_eq!(hosts(&trunk), expected, "{auth:?}");
         }
+    }
+
+    /// A trunk of that number, with a carrier on a port.
+    fn told_at(number: u64, port: u16) -> (Number, Told) {
+        let told = Told {
+            id: Number(number),
+            host: None,
+            port: Some(port),
+            transport: Over::Udp,
+            allowed: Vec::new(),
+            inbound: InboundAuth::Address,
+            credentials: None,
+            domain: None,
+            outbound: Outbound::Host,
+            register: None,
+            keep_alive: None,
+        };
+        (told.id, told)
+    }
+
+    #[test]
+    fn what_the_stack_does_not_take_is_told_again() {
+        let mut known = HashMap::new();
+        let mut look = |wanted: &[(Number, Told)], room: usize| {
+            let mut commands = Vec::new();
+            tell(&mut known, wanted.iter().cloned().collect(), |command| {
+                let taken = commands.len() < room;
+                commands.push(match command {
+                    Command::SetTrunk(trunk) => format!("{} at {:?}", trunk.id.0, trunk.port),
+                    Command::RemoveTrunk(number) => format!("{} is gone", number.0),
+                    other => format!("{other:?}"),
+                });
+                taken
+            });
+            commands.sort();
+            commands
+        };
+        let (one, moved, two) = (told_at(1, 5060), told_at(1, 5070), told_at(2, 5060));
+        let (one, both) = ([one], [moved, two]);
+        assert_eq!(look(&one, 0), ["1 at Some(5060)"]);
+        assert_eq!(look(&one, 1), ["1 at Some(5060)"]);
+        assert!(look(&one, 1).is_empty());
+        assert_eq!(look(&both[..1], 0), ["1 at Some(5070)"]);
+        assert_eq!(look(&both, 2), ["1 at Some(5070)", "2 at Some(5060)"]);
+        assert!(look(&both, 2).is_empty());
+        assert_eq!(look(&both[..1], 0), ["2 is gone"]);
+        assert_eq!(look(&both[..1], 1), ["2 is gone"]);
+        assert!(look(&both[..1], 1).is_empty());
     }
 
     #[test]

@@ -1,0 +1,96 @@
+//! What messages say of the session: among other parts, and in answer to a refresh.
+
+use super::alone::*;
+use crate::message::Body;
+
+/// A description among what carriers send beside it.
+fn several(text: &str) -> Body {
+    Body::new(
+        "multipart/mixed;boundary=\"next part\"",
+        format!(
+            "--next part\r\nContent-Type: application/isup;version=itu\r\n\r\n\u{1}\r\n--next part\r\n\
+             Content-Type: application/sdp\r\n\r\n{text}\r\n--next part--\r\n"
+        ),
+    )
+}
+
+/// Answers the last request with a body.
+fn answer_with(alone: &mut Alone, body: Body, fields: &[(Name, &str)]) {
+    let (peer, request) = alone.last();
+    let mut response = Response::to(&request.headers, 200, "");
+    response.set_to_tag("there");
+    for (name, value) in fields {
+        response.headers.push(name.clone(), *value);
+    }
+    response.set_body(Some(body));
+    let bytes = response.to_bytes();
+    alone.step(Input::Datagram {
+        from: peer.addr,
+        bytes: &bytes,
+    });
+}
+
+#[test]
+fn a_session_among_other_parts_is_offered_and_answered_as_any() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    let with = |text: &str, number: u32| {
+        let body = several(text);
+        let kind = format!("Content-Type: {}\n", body.content_type);
+        let bytes = String::from_utf8(body.bytes).unwrap().replace('\r', "");
+        let plain = invite(&kind, number).replace("Content-Length: 0\n", "");
+        format!("{plain}{bytes}")
+    };
+    alone.bytes("192.0.2.1:5060", &with("first", 1));
+    assert_eq!(alone.told, ["incoming \"first\""]);
+    let call = CallId(CallId::FIRST_INCOMING);
+    alone.command(Command::Answer(call, sdp("answer")));
+    let answer = alone.last_response();
+    let to = format!("To: {}", answer.headers.get(&Name::To).unwrap());
+    let within = |text: &str| {
+        text.replace("To: <sip:+15550100@carrier.example>", &to)
+            .replace("tag=far2", "tag=far1")
+            .replace("Call-ID: digest2", "Call-ID: digest1")
+    };
+    alone.bytes(
+        "192.0.2.1:5060",
+        &within(
+            &invite("", 1)
+                .replace("INVITE", "ACK")
+                .replace("z9hG4bKt1", "z9hG4bKa"),
+        ),
+    );
+    alone.bytes("192.0.2.1:5060", &within(&with("second", 2)));
+    assert_eq!(alone.told[1..], ["established", "offer \"second\""]);
+}
+
+#[test]
+fn the_answer_to_a_refresh_is_told() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    alone.command(placing(Duration::from_secs(60)));
+    let refreshes = [(Name::SessionExpires, "90;refresher=uac")];
+    answer_with(&mut alone, several("answer"), &refreshes);
+    for body in [sdp("answer"), several("moved")] {
+        alone.run_for(Duration::from_secs(45));
+        let (_, again) = alone.last();
+        assert_eq!(
+            (again.method.as_str(), again.body()),
+            ("INVITE", Some(sdp("offer")))
+        );
+        answer_with(&mut alone, body, &refreshes);
+        assert_eq!(alone.last().1.method, Method::Ack);
+    }
+    assert_eq!(
+        alone.told,
+        [
+            "answered \"answer\"",
+            "refreshed \"answer\"",
+            "refreshed \"moved\""
+        ]
+    );
+    // Without a body there is nothing to tell.
+    alone.run_for(Duration::from_secs(45));
+    alone.answer(200, &refreshes);
+    assert_eq!(alone.told.len(), 3);
+}

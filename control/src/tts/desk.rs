@@ -1,12 +1,14 @@
 //! What all syntheses of this process may hold together, and the previews that were already made.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
+
+use crate::ids::AccountId;
 
 /// Sound is counted in pieces of this many bytes.
 const UNIT: usize = 1024;
@@ -19,13 +21,26 @@ const MAX_PREVIEWS: usize = 64;
 pub struct Desk {
     room: Arc<Semaphore>,
     units: u32,
+    /// Of accounts that hold any.
+    shares: Mutex<HashMap<AccountId, Weak<Semaphore>>>,
     active: watch::Sender<usize>,
     previews: Mutex<BTreeMap<Uuid, Arc<OnceCell<Bytes>>>>,
 }
 
+/// What one account may hold: half of all, so that who does not read what was asked for leaves room to others.
+#[derive(Clone, Debug)]
+pub struct Share {
+    desk: Arc<Desk>,
+    own: Arc<Semaphore>,
+    units: u32,
+}
+
 /// Room for some sound, given back when dropped. It travels with the bytes it stands for.
 #[derive(Debug)]
-pub struct Room(OwnedSemaphorePermit);
+pub struct Room {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
 
 /// One synthesis that is under way.
 #[derive(Debug)]
@@ -38,28 +53,38 @@ impl Desk {
         Arc::new(Self {
             room: Arc::new(Semaphore::new(units as usize)),
             units,
+            shares: Mutex::default(),
             active: watch::Sender::new(0),
             previews: Mutex::default(),
         })
     }
 
-    /// Room for this many bytes, as soon as others gave it back. More than there is at all is taken
-    /// to be all there is.
-    pub async fn room(&self, bytes: usize) -> Room {
-        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let units = units.clamp(1, self.units);
-        loop {
-            // The semaphore is never closed.
-            if let Ok(permit) = Arc::clone(&self.room).acquire_many_owned(units).await {
-                return Room(permit);
-            }
+    /// The share of an account.
+    pub fn share(self: &Arc<Self>, account: AccountId) -> Share {
+        // The map is whole after any panic: each use is one operation.
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.retain(|_, own| own.strong_count() > 0);
+        let units = (self.units / 2).max(1);
+        let held = shares.get(&account).and_then(Weak::upgrade);
+        let own = held.unwrap_or_else(|| {
+            let own = Arc::new(Semaphore::new(units as usize));
+            shares.insert(account, Arc::downgrade(&own));
+            own
+        });
+        Share {
+            desk: Arc::clone(self),
+            own,
+            units,
         }
     }
 
-    /// As [`room`](Self::room), for a request that can still be told to come back: `None` when there
-    /// is none within `patience`.
-    pub async fn first_room(&self, bytes: usize, patience: Duration) -> Option<Room> {
-        tokio::time::timeout(patience, self.room(bytes)).await.ok()
+    /// All there is, for what is made once for everybody.
+    pub fn whole(self: &Arc<Self>) -> Share {
+        Share {
+            desk: Arc::clone(self),
+            own: Arc::new(Semaphore::new(self.units as usize)),
+            units: self.units,
+        }
     }
 
     /// Counts a synthesis until what is returned is dropped.
@@ -91,11 +116,47 @@ impl Desk {
     }
 }
 
+impl Share {
+    /// Room for this many bytes, as soon as others gave it back. More than the whole share is taken to be
+    /// the share.
+    pub async fn room(&self, bytes: usize) -> Room {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let units = units.clamp(1, self.units);
+        // The account's own first: who waits for that keeps nothing from others.
+        let own = acquire(&self.own, units).await;
+        let all = acquire(&self.desk.room, units).await;
+        Room { own, all }
+    }
+
+    /// As [`room`](Self::room), for a request that can still be told to come back: `None` when there
+    /// is none within `patience`.
+    pub async fn first_room(&self, bytes: usize, patience: Duration) -> Option<Room> {
+        tokio::time::timeout(patience, self.room(bytes)).await.ok()
+    }
+
+    /// Counts a synthesis until what is returned is dropped.
+    pub fn begin(&self) -> Active {
+        self.desk.begin()
+    }
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, units: u32) -> OwnedSemaphorePermit {
+    loop {
+        // It is never closed.
+        if let Ok(permit) = Arc::clone(semaphore).acquire_many_owned(units).await {
+            return permit;
+        }
+    }
+}
+
 impl Room {
     /// Room for `bytes` of what is here, on its own.
     pub fn part(&mut self, bytes: usize) -> Option<Self> {
-        let units = bytes.div_ceil(UNIT).min(self.0.num_permits());
-        self.0.split(units).map(Self)
+        let units = bytes.div_ceil(UNIT).min(self.all.num_permits());
+        Some(Self {
+            own: self.own.split(units)?,
+            all: self.all.split(units)?,
+        })
     }
 }
 
@@ -127,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_hold_their_room_until_they_are_gone() {
-        let desk = Desk::new(1);
+        let desk = Desk::new(1).whole();
         let mut room = desk.room(512 * 1024).await;
         let part = room.part(100 * 1024);
         let bytes = held(vec![0; 100 * 1024], part);
@@ -142,6 +203,20 @@ mod tests {
             desk.first_room(usize::MAX, Duration::ZERO).await.is_some(),
             "all there is"
         );
+    }
+
+    #[tokio::test]
+    async fn an_account_that_gives_nothing_back_leaves_half_of_the_room() {
+        let desk = Desk::new(1);
+        let [one, other] = [1, 2].map(|id| desk.share(AccountId(Uuid::from_u128(id))));
+        let all = one.room(usize::MAX).await;
+        assert!(one.first_room(1, Duration::ZERO).await.is_none());
+        // Asked for anew it is the same share.
+        let again = desk.share(AccountId(Uuid::from_u128(1)));
+        assert!(again.first_room(1, Duration::ZERO).await.is_none());
+        assert!(other.first_room(512 * 1024, Duration::ZERO).await.is_some());
+        drop(all);
+        assert!(one.first_room(512 * 1024, Duration::ZERO).await.is_some());
     }
 
     #[tokio::test]

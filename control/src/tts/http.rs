@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::http::answers::Told;
 use crate::http::endpoint::Class;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Scope};
+use crate::ids::AccountId;
 use crate::usage::{self, Resource};
 use crate::voices::Voice;
 
@@ -110,7 +111,7 @@ async fn speak(
             .body(Bytes::from(wav))
             .map_err(ApiError::internal);
     }
-    let answer = stream_of(&app, voice, &text, answer).await?;
+    let answer = stream_of(&app, caller.account, voice, &text, answer).await?;
     // What was begun is used, also when the client leaves in its middle.
     let (resource, request) = (Resource::TtsCharacters, uuid::Uuid::new_v4());
     usage::record_request(&app, caller.account, resource, characters, request).await?;
@@ -121,11 +122,13 @@ async fn speak(
 /// has not got everything.
 async fn stream_of(
     app: &App,
+    account: AccountId,
     voice: &Voice,
     text: &str,
     answer: Builder,
 ) -> Result<http::Result<Response>, ApiError> {
-    let (speaking, first) = service::begin(app, voice, text, Pace::Stream).await?;
+    let share = app.tts.share(account);
+    let (speaking, first) = service::begin(app, &share, voice, text, Pace::Stream).await?;
     let pieces = stream::try_unfold(
         (speaking, Some(first)),
         |(mut speaking, first)| async move {

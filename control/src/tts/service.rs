@@ -10,7 +10,7 @@ use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
-use super::desk::{Active, Desk, Room, held};
+use super::desk::{Active, Room, Share, held};
 use super::ear::{Ear, Meter};
 use super::rules::{self, RATE, Unspeakable};
 use crate::app::App;
@@ -112,7 +112,7 @@ pub struct Speaking {
     busy: bool,
     resampler: Option<(u32, Resampler)>,
     pcm: Vec<i16>,
-    desk: Arc<Desk>,
+    share: Share,
     pace: Pace,
     /// The longest silence of the voice.
     stall: Duration,
@@ -151,7 +151,7 @@ impl Speaking {
     /// sentence, or for all of it.
     pub fn begin(
         text: &str,
-        desk: &Arc<Desk>,
+        share: &Share,
         pace: Pace,
         room: Room,
         make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
@@ -171,11 +171,11 @@ impl Speaking {
             busy: false,
             resampler: None,
             pcm: Vec::new(),
-            desk: Arc::clone(desk),
+            share: share.clone(),
             pace,
             stall: STALL,
             room: Some(room),
-            _active: desk.begin(),
+            _active: share.begin(),
         };
         speaking.next_sentence();
         speaking
@@ -191,7 +191,7 @@ impl Speaking {
                 if self.pace == Pace::Stream {
                     self.room = None;
                     let bytes = rules::bytes_of(rules::estimate(sentence));
-                    self.room = Some(self.desk.room(bytes).await);
+                    self.room = Some(self.share.room(bytes).await);
                 }
                 self.next_sentence();
             }
@@ -280,16 +280,17 @@ impl Drop for Speaking {
 /// answer.
 pub async fn begin(
     app: &App,
+    share: &Share,
     voice: &Voice,
     text: &str,
     pace: Pace,
 ) -> Result<(Speaking, Bytes), ApiError> {
     let make = app.speech.speaker(voice).map_err(unavailable)?;
-    start(&app.tts, PATIENCE, text, pace, make).await
+    start(share, PATIENCE, text, pace, make).await
 }
 
 async fn start(
-    desk: &Arc<Desk>,
+    share: &Share,
     patience: Duration,
     text: &str,
     pace: Pace,
@@ -300,13 +301,13 @@ async fn start(
         Pace::Whole => None,
     };
     let bytes = rules::bytes_of(rules::estimate(first.as_deref().unwrap_or(text)));
-    let room = desk.first_room(bytes, patience).await;
+    let room = share.first_room(bytes, patience).await;
     let room = room.ok_or_else(|| ApiError::Unavailable {
         code: "service_unavailable",
         message: "The voices are busy: try again in a moment".to_owned(),
         retry_after: 2,
     })?;
-    let mut speaking = Speaking::begin(text, desk, pace, room, make);
+    let mut speaking = Speaking::begin(text, share, pace, room, make);
     match speaking.next().await {
         Ok(Some(first)) => Ok((speaking, first)),
         Ok(None) => Err(failed(&Broken("the voice made no sound".to_owned()))),
@@ -324,7 +325,8 @@ pub async fn whole_for(
     text: &str,
     characters: usize,
 ) -> Result<Bytes, ApiError> {
-    let begun = begin(app, voice, text, Pace::Whole).await?;
+    let share = app.tts.share(account);
+    let begun = begin(app, &share, voice, text, Pace::Whole).await?;
     metered(app, account, characters, begun).await
 }
 
@@ -376,7 +378,7 @@ pub async fn previews(app: &App, voice: &Voice) -> Result<Bytes, ApiError> {
     let place = app.tts.preview(voice.id);
     let made = async {
         let text = rules::sample_sentence(voice.language);
-        let (speaking, first) = begin(app, voice, text, Pace::Whole).await?;
+        let (speaking, first) = begin(app, &app.tts.whole(), voice, text, Pace::Whole).await?;
         let wav = to_wav(speaking, first).await?;
         // A copy: it stays, and must not keep the room of requests.
         Ok(Bytes::copy_from_slice(&wav))

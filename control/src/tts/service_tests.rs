@@ -13,6 +13,7 @@ use media::speech::SpeechEvent;
 
 use super::*;
 use crate::app::testing::TestApp;
+use crate::tts::desk::Desk;
 
 /// What a voice was asked, and what it does with it.
 #[derive(Clone, Default)]
@@ -70,9 +71,10 @@ impl Synthesiser for Voice {
 
 async fn speaking(script: &Script, text: &str, pace: Pace) -> (Arc<Desk>, Speaking) {
     let desk = Desk::new(1);
-    let room = desk.room(1).await;
+    let share = desk.whole();
+    let room = share.room(1).await;
     let script = script.clone();
-    let speaking = Speaking::begin(text, &desk, pace, room, |sink| {
+    let speaking = Speaking::begin(text, &share, pace, room, |sink| {
         Box::new(Voice { script, sink })
     });
     (desk, speaking)
@@ -170,9 +172,13 @@ async fn a_voice_without_a_sound_is_given_up() {
 /// The status, the code and the detail of what a start came to.
 async fn refusal(script: &Script, desk: &Arc<Desk>) -> (u16, String, serde_json::Value) {
     let script = script.clone();
-    let made = start(desk, Duration::ZERO, "One.", Pace::Stream, |sink| {
-        Box::new(Voice { script, sink })
-    });
+    let made = start(
+        &desk.whole(),
+        Duration::ZERO,
+        "One.",
+        Pace::Stream,
+        |sink| Box::new(Voice { script, sink }),
+    );
     let error = made.await.map(drop).unwrap_err();
     let body = error.body("");
     (
@@ -232,7 +238,7 @@ async fn a_wav_that_its_client_leaves_is_metered_and_one_that_breaks_off_is_not(
 #[tokio::test]
 async fn without_room_the_client_is_told_to_come_back() {
     let desk = Desk::new(1);
-    let all = desk.room(1024 * 1024).await;
+    let all = desk.whole().room(1024 * 1024).await;
     let script = Script::default();
     let (status, code, _) = refusal(&script, &desk).await;
     assert_eq!((status, code.as_str()), (503, "service_unavailable"));

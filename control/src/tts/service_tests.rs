@@ -172,13 +172,10 @@ async fn a_voice_without_a_sound_is_given_up() {
 /// The status, the code and the detail of what a start came to.
 async fn refusal(script: &Script, desk: &Arc<Desk>) -> (u16, String, serde_json::Value) {
     let script = script.clone();
-    let made = start(
-        &desk.whole(),
-        Duration::ZERO,
-        "One.",
-        Pace::Stream,
-        |sink| Box::new(Voice { script, sink }),
-    );
+    let whole = desk.whole();
+    let made = start(&whole, Duration::ZERO, "One.", Pace::Stream, |sink| {
+        Box::new(Voice { script, sink })
+    });
     let error = made.await.map(drop).unwrap_err();
     let body = error.body("");
     (

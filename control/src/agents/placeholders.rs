@@ -324,10 +324,9 @@ mod tests {
 
     #[test]
     fn values_fill_a_text_up_to_a_bound_and_are_told_of_beyond() {
-        let variables = json!({"a": "x".repeat(10_000), "b": "short"});
-        let variables = variables.as_object().unwrap();
+        let variables = variables(json!({"a": "x".repeat(10_000), "b": "short"}));
         let text = format!("{}{{{{b}}}}", "{{a}}".repeat(20_000));
-        let rendered = render_spoken(&text, variables, &builtins());
+        let rendered = render_spoken(&text, &variables, &builtins());
         assert!(
             rendered.text.len() <= MOST_FILLED,
             "{}",

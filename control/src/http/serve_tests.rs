@@ -1,6 +1,10 @@
 //! The accept loop over real sockets on loopback.
 
-#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 
 use std::net::Ipv4Addr;
 

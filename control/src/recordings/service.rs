@@ -94,7 +94,7 @@ async fn try_to_keep(
     match store::standing(&app.db, account, call).await? {
         // Deleted while it was being made: nothing may stay behind.
         Some(standing) if standing.deleted => {
-            store::came_late(&app.db, standing.id, &kept).await?;
+            store::came_late(&app.db, account, standing.id, &kept).await?;
             remove_now(app, standing.id).await?;
         }
         // Another try of the same was first, and only its answer was lost.

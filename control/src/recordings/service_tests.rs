@@ -240,7 +240,9 @@ async fn of_a_recording_that_was_deleted_on_its_way_nothing_stays() {
         key: &key,
         tape_key: None,
     };
-    store::came_late(&test.app.db, id, &kept).await.unwrap();
+    store::came_late(&test.app.db, test.account, id, &kept)
+        .await
+        .unwrap();
     let left = store::leftover(&test.app.db, id).await.unwrap().unwrap();
     assert_eq!(left.keys, [key]);
 }

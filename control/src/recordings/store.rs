@@ -162,12 +162,19 @@ pub async fn standing(
 }
 
 /// Writes down where the objects of a deleted recording lie that came after its deletion: [`leftovers`] has them.
-pub async fn came_late(db: &Db, id: RecordingId, kept: &Kept<'_>) -> Result<(), DbError> {
+pub async fn came_late(
+    db: &Db,
+    account: AccountId,
+    id: RecordingId,
+    kept: &Kept<'_>,
+) -> Result<(), DbError> {
     db.query(
-        "update recordings set storage_key = $1, tape_key = $2 where id = $3 and deleted_at is not null",
+        "update recordings set storage_key = $1, tape_key = $2
+         where account_id = $3 and id = $4 and deleted_at is not null",
     )
     .bind(kept.key.as_str())
     .bind(kept.tape_key.map(ObjectKey::as_str))
+    .bind(account)
     .bind(id)
     .execute()
     .await?;

@@ -55,6 +55,11 @@ pub(super) fn read(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Arriv
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -62,20 +67,28 @@ mod tests {
 
     use super::*;
 
+    /// The two clocks may go a little apart.
+    const NEARLY: Duration = Duration::from_millis(1);
+
     /// The age is that of the bytes, however late they are read.
-    fn comes_of_age(socket: &(impl AsFd + AsRawFd), send: impl FnOnce()) -> Arrival {
+    fn comes_of_age(socket: &(impl AsFd + AsRawFd), mut send: impl FnMut()) -> Arrival {
         note(socket).unwrap();
-        let before = Instant::now();
-        send();
-        let sent = Instant::now();
-        while sent.elapsed() < Duration::from_millis(30) {
-            std::hint::spin_loop();
+        // The first one in the system that asks is noted for a moment later.
+        for _ in 0..200 {
+            let before = Instant::now();
+            send();
+            let sent = Instant::now();
+            while sent.elapsed() < 10 * NEARLY {
+                std::hint::spin_loop();
+            }
+            let waited = sent.elapsed();
+            let arrival = read(socket, &mut [0; 100]).unwrap();
+            assert!(arrival.age <= before.elapsed() + NEARLY);
+            if arrival.age + NEARLY >= waited {
+                return arrival;
+            }
         }
-        let waited = sent.elapsed();
-        let arrival = read(socket, &mut [0; 100]).unwrap();
-        assert!(arrival.age >= waited, "{:?} {waited:?}", arrival.age);
-        assert!(arrival.age <= before.elapsed(), "{:?}", arrival.age);
-        arrival
+        panic!("the kernel notes nothing");
     }
 
     #[test]

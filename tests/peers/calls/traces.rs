@@ -123,7 +123,9 @@ async fn a_calls_messages_are_told_in_order_and_without_its_secrets() {
     })
     .await;
     let messages = trace["messages"].as_array().unwrap();
-    let story: Vec<String> = messages.iter().map(told).collect();
+    let mut story: Vec<String> = messages.iter().map(told).collect();
+    // A request goes out once more when a callee that is just starting does not answer within half a second.
+    story.dedup();
     assert_eq!(
         story,
         [

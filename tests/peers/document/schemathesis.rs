@@ -1,7 +1,9 @@
 //! schemathesis makes requests out of the document, right and wrong ones, and checks every answer against it.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use kit::certificates;
 use kit::server::{Server, Setup};
 use serde_json::json;
 
@@ -12,7 +14,8 @@ const ADMIN: &str = "an-administrators-token";
 #[tokio::test]
 async fn every_answer_is_as_the_document_says() {
     let soak = std::env::var_os("SIDETONE_SOAK").is_some();
-    let server = start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path()).await;
     let admin = server.anonymous().with_bearer(ADMIN);
     // A key of an account of its own, which the run may not revoke.
     let account = admin
@@ -87,9 +90,16 @@ async fn every_answer_is_as_the_document_says() {
     );
 }
 
-async fn start() -> Server {
+/// It listens for SIP over each transport that a trunk may have.
+async fn start(folder: &Path) -> Server {
+    certificates::make(folder);
+    let file = |name: &str| folder.join(name).display().to_string();
+    let listen = ["udp", "tcp", "tls"].map(|transport| format!("{transport}:127.0.0.1:0"));
     Setup::default()
         .scripted()
+        .set("SIP__LISTEN", &listen.join(","))
+        .set("SIP__TLS_CERTIFICATE", &file("leaf.crt"))
+        .set("SIP__TLS_KEY", &file("leaf.key"))
         .env("SIDETONE_ADMIN_TOKEN", ADMIN)
         .set("LIMITS__TTS_PER_MINUTE", "1000000")
         .set("LIMITS__ACCOUNT_CALLS", "100000")

@@ -77,7 +77,7 @@ impl Field {
 
 /// The longest string in a flat object, characters.
 pub const LONGEST_SCALAR: usize = 10_000;
-/// All values of a flat object together, bytes.
+/// All names and values of a flat object together, bytes.
 pub const MOST_SCALARS: usize = 64 << 10;
 
 /// What a value must be.

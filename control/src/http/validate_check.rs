@@ -313,11 +313,11 @@ fn scalars(
         );
         return;
     }
-    let length = |value: &Value| value.as_str().map_or(0, str::len);
-    if map.values().map(length).sum::<usize>() > MOST_SCALARS {
+    let length = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
+    if map.iter().map(length).sum::<usize>() > MOST_SCALARS {
         errors.push(
             "too_long",
-            format!("All values together should have at most {MOST_SCALARS} bytes"),
+            format!("All names and values together should have at most {MOST_SCALARS} bytes"),
         );
         return;
     }
@@ -460,6 +460,8 @@ mod tests {
         assert_eq!(wrong(vars(1, LONGEST_SCALAR + 1)), too_long);
         let together = [("vars".to_owned(), "too_long")];
         assert_eq!(wrong(vars(1, MOST_SCALARS)), together);
+        let named = json!({"name": "a", "vars": {("n".repeat(MOST_SCALARS + 1)): 1}});
+        assert_eq!(wrong(named), together);
     }
 
     #[test]

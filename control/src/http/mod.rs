@@ -1,6 +1,7 @@
 //! What every route shares, done once: who calls, what they may, how much, what a body must look
 //! like, how an error reads. A resource brings a table of [`endpoint::Endpoint`]s and its handlers.
 
+pub mod abandoned;
 pub mod answers;
 pub mod auth;
 pub mod endpoint;

@@ -11,7 +11,6 @@ use media::call::input::EndRequest;
 use media::config::OptionalEvents;
 use media::peer::{Candidate, PeerError, PeerReply, PeerRequest};
 use media::shell::Carrier;
-use tracing::Instrument as _;
 
 use super::sdp;
 use super::service::reach;
@@ -25,7 +24,7 @@ use crate::calls::live::{LiveCall, Peer};
 use crate::calls::store::CallRow;
 use crate::cluster;
 use crate::cluster::route::{self, Answer, Ask};
-use crate::http::{ApiError, Caller};
+use crate::http::{ApiError, Caller, abandoned};
 use crate::ids::{AccountId, SessionId};
 
 /// How long a session that is just being joined may take to reach the engine.
@@ -178,8 +177,8 @@ async fn first(
     }
 }
 
-/// Joins the session and has the engine take the call, in a task of its own: a client who goes takes the request
-/// along, and a call that somebody joined must come to the engine, which ends what nobody connects to.
+/// Joins the session and has the engine take the call, whether or not the client waits: a call that somebody joined
+/// must come to the engine, which ends what nobody connects to.
 async fn begin(
     app: &App,
     session: &SessionRow,
@@ -187,12 +186,7 @@ async fn begin(
 ) -> Result<Arc<LiveCall>, ApiError> {
     let (app, account, id) = (app.clone(), session.account, session.id);
     let joining = async move { join(&app, account, id, events).await };
-    let joined = tokio::spawn(joining.in_current_span()).await;
-    joined.unwrap_or_else(|error| {
-        Err(ApiError::internal(format_args!(
-            "a browser's call could not start: {error}"
-        )))
-    })
+    abandoned::goes_on("a browser's call could not start", joining).await
 }
 
 /// The slot comes first: where there is none the session stays open, for another try within its time.

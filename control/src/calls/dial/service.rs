@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tracing::Instrument;
 
 use super::rules::{CallerId, caller_id, may_call_from};
 use super::store::{self, Placing};
@@ -19,7 +18,7 @@ use crate::calls::live::Dialling;
 use crate::calls::rules::Ending;
 use crate::calls::{self, bridge, lifecycle};
 use crate::db::DbError;
-use crate::http::ApiError;
+use crate::http::{ApiError, abandoned};
 use crate::idempotency::{self, Key, Seen};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
@@ -51,16 +50,10 @@ pub async fn place(
         return Ok(answer);
     }
     let judged = judge(app, account, &wish).await?;
-    // In a task of its own: a client who goes takes the request along, and a call with a slot and a record must be
-    // placed or ended.
+    // A call with a slot and a record must be placed or ended.
     let app = app.clone();
     let placing = async move { begin(&app, account, judged, &wish, key.as_ref()).await };
-    let placed = tokio::spawn(placing.in_current_span()).await;
-    placed.unwrap_or_else(|error| {
-        Err(ApiError::internal(format_args!(
-            "a call could not be placed: {error}"
-        )))
-    })
+    abandoned::goes_on("a call could not be placed", placing).await
 }
 
 /// Takes a slot, writes the call down and dials.

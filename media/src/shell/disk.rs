@@ -70,7 +70,6 @@ pub(super) fn start(
         opened,
         done,
         calls: FxHashMap::default(),
-        scratch: Vec::new(),
         free: None,
         tallies: tallies.clone(),
     };
@@ -94,7 +93,6 @@ struct Writer {
     opened: Receiver<Opening>,
     done: Sender<Finished>,
     calls: FxHashMap<CallKey, Call>,
-    scratch: Vec<u8>,
     free: Option<(Instant, bool)>,
     tallies: Arc<Tallies>,
 }
@@ -213,20 +211,25 @@ impl Writer {
                 Header::from_bytes(bytes)
             }
         };
-        self.scratch.resize(header.length as usize, 0);
-        if ring.pop_entire_slice(&mut self.scratch).is_err() {
-            *waiting = Some(header);
-            return false;
-        }
+        // Its opening was sent before this message.
         if !self.calls.contains_key(&header.key) {
-            // Its opening was sent before this message.
             self.take_openings();
         }
         if header.kind == Kind::End {
             self.end(header);
-        } else if let Some(call) = self.calls.get_mut(&header.key) {
-            call.write(header, &self.scratch);
+            return true;
         }
+        let (ring, waiting) = &mut self.rings[index];
+        let Ok(body) = ring.read_chunk(header.length as usize) else {
+            *waiting = Some(header);
+            return false;
+        };
+        if let Some(call) = self.calls.get_mut(&header.key) {
+            // In two pieces where the ring goes round.
+            let (front, back) = body.as_slices();
+            call.write(header, front, back);
+        }
+        body.commit_all();
         true
     }
 
@@ -265,7 +268,7 @@ impl Writer {
 }
 
 impl Call {
-    fn write(&mut self, header: Header, bytes: &[u8]) {
+    fn write(&mut self, header: Header, front: &[u8], back: &[u8]) {
         let (file, at) = match header.kind {
             Kind::Caller => (&self.caller, header.at * 2),
             Kind::Agent => (&self.agent, header.at * 2),
@@ -273,7 +276,9 @@ impl Call {
             Kind::End => return,
         };
         let Some(file) = file else { return };
-        match (file.write_all_at(bytes, at), header.kind) {
+        let written = file.write_all_at(front, at);
+        let written = written.and_then(|()| file.write_all_at(back, at + front.len() as u64));
+        match (written, header.kind) {
             (Ok(()), _) => {}
             (Err(error), Kind::Tape) => {
                 tracing::warn!(parent: &self.span, %error, "the tape of a call cannot be written");

@@ -7,21 +7,21 @@ use rtrb::Producer;
 use super::counters::{Tallies, count};
 use super::mailbox::CallKey;
 use crate::call::output::Side;
-use crate::frame::FRAME;
 use crate::record::wav::MAX_SAMPLES;
 use crate::tape::TapeWriter;
-use crate::time::{RATE, Samples};
+use crate::time::Samples;
 
 /// Bytes in a media thread's ring to the disk. The disk thread empties it every tenth of a second and
 /// whenever a quarter is used; what is left holds 45 ms of 1,000 calls.
 pub(super) const RING: usize = 4 << 20;
 
-/// A side's sound goes to the ring in blocks of 200 ms (in bytes): few messages, and a killed node
-/// loses little.
-const BLOCK: usize = RATE as usize / 5 * 2;
+/// A side's sound goes to the ring in blocks that end at multiples of this position, samples (256 ms): few
+/// messages, a killed node loses little, and the file is written in whole pages of 4 KiB, of which the kernel
+/// has to fill up none.
+const BLOCK: u64 = 4_096;
 
-/// While the ring is full a side keeps up to two seconds; then that block is a gap.
-const MAX_BLOCK: usize = 10 * BLOCK;
+/// While the ring is full a side keeps two seconds (in bytes); then that block is a gap.
+const MAX_BLOCK: usize = 8 * 2 * BLOCK as usize;
 
 /// The tape goes to the ring when there is this much of it, bytes.
 const TAPE_PIECE: usize = 4 << 10;
@@ -162,21 +162,28 @@ impl Recorder {
         if !self.recording || at + samples.len() as u64 > MAX_SAMPLES {
             return;
         }
-        let block = &self.sides[side as usize];
-        let follows = block.at + block.bytes.len() as u64 / 2 == at;
-        if (!follows || block.bytes.len() >= BLOCK) && !self.push_block(ring, side) {
-            let waiting = self.sides[side as usize].bytes.len();
-            if !follows || waiting >= MAX_BLOCK {
-                self.lose_block(ring, side);
+        let (mut at, mut samples) = (at, samples);
+        while !samples.is_empty() {
+            let block = &self.sides[side as usize];
+            let end = block.at + block.bytes.len() as u64 / 2;
+            let follows = end == at;
+            if (!follows || end.is_multiple_of(BLOCK)) && !self.push_block(ring, side) {
+                let waiting = self.sides[side as usize].bytes.len();
+                if !follows || waiting >= MAX_BLOCK {
+                    self.lose_block(ring, side);
+                }
             }
+            let block = &mut self.sides[side as usize];
+            if block.bytes.is_empty() {
+                block.at = at;
+                block.bytes.reserve_exact(2 * BLOCK as usize);
+            }
+            let room = (BLOCK - at % BLOCK) as usize;
+            let (now, later) = samples.split_at(samples.len().min(room));
+            append(&mut block.bytes, now);
+            at += now.len() as u64;
+            samples = later;
         }
-        let block = &mut self.sides[side as usize];
-        if block.bytes.is_empty() {
-            block.at = at;
-            block.bytes.reserve_exact(BLOCK + 2 * FRAME);
-        }
-        let bytes = samples.iter().flat_map(|sample| sample.to_le_bytes());
-        block.bytes.extend(bytes);
     }
 
     /// The call waits again: hands the tape on when there is a piece of it.
@@ -272,6 +279,16 @@ impl Recorder {
     }
 }
 
+/// Appends the samples as 16-bit little-endian.
+fn append(bytes: &mut Vec<u8>, samples: &[i16]) {
+    let from = bytes.len();
+    bytes.resize(from + 2 * samples.len(), 0);
+    let (pairs, _) = bytes[from..].as_chunks_mut();
+    for (pair, sample) in pairs.iter_mut().zip(samples) {
+        *pair = sample.to_le_bytes();
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
@@ -324,20 +341,21 @@ mod tests {
         for frame in 0..200 {
             recorder.record(&mut ring, Side::Caller, frame * 320, &[5; 320]);
         }
-        // 200 ms fit, 2 s were kept and given up, and the rest still waits.
+        // 256 ms fit, eight times as much was kept and given up, and the rest still waits.
         assert_eq!(
             (recorder.gap_ms(), ring.tallies.read().record_gap_ms),
-            (2000, 2000)
+            (2048, 2048)
         );
-        assert_eq!(messages(&mut consumer), [(Kind::Caller, 0, 6400)]);
+        assert_eq!(messages(&mut consumer), [(Kind::Caller, 0, 8192)]);
         let (mut large, more) = rtrb::RingBuffer::new(1 << 20);
         std::mem::swap(&mut ring.producer, &mut large);
         consumer = more;
         assert!(recorder.end(&mut ring), "now there is room");
         let rest = messages(&mut consumer);
-        assert_eq!(rest[0], (Kind::Caller, 110 * 320, 90 * 640));
+        let from = 9 * BLOCK;
+        assert_eq!(rest[0], (Kind::Caller, from, 2 * (200 * 320 - from) as u32));
         assert_eq!((rest[1].0, rest.last().unwrap().0), (Kind::Tape, Kind::End));
-        assert_eq!(rest.last().unwrap().1, 2000);
+        assert_eq!(rest.last().unwrap().1, 2048);
     }
 
     #[test]
@@ -365,6 +383,26 @@ mod tests {
         }
         assert!(recorder.tape.is_stopped());
         assert!(recorder.tape.pending().len() < MAX_TAPE + 2 * text.len());
+    }
+
+    #[test]
+    fn blocks_end_where_pages_of_the_file_do() {
+        let (mut recorder, mut ring, mut consumer) = recorder(1 << 16);
+        // It does not begin at a page's beginning, and a frame lies across each page's end.
+        for frame in 0..40 {
+            recorder.record(&mut ring, Side::Caller, 4_000 + frame * 320, &[1; 320]);
+        }
+        assert!(recorder.end(&mut ring));
+        let blocks = messages(&mut consumer);
+        let sound = [
+            (4_000, 192),
+            (4_096, 8_192),
+            (8_192, 8_192),
+            (12_288, 8_192),
+            (16_384, 832),
+        ];
+        let sound = sound.map(|(at, length)| (Kind::Caller, at, length));
+        assert_eq!(blocks[..5], sound);
     }
 
     #[test]

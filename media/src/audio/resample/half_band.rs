@@ -60,48 +60,55 @@ const TILE: usize = 32;
 /// The recent past and the block that is being worked on, at 8 kHz.
 type Line = [f32; PAST + BLOCK];
 
-/// 8 to 16 kHz.
-pub(super) struct Up {
-    line: Line,
+/// What a stream keeps from one block to the next. It is all that a block has to fetch from memory: the rest of
+/// the line stands on the stack, which every stream of the thread uses.
+struct Past([f32; PAST]);
+
+impl Default for Past {
+    fn default() -> Self {
+        Self([0.0; PAST])
+    }
 }
 
-impl Default for Up {
-    fn default() -> Self {
-        Self {
-            line: [0.0; PAST + BLOCK],
-        }
+impl Past {
+    fn line(&self) -> Line {
+        let mut line = [0.0; PAST + BLOCK];
+        line[..PAST].copy_from_slice(&self.0);
+        line
     }
+
+    /// Makes the newest of `used` new samples the past of what follows.
+    fn advance(&mut self, line: &Line, used: usize) {
+        self.0.copy_from_slice(&line[used..used + PAST]);
+    }
+}
+
+/// 8 to 16 kHz.
+#[derive(Default)]
+pub(super) struct Up {
+    past: Past,
 }
 
 impl Up {
     pub(super) fn process(&mut self, input: &[i16], out: &mut Vec<i16>) {
         for block in input.chunks(BLOCK) {
-            let mut pairs = [[0; 2]; BLOCK];
-            up(&mut self.line, block, &mut pairs);
+            let (mut line, mut pairs) = (self.past.line(), [[0; 2]; BLOCK]);
+            up(&mut line, block, &mut pairs);
             out.extend_from_slice(pairs[..block.len()].as_flattened());
-            advance(&mut self.line, block.len());
+            self.past.advance(&line, block.len());
         }
     }
 }
 
 /// 16 to 8 kHz.
+#[derive(Default)]
 pub(super) struct Down {
     /// Inputs of even position: those at which outputs stand.
-    even: Line,
+    even: Past,
     /// Inputs of odd position: the sum's middle.
-    odd: Line,
+    odd: Past,
     /// The first of a pair whose second has not come.
     half: Option<i16>,
-}
-
-impl Default for Down {
-    fn default() -> Self {
-        Self {
-            even: [0.0; PAST + BLOCK],
-            odd: [0.0; PAST + BLOCK],
-            half: None,
-        }
-    }
 }
 
 impl Down {
@@ -123,17 +130,12 @@ impl Down {
     }
 
     fn pairs(&mut self, block: &[[i16; 2]], out: &mut Vec<i16>) {
-        let mut sums = [0; BLOCK];
-        down(&mut self.even, &mut self.odd, block, &mut sums);
+        let (mut even, mut odd, mut sums) = (self.even.line(), self.odd.line(), [0; BLOCK]);
+        down(&mut even, &mut odd, block, &mut sums);
         out.extend_from_slice(&sums[..block.len()]);
-        advance(&mut self.even, block.len());
-        advance(&mut self.odd, block.len());
+        self.even.advance(&even, block.len());
+        self.odd.advance(&odd, block.len());
     }
-}
-
-/// Makes the newest of `used` new samples the past of what follows.
-fn advance(line: &mut Line, used: usize) {
-    line.copy_within(used..used + PAST, 0);
 }
 
 compiled_twice! {

@@ -65,20 +65,25 @@ impl Ear {
     pub(super) fn take(&mut self, samples: &mut &[i16], position: u64) -> Option<Heard> {
         if self.fill == 0 {
             self.at = position;
+            // A whole frame, as most come: it need not be put together.
+            if let Some((frame, rest)) = samples.split_first_chunk() {
+                *samples = rest;
+                return Some(self.complete(frame));
+            }
         }
         let length = samples.len().min(FRAME - self.fill);
         let (now, rest) = samples.split_at(length);
         self.pending[self.fill..self.fill + length].copy_from_slice(now);
         self.fill += length;
         *samples = rest;
-        (self.fill == FRAME).then(|| self.complete())
+        (self.fill == FRAME).then(|| self.complete_pending())
     }
 
     /// Completes a begun frame with silence: what comes next is not contiguous with it.
     pub(super) fn pad(&mut self) -> Option<Heard> {
         (self.fill > 0).then(|| {
             self.pending[self.fill..].fill(0);
-            self.complete()
+            self.complete_pending()
         })
     }
 
@@ -143,8 +148,13 @@ impl Ear {
         (quiet * BLOCK) as u64
     }
 
-    fn complete(&mut self) -> Heard {
+    fn complete_pending(&mut self) -> Heard {
         self.fill = 0;
+        let frame = self.pending;
+        self.complete(&frame)
+    }
+
+    fn complete(&mut self, frame: &[i16; FRAME]) -> Heard {
         let at = self.at;
         if self.kept_end != at {
             self.kept.clear();
@@ -155,13 +165,13 @@ impl Ear {
             self.kept.truncate(ROOM * FRAME - self.from);
             self.from = 0;
         }
-        self.kept.extend_from_slice(&self.pending);
+        self.kept.extend_from_slice(frame);
         if self.kept.len() - self.from > PRE_ROLL * FRAME {
             self.from += FRAME;
         }
         self.kept_end = at + FRAME as u64;
         // The detector holds on over short stops; whoever counts silence wants the sound itself.
-        let voiced = self.vad.frame(&self.pending) && self.vad.trailing() == 0;
+        let voiced = self.vad.frame(frame) && self.vad.trailing() == 0;
         let ended = std::mem::replace(&mut self.voiced, voiced) && !voiced;
         Heard {
             at,

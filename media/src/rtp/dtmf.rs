@@ -264,6 +264,16 @@ impl Detector {
     /// Audio at 16 kHz. `sink` is called once for each key.
     pub fn hear(&mut self, mut samples: &[i16], mut sink: impl FnMut(char)) {
         while !samples.is_empty() {
+            // A whole frame, as most come: it need not be put together.
+            if self.fill == 0
+                && let Some((frame, rest)) = samples.split_first_chunk()
+            {
+                samples = rest;
+                if let Some(key) = self.judge(key_in(frame)) {
+                    sink(key);
+                }
+                continue;
+            }
             let length = samples.len().min(FRAME - self.fill);
             let (now, rest) = samples.split_at(length);
             self.frame[self.fill..self.fill + length].copy_from_slice(now);

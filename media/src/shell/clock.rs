@@ -47,6 +47,12 @@ impl Clock {
 /// served by one wake-up. The packets of a lone call are 20 ms apart and never wait.
 const PACE: Duration = Duration::from_millis(1);
 
+/// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`]: a pass costs as much
+/// as dozens of calls in it, for a processor that slept has forgotten what it knew. What is due in between is late by
+/// the same each time, as frames and beats keep their phase.
+const MANY: usize = 100;
+const BEAT: Duration = Duration::from_millis(2);
+
 /// A timerfd on the same clock. The poll's own timeout counts whole milliseconds, and is rounded up:
 /// too coarse for pacing.
 pub(super) struct Alarm {
@@ -72,15 +78,16 @@ impl Alarm {
         })
     }
 
-    /// Waits for an event, at the longest until this time. `more`: not at all, as there is work left.
+    /// Waits for an event of one of so many calls, at the longest until this time. `more`: not at all, as there is
+    /// work left.
     pub(super) fn sleep(
         &mut self,
         poll: &mut Poll,
         events: &mut Events,
-        until: Time,
+        (calls, until): (usize, Time),
         more: bool,
     ) -> io::Result<()> {
-        let timeout = if more || self.rest(until)? {
+        let timeout = if more || self.rest(calls, until)? {
             Some(Duration::ZERO)
         } else {
             self.set(until)?;
@@ -97,16 +104,24 @@ impl Alarm {
         polled
     }
 
-    /// Keeps the pace, but never beyond `until`. Whether that has come.
-    fn rest(&self, until: Time) -> io::Result<bool> {
-        let rested = until.min(self.woken + PACE);
-        if self.clock.now() < rested {
-            match clock_nanosleep_absolute(ClockId::Monotonic, &self.on_the_clock(rested)) {
+    /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat.
+    fn rest(&self, calls: usize, until: Time) -> io::Result<bool> {
+        if calls >= MANY {
+            self.nap(next_beat(self.woken))?;
+            return Ok(true);
+        }
+        self.nap(until.min(self.woken + PACE))?;
+        Ok(until <= self.clock.now())
+    }
+
+    fn nap(&self, until: Time) -> io::Result<()> {
+        if self.clock.now() < until {
+            match clock_nanosleep_absolute(ClockId::Monotonic, &self.on_the_clock(until)) {
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(until <= self.clock.now())
+        Ok(())
     }
 
     /// A time of the engine as the system counts it.
@@ -154,6 +169,12 @@ impl Alarm {
     }
 }
 
+/// The first beat after `woken`.
+fn next_beat(woken: Time) -> Time {
+    let beat = BEAT.as_micros() as u64;
+    Time::from_micros((woken.as_micros() / beat + 1) * beat)
+}
+
 /// The calling thread's sleeps end when they should, not up to 50 µs later for the sake of company.
 pub(super) fn wake_in_time() {
     if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
@@ -167,4 +188,24 @@ fn monotonic() -> Duration {
         u64::try_from(now.tv_sec).unwrap_or(0),
         u32::try_from(now.tv_nsec).unwrap_or(0),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_thread_wakes_at_the_beats_of_one_grid_whenever_it_was_done() {
+        let beat = BEAT.as_micros() as u64;
+        for (woken, next) in [
+            (0, beat),
+            (beat - 1, beat),
+            (beat, 2 * beat),
+            (beat + 7, 2 * beat),
+        ] {
+            assert_eq!(next_beat(Time::from_micros(woken)), Time::from_micros(next));
+        }
+        // Frames of 20 ms meet the same part of a beat each time, so they are late by the same.
+        assert_eq!(20_000 % beat, 0);
+    }
 }

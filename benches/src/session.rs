@@ -1,6 +1,7 @@
 //! One call, over telephony or WebRTC, on virtual time, driven as the shell drives it: a message or
 //! packet of 20 ms in, and every output taken. Providers are scripted; nothing sleeps, and an hour takes what it costs.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use media::audio::g711::{alaw_encode, ulaw_encode};
 use media::audio::g722;
 use media::audio::opus::Encoder;
 use media::audio::tones::noise;
-use media::call::Call;
 use media::call::input::Input;
 use media::call::output::{Output, SttCommand};
+use media::call::{Call, Scratch};
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
 };
@@ -49,6 +50,11 @@ const LOOP: usize = 25;
 /// Turns of a conversation, in messages: one of the caller's in each 12 s, 2 s long.
 const TURN: usize = 600;
 const SPOKEN: usize = 100;
+
+thread_local! {
+    /// What the thread's calls share.
+    static LENT: RefCell<Scratch> = RefCell::new(Scratch::with_room());
+}
 
 /// A call in its scene.
 pub struct Session {
@@ -267,6 +273,12 @@ impl Session {
     }
 
     fn give(&mut self, input: Input<'_>) {
+        LENT.with_borrow_mut(|lent| self.call.exchange(lent));
+        self.take_all(input);
+        LENT.with_borrow_mut(|lent| self.call.exchange(lent));
+    }
+
+    fn take_all(&mut self, input: Input<'_>) {
         self.call.handle(self.now, input);
         loop {
             let output = self.call.poll(self.now);

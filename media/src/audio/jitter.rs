@@ -18,8 +18,8 @@ use crate::time::Time;
 /// Packets that may wait: 1.3 s of 20 ms. What is further ahead than this comes after an outage.
 const SLOTS: usize = 64;
 
-/// Room that every slot has from its first packet on, bytes: speech never needs more, so that no later
-/// packet makes a slot grow.
+/// Room that a slot has from the first packet on that waits in it, bytes: speech never needs more, so that no
+/// later one makes it grow.
 const ROOM: usize = 320;
 
 /// A missing packet is waited for at least this long after its time, though the network has shown no
@@ -60,16 +60,18 @@ pub enum Next<'a> {
     Packet {
         payload: &'a [u8],
         duration: u32,
+        /// How long it had waited here for those before it.
+        held: Duration,
     },
     /// A packet that is given up. `following`: the packet after it, which may hold a copy of it.
     Missing {
         duration: u32,
         following: Option<&'a [u8]>,
+        /// How long the packet behind it had waited.
+        held: Duration,
     },
     /// The sender sent nothing for so long (discontinuous transmission), or an outage took it.
-    Pause {
-        duration: u64,
-    },
+    Pause { duration: u64 },
     /// The timestamps begin anew, unrelated to those before.
     Restart,
 }
@@ -107,8 +109,6 @@ pub struct JitterBuffer {
     arrival: Arrivals,
     counts: JitterCounts,
     restarted: bool,
-    /// How long what was handed out last had waited.
-    held: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,8 +144,33 @@ impl JitterBuffer {
             arrival: Arrivals::default(),
             counts: JitterCounts::default(),
             restarted: false,
-            held: Duration::ZERO,
         }
+    }
+
+    /// Whether the packet is the next in its turn, right behind the one before, with nothing else waiting: the
+    /// usual case, in which it need not be kept. It is handed out thereby; if not, [`insert`](Self::insert) it.
+    pub fn pass(&mut self, now: Time, packet: &Arrival<'_>) -> bool {
+        let Some(expected) = self.expected.filter(|_| !self.waits()) else {
+            return false;
+        };
+        let in_turn = packet.sequence == expected.sequence as u16
+            && packet.timestamp == expected.timestamp as u32
+            && packet.duration > 0;
+        if !in_turn {
+            return false;
+        }
+        self.strange = None;
+        self.highest = expected.sequence;
+        self.counts.packets += 1;
+        self.arrival.note(now, self.time(expected.timestamp));
+        self.arrival.last = (now, expected.timestamp);
+        self.duration = packet.duration;
+        self.passed(
+            true,
+            expected.sequence + 1,
+            expected.timestamp + u64::from(packet.duration),
+        );
+        true
     }
 
     /// Takes a packet. Call [`next`](Self::next) until it has nothing, after each.
@@ -205,6 +230,9 @@ impl JitterBuffer {
         if std::mem::take(&mut self.restarted) {
             return Some(Next::Restart);
         }
+        if !self.waits() {
+            return None;
+        }
         let mut expected = self.expected?;
         let mut here = place(expected.sequence);
         while self.slots[here].sequence == expected.sequence && self.slots[here].duration == 0 {
@@ -222,7 +250,7 @@ impl JitterBuffer {
         if self.after.is_none() && now < self.given_up_at(expected, following) {
             return None;
         }
-        self.held = now - self.slots[following].at;
+        let held = now - self.slots[following].at;
         let missing = self.slots[following].sequence - expected.sequence;
         let gap = self.slots[following]
             .timestamp
@@ -242,13 +270,14 @@ impl JitterBuffer {
         Some(Next::Missing {
             duration,
             following,
+            held,
         })
     }
 
     /// When a missing packet will be given up, so that [`next`](Self::next) has something though nothing
     /// came.
     pub fn deadline(&self) -> Time {
-        let Some(expected) = self.expected else {
+        let Some(expected) = self.expected.filter(|_| self.waits()) else {
             return Time::NEVER;
         };
         if self.slots[place(expected.sequence)].sequence == expected.sequence {
@@ -263,12 +292,6 @@ impl JitterBuffer {
     /// How long after its time a missing packet is waited for: what the network's jitter asks for now.
     pub fn delay(&self) -> Duration {
         self.arrival.delay()
-    }
-
-    /// How long the packet that [`next`](Self::next) gave last had waited here for those before it, or, for
-    /// one given up, the packet behind it.
-    pub const fn held(&self) -> Duration {
-        self.held
     }
 
     /// Interarrival jitter (RFC 3550 section 6.4.1).
@@ -292,7 +315,6 @@ impl JitterBuffer {
         self.fates = 0;
         self.arrival = Arrivals::default();
         self.restarted = false;
-        self.held = Duration::ZERO;
     }
 
     /// The stream's timestamps count `clock` a second from now on; to be called when nothing waits.
@@ -354,13 +376,14 @@ impl JitterBuffer {
         }
         let (timestamp, duration) = (slot.timestamp, slot.duration);
         slot.sequence = 0;
-        self.held = now - slot.at;
+        let held = now - slot.at;
         self.arrival.last = (slot.at, timestamp);
         self.duration = duration;
         self.passed(true, expected.sequence + 1, timestamp + u64::from(duration));
         Next::Packet {
             payload: &self.slots[here].payload,
             duration,
+            held,
         }
     }
 
@@ -377,6 +400,14 @@ impl JitterBuffer {
         self.slots[here] = after;
         let expected = self.expected?;
         Some(self.take(now, expected, here))
+    }
+
+    /// Whether any packet waits here.
+    fn waits(&self) -> bool {
+        let behind = self
+            .expected
+            .is_some_and(|next| self.highest >= next.sequence);
+        behind || self.after.is_some()
     }
 
     fn passed(&mut self, handed_out: bool, sequence: u64, timestamp: u64) {

@@ -21,6 +21,7 @@ pub mod output;
 mod packets;
 pub mod record;
 mod reply;
+mod scratch;
 mod settle;
 mod tools;
 mod voicing;
@@ -37,11 +38,12 @@ use output::{AgentState, CallEvent, Output};
 use record::EndReason;
 use reply::{Filler, Reply, Unheard};
 
+pub use scratch::Scratch;
+
 use crate::audio::playout::Playout;
 use crate::bucket::Bucket;
 use crate::config::{CallConfig, Protocol};
 use crate::dialog::Dialog;
-use crate::frame::FRAME;
 use crate::leg::Leg;
 use crate::leg::LegEvent;
 use crate::leg::ws::{ServerEvent, ServerHeader};
@@ -156,7 +158,7 @@ impl Call {
             timeline: Timeline::default(),
             playout: Playout::new(u64::from(lead_ms) * u64::from(RATE) / 1000),
             dialog: Dialog::new(&config.agent),
-            out: Outbox::new(),
+            out: Outbox::default(),
             origin: None,
             now,
             event_id: 0,
@@ -197,11 +199,21 @@ impl Call {
             interruptions: 0,
             underruns: 0,
             ended: false,
-            found: Vec::with_capacity(8),
-            incoming: Vec::with_capacity(4 * FRAME),
-            resampled: Vec::with_capacity(4 * FRAME),
+            found: Vec::new(),
+            incoming: Vec::new(),
+            resampled: Vec::new(),
             config,
         }
+    }
+
+    /// Lends the call buffers before [`handle`](Self::handle), and takes them back when
+    /// [`poll`](Self::poll) has said `Wait` or `Done`: then nothing is in them.
+    pub fn exchange(&mut self, scratch: &mut Scratch) {
+        self.leg.exchange(&mut scratch.coding);
+        self.out.exchange(&mut scratch.waiting);
+        std::mem::swap(&mut self.found, &mut scratch.found);
+        std::mem::swap(&mut self.incoming, &mut scratch.incoming);
+        std::mem::swap(&mut self.resampled, &mut scratch.resampled);
     }
 
     /// One thing happened at `now`.

@@ -10,18 +10,42 @@ use crate::time::{Samples, Time};
 
 /// Outputs that wait to be polled. Bounded by the contract: the shell polls all of them after each
 /// input.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outbox {
-    queue: VecDeque<Item>,
-    text: String,
-    audio: Vec<i16>,
-    /// Payloads of packets.
-    bytes: Vec<u8>,
+    waiting: Waiting,
     /// The socket takes no more messages.
     closed: bool,
     characters: u64,
     /// Samples at 16 kHz.
     heard: u64,
+}
+
+/// The outputs, and what they are about.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    queue: VecDeque<Item>,
+    text: String,
+    audio: Vec<i16>,
+    /// Payloads of packets.
+    bytes: Vec<u8>,
+}
+
+impl Waiting {
+    pub(super) fn with_room() -> Self {
+        Self {
+            queue: VecDeque::with_capacity(24),
+            text: String::with_capacity(4 * 1024),
+            // The pre-roll of a voice, and a frame of each side.
+            audio: Vec::with_capacity(6 * 1024),
+            bytes: Vec::with_capacity(2 * 1024),
+        }
+    }
+
+    fn keep(&mut self, samples: &[i16]) -> Range<usize> {
+        let start = self.audio.len();
+        self.audio.extend_from_slice(samples);
+        start..self.audio.len()
+    }
 }
 
 #[derive(Debug)]
@@ -56,52 +80,46 @@ enum Item {
 }
 
 impl Outbox {
-    pub(super) fn new() -> Self {
-        Self {
-            queue: VecDeque::with_capacity(24),
-            text: String::with_capacity(4 * 1024),
-            // The pre-roll of a voice, and a frame of each side.
-            audio: Vec::with_capacity(6 * 1024),
-            bytes: Vec::new(),
-            closed: false,
-            characters: 0,
-            heard: 0,
-        }
+    /// Takes other buffers. None of those given away holds an output: all were taken.
+    pub(super) fn exchange(&mut self, waiting: &mut Waiting) {
+        std::mem::swap(&mut self.waiting, waiting);
     }
 
     /// Starts anew with the buffers when all was taken.
     pub(super) fn recycle(&mut self) {
-        if self.queue.is_empty() {
-            self.text.clear();
-            self.audio.clear();
-            self.bytes.clear();
+        if self.waiting.queue.is_empty() {
+            self.waiting.text.clear();
+            self.waiting.audio.clear();
+            self.waiting.bytes.clear();
         }
     }
 
     /// Lets `write` append one message; `false` from it: there is none.
     pub(super) fn message(&mut self, write: impl FnOnce(&mut String) -> bool) {
-        let start = self.text.len();
-        if write(&mut self.text) && !self.closed {
-            self.queue.push_back(Item::Text(start..self.text.len()));
+        let start = self.waiting.text.len();
+        if write(&mut self.waiting.text) && !self.closed {
+            self.waiting
+                .queue
+                .push_back(Item::Text(start..self.waiting.text.len()));
         } else {
-            self.text.truncate(start);
+            self.waiting.text.truncate(start);
         }
     }
 
     /// Lets `write` append one packet's payload and tell its timestamp and marker; `None` from it:
     /// nothing is sent.
     pub(super) fn packet(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<(u32, bool)>) {
-        let start = self.bytes.len();
-        match write(&mut self.bytes) {
+        let start = self.waiting.bytes.len();
+        match write(&mut self.waiting.bytes) {
             Some((timestamp, marker)) if !self.closed => {
-                let bytes = start..self.bytes.len();
-                self.queue.push_back(Item::Packet {
+                let bytes = start..self.waiting.bytes.len();
+                self.waiting.queue.push_back(Item::Packet {
                     timestamp,
                     marker,
                     bytes,
                 });
             }
-            _ => self.bytes.truncate(start),
+            _ => self.waiting.bytes.truncate(start),
         }
     }
 
@@ -110,20 +128,21 @@ impl Outbox {
         if self.closed {
             return;
         }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(packet.payload);
+        let start = self.waiting.bytes.len();
+        self.waiting.bytes.extend_from_slice(packet.payload);
         let head = RtpPacket {
             payload: &[],
             ..*packet
         };
-        self.queue
-            .push_back(Item::Rtp(head, start..self.bytes.len()));
+        self.waiting
+            .queue
+            .push_back(Item::Rtp(head, start..self.waiting.bytes.len()));
     }
 
     pub(super) fn close(&mut self, code: u16, reason: &'static str) {
         if !self.closed {
             self.closed = true;
-            self.queue.push_back(Item::Close { code, reason });
+            self.waiting.queue.push_back(Item::Close { code, reason });
         }
     }
 
@@ -133,53 +152,57 @@ impl Outbox {
     }
 
     pub(super) fn stt_begin(&mut self, utterance: UtteranceId) {
-        self.queue.push_back(Item::SttBegin(utterance));
+        self.waiting.queue.push_back(Item::SttBegin(utterance));
     }
 
     pub(super) fn stt_audio(&mut self, utterance: UtteranceId, samples: &[i16]) {
         self.heard += samples.len() as u64;
-        let range = self.keep(samples);
-        self.queue.push_back(Item::SttAudio(utterance, range));
+        let range = self.waiting.keep(samples);
+        self.waiting
+            .queue
+            .push_back(Item::SttAudio(utterance, range));
     }
 
     pub(super) fn stt_finish(&mut self, utterance: UtteranceId) {
-        self.queue.push_back(Item::SttFinish(utterance));
+        self.waiting.queue.push_back(Item::SttFinish(utterance));
     }
 
     pub(super) fn stt_cancel(&mut self, utterance: UtteranceId) {
-        self.queue.push_back(Item::SttCancel(utterance));
+        self.waiting.queue.push_back(Item::SttCancel(utterance));
     }
 
     pub(super) fn llm(&mut self, command: LlmCommand) {
-        self.queue.push_back(Item::Llm(command));
+        self.waiting.queue.push_back(Item::Llm(command));
     }
 
     pub(super) fn tts(&mut self, command: TtsCommand) {
         if let TtsCommand::Speak { text, .. } = &command {
             self.characters += text.chars().count() as u64;
         }
-        self.queue.push_back(Item::Tts(command));
+        self.waiting.queue.push_back(Item::Tts(command));
     }
 
     pub(super) fn tool(&mut self, reply: ReplyId, call: ToolCall) {
-        self.queue.push_back(Item::Tool(reply, call));
+        self.waiting.queue.push_back(Item::Tool(reply, call));
     }
 
     pub(super) fn cancel_tool(&mut self, id: String) {
-        self.queue.push_back(Item::CancelTool(id));
+        self.waiting.queue.push_back(Item::CancelTool(id));
     }
 
     pub(super) fn record(&mut self, side: Side, at: u64, samples: &[i16]) {
-        let audio = self.keep(samples);
-        self.queue.push_back(Item::Record { side, at, audio });
+        let audio = self.waiting.keep(samples);
+        self.waiting
+            .queue
+            .push_back(Item::Record { side, at, audio });
     }
 
     pub(super) fn event(&mut self, event: CallEvent) {
-        self.queue.push_back(Item::Event(event));
+        self.waiting.queue.push_back(Item::Event(event));
     }
 
     pub(super) fn done(&mut self) {
-        self.queue.push_back(Item::Done);
+        self.waiting.queue.push_back(Item::Done);
     }
 
     /// Characters given to the voice, and caller audio given to the recogniser, since the beginning.
@@ -189,11 +212,11 @@ impl Outbox {
 
     /// The oldest output; when there is none, `Wait` until `deadline`.
     pub(super) fn take(&mut self, deadline: Time) -> Output<'_> {
-        let Some(item) = self.queue.pop_front() else {
+        let Some(item) = self.waiting.queue.pop_front() else {
             return Output::Wait(deadline);
         };
         match item {
-            Item::Text(range) => Output::Text(&self.text[range]),
+            Item::Text(range) => Output::Text(&self.waiting.text[range]),
             Item::Packet {
                 timestamp,
                 marker,
@@ -201,16 +224,16 @@ impl Outbox {
             } => Output::Packet {
                 timestamp,
                 marker,
-                payload: &self.bytes[bytes],
+                payload: &self.waiting.bytes[bytes],
             },
             Item::Rtp(head, range) => Output::Rtp(RtpPacket {
-                payload: &self.bytes[range],
+                payload: &self.waiting.bytes[range],
                 ..head
             }),
             Item::Close { code, reason } => Output::Close { code, reason },
             Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
             Item::SttAudio(utterance, range) => {
-                Output::Stt(SttCommand::Audio(utterance, &self.audio[range]))
+                Output::Stt(SttCommand::Audio(utterance, &self.waiting.audio[range]))
             }
             Item::SttFinish(utterance) => Output::Stt(SttCommand::Finish(utterance)),
             Item::SttCancel(utterance) => Output::Stt(SttCommand::Cancel(utterance)),
@@ -221,16 +244,10 @@ impl Outbox {
             Item::Record { side, at, audio } => Output::Record {
                 side,
                 at,
-                samples: &self.audio[audio],
+                samples: &self.waiting.audio[audio],
             },
             Item::Event(event) => Output::Event(event),
             Item::Done => Output::Done,
         }
-    }
-
-    fn keep(&mut self, samples: &[i16]) -> Range<usize> {
-        let start = self.audio.len();
-        self.audio.extend_from_slice(samples);
-        start..self.audio.len()
     }
 }

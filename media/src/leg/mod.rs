@@ -70,6 +70,17 @@ pub enum LegEvent<'a> {
     },
 }
 
+/// Buffers in which a leg decodes and encodes; nothing in them outlives an input.
+#[derive(Debug, Default)]
+pub(crate) struct Coding {
+    /// Payloads, and samples at the wire's rate and at the engine's.
+    bytes: Vec<u8>,
+    narrow: Vec<i16>,
+    wide: Vec<i16>,
+    /// What is sent, where it has a buffer of its own.
+    narrow_out: Vec<i16>,
+}
+
 /// The caller's side of a call.
 #[allow(
     clippy::large_enum_variant,
@@ -103,6 +114,15 @@ impl Leg {
     /// A leg without audio, for a call that ends before it begins.
     pub fn mute() -> Self {
         Self::Socket(WsLeg::new(Protocol::WebRtc, AudioFormat::Opus48000))
+    }
+
+    /// Takes other buffers, between two inputs.
+    pub(crate) fn exchange(&mut self, coding: &mut Coding) {
+        match self {
+            Self::Socket(leg) => leg.exchange(coding),
+            Self::WebRtc(leg) => leg.exchange(coding),
+            Self::Rtp(leg) => leg.exchange(coding),
+        }
     }
 
     /// The part that speaks the protocol's messages; `None`: a telephone has none.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::ear::Ear;
 use self::mouth::Mouth;
-use super::{LegEvent, RtpPacket};
+use super::{Coding, LegEvent, RtpPacket};
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
@@ -148,6 +148,11 @@ impl RtpLeg {
             awaited: Time::NEVER,
             told_silent: false,
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        self.ear.exchange(coding);
+        self.mouth.exchange(coding);
     }
 
     /// The call begins: from now on there is something to send and to wait for.

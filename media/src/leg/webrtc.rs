@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::ws::WsLeg;
-use super::{LegEvent, RtpPacket};
+use super::{Coding, LegEvent, RtpPacket};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
 use crate::audio::opus::{CLOCK, Decoder, Encoder, Head, LONGEST, OpusError, UNITS};
 use crate::config::{AudioFormat, Protocol};
@@ -41,23 +41,28 @@ pub struct WebRtcLeg {
     /// The events, as text on the data channel.
     pub(super) events: WsLeg,
     jitter: JitterBuffer,
-    decoder: Decoder,
+    sound: Sound,
     encoder: Encoder,
     ssrc: Option<u32>,
     /// The timestamp of the key heard last: its packets are repeated.
     key: Option<u32>,
-    pcm: Box<[i16; LONGEST]>,
     /// Units of the clock that did not make a whole sample.
     residue: u64,
+    /// The timestamp after the last packet sent.
+    sent_to: Option<u64>,
+    /// The agent speaks under the caller's voice: its loudness, 256 being all of it.
+    gain: i32,
+}
+
+/// Packets to samples, and what stands in the place of lost ones.
+struct Sound {
+    decoder: Decoder,
+    pcm: Vec<i16>,
     /// Samples concealed in a row.
     run: u64,
     filled: Filled,
     /// How long the packet heard last had waited, as was told.
     held: Duration,
-    /// The timestamp after the last packet sent.
-    sent_to: Option<u64>,
-    /// The agent speaks under the caller's voice: its loudness, 256 being all of it.
-    gain: i32,
 }
 
 /// Samples that were lost, by what stands in their place.
@@ -74,18 +79,24 @@ impl WebRtcLeg {
         Ok(Self {
             events: WsLeg::new(Protocol::WebRtc, AudioFormat::Opus48000),
             jitter: JitterBuffer::new(CLOCK),
-            decoder: Decoder::new()?,
+            sound: Sound {
+                decoder: Decoder::new()?,
+                pcm: Vec::new(),
+                run: 0,
+                filled: Filled::default(),
+                held: Duration::ZERO,
+            },
             encoder: Encoder::new(complexity)?,
             ssrc: None,
             key: None,
-            pcm: Box::new([0; LONGEST]),
             residue: 0,
-            run: 0,
-            filled: Filled::default(),
-            held: Duration::ZERO,
             sent_to: None,
             gain: WHOLE,
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        std::mem::swap(&mut self.sound.pcm, &mut coding.wide);
     }
 
     /// Takes a packet, and tells what can be heard because of it.
@@ -100,7 +111,7 @@ impl WebRtcLeg {
                 self.jitter.reset();
                 sink(LegEvent::Reconnected);
             }
-            self.run = 0;
+            self.sound.run = 0;
             self.residue = 0;
             self.key = None;
         }
@@ -115,15 +126,18 @@ impl WebRtcLeg {
             }
             _ => return,
         };
-        self.jitter.insert(
-            now,
-            &Arrival {
-                sequence: packet.sequence,
-                timestamp: packet.timestamp,
-                duration,
-                payload: packet.payload,
-            },
-        );
+        let arrival = Arrival {
+            sequence: packet.sequence,
+            timestamp: packet.timestamp,
+            duration,
+            payload: packet.payload,
+        };
+        if self.jitter.pass(now, &arrival) {
+            return self
+                .sound
+                .packet(packet.payload, duration, Duration::ZERO, sink);
+        }
+        self.jitter.insert(now, &arrival);
         self.hand_out(now, sink);
     }
 
@@ -146,7 +160,7 @@ impl WebRtcLeg {
             recovered,
             concealed,
             gap,
-        } = self.filled;
+        } = self.sound.filled;
         MediaTotals {
             packets: counts.packets,
             lost: counts.lost,
@@ -225,56 +239,16 @@ impl WebRtcLeg {
     fn hand_out(&mut self, now: Time, sink: &mut dyn FnMut(LegEvent<'_>)) {
         while let Some(next) = self.jitter.next(now) {
             match next {
-                Next::Packet { payload, duration } => {
-                    self.run = 0;
-                    let silence_follows = payload.len() <= LAST_BEFORE_SILENCE;
-                    match self.decoder.decode(payload, &mut self.pcm[..]) {
-                        Ok(samples) => {
-                            self.tell_held(sink);
-                            sink(LegEvent::Audio(&self.pcm[..samples]));
-                            if silence_follows {
-                                sink(LegEvent::SilenceFollows);
-                            }
-                        }
-                        // A packet that came and cannot be decoded leaves its time.
-                        Err(OpusError) => {
-                            let samples = u64::from(duration / UNITS);
-                            self.filled.gap += samples;
-                            sink(LegEvent::Lost { samples });
-                        }
-                    }
-                }
+                Next::Packet {
+                    payload,
+                    duration,
+                    held,
+                } => self.sound.packet(payload, duration, held, sink),
                 Next::Missing {
                     duration,
                     following,
-                } => {
-                    let samples = (duration / UNITS) as usize;
-                    let room = &mut self.pcm[..samples.min(LONGEST)];
-                    let copy = following.filter(|next| Head::of(next).is_some_and(|h| h.copy));
-                    let made = match copy {
-                        Some(following) => {
-                            self.filled.recovered += samples as u64;
-                            self.decoder.recover(following, room)
-                        }
-                        None if self.run < MOST_CONCEALED => {
-                            self.run += samples as u64;
-                            self.filled.concealed += samples as u64;
-                            self.decoder.conceal(room)
-                        }
-                        None => Err(OpusError),
-                    };
-                    match made {
-                        Ok(samples) => {
-                            self.tell_held(sink);
-                            sink(LegEvent::Audio(&self.pcm[..samples]));
-                        }
-                        Err(OpusError) => {
-                            let samples = samples as u64;
-                            self.filled.gap += samples;
-                            sink(LegEvent::Lost { samples });
-                        }
-                    }
-                }
+                    held,
+                } => self.sound.missing(duration, following, held, sink),
                 Next::Pause { duration } => {
                     let units = duration + self.residue;
                     self.residue = units % u64::from(UNITS);
@@ -292,14 +266,6 @@ impl WebRtcLeg {
         }
     }
 
-    /// Before audio: how long it has waited, when that is news.
-    fn tell_held(&mut self, sink: &mut dyn FnMut(LegEvent<'_>)) {
-        let held = self.jitter.held();
-        if std::mem::replace(&mut self.held, held) != held {
-            sink(LegEvent::Held(held));
-        }
-    }
-
     /// A keypad event (RFC 4733 section 2.3): told at its first packet.
     fn digit(&mut self, packet: &RtpPacket<'_>, sink: &mut dyn FnMut(LegEvent<'_>)) {
         let Some(&event) = packet.payload.first() else {
@@ -314,6 +280,76 @@ impl WebRtcLeg {
         {
             self.key = Some(packet.timestamp);
             sink(LegEvent::Digit(char::from(key)));
+        }
+    }
+}
+
+impl Sound {
+    /// A packet in its turn, which had waited so long.
+    fn packet(
+        &mut self,
+        payload: &[u8],
+        duration: u32,
+        held: Duration,
+        sink: &mut dyn FnMut(LegEvent<'_>),
+    ) {
+        self.run = 0;
+        self.pcm.resize(LONGEST, 0);
+        match self.decoder.decode(payload, &mut self.pcm) {
+            Ok(samples) => {
+                self.tell_held(held, sink);
+                sink(LegEvent::Audio(&self.pcm[..samples]));
+                if payload.len() <= LAST_BEFORE_SILENCE {
+                    sink(LegEvent::SilenceFollows);
+                }
+            }
+            // A packet that came and cannot be decoded leaves its time.
+            Err(OpusError) => self.lost(u64::from(duration / UNITS), sink),
+        }
+    }
+
+    /// A packet that is given up. `following`: the one behind it, which had waited so long.
+    fn missing(
+        &mut self,
+        duration: u32,
+        following: Option<&[u8]>,
+        held: Duration,
+        sink: &mut dyn FnMut(LegEvent<'_>),
+    ) {
+        let samples = (duration / UNITS) as usize;
+        self.pcm.resize(LONGEST, 0);
+        let room = &mut self.pcm[..samples.min(LONGEST)];
+        let copy = following.filter(|next| Head::of(next).is_some_and(|head| head.copy));
+        let made = match copy {
+            Some(following) => {
+                self.filled.recovered += samples as u64;
+                self.decoder.recover(following, room)
+            }
+            None if self.run < MOST_CONCEALED => {
+                self.run += samples as u64;
+                self.filled.concealed += samples as u64;
+                self.decoder.conceal(room)
+            }
+            None => Err(OpusError),
+        };
+        match made {
+            Ok(samples) => {
+                self.tell_held(held, sink);
+                sink(LegEvent::Audio(&self.pcm[..samples]));
+            }
+            Err(OpusError) => self.lost(samples as u64, sink),
+        }
+    }
+
+    fn lost(&mut self, samples: u64, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        self.filled.gap += samples;
+        sink(LegEvent::Lost { samples });
+    }
+
+    /// Before audio: how long it has waited, when that is news.
+    fn tell_held(&mut self, held: Duration, sink: &mut dyn FnMut(LegEvent<'_>)) {
+        if std::mem::replace(&mut self.held, held) != held {
+            sink(LegEvent::Held(held));
         }
     }
 }

@@ -25,6 +25,7 @@ use super::peer::Datagram;
 use super::recorder::Ring;
 use super::rtp::LARGEST;
 use super::wheel::Wheel;
+use crate::call::Scratch;
 use crate::call::input::{Gone, Input};
 use crate::peer::PeerError;
 use crate::time::Time;
@@ -84,6 +85,8 @@ impl Driver {
             openings: disk.openings.clone(),
             scratch: BytesMut::with_capacity(4 << 10),
             datagram: vec![0; LARGEST],
+            packet: Vec::with_capacity(LARGEST),
+            lent: Scratch::with_room(),
             tallies: tallies.clone(),
             webrtc,
         };
@@ -134,8 +137,12 @@ impl Driver {
     }
 
     fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
-        self.alarm
-            .sleep(&mut self.poll, events, self.wheel.next(), more)
+        self.alarm.sleep(
+            &mut self.poll,
+            events,
+            (self.calls.len(), self.wheel.next()),
+            more,
+        )
     }
 
     fn take_events(&mut self, events: &Events) {

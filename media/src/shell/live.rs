@@ -16,10 +16,10 @@ use super::peer::{Datagram, Heard, Identity, Net};
 use super::recorder::{Recorder, Ring};
 use super::rtp::Taken;
 use super::socket::Received;
-use crate::call::Call;
 use crate::call::input::{EndRequest, Gone, Input};
 use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand};
 use crate::call::record::{EndReason, EndedBy, Offsets, Summary};
+use crate::call::{Call, Scratch};
 use crate::config::CallConfig;
 use crate::leg::RtpPacket;
 use crate::leg::rtp::RtpPlan;
@@ -87,8 +87,11 @@ pub(super) struct Tools {
     pub(super) openings: Sender<Opening>,
     /// For messages on their way into a send buffer.
     pub(super) scratch: BytesMut,
-    /// For a datagram of a telephone call.
+    /// For a datagram of a telephone call, and for a packet on its way to one.
     pub(super) datagram: Vec<u8>,
+    pub(super) packet: Vec<u8>,
+    /// Lent to the call at hand.
+    pub(super) lent: Scratch,
     pub(super) tallies: Arc<Tallies>,
     /// `None`: this node takes no calls over WebRTC.
     pub(super) webrtc: Option<WebRtc>,
@@ -122,6 +125,14 @@ pub(super) struct Live {
     end_owed: bool,
     /// Waits for its part of the pass.
     pub(super) queued: bool,
+}
+
+/// What a call has come to after an input.
+enum Rest {
+    Waits(Time),
+    Done,
+    /// Outputs without end.
+    Restless,
 }
 
 struct Machine {
@@ -279,7 +290,7 @@ impl Live {
                 self.tell_quality(now);
             }
             Line::Rtp(line) => {
-                if let Some(quality) = line.report(now) {
+                if let Some(quality) = line.report(now, &mut tools.packet) {
                     tell(&self.on_event, CallNews::Network(quality));
                 }
             }
@@ -415,11 +426,30 @@ impl Live {
 
     /// One input, and all that the call asks for because of it.
     fn handle(&mut self, now: Time, input: Input<'_>, tools: &mut Tools) {
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        machine.call.exchange(&mut tools.lent);
+        let rest = self.drive(now, input, tools);
+        if let Some(machine) = &mut self.machine {
+            machine.call.exchange(&mut tools.lent);
+        }
+        match rest {
+            Rest::Waits(until) => {
+                self.deadline = until;
+                self.recorder.served(&mut tools.ring);
+            }
+            Rest::Done => self.finish(now, tools),
+            Rest::Restless => self.fault(now, tools, "the call did not come to rest"),
+        }
+    }
+
+    fn drive(&mut self, now: Time, input: Input<'_>, tools: &mut Tools) -> Rest {
         let Some(Machine {
             call, providers, ..
         }) = &mut self.machine
         else {
-            return;
+            return Rest::Waits(self.deadline);
         };
         self.recorder.tape.input(now, &input);
         call.handle(now, input);
@@ -435,7 +465,7 @@ impl Live {
                 },
                 Output::Rtp(packet) => {
                     if let Line::Rtp(line) = &mut self.line {
-                        line.send(now, &packet);
+                        line.send(now, &packet, &mut tools.packet);
                     }
                 }
                 Output::Packet {
@@ -484,14 +514,11 @@ impl Live {
                     }
                     tell(&self.on_event, CallNews::Event(event));
                 }
-                Output::Wait(at) => {
-                    self.deadline = at;
-                    return self.recorder.served(&mut tools.ring);
-                }
-                Output::Done => return self.finish(now, tools),
+                Output::Wait(at) => return Rest::Waits(at),
+                Output::Done => return Rest::Done,
             }
         }
-        self.fault(now, tools, "the call did not come to rest");
+        Rest::Restless
     }
 
     /// The call is over; its socket closes in its own time.

@@ -89,6 +89,7 @@ impl Relays {
             wheel: Wheel::new(),
             work: Vec::new(),
             datagram: vec![0; LARGEST],
+            packet: Vec::with_capacity(LARGEST),
         };
         thread::Builder::new()
             .name("relay".to_owned())
@@ -165,7 +166,9 @@ struct Driver {
     calls: Slab<Box<Joined>>,
     wheel: Wheel,
     work: Vec<usize>,
+    /// One that came, and one that is sent.
     datagram: Vec<u8>,
+    packet: Vec<u8>,
 }
 
 /// One relayed call.
@@ -225,8 +228,12 @@ impl Driver {
     }
 
     fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
-        self.alarm
-            .sleep(&mut self.poll, events, self.wheel.next(), more)
+        self.alarm.sleep(
+            &mut self.poll,
+            events,
+            (self.calls.len(), self.wheel.next()),
+            more,
+        )
     }
 
     /// Takes what was asked for. `true`: nobody can ask any more.
@@ -306,8 +313,8 @@ impl Driver {
                 continue;
             };
             call.queued = false;
-            let datagram = &mut self.datagram;
-            if catch_unwind(AssertUnwindSafe(|| call.serve(now, datagram))).is_err() {
+            let buffers = (&mut self.datagram[..], &mut self.packet);
+            if catch_unwind(AssertUnwindSafe(|| call.serve(now, buffers))).is_err() {
                 tracing::error!(parent: &call.span, "the relay failed in this call");
                 call.over = true;
             }
@@ -330,25 +337,27 @@ impl Driver {
 
 impl Joined {
     /// Reads, relays and sends what there is.
-    fn serve(&mut self, now: Time, datagram: &mut [u8]) {
+    fn serve(&mut self, now: Time, (datagram, bytes): (&mut [u8], &mut Vec<u8>)) {
         if self.dropped.load(Ordering::Acquire) {
             self.over = true;
             return;
         }
         for side in Side::BOTH {
             self.lines[side as usize].new_pass();
-            self.read(now, side, datagram);
+            self.read(now, side, (datagram, bytes));
         }
         let Self { relay, lines, .. } = self;
-        relay.timeout(now, &mut |to, packet| lines[to as usize].send(now, &packet));
+        relay.timeout(now, &mut |to, packet| {
+            lines[to as usize].send(now, &packet, bytes);
+        });
         for line in lines {
             // Sent; how the network was is shown of calls with agents only.
-            line.report(now);
+            line.report(now, bytes);
         }
         self.over |= self.relay.silent().is_some();
     }
 
-    fn read(&mut self, now: Time, side: Side, datagram: &mut [u8]) {
+    fn read(&mut self, now: Time, side: Side, (datagram, bytes): (&mut [u8], &mut Vec<u8>)) {
         let Self { relay, lines, .. } = self;
         loop {
             match lines[side as usize].receive(now, datagram) {
@@ -357,7 +366,7 @@ impl Joined {
                         continue;
                     };
                     relay.packet(now, side, &packet, &mut |to, packet| {
-                        lines[to as usize].send(now, &packet);
+                        lines[to as usize].send(now, &packet, bytes);
                     });
                 }
                 Taken::Report(report) => {

@@ -41,7 +41,6 @@ pub(super) struct RtpLine {
     audio: Peer,
     reports: Peer,
     crypt: Option<Crypt>,
-    packet: Vec<u8>,
     /// Of the audio and of the reports.
     readable: [bool; 2],
     budget: u32,
@@ -89,7 +88,6 @@ impl RtpLine {
             audio: Peer::new(agreed.remote),
             reports: Peer::new(agreed.remote_reports),
             crypt: Crypt::renewed(None, agreed.keys.as_ref()),
-            packet: Vec::with_capacity(LARGEST),
             readable: [true; 2],
             budget: READ_BUDGET,
             reception: None,
@@ -280,8 +278,8 @@ impl RtpLine {
         })
     }
 
-    /// Sends a packet at once: it is due.
-    pub(super) fn send(&mut self, now: Time, packet: &RtpPacket<'_>) {
+    /// Sends a packet at once: it is due. It is put together in `bytes`.
+    pub(super) fn send(&mut self, now: Time, packet: &RtpPacket<'_>, bytes: &mut Vec<u8>) {
         if self.over {
             return;
         }
@@ -292,32 +290,32 @@ impl RtpLine {
             timestamp: packet.timestamp,
             ssrc: packet.ssrc,
         };
-        self.packet.clear();
-        header.write(&mut self.packet);
-        self.packet.extend_from_slice(packet.payload);
+        bytes.clear();
+        header.write(bytes);
+        bytes.extend_from_slice(packet.payload);
         self.newest = (packet.timestamp, now);
         self.sent.packets = self.sent.packets.wrapping_add(1);
-        let octets = (self.packet.len() - HEADER) as u32;
+        let octets = (bytes.len() - HEADER) as u32;
         self.sent.octets = self.sent.octets.wrapping_add(octets);
         if let Some(crypt) = &mut self.crypt {
-            crypt.sealer.1.seal(&mut self.packet);
+            crypt.sealer.1.seal(bytes);
         }
         let to = self.audio.address();
         if let Some((audio, _)) = self.ports.sockets() {
             // A full buffer of the kernel, or a network that is away, is a lost packet.
-            if audio.send_to(&self.packet, to).is_ok() {
-                self.written += self.packet.len() as u64;
+            if audio.send_to(bytes, to).is_ok() {
+                self.written += bytes.len() as u64;
             }
         }
     }
 
     /// Sends the report that is due; how the network was since the one before.
-    pub(super) fn report(&mut self, now: Time) -> Option<Quality> {
+    pub(super) fn report(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Quality> {
         if self.over || now < self.next_report {
             return None;
         }
         self.next_report = now + Duration::from_millis(rtcp::INTERVAL_MS);
-        self.send_report(now, false);
+        self.send_report(now, false, bytes);
         let (_, reception) = self.reception.as_ref()?;
         let (lost, expected) = reception.lost();
         let (lost_now, expected_now) = (
@@ -337,12 +335,12 @@ impl RtpLine {
     /// The call is over: says so, and lets the ports rest.
     pub(super) fn close(&mut self, now: Time) {
         if !self.over {
-            self.send_report(now, true);
+            self.send_report(now, true, &mut Vec::new());
             self.over = true;
         }
     }
 
-    fn send_report(&mut self, now: Time, bye: bool) {
+    fn send_report(&mut self, now: Time, bye: bool, bytes: &mut Vec<u8>) {
         let block = self.reception.as_mut().map(|(_, r)| r.block(now));
         let (timestamp, at) = self.newest;
         let since = now.since(at).as_micros() * u128::from(self.agreed.codec.clock()) / 1_000_000;
@@ -350,10 +348,10 @@ impl RtpLine {
             timestamp: timestamp.wrapping_add(since as u32),
             ..self.sent
         });
-        self.packet.clear();
-        rtcp::write(&mut self.packet, now, self.ssrc, sent, block, bye);
+        bytes.clear();
+        rtcp::write(bytes, now, self.ssrc, sent, block, bye);
         if let Some(crypt) = &mut self.crypt {
-            crypt.sealer.1.seal_report(&mut self.packet);
+            crypt.sealer.1.seal_report(bytes);
         }
         let mux = self.agreed.mux;
         let to = if mux {
@@ -364,8 +362,8 @@ impl RtpLine {
         if let Some((audio, reports)) = self.ports.sockets() {
             let socket = if mux { audio } else { reports };
             // As for audio: it is a lost packet.
-            if socket.send_to(&self.packet, to).is_ok() {
-                self.written += self.packet.len() as u64;
+            if socket.send_to(bytes, to).is_ok() {
+                self.written += bytes.len() as u64;
             }
         }
     }

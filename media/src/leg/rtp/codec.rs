@@ -5,7 +5,7 @@ use crate::audio::opus::{self, Head, OpusError, UNITS};
 use crate::audio::resample::Resampler;
 use crate::audio::{g711, g722};
 use crate::frame::FRAME;
-use crate::leg::COMPLEXITY;
+use crate::leg::{COMPLEXITY, Coding};
 use crate::rtp::sdp::Codec;
 use crate::time::RATE;
 
@@ -66,7 +66,6 @@ pub(super) enum Filled<'a> {
 impl Decoder {
     /// An error when the codec's memory cannot be had.
     pub(super) fn new(codec: Codec) -> Result<Self, OpusError> {
-        let samples = (RATE * LONGEST_MS / 1000) as usize;
         let narrow = RATE / 2;
         Ok(Self {
             codec,
@@ -80,9 +79,14 @@ impl Decoder {
                 }
                 Codec::Opus => Decoding::Opus(opus::Decoder::new()?, 0),
             },
-            narrow: Vec::with_capacity(samples / 2),
-            wide: Vec::with_capacity(samples),
+            narrow: Vec::new(),
+            wide: Vec::new(),
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        std::mem::swap(&mut self.narrow, &mut coding.narrow);
+        std::mem::swap(&mut self.wide, &mut coding.wide);
     }
 
     pub(super) const fn codec(&self) -> Codec {
@@ -194,8 +198,12 @@ impl Encoder {
                 Codec::G722 => Encoding::G722(Box::default()),
                 Codec::Opus => Encoding::Opus(opus::Encoder::new(COMPLEXITY)?),
             },
-            narrow: Vec::with_capacity(FRAME),
+            narrow: Vec::new(),
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        std::mem::swap(&mut self.narrow, &mut coding.narrow_out);
     }
 
     pub(super) const fn codec(&self) -> Codec {

@@ -7,7 +7,7 @@ use super::{RtpPlan, Sink};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
-use crate::leg::{LegEvent, RtpPacket};
+use crate::leg::{Coding, LegEvent, RtpPacket};
 use crate::peer::MediaTotals;
 use crate::rtp::dtmf::{Detector, Listener};
 use crate::rtp::sdp::Codec;
@@ -24,12 +24,17 @@ const CLOSE: u64 = 160;
 const OVERTAKEN: u16 = 128;
 
 pub(super) struct Ear {
-    /// Of the codec that the stream speaks now.
-    decoder: Decoder,
     jitter: JitterBuffer,
+    sound: Sound,
     /// The newest number of the stream.
     newest: Option<u16>,
     listener: Listener,
+}
+
+/// Packets in their turn to audio, and what stands in the place of those that are missing.
+struct Sound {
+    /// Of the codec that the stream speaks now.
+    decoder: Decoder,
     /// Present when digits come as tones, for no events were agreed.
     detector: Option<Detector>,
     /// When the first sample came, and how many were told since, gaps included.
@@ -49,39 +54,45 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
         Ok(Self {
-            decoder: Decoder::new(plan.codec)?,
             jitter: JitterBuffer::new(plan.codec.clock()),
+            sound: Sound {
+                decoder: Decoder::new(plan.codec)?,
+                detector: detector(plan),
+                origin: None,
+                told: 0,
+                unplaced: false,
+                recovered: 0,
+                concealed: 0,
+                gap: 0,
+                held: Duration::ZERO,
+            },
             newest: None,
             listener: Listener::default(),
-            detector: detector(plan),
-            origin: None,
-            told: 0,
-            unplaced: false,
-            recovered: 0,
-            concealed: 0,
-            gap: 0,
-            held: Duration::ZERO,
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        self.sound.decoder.exchange(coding);
     }
 
     /// Another agreement. The codec follows the packets.
     pub(super) fn renew(&mut self, plan: &RtpPlan) {
         self.newest = None;
-        if plan.events.is_some() != self.detector.is_none() {
-            self.detector = detector(plan);
+        if plan.events.is_some() != self.sound.detector.is_none() {
+            self.sound.detector = detector(plan);
         }
     }
 
     /// The stream goes on in another codec. An error when that cannot be set up: nothing has changed then.
     fn change(&mut self, codec: Codec) -> Result<(), OpusError> {
-        let (clock, before) = (codec.clock(), self.decoder.codec().clock());
-        self.decoder = Decoder::new(codec)?;
+        let (clock, before) = (codec.clock(), self.sound.decoder.codec().clock());
+        self.sound.decoder = Decoder::new(codec)?;
         self.jitter.reset();
         if clock != before {
             self.jitter.count_in(clock);
             self.listener.reset();
         }
-        self.unplaced = self.origin.is_some();
+        self.sound.unplaced = self.sound.origin.is_some();
         Ok(())
     }
 
@@ -90,7 +101,7 @@ impl Ear {
         self.newest = None;
         self.jitter.reset();
         self.listener.reset();
-        self.unplaced = true;
+        self.sound.unplaced = true;
     }
 
     /// A packet in the order of its stream; those without audio have a number in it too.
@@ -106,13 +117,13 @@ impl Ear {
             .map_or(0, |newest| newest.wrapping_sub(packet.sequence));
         let overtaken = (1..=OVERTAKEN).contains(&behind);
         if let Some(codec) = codec
-            && codec != self.decoder.codec()
+            && codec != self.sound.decoder.codec()
             // Of a codec that the stream has left, or of one that cannot be had: it is a packet lost.
             && (overtaken || self.change(codec).is_err())
         {
             return;
         }
-        let duration = match codec.map(|_| self.decoder.duration(packet.payload)) {
+        let duration = match codec.map(|_| self.sound.decoder.duration(packet.payload)) {
             Some(Some(duration)) => duration,
             Some(None) => return,
             None => 0,
@@ -126,6 +137,10 @@ impl Ear {
             duration,
             payload: packet.payload,
         };
+        if self.jitter.pass(now, &arrival) {
+            let packet = (packet.payload, duration, Duration::ZERO);
+            return self.sound.packet(now, packet, sink);
+        }
         self.jitter.insert(now, &arrival);
         self.drain(now, sink);
     }
@@ -154,9 +169,9 @@ impl Ear {
             lost: counts.lost,
             late: counts.late,
             duplicates: counts.duplicates,
-            recovered_ms: Samples(self.recovered).ms(),
-            concealed_ms: Samples(self.concealed).ms(),
-            gap_ms: Samples(self.gap).ms(),
+            recovered_ms: Samples(self.sound.recovered).ms(),
+            concealed_ms: Samples(self.sound.concealed).ms(),
+            gap_ms: Samples(self.sound.gap).ms(),
         }
     }
 
@@ -166,74 +181,111 @@ impl Ear {
 
     /// Hands on all that is in its turn.
     fn drain(&mut self, now: Time, sink: Sink<'_>) {
-        let clock = u64::from(self.decoder.codec().clock());
-        let samples = |duration: u64| duration * u64::from(RATE) / clock;
-        let mut held = self.held;
         while let Some(next) = self.jitter.next(now) {
             match next {
-                Next::Packet { payload, duration } => {
-                    let length = samples(duration.into());
-                    self.told += place(
-                        (&mut self.origin, &mut self.unplaced),
-                        (now, self.told, length),
-                        sink,
-                    );
-                    self.told += length;
-                    let audio = self.decoder.decode(payload);
-                    tell_held(&mut held, self.jitter.held(), sink);
-                    let Some(audio) = audio else {
-                        // A packet that came and cannot be decoded leaves its time.
-                        self.gap += length;
-                        sink(LegEvent::Lost { samples: length });
-                        continue;
-                    };
-                    if let Some(detector) = &mut self.detector {
-                        detector.hear(audio, |key| sink(LegEvent::Digit(key)));
-                    }
-                    if !audio.is_empty() {
-                        sink(LegEvent::Audio(audio));
-                    }
-                }
+                Next::Packet {
+                    payload,
+                    duration,
+                    held,
+                } => self.sound.packet(now, (payload, duration, held), sink),
                 Next::Missing {
                     duration,
                     following,
-                } => {
-                    let length = samples(duration.into());
-                    let filled = self.decoder.conceal(duration, following);
-                    tell_held(&mut held, self.jitter.held(), sink);
-                    match filled {
-                        Filled::Recovered(audio) => {
-                            self.recovered += length;
-                            sink(LegEvent::Audio(audio));
-                        }
-                        Filled::Concealed(audio) => {
-                            self.concealed += length;
-                            sink(LegEvent::Audio(audio));
-                        }
-                        Filled::Nothing => {
-                            self.gap += length;
-                            sink(LegEvent::Lost { samples: length });
-                        }
-                    }
-                    self.told += length;
-                }
-                Next::Pause { duration } => {
-                    let length = samples(duration);
-                    if length < SHORT_PAUSE {
-                        sink(LegEvent::Audio(self.decoder.pause(duration as u32)));
-                    } else {
-                        sink(LegEvent::Lost { samples: length });
-                        self.gap += length;
-                    }
-                    self.told += length;
-                }
+                    held,
+                } => self.sound.missing((duration, following, held), sink),
+                Next::Pause { duration } => self.sound.pause(duration, sink),
                 Next::Restart => {
-                    self.unplaced = true;
+                    self.sound.unplaced = true;
                     self.listener.reset();
                 }
             }
         }
-        self.held = held;
+    }
+}
+
+impl Sound {
+    /// A packet in its turn: its payload, its length in units of the codec's clock, and how long it had waited.
+    fn packet(
+        &mut self,
+        now: Time,
+        (payload, duration, held): (&[u8], u32, Duration),
+        sink: Sink<'_>,
+    ) {
+        let length = self.samples(duration.into());
+        self.place(now, length, sink);
+        self.told += length;
+        tell_held(&mut self.held, held, sink);
+        let Some(audio) = self.decoder.decode(payload) else {
+            // A packet that came and cannot be decoded leaves its time.
+            self.gap += length;
+            return sink(LegEvent::Lost { samples: length });
+        };
+        if let Some(detector) = &mut self.detector {
+            detector.hear(audio, |key| sink(LegEvent::Digit(key)));
+        }
+        if !audio.is_empty() {
+            sink(LegEvent::Audio(audio));
+        }
+    }
+
+    /// A packet that is given up: its length, the packet behind it, and how long that had waited.
+    fn missing(
+        &mut self,
+        (duration, following, held): (u32, Option<&[u8]>, Duration),
+        sink: Sink<'_>,
+    ) {
+        let length = self.samples(duration.into());
+        tell_held(&mut self.held, held, sink);
+        match self.decoder.conceal(duration, following) {
+            Filled::Recovered(audio) => {
+                self.recovered += length;
+                sink(LegEvent::Audio(audio));
+            }
+            Filled::Concealed(audio) => {
+                self.concealed += length;
+                sink(LegEvent::Audio(audio));
+            }
+            Filled::Nothing => {
+                self.gap += length;
+                sink(LegEvent::Lost { samples: length });
+            }
+        }
+        self.told += length;
+    }
+
+    fn pause(&mut self, duration: u64, sink: Sink<'_>) {
+        let length = self.samples(duration);
+        if length < SHORT_PAUSE {
+            sink(LegEvent::Audio(self.decoder.pause(duration as u32)));
+        } else {
+            sink(LegEvent::Lost { samples: length });
+            self.gap += length;
+        }
+        self.told += length;
+    }
+
+    /// Units of the codec's clock as samples.
+    fn samples(&self, duration: u64) -> u64 {
+        duration * u64::from(RATE) / u64::from(self.decoder.codec().clock())
+    }
+
+    /// Where the timestamps cannot say it, the clock tells how much is missing before audio that ends now.
+    fn place(&mut self, now: Time, length: u64, sink: Sink<'_>) {
+        let began = now.before(Samples(length).duration());
+        let origin = *self.origin.get_or_insert(began);
+        if !std::mem::take(&mut self.unplaced) {
+            return;
+        }
+        sink(LegEvent::Reconnected);
+        let missing = Samples::in_duration(began.since(origin))
+            .minus(Samples(self.told))
+            .0;
+        if missing > CLOSE {
+            // A gap is a frame at least, so that what was begun before it can be completed.
+            let missing = missing.max(FRAME as u64);
+            sink(LegEvent::Lost { samples: missing });
+            self.told += missing;
+        }
     }
 }
 
@@ -242,31 +294,6 @@ fn tell_held(told: &mut Duration, held: Duration, sink: Sink<'_>) {
     if std::mem::replace(told, held) != held {
         sink(LegEvent::Held(held));
     }
-}
-
-/// Where the timestamps cannot say it, the clock tells how much is missing before audio that ends now.
-/// Returns what was told of it, samples.
-fn place(
-    (origin, unplaced): (&mut Option<Time>, &mut bool),
-    (now, told, length): (Time, u64, u64),
-    sink: Sink<'_>,
-) -> u64 {
-    let began = now.before(Samples(length).duration());
-    let origin = *origin.get_or_insert(began);
-    if !std::mem::take(unplaced) {
-        return 0;
-    }
-    sink(LegEvent::Reconnected);
-    let missing = Samples::in_duration(began.since(origin))
-        .minus(Samples(told))
-        .0;
-    if missing <= CLOSE {
-        return 0;
-    }
-    // A gap is a frame at least, so that what was begun before it can be completed.
-    let missing = missing.max(FRAME as u64);
-    sink(LegEvent::Lost { samples: missing });
-    missing
 }
 
 fn detector(plan: &RtpPlan) -> Option<Detector> {

@@ -12,7 +12,7 @@ use super::packer::Packer;
 use super::{Out, RtpPlan};
 use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
-use crate::leg::RtpPacket;
+use crate::leg::{Coding, RtpPacket};
 use crate::rtp::dtmf::Sender;
 use crate::rtp::sdp::Flow;
 use crate::time::Time;
@@ -26,9 +26,6 @@ const NOISE_EVERY: Duration = Duration::from_millis(200);
 /// The level of comfort noise, −dBov (RFC 3389 section 3): as good as none, for a voice that is made by
 /// a machine has no room around it.
 const NOISE_LEVEL: u8 = 78;
-
-/// The largest payload, bytes: what an encoder of Opus may ask for.
-const ROOM: usize = 1_275;
 
 pub(super) struct Mouth {
     plan: RtpPlan,
@@ -59,7 +56,7 @@ impl Mouth {
         Ok(Self {
             plan: *plan,
             encoder: Encoder::new(plan.codec)?,
-            payload: Vec::with_capacity(ROOM),
+            payload: Vec::new(),
             packer: Packer::default(),
             begun: Time::NEVER,
             sequence: plan.sequence,
@@ -70,6 +67,11 @@ impl Mouth {
             keypad: Keypad::default(),
             gain: WHOLE,
         })
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        std::mem::swap(&mut self.payload, &mut coding.bytes);
+        self.encoder.exchange(coding);
     }
 
     pub(super) fn start(&mut self, now: Time) {

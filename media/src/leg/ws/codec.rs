@@ -5,6 +5,7 @@ use crate::audio::g711;
 use crate::audio::resample::Resampler;
 use crate::config::AudioFormat;
 use crate::frame::FRAME;
+use crate::leg::Coding;
 use crate::time::RATE;
 
 /// The longest audio in one message, seconds: bounds what one message may cost.
@@ -41,6 +42,14 @@ impl Codec {
             ulaw,
             bytes: Vec::new(),
             samples: Vec::new(),
+        }
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        std::mem::swap(&mut self.bytes, &mut coding.bytes);
+        std::mem::swap(&mut self.samples, &mut coding.wide);
+        if let Some(ulaw) = &mut self.ulaw {
+            std::mem::swap(&mut ulaw.narrow, &mut coding.narrow);
         }
     }
 

@@ -13,7 +13,7 @@ pub mod telco;
 mod write;
 
 use self::fields::{INVALID_FRAME, Refusal};
-use super::LegEvent;
+use super::{Coding, LegEvent};
 use crate::call::record::Latency;
 use crate::config::{AudioFormat, Direction, Protocol};
 
@@ -140,6 +140,13 @@ impl WsLeg {
             Protocol::Telco => Peer::Telco(telco::Telco::new()),
         };
         Self { peer, invalid: 0 }
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        match &mut self.peer {
+            Peer::Native(native) => native.exchange(coding),
+            Peer::Telco(telco) => telco.exchange(coding),
+        }
     }
 
     /// Whether agent audio can be sent. A telephony vendor must say `start` first

@@ -11,7 +11,7 @@ use super::write::{Message, number, string};
 use super::{Interruption, ServerEvent, ServerHeader, Sink};
 use crate::config::{AudioFormat, Direction, Protocol};
 use crate::frame::FRAME;
-use crate::leg::LegEvent;
+use crate::leg::{Coding, LegEvent};
 use crate::time::Samples;
 
 /// Characters in one `contextual_update` or `user_message`: several pages, and little beside what a
@@ -51,6 +51,10 @@ impl Native {
             codec: Codec::new(AudioFormat::Opus48000),
             audio: false,
         }
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        self.codec.exchange(coding);
     }
 
     pub(super) fn receive(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use super::fields::{Fields, Refusal, keys, whole};
 use super::scan::{self, Scan, once};
 use super::write::{number, string};
 use crate::config::AudioFormat;
-use crate::leg::LegEvent;
+use crate::leg::{Coding, LegEvent};
 
 /// Engine samples (16 kHz) in one of the wire's (8 kHz).
 const UP: u64 = 2;
@@ -70,6 +70,10 @@ impl Telco {
 
     pub(super) const fn ready(&self) -> bool {
         self.stream.is_some()
+    }
+
+    pub(super) fn exchange(&mut self, coding: &mut Coding) {
+        self.codec.exchange(coding);
     }
 
     pub(super) fn receive(&mut self, text: &str, sink: Sink<'_>) -> Result<(), Refusal> {

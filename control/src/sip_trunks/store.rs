@@ -443,13 +443,16 @@ pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<
     Ok(())
 }
 
-/// Writes down how a registration went: until when it holds, or why it failed.
+/// Writes down how a registration by this node went: until when it holds, or why it failed. `false`: the trunk is
+/// not this node's to register any more. One that slept past its claim writes over no word of the node that has
+/// taken it since.
 pub async fn registered(
     db: &Db,
     account: AccountId,
     id: TrunkId,
+    node: &str,
     outcome: Result<Timestamp, String>,
-) -> Result<(), DbError> {
+) -> Result<bool, DbError> {
     let status = match outcome {
         Ok(_) => RegistrationStatus::Registered,
         Err(_) => RegistrationStatus::Failed,
@@ -458,20 +461,22 @@ pub async fn registered(
         Ok(until) => (Some(until), None),
         Err(error) => (None, Some(error)),
     };
-    db.query(
-        "update sip_trunks set registration_status = $3, registration_expires_at = $4,
-            registration_error = $5
-         where account_id = $1 and id = $2 and auth_mode = 'register' and status = 'active'
-            and deleted_at is null",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(status.name())
-    .bind(expires_at)
-    .bind(error)
-    .execute()
-    .await?;
-    Ok(())
+    let rows = db
+        .query(
+            "update sip_trunks set registration_status = $4, registration_expires_at = $5,
+                registration_error = $6
+             where account_id = $1 and id = $2 and registrar = $3 and auth_mode = 'register'
+                and status = 'active' and deleted_at is null",
+        )
+        .bind(account)
+        .bind(id)
+        .bind(node)
+        .bind(status.name())
+        .bind(expires_at)
+        .bind(error)
+        .execute()
+        .await?;
+    Ok(rows == 1)
 }
 
 pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {

@@ -52,8 +52,15 @@ pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
 /// Writes down what is there.
 pub(super) async fn write(app: &App, standings: &Standings) {
     while let Some((trunk, (account, standing))) = standings.take() {
-        if let Err(error) = store::registered(&app.db, account, trunk, standing).await {
-            tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+        let node = &app.config.cluster.node;
+        match store::registered(&app.db, account, trunk, node, standing).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(%trunk, "a trunk's registration is not written down: this node holds its claim no more");
+            }
+            Err(error) => {
+                tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+            }
         }
     }
 }

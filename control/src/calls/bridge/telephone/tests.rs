@@ -21,6 +21,7 @@ use crate::app::testing::{Logged, TestApp};
 use crate::egress::Allow;
 use crate::ids::TrunkId;
 use crate::sip_trunks;
+use crate::sip_trunks::store::Failure;
 use crate::time::Timestamp;
 
 /// How long a claim lasts here.
@@ -91,7 +92,7 @@ impl Bench {
     }
 
     /// What a node writes down of a trunk's registration, and what its record says then.
-    async fn stands(&self, trunk: TrunkId, standing: Result<Timestamp, String>) -> Value {
+    async fn stands(&self, trunk: TrunkId, standing: Result<Timestamp, Failure>) -> Value {
         let standings = Standings::default();
         standings.put(self.test.account, trunk, standing);
         standings::write(&self.test.app, &standings).await;
@@ -145,8 +146,15 @@ impl Bench {
     }
 }
 
-fn busy() -> String {
-    "503 Busy".to_owned()
+/// When every failure here was.
+const FAILED_AT: Timestamp = Timestamp(1_767_323_046_000_000);
+
+fn busy() -> Failure {
+    Failure {
+        at: FAILED_AT,
+        code: Some(503),
+        reason: "Busy".to_owned(),
+    }
 }
 
 fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
@@ -280,6 +288,45 @@ async fn a_node_that_slept_past_its_claim_writes_over_no_newer_word() {
     app.clock.advance(CLAIM);
     bench.claim(&node).await;
     assert_eq!(bench.stands(trunk, Err(busy())).await["status"], "failed");
+}
+
+#[tokio::test]
+async fn the_last_failure_of_a_registration_stays_when_the_next_one_succeeds() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = bench.registers().await;
+    bench.claim(&app.config.cluster.node).await;
+    let failed = bench.stands(trunk, Err(busy())).await;
+    let failure = json!({"at": FAILED_AT, "code": 503, "reason": "Busy"});
+    assert_eq!(
+        failed,
+        json!({"status": "failed", "expires_at": null, "last_error": "503 Busy", "last_failure": failure})
+    );
+    let registered = bench.stands(trunk, Ok(app.clock.now())).await;
+    assert_eq!(
+        (&registered["status"], &registered["last_error"]),
+        (&json!("registered"), &Value::Null)
+    );
+    assert_eq!(registered["last_failure"], failure);
+    // No response has no code, and none of the failure before.
+    let away = Failure {
+        code: None,
+        reason: "no answer".to_owned(),
+        ..busy()
+    };
+    let failed = bench.stands(trunk, Err(away)).await;
+    assert_eq!(failed["last_error"], "no answer");
+    assert_eq!(failed["last_failure"]["code"], Value::Null);
+    let path = format!("/sip-trunks/{trunk}");
+    for status in ["disabled", "active"] {
+        let body = json!({"status": status});
+        let (_, shown) = bench.test.call("PATCH", &path, Some(body)).await;
+        assert_eq!(
+            shown["registration"]["last_failure"],
+            Value::Null,
+            "{shown}"
+        );
+    }
 }
 
 #[tokio::test]

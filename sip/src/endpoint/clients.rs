@@ -246,7 +246,13 @@ impl Endpoint {
     }
 
     /// Begins the transaction with the first of `peers`.
-    fn send(&mut self, now: Time, owner: Owner, mut request: Request, mut peers: VecDeque<Peer>) {
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        mut request: Request,
+        mut peers: VecDeque<Peer>,
+    ) {
         let Some(peer) = peers.pop_front() else {
             return self.unsendable(now, owner, &request);
         };
@@ -280,7 +286,9 @@ impl Endpoint {
         self.gate.add_peer(peer.addr.ip());
         match owner {
             Owner::Call(call, purpose) => self.call_sends(call, purpose, id, &peer, &others),
-            Owner::Registration(registration) => self.registration_sends(registration, &peer),
+            Owner::Registration(registration) => {
+                self.registration_sends(registration, &peer, &others)
+            }
             Owner::Ping(_) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }
         self.client_keys.insert(key.clone(), id);

@@ -10,6 +10,7 @@ use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::leg::rtp::{RtpLeg, RtpPlan};
 use crate::leg::{LegEvent, RtpPacket};
+use crate::rtp::presses::Presses;
 use crate::time::Time;
 
 /// Which of the two.
@@ -42,6 +43,7 @@ pub struct Relay {
     legs: [RtpLeg; 2],
     /// Whether each side's keys come as events; else they are in its audio.
     events: [bool; 2],
+    presses: [Presses; 2],
     /// What each said and does not fill a frame yet: less than one.
     said: [Vec<i16>; 2],
     keys: Vec<char>,
@@ -55,6 +57,7 @@ impl Relay {
         Ok(Self {
             legs: [RtpLeg::new(caller)?, RtpLeg::new(callee)?],
             events: plans.map(|plan| plan.events.is_some()),
+            presses: plans.map(|plan| Presses::new(plan.events.is_some())),
             said: [(); 2].map(|()| Vec::with_capacity(4 * FRAME)),
             keys: Vec::with_capacity(4),
             silent: None,
@@ -74,14 +77,16 @@ impl Relay {
     }
 
     /// A side pressed a key, and its signalling told it: it goes on as an event, or as a tone where the other side
-    /// takes none. `false`: it is no key, or too many wait.
+    /// takes none. One that its stream tells, too, goes on once. `false`: it is no key, or too many wait.
     pub fn pressed(&mut self, now: Time, from: Side, key: char) -> bool {
-        self.legs[from.other() as usize].press(now, key)
+        !self.presses[from as usize].told(now, key)
+            || self.legs[from.other() as usize].press(now, key)
     }
 
     /// Another agreement with one side: hold, resume, another codec. An error when that cannot be set up.
     pub fn renew(&mut self, now: Time, side: Side, plan: RtpPlan) -> Result<(), OpusError> {
         self.events[side as usize] = plan.events.is_some();
+        self.presses[side as usize].renew(plan.events.is_some());
         self.legs[side as usize].renew(now, plan)
     }
 
@@ -121,6 +126,7 @@ impl Relay {
         let Self {
             legs: [caller, callee],
             events,
+            presses,
             said,
             keys,
             silent,
@@ -145,8 +151,11 @@ impl Relay {
         }
         let spoken = frames.len() * FRAME;
         said.drain(..spoken);
+        let presses = &mut presses[from as usize];
         for key in keys.drain(..) {
-            other.press(now, key);
+            if presses.heard(now, key) {
+                other.press(now, key);
+            }
         }
     }
 }
@@ -327,6 +336,38 @@ mod tests {
             }
             assert_eq!(callee.keys, "5", "{events:?}");
         }
+    }
+
+    #[test]
+    fn a_key_that_comes_as_an_event_and_in_signalling_goes_on_once() {
+        let plans = [1, 2].map(|ssrc| plan(Codec::Pcmu, true, ssrc));
+        let mut relay = Relay::new(plans).unwrap();
+        relay.start(Time::from_millis(1_000));
+        let [mut caller, mut callee] = [(); 2].map(|()| Phone::new(Codec::Pcmu, true));
+        for ms in 0..2_000 {
+            let now = Time::from_millis(1_000 + ms);
+            let pressed = [(100, '5'), (900, '6')].into_iter();
+            if let Some((_, key)) = pressed.clone().find(|(at, _)| *at == ms) {
+                assert!(caller.leg.press(now, key));
+            }
+            // Its INFO comes a moment after the event.
+            if let Some((_, key)) = pressed.clone().find(|(at, _)| *at + 50 == ms) {
+                assert!(relay.pressed(now, Side::Caller, key));
+            }
+            let (mut sent, mut came) = (Vec::new(), Vec::new());
+            caller.leg.send_due(now, &mut |p| sent.push(Owned::of(&p)));
+            let mut out = |to: Side, packet: RtpPacket<'_>| {
+                if to == Side::Callee {
+                    came.push(Owned::of(&packet));
+                }
+            };
+            for packet in &sent {
+                relay.packet(now, Side::Caller, &packet.borrowed(), &mut out);
+            }
+            relay.timeout(now, &mut out);
+            callee.take(now, &came);
+        }
+        assert_eq!(callee.keys, "56");
     }
 
     #[test]

@@ -592,7 +592,7 @@ async fn a_trunk_that_registers_has_its_own_fields_and_stays_one() {
     assert_eq!(elsewhere["realm"], "[2606:4700::1]");
     assert_eq!(
         made["registration"],
-        json!({"status": "unregistered", "expires_at": null, "last_error": null})
+        json!({"status": "unregistered", "expires_at": null, "last_error": null, "last_failure": null})
     );
     let own = json!({"realm": "acme.com", "register_expires": 3600, "outbound_auth": "direct",
         "outbound_from_user": "username"});

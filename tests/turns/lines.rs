@@ -160,6 +160,41 @@ fn opening_outbound_greets_after_the_first_words_however_many_they_are() {
 }
 
 #[test]
+fn opening_outbound_answers_a_text_in_place_of_the_greeting() {
+    // Before anybody has spoken, in the first words, and before the greeting after them is heard.
+    for (spans, typed) in [
+        (&[][..], 1000),
+        (&[(700, 1400)], 1500),
+        (&[(700, 1400)], 2500),
+    ] {
+        let script = slow(heard(&["Hello?"]));
+        let mut call = VirtualCall::new(outbound(greeter()), script, spans);
+        call.connect();
+        call.run_until(typed);
+        assert_eq!(call.story_of(&["speak"]).len(), usize::from(typed == 2500));
+        call.client(&json!({"type": "user_message", "text": "What about Monday?"}));
+        call.run_until(9000);
+        call.check_replay();
+        assert_eq!(call.script.requests.len(), 1, "{:#?}", call.story);
+        assert!(
+            call.last_request()
+                .last()
+                .unwrap()
+                .contains("What about Monday?")
+        );
+        let said: Vec<&str> = call
+            .agent_turns()
+            .iter()
+            .map(|turn| turn.text.as_str())
+            .collect();
+        assert!(
+            said.len() == 1 && said[0] != "Welcome to the clinic.",
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn max_turns_does_not_count_noises() {
     let agent = AgentConfig {
         max_turns: Some(2),

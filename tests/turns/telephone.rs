@@ -256,6 +256,35 @@ fn a_key_that_signalling_told_is_a_key() {
 }
 
 #[test]
+fn a_key_that_comes_as_an_event_and_in_signalling_is_one_press() {
+    for first in [true, false] {
+        let mut line = Line::new(agent());
+        line.caller(250, Some(&SILENCE));
+        for key in ['8', '8', '#'] {
+            if first {
+                line.give(Input::Key(key));
+                line.caller(1, None);
+                line.key(key);
+            } else {
+                line.key(key);
+                line.give(Input::Key(key));
+            }
+            line.caller(20, Some(&SILENCE));
+        }
+        line.caller(300, Some(&SILENCE));
+        line.give(Input::Gone(Gone::Closed));
+        let users: Vec<&Turn> = line
+            .turns
+            .iter()
+            .filter(|turn| turn.role == Role::User)
+            .collect();
+        assert_eq!(users.len(), 1, "{users:?}");
+        assert_eq!(users[0].text, "88#");
+        line.replays();
+    }
+}
+
+#[test]
 fn the_wait_behind_an_overtaken_packet_is_told() {
     let mut line = Line::new(agent());
     line.caller(150, Some(&SILENCE));

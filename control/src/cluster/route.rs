@@ -1,9 +1,9 @@
 //! Requests for a live session go on to the node that hosts it, over signed internal HTTP.
 //!
 //! `POST /internal/v1/sessions/{session_id}/{action}` with the action's arguments as JSON. The query
-//! holds a time and an HMAC over time, path and body under the installation's master key, so only a
-//! node can have made it, and not long ago. Whatever the host answers is the answer; a host that
-//! cannot be reached is 502.
+//! holds a time, the body's hash, and an HMAC over both and the session under the installation's master key, so
+//! only a node can have made it, and not long ago: that is known before anything of the body is read. Whatever the
+//! host answers is the answer; a host that cannot be reached is 502.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::http::extract::query_pairs;
 use crate::http::validate::FieldError;
 use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::ids::{AccountId, SessionId};
-use crate::secret::{Purpose, sha256};
+use crate::secret::{Purpose, same, sha256};
 use crate::sessions;
 use crate::sessions::wire::{Offer, ToolResult, Trickle, TrickledCandidate};
 use crate::time::Timestamp;
@@ -118,17 +118,7 @@ pub async fn ask(app: &App, call: &CallRow, ask: Ask) -> Result<Value, ApiError>
         ask,
     };
     let body = serde_json::to_vec(&envelope).map_err(ApiError::internal)?;
-    let at = app.clock.now();
-    let signature = app
-        .master_key
-        .sign(Purpose::Node, &message(call.id, at, &body));
-    let url = format!(
-        "{}{}?at={}&signature={}",
-        host.address,
-        PATH.replace("{session_id}", &call.id.to_string()),
-        at.0,
-        base64_simd::URL_SAFE_NO_PAD.encode_to_string(signature)
-    );
+    let url = format!("{}{}", host.address, signed_path(app, call.id, &body));
     let answer = client()
         .ok_or_else(unreachable)?
         .post(url)
@@ -219,20 +209,27 @@ async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>,
             .find(|(key, _)| key == name)
             .map_or("", |(_, value)| value.as_str())
     };
+    let bytes = |name: &str| {
+        let bytes = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(named(name));
+        bytes.unwrap_or_default()
+    };
     let at = Timestamp(named("at").parse().unwrap_or_default());
     let now = app.clock.now();
-    let signature = base64_simd::URL_SAFE_NO_PAD
-        .decode_to_vec(named("signature"))
-        .unwrap_or_default();
+    let hash = bytes("body");
+    let fresh = now.since(at) <= FRESH && at.since(now) <= FRESH;
+    // Who is no node learns nothing, not even that there is such a route, and nothing that they send is read.
+    if !fresh
+        || !app
+            .master_key
+            .verify(Purpose::Node, &message(id, at, &hash), &bytes("signature"))
+    {
+        return Err(ApiError::NotFound);
+    }
     let body = axum::body::to_bytes(body, BODY)
         .await
         .map_err(|_| ApiError::PayloadTooLarge { limit: BODY })?;
-    let fresh = now.since(at) <= FRESH && at.since(now) <= FRESH;
-    let signed = app
-        .master_key
-        .verify(Purpose::Node, &message(id, at, &body), &signature);
-    // Who is no node learns nothing, not even that there is such a route.
-    if !fresh || !signed {
+    // Somebody's who saw the query on its way.
+    if !same(&sha256(&body), &hash) {
         return Err(ApiError::NotFound);
     }
     let Envelope { account, ask } = serde_json::from_slice(&body).map_err(ApiError::internal)?;
@@ -286,9 +283,19 @@ fn json<T: Serialize>(done: Result<T, ApiError>) -> Result<Value, ApiError> {
     done.and_then(|done| serde_json::to_value(done).map_err(ApiError::internal))
 }
 
-fn message(id: SessionId, at: Timestamp, body: &[u8]) -> Vec<u8> {
+/// Where this body is posted now, signed.
+pub(super) fn signed_path(app: &App, id: SessionId, body: &[u8]) -> String {
+    let (at, hash) = (app.clock.now(), sha256(body));
+    let signature = app.master_key.sign(Purpose::Node, &message(id, at, &hash));
+    let path = PATH.replace("{session_id}", &id.to_string());
+    let [hash, signature] =
+        [hash, signature].map(|bytes| base64_simd::URL_SAFE_NO_PAD.encode_to_string(bytes));
+    format!("{path}?at={}&body={hash}&signature={signature}", at.0)
+}
+
+fn message(id: SessionId, at: Timestamp, hash: &[u8]) -> Vec<u8> {
     let mut message = format!("{id} {} ", at.0).into_bytes();
-    message.extend(sha256(body));
+    message.extend(hash);
     message
 }
 

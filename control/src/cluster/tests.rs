@@ -2,14 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
 
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
 use serde_json::json;
 
 use super::*;
 use crate::admission::{Lease, Owner, Request, State};
 use crate::app::testing::TestApp;
-use crate::cluster::{heart, register};
+use crate::cluster::{heart, register, route};
 use crate::ids::CallId;
 
 /// A session that waits, of an agent that speaks in a tone.
@@ -167,4 +174,61 @@ async fn a_node_that_starts_again_takes_the_place_of_its_earlier_self() {
         None
     );
     store::leave(&test.app.db, node.incarnation).await.unwrap();
+}
+
+/// Posts to the route between nodes; the answer's status, and whether anything of the body was read.
+async fn asked(test: &TestApp, path: &str, body: String) -> (StatusCode, bool) {
+    let read = Arc::new(AtomicBool::new(false));
+    let reads = Arc::clone(&read);
+    let sent = stream::once(async move {
+        reads.store(true, Ordering::SeqCst);
+        Ok::<_, Infallible>(Bytes::from(body))
+    });
+    let request = http::Request::post(path).body(Body::from_stream(sent));
+    let status = test.send(request.unwrap()).await.status();
+    (status, read.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn nothing_is_read_of_what_no_node_has_signed() {
+    let test = TestApp::new().await;
+    let id = session(&test).await;
+    let body = json!({"account": test.account, "action": "status"}).to_string();
+    let path = route::signed_path(&test.app, id, body.as_bytes());
+    let (bare, query) = path.split_once('?').unwrap();
+    let without = |name: &str| {
+        let pairs: Vec<&str> = query.split('&').filter(|p| !p.starts_with(name)).collect();
+        format!("{bare}?{}", pairs.join("&"))
+    };
+    let another = session(&test).await;
+    let unsigned = [
+        bare.to_owned(),
+        format!(
+            "{bare}?at={}&body=AAAA&signature=AAAA",
+            test.app.clock.now().0
+        ),
+        without("at="),
+        without("body="),
+        without("signature="),
+        path.replace(&id.to_string(), &another.to_string()),
+    ];
+    for path in unsigned {
+        let told = asked(&test, &path, body.clone()).await;
+        assert_eq!(told, (StatusCode::NOT_FOUND, false), "{path}");
+    }
+    assert_eq!(
+        asked(&test, &path, body.clone()).await,
+        (StatusCode::OK, true)
+    );
+    // The query is good for its own body alone.
+    let other = body.replace("status", "make_offer");
+    assert_eq!(
+        asked(&test, &path, other).await,
+        (StatusCode::NOT_FOUND, true)
+    );
+    test.app.clock.advance(Duration::from_secs(31));
+    assert_eq!(
+        asked(&test, &path, body).await,
+        (StatusCode::NOT_FOUND, false)
+    );
 }

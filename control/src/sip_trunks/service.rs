@@ -27,6 +27,7 @@ const UNREGISTERED: Registration = Registration {
     status: RegistrationStatus::Unregistered,
     expires_at: None,
     last_error: None,
+    last_failure: None,
 };
 
 /// An outbound trunk with its numbers, all or nothing.

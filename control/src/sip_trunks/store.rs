@@ -58,6 +58,27 @@ pub struct Registration {
     /// When it runs out unless it is renewed.
     pub expires_at: Option<Timestamp>,
     pub last_error: Option<String>,
+    /// Kept while it is registered since.
+    pub last_failure: Option<Failure>,
+}
+
+/// A registration that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub at: Timestamp,
+    /// The registrar's response; `None`: it gave none.
+    pub code: Option<u16>,
+    pub reason: String,
+}
+
+impl Failure {
+    /// Code and reason in one text.
+    fn text(&self) -> String {
+        match self.code {
+            Some(code) => format!("{code} {}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
 }
 
 impl Trunk {
@@ -433,7 +454,7 @@ pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
 pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<(), DbError> {
     tx.query(
         "update sip_trunks set registration_status = 'unregistered', registration_expires_at = null,
-            registration_error = null
+            registration_error = null, failure_at = null, failure_code = null, failure_reason = null
          where account_id = $1 and id = $2 and registration_status is not null",
     )
     .bind(account)
@@ -443,35 +464,50 @@ pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<
     Ok(())
 }
 
-/// Writes down how a registration went: until when it holds, or why it failed.
+/// Writes down how a registration by this node went: until when it holds, or why it failed. `false`: the trunk is
+/// not this node's to register any more. One that slept past its claim writes over no word of the node that has
+/// taken it since.
 pub async fn registered(
     db: &Db,
     account: AccountId,
     id: TrunkId,
-    outcome: Result<Timestamp, String>,
-) -> Result<(), DbError> {
+    node: &str,
+    outcome: Result<Timestamp, Failure>,
+) -> Result<bool, DbError> {
     let status = match outcome {
         Ok(_) => RegistrationStatus::Registered,
         Err(_) => RegistrationStatus::Failed,
     };
-    let (expires_at, error) = match outcome {
+    let (expires_at, failure) = match outcome {
         Ok(until) => (Some(until), None),
-        Err(error) => (None, Some(error)),
+        Err(failure) => (None, Some(failure)),
     };
-    db.query(
-        "update sip_trunks set registration_status = $3, registration_expires_at = $4,
-            registration_error = $5
-         where account_id = $1 and id = $2 and auth_mode = 'register' and status = 'active'
-            and deleted_at is null",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(status.name())
-    .bind(expires_at)
-    .bind(error)
-    .execute()
-    .await?;
-    Ok(())
+    let rows = db
+        .query(
+            "update sip_trunks set registration_status = $4, registration_expires_at = $5,
+                registration_error = $6, failure_at = coalesce($7, failure_at),
+                failure_code = case when $7 is null then failure_code else $8 end,
+                failure_reason = coalesce($9, failure_reason)
+             where account_id = $1 and id = $2 and registrar = $3 and auth_mode = 'register'
+                and status = 'active' and deleted_at is null",
+        )
+        .bind(account)
+        .bind(id)
+        .bind(node)
+        .bind(status.name())
+        .bind(expires_at)
+        .bind(failure.as_ref().map(Failure::text))
+        .bind(failure.as_ref().map(|failure| failure.at))
+        .bind(
+            failure
+                .as_ref()
+                .and_then(|failure| failure.code)
+                .map(u32::from),
+        )
+        .bind(failure.map(|failure| failure.reason))
+        .execute()
+        .await?;
+    Ok(rows == 1)
 }
 
 pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
@@ -480,6 +516,7 @@ pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
             status,
             expires_at: row.opt_time("registration_expires_at")?,
             last_error: row.opt_text("registration_error")?,
+            last_failure: failure(row)?,
         }),
         None => None,
     };
@@ -510,6 +547,18 @@ pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
         created_at: row.time("created_at")?,
         updated_at: row.time("updated_at")?,
     })
+}
+
+fn failure(row: &Row) -> Result<Option<Failure>, DbError> {
+    let Some(at) = row.opt_time("failure_at")? else {
+        return Ok(None);
+    };
+    Ok(Some(Failure {
+        at,
+        // A response has three digits.
+        code: opt_u32(row, "failure_code")?.and_then(|code| u16::try_from(code).ok()),
+        reason: row.opt_text("failure_reason")?.unwrap_or_default(),
+    }))
 }
 
 fn opt_u32(row: &Row, column: &str) -> Result<Option<u32>, DbError> {

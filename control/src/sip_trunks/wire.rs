@@ -8,7 +8,7 @@ use super::rules::{
     RegistrationStatus, Status, Transport, TrunkType, host_and_port, is_destination,
     is_wire_number,
 };
-use super::store::{Registration, Trunk};
+use super::store::{Failure, Registration, Trunk};
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::http::{Patch, Wire};
 use crate::ids::{AgentId, TrunkId};
@@ -400,6 +400,19 @@ pub struct RegistrationRecord {
     pub expires_at: Option<Timestamp>,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
+    /// The latest failure, also where later attempts succeeded. Null when none has failed since the trunk was made
+    /// or set active.
+    pub last_failure: Option<FailureRecord>,
+}
+
+/// A registration that failed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RegistrationFailure")]
+pub struct FailureRecord {
+    pub at: Timestamp,
+    /// The registrar's response code; null when it gave no response.
+    pub code: Option<u16>,
+    pub reason: String,
 }
 
 impl TrunkRecord {
@@ -471,12 +484,21 @@ impl From<Registration> for RegistrationRecord {
             status,
             expires_at,
             last_error,
+            last_failure,
         } = registration;
         Self {
             status: status.name(),
             expires_at,
             last_error,
+            last_failure: last_failure.map(FailureRecord::from),
         }
+    }
+}
+
+impl From<Failure> for FailureRecord {
+    fn from(failure: Failure) -> Self {
+        let Failure { at, code, reason } = failure;
+        Self { at, code, reason }
     }
 }
 

@@ -48,6 +48,7 @@ use crate::leg::Leg;
 use crate::leg::LegEvent;
 use crate::leg::ws::{ServerEvent, ServerHeader};
 use crate::record::timeline::Timeline;
+use crate::rtp::presses::Presses;
 use crate::speech::{SpeechEvent, SttEvent};
 use crate::time::{RATE, Time};
 use crate::turn::{Act, Cue, State, TurnTaker};
@@ -88,6 +89,7 @@ pub struct Call {
     utterance_ids: u32,
     caller_turn: Option<CallerTurn>,
     pending_keys: String,
+    presses: Presses,
     pending_text: String,
     requests: Bucket,
     last_frame: Time,
@@ -150,6 +152,10 @@ impl Call {
             Protocol::Native | Protocol::Telco => config.lead_ms.min(400),
             Protocol::WebRtc | Protocol::Rtp(_) => 0,
         };
+        let events = match config.protocol {
+            Protocol::Rtp(plan) => plan.events.is_some(),
+            Protocol::Native | Protocol::Telco | Protocol::WebRtc => false,
+        };
         Self {
             leg,
             broken,
@@ -170,6 +176,7 @@ impl Call {
             utterance_ids: 0,
             caller_turn: None,
             pending_keys: String::new(),
+            presses: Presses::new(events),
             pending_text: String::new(),
             requests: hearing::REQUESTS,
             last_frame: now,
@@ -250,7 +257,11 @@ impl Call {
             Input::Report(report) => self.reported(report),
             Input::Media(plan) => self.renew_media(now, plan),
             Input::Press(key) => self.press(now, key),
-            Input::Key(key) => self.found(Found::Digit(key)),
+            Input::Key(key) => {
+                if self.presses.told(now, key) {
+                    self.key(key);
+                }
+            }
             Input::Gone(gone) => self.gone(gone),
             Input::Speech(event) => self.speech(event),
             Input::Tool(outcome) => self.tool_answered(outcome),
@@ -368,7 +379,11 @@ impl Call {
             Found::Lost(samples) => self.lost(samples),
             Found::SilenceFollows => self.cue(Cue::SilenceFollows),
             Found::Reconnected => self.timeline.reconnect(),
-            Found::Digit(digit) => self.key(digit),
+            Found::Digit(digit) => {
+                if self.presses.heard(self.now, digit) {
+                    self.key(digit);
+                }
+            }
             Found::Context(text) => self.context(&text),
             Found::Typed(text) => self.typed(text),
             Found::ToolResult {

@@ -84,6 +84,7 @@ impl Call {
     /// Both sides of a telephone call agreed anew.
     pub(super) fn renew_media(&mut self, now: Time, plan: RtpPlan) {
         let Leg::Rtp(leg) = &mut self.leg else { return };
+        self.presses.renew(plan.events.is_some());
         if leg.renew(now, plan).is_err() {
             self.note("the codec that was agreed anew could not be set up");
             return self.cue(Cue::End(EndReason::EngineError));

@@ -8,11 +8,13 @@
 //! | [`srtp`] | Encryption of both (RFC 3711) |
 //! | [`dtmf`] | Keypad digits as events (RFC 4733) and as tones |
 //! | [`sdp`] | Offer and answer (RFC 8866, RFC 3264), keys in them (RFC 4568) |
+//! | [`presses`] | Keys that come as events and in signalling, too |
 //! | [`peer`] | From where packets are taken |
 
 pub mod dtmf;
 pub mod packet;
 pub mod peer;
+pub mod presses;
 pub mod rtcp;
 pub mod sdp;
 pub mod srtp;

@@ -328,8 +328,13 @@ impl TurnTaker {
             }
             (_, Cue::NotHeard) => {}
 
-            (State::Caller(_), Cue::Typed) => self.commit(now),
+            (State::Caller(_), Cue::Typed) => {
+                self.greeting_due = false;
+                self.commit(now);
+            }
             (_, Cue::Typed) => {
+                // A text is no hello: it is answered, in place of the greeting.
+                self.greeting_due = false;
                 self.take_floor(now);
                 if self.open_turn(None, CallerTurn::new(false)) {
                     self.commit(now);

@@ -1,6 +1,7 @@
 //! The calls: commands and messages to them, what they ask for into the world.
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::clients::{ClientId, Owner, peers};
@@ -26,6 +27,8 @@ pub(super) struct CallRecord {
     trunk: Option<TrunkId>,
     /// Its latest INVITE.
     invite: Option<ClientId>,
+    /// Where the INVITE that makes the call went last, and where it goes if that fails.
+    route: VecDeque<Peer>,
     /// Addresses let in for its sake.
     peers: Vec<IpAddr>,
     armed: Time,
@@ -135,6 +138,7 @@ impl Endpoint {
             flow,
             trunk,
             invite: None,
+            route: VecDeque::new(),
             peers: Vec::new(),
             armed: Time::NEVER,
         };
@@ -199,6 +203,7 @@ impl Endpoint {
         purpose: Purpose,
         client: ClientId,
         peer: &Peer,
+        others: &VecDeque<Peer>,
     ) {
         let Some(record) = self.calls.get_mut(&id) else {
             return;
@@ -208,6 +213,7 @@ impl Endpoint {
         }
         if purpose == Purpose::Invite {
             record.flow = peer.clone();
+            record.route = std::iter::once(peer).chain(others).cloned().collect();
             self.let_in(id, peer.addr.ip());
         }
     }
@@ -273,7 +279,8 @@ impl Endpoint {
                     let owner = Owner::Call(id, purpose);
                     match (purpose, trunk) {
                         (Purpose::Invite, Some(trunk)) => {
-                            self.send_to_trunk(now, owner, request, trunk);
+                            let route = std::mem::take(&mut record.route);
+                            self.send_invite(now, owner, request, trunk, route);
                         }
                         _ => self.send_by_uri(now, owner, request, &flow),
                     }

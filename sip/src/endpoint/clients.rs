@@ -101,6 +101,23 @@ impl Endpoint {
         }
     }
 
+    /// Sends the INVITE that makes a call. One that goes again, with credentials or for a longer interval, goes
+    /// where the one before it went: `route`. Addresses could be drawn anew (RFC 3263 4), but of a challenge only
+    /// the server that made it is sure to know the nonce.
+    pub(super) fn send_invite(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        request: Request,
+        id: TrunkId,
+        route: VecDeque<Peer>,
+    ) {
+        match route.is_empty() {
+            true => self.send_to_trunk(now, owner, request, id),
+            false => self.send(now, owner, request, route),
+        }
+    }
+
     pub(super) fn send_located(
         &mut self,
         now: Time,
@@ -229,7 +246,13 @@ impl Endpoint {
     }
 
     /// Begins the transaction with the first of `peers`.
-    fn send(&mut self, now: Time, owner: Owner, mut request: Request, mut peers: VecDeque<Peer>) {
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        mut request: Request,
+        mut peers: VecDeque<Peer>,
+    ) {
         let Some(peer) = peers.pop_front() else {
             return self.unsendable(now, owner, &request);
         };
@@ -262,8 +285,10 @@ impl Endpoint {
         let machine = AnyClient::new(now, &request, reliable, self.config.timing);
         self.gate.add_peer(peer.addr.ip());
         match owner {
-            Owner::Call(call, purpose) => self.call_sends(call, purpose, id, &peer),
-            Owner::Registration(registration) => self.registration_sends(registration, &peer),
+            Owner::Call(call, purpose) => self.call_sends(call, purpose, id, &peer, &others),
+            Owner::Registration(registration) => {
+                self.registration_sends(registration, &peer, &others)
+            }
             Owner::Ping(_) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }
         self.client_keys.insert(key.clone(), id);

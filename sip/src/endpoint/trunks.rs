@@ -1,6 +1,7 @@
 //! Trunks that come and go, their registrations, and whether their carriers are there.
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clients::Owner;
@@ -26,6 +27,8 @@ pub(super) struct RegistrationRecord {
     located: Located,
     /// Where its latest REGISTER went: the carrier's calls may come over that connection.
     pub(super) flow: Option<Peer>,
+    /// The same, and where it goes if that fails.
+    route: VecDeque<Peer>,
     armed: Time,
 }
 
@@ -185,6 +188,7 @@ impl Endpoint {
             trunk,
             located,
             flow: None,
+            route: VecDeque::new(),
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
@@ -233,9 +237,15 @@ impl Endpoint {
     }
 
     /// A REGISTER leaves for `peer`.
-    pub(super) fn registration_sends(&mut self, id: RegistrationId, peer: &Peer) {
+    pub(super) fn registration_sends(
+        &mut self,
+        id: RegistrationId,
+        peer: &Peer,
+        others: &VecDeque<Peer>,
+    ) {
         if let Some(record) = self.registrations.get_mut(&id) {
             record.flow = Some(peer.clone());
+            record.route = std::iter::once(peer).chain(others).cloned().collect();
         }
     }
 
@@ -254,19 +264,39 @@ impl Endpoint {
         response: &Response,
     ) {
         if let Some(record) = self.registrations.get_mut(&id) {
+            // Who asked for credentials gets them; all else is drawn anew.
+            let route = match response.code {
+                401 | 407 => std::mem::take(&mut record.route),
+                _ => VecDeque::new(),
+            };
             record.registration.response(now, request, response);
-            self.drive_registration(now, id);
+            self.drive_registration_over(now, id, route);
         }
     }
 
     fn drive_registration(&mut self, now: Time, id: RegistrationId) {
+        self.drive_registration_over(now, id, VecDeque::new());
+    }
+
+    /// A REGISTER that leaves now goes over `route`, if there is one.
+    fn drive_registration_over(
+        &mut self,
+        now: Time,
+        id: RegistrationId,
+        mut route: VecDeque<Peer>,
+    ) {
         while let Some(record) = self.registrations.get_mut(&id) {
             let trunk = record.trunk;
             match record.registration.poll() {
                 Out::Request(request) => {
                     let located = record.located.clone();
                     let owner = Owner::Registration(id);
-                    self.send_located(now, owner, request, located, None);
+                    match std::mem::take(&mut route) {
+                        route if route.is_empty() => {
+                            self.send_located(now, owner, request, located, None);
+                        }
+                        route => self.send(now, owner, request, route),
+                    }
                 }
                 Out::Registered { expires } => self.event(Event::Registered { trunk, expires }),
                 Out::Failed {

@@ -302,6 +302,7 @@ async fn a_registration_that_is_refused_says_why() {
     .await;
     let error = failed["registration"]["last_error"].as_str().unwrap();
     assert!(error.starts_with("403"), "{error}");
+    assert_eq!(failed["registration"]["last_failure"]["code"], 403);
 }
 
 const OFFER: &str = "v=0

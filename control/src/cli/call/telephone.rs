@@ -44,7 +44,7 @@ pub(super) async fn call(uri: &str, args: &CallArgs) -> Result<(), CallError> {
         None => None,
     };
     let mut line = Line::dial(&target, args).await?;
-    line.say(&format!("calling {uri}"));
+    line.say(&format!("calling {target}"));
     let agreed = line.ring().await?;
     let mut talk = Talk::new(&agreed, args, voice)?;
     line.say(&format!("answered: {}", spoken(&agreed)));

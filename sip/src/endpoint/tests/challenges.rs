@@ -28,6 +28,37 @@ fn a_challenge_to_an_invite_is_answered_under_the_next_number() {
     assert_eq!(alone.endpoint.counts(), Counts::default());
 }
 
+/// A carrier of two addresses, each of which knows its own nonces only.
+#[test]
+fn the_invite_with_credentials_goes_to_the_server_that_asked_for_them() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    let alike = [1, 2].map(|last| Srv {
+        weight: 50,
+        ..srv(10, last)
+    });
+    resolve(&mut alone, alike.to_vec());
+    let mut asked = Vec::new();
+    for _ in 0..16 {
+        alone.command(placing(Duration::from_secs(60)));
+        let (first, _) = alone.last();
+        alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+        let (again, invite) = alone.last();
+        assert_eq!(invite.headers.get(&Name::CSeq), Some("2 INVITE"));
+        assert_eq!(again, first);
+        // Where that one is gone meanwhile the other is asked.
+        alone.run_for(Duration::from_secs(5));
+        let (other, invite) = alone.last();
+        assert_eq!(invite.headers.get(&Name::CSeq), Some("2 INVITE"));
+        assert_ne!(other, first);
+        alone.answer(486, &[]);
+        alone.run_for(Duration::from_secs(33));
+        asked.push(first.addr);
+    }
+    asked.dedup();
+    assert!(asked.len() > 1, "both are asked first");
+}
+
 /// Nobody can ask for credentials in place of an ACK: it has those of its INVITE (RFC 3261 13.2.2.4).
 #[test]
 fn the_ack_of_an_answer_has_the_credentials_of_its_invite() {

@@ -44,6 +44,36 @@ fn a_registration_finds_its_registrar_answers_its_challenge_and_is_kept() {
     assert_eq!(alone.wait, Time::NEVER);
 }
 
+/// A registrar of two addresses, each of which knows its own nonces only.
+#[test]
+fn the_register_with_credentials_goes_to_the_server_that_asked_for_them() {
+    let mut alone = Alone::new();
+    let trunk = Trunk {
+        register: registering("alice").register,
+        ..named(1)
+    };
+    alone.command(Command::SetTrunk(Box::new(trunk)));
+    let alike = [1, 2].map(|last| Srv {
+        weight: 50,
+        ..srv(10, last)
+    });
+    resolve(&mut alone, alike.to_vec());
+    let stale = format!("{CHALLENGE}, stale=true");
+    let mut asked = Vec::new();
+    for _ in 0..16 {
+        let (first, _) = alone.last();
+        let sent = alone.sent.len();
+        alone.answer(401, &[(Name::WwwAuthenticate, &stale)]);
+        assert_eq!(alone.sent.len(), sent + 1);
+        assert_eq!(alone.last().0, first);
+        asked.push(first.addr);
+        alone.answer(200, &[(Name::Expires, "100")]);
+        alone.run_for(Duration::from_secs(99));
+    }
+    asked.dedup();
+    assert!(asked.len() > 1, "both are asked first");
+}
+
 /// A trunk that registers as that user.
 fn registering(user: &str) -> Trunk {
     Trunk {

@@ -283,7 +283,9 @@ pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
         Event::Registered { .. } | Event::RegistrationFailed { .. } => {
             trunks::registration(app, exchange, &event);
         }
-        Event::Reachable { trunk, reachable } => trunks::reachable(exchange, trunk, reachable),
+        Event::Reachable { trunk, reachable } => {
+            trunks::reachable(app, exchange, trunk, reachable);
+        }
         Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
         event => {
             if let Some(line) = line_of(&event) {

@@ -1,7 +1,7 @@
 //! What a telephone and we have agreed on, and how it is agreed anew within a call (RFC 3264 section 8).
 
 use media::leg::rtp::RtpPlan;
-use media::rtp::sdp::{self, Agreed, Flow, Local, Offered, Refusal};
+use media::rtp::sdp::{self, Agreed, Encryption, Flow, Local, Offered, Refusal};
 use sip::event::{CallId as LineId, Command, Event};
 use sip::message::Body;
 
@@ -44,6 +44,7 @@ impl Ours {
     pub(super) fn answer(&mut self, offer: &Body) -> Result<(String, Agreed), Unusable> {
         let (text, agreed) = sdp::answer(&offer.bytes, &self.local, Flow::SendRecv)?;
         let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        self.stay_encrypted(&agreed);
         self.described.clone_from(&text);
         Ok((text, agreed))
     }
@@ -52,8 +53,17 @@ impl Ours {
     pub(super) fn accept(&mut self, offered: &Offered, answer: &Body) -> Result<Agreed, Unusable> {
         let agreed = offered.accept(&answer.bytes)?;
         let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        self.stay_encrypted(&agreed);
         self.described.clone_from(&offered.text);
         Ok(agreed)
+    }
+
+    /// What was encrypted once is never plain again, though the trunk would allow it: whoever comes between the
+    /// two sides of a call could else ask for that. An offer without keys is refused, and the call goes on as it was.
+    fn stay_encrypted(&mut self, agreed: &Agreed) {
+        if agreed.keys.is_some() {
+            self.local.encryption = Encryption::Require;
+        }
     }
 
     /// What the answer to our description agrees to that was offered again, to refresh the session. `None`:
@@ -212,7 +222,7 @@ impl Session {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 pub(super) mod fixtures {
-    use media::rtp::sdp::{Codec, Encryption};
+    use media::rtp::sdp::Codec;
     use sip::message::Host;
 
     use super::super::whereabouts::Rules;
@@ -344,6 +354,34 @@ mod tests {
             "{commands:?}"
         );
         assert_eq!(anew, None);
+    }
+
+    #[test]
+    fn a_call_that_was_encrypted_is_never_plain_again() {
+        const KEY: &str = "inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz";
+        let plain = || theirs("m=audio 4000 RTP/AVP 0");
+        let encrypted = |port: u16| {
+            let media =
+                format!("m=audio {port} RTP/SAVP 0\na=crypto:1 AES_CM_128_HMAC_SHA1_80 {KEY}");
+            theirs(&media)
+        };
+        // Who began in plain may go over to keys, and both ways lead to a call that stays encrypted.
+        for first in [plain(), encrypted(4000)] {
+            let mut ours = ours();
+            let (_, agreed) = ours.answer(&first).unwrap();
+            let mut session = Session::new(ours, agreed, [1; 10]);
+            let (_, anew) = told(&mut session, &offer(Some(encrypted(4444))));
+            assert!(anew.unwrap().keys.is_some());
+            let before = session.agreed.clone();
+            let (commands, anew) = told(&mut session, &offer(Some(plain())));
+            assert!(
+                matches!(&commands[..], [Command::RefuseOffer(LINE, 488)]),
+                "{commands:?}"
+            );
+            assert!(anew.is_none() && session.agreed == before);
+            let (_, anew) = told(&mut session, &offer(Some(encrypted(4446))));
+            assert_eq!(anew.unwrap().remote.port(), 4446);
+        }
     }
 
     #[test]

@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use super::Exchange;
 use crate::app::App;
 use crate::ids::{AccountId, TrunkId};
-use crate::sip_trunks::store;
+use crate::sip_trunks::store::{self, Failure};
 use crate::time::Timestamp;
 
 /// Until when a trunk is registered, or why it is not.
-type Standing = Result<Timestamp, String>;
+type Standing = Result<Timestamp, Failure>;
 
 /// What is not written yet: one word of each trunk.
 #[derive(Default)]
@@ -52,8 +52,15 @@ pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
 /// Writes down what is there.
 pub(super) async fn write(app: &App, standings: &Standings) {
     while let Some((trunk, (account, standing))) = standings.take() {
-        if let Err(error) = store::registered(&app.db, account, trunk, standing).await {
-            tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+        let node = &app.config.cluster.node;
+        match store::registered(&app.db, account, trunk, node, standing).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(%trunk, "a trunk's registration is not written down: this node holds its claim no more");
+            }
+            Err(error) => {
+                tracing::error!(%error, %trunk, "a trunk's registration could not be written down");
+            }
         }
     }
 }
@@ -69,8 +76,13 @@ mod tests {
         let account = AccountId::new(&clock);
         let [one, other] = [(); 2].map(|()| TrunkId::new(&clock));
         let standings = Standings::default();
+        let failure = Failure {
+            at: Timestamp(3),
+            code: Some(503),
+            reason: "Busy".to_owned(),
+        };
         for _ in 0..1_000 {
-            standings.put(account, one, Err("503".to_owned()));
+            standings.put(account, one, Err(failure.clone()));
             standings.put(account, other, Ok(Timestamp(7)));
         }
         standings.put(account, one, Ok(Timestamp(9)));

@@ -15,11 +15,17 @@ use sip::message::{Body, Uri};
 
 use super::exchange::hand_on;
 use super::inbound::{Called, Conversation, Declined, Desk};
-use super::{Exchange, open, standings};
-use crate::app::testing::TestApp;
+use super::standings::{self, Standings};
+use super::{Exchange, open};
+use crate::app::testing::{Logged, TestApp};
 use crate::egress::Allow;
 use crate::ids::TrunkId;
 use crate::sip_trunks;
+use crate::sip_trunks::store::Failure;
+use crate::time::Timestamp;
+
+/// How long a claim lasts here.
+const CLAIM: Duration = Duration::from_secs(15);
 
 const NUMBER: &str = "+4930123456";
 
@@ -71,6 +77,30 @@ impl Bench {
         self.trunk(key, more).await
     }
 
+    /// A trunk that registers, with nobody's claim.
+    async fn registers(&self) -> TrunkId {
+        let more = json!({"auth_mode": "register", "auth_username": "a", "auth_password": "b",
+            "outbound_address": "127.0.0.1:5999"});
+        self.trunk(&self.test.key, more).await
+    }
+
+    /// A node claims what registers and nobody else does.
+    async fn claim(&self, node: &str) {
+        let app = &self.test.app;
+        let claims = sip_trunks::store::claim_registrations(&app.db, node, app.clock.now(), CLAIM);
+        assert_eq!(claims.await.unwrap().len(), 1, "{node}");
+    }
+
+    /// What a node writes down of a trunk's registration, and what its record says then.
+    async fn stands(&self, trunk: TrunkId, standing: Result<Timestamp, Failure>) -> Value {
+        let standings = Standings::default();
+        standings.put(self.test.account, trunk, standing);
+        standings::write(&self.test.app, &standings).await;
+        let path = format!("/sip-trunks/{trunk}");
+        let (_, mut shown) = self.test.call("GET", &path, None).await;
+        shown["registration"].take()
+    }
+
     async fn number(&self, key: &str, number: &str, trunk: TrunkId, more: Value) -> String {
         let mut body = json!({"phone_number": number, "trunk_id": trunk});
         let fields = body.as_object_mut().unwrap();
@@ -113,6 +143,17 @@ impl Bench {
         assert_eq!(list["total"], 1, "{list}");
         let path = format!("/calls/{}", list["items"][0]["id"].as_str().unwrap());
         self.test.call("GET", &path, None).await.1
+    }
+}
+
+/// When every failure here was.
+const FAILED_AT: Timestamp = Timestamp(1_767_323_046_000_000);
+
+fn busy() -> Failure {
+    Failure {
+        at: FAILED_AT,
+        code: Some(503),
+        reason: "Busy".to_owned(),
     }
 }
 
@@ -193,9 +234,8 @@ async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_n
 async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not() {
     let bench = Bench::new().await;
     let app = &bench.test.app;
-    let trunk = json!({"auth_mode": "register", "auth_username": "a", "auth_password": "b",
-        "outbound_address": "127.0.0.1:5999"});
-    let trunk = bench.trunk(&bench.test.key, trunk).await;
+    let trunk = bench.registers().await;
+    bench.claim(&app.config.cluster.node).await;
     let number = sip_trunks::sip_id(trunk);
     let busy = app.db.begin_write().await.unwrap();
     let events = [
@@ -225,6 +265,67 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
         }
         // The task of the stack may have taken it.
         assert!(std::time::Instant::now() < until, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_slept_past_its_claim_writes_over_no_newer_word() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = bench.registers().await;
+    let (node, until) = (app.config.cluster.node.clone(), app.clock.now().plus(CLAIM));
+    bench.claim(&node).await;
+    let newer = bench.stands(trunk, Ok(until)).await;
+    assert_eq!(newer["status"], "registered");
+    // Its claim runs out while it sleeps; while nobody else has it, its word is still the newest.
+    app.clock.advance(CLAIM);
+    assert_eq!(bench.stands(trunk, Err(busy())).await["status"], "failed");
+    let newer = bench.stands(trunk, Ok(until)).await;
+    bench.claim("another").await;
+    let logged = Logged::start();
+    assert_eq!(bench.stands(trunk, Err(busy())).await, newer);
+    assert!(logged.text().contains("holds its claim no more"));
+    app.clock.advance(CLAIM);
+    bench.claim(&node).await;
+    assert_eq!(bench.stands(trunk, Err(busy())).await["status"], "failed");
+}
+
+#[tokio::test]
+async fn the_last_failure_of_a_registration_stays_when_the_next_one_succeeds() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = bench.registers().await;
+    bench.claim(&app.config.cluster.node).await;
+    let failed = bench.stands(trunk, Err(busy())).await;
+    let failure = json!({"at": FAILED_AT, "code": 503, "reason": "Busy"});
+    assert_eq!(
+        failed,
+        json!({"status": "failed", "expires_at": null, "last_error": "503 Busy", "last_failure": failure})
+    );
+    let registered = bench.stands(trunk, Ok(app.clock.now())).await;
+    assert_eq!(
+        (&registered["status"], &registered["last_error"]),
+        (&json!("registered"), &Value::Null)
+    );
+    assert_eq!(registered["last_failure"], failure);
+    // No response has no code, and none of the failure before.
+    let away = Failure {
+        code: None,
+        reason: "no answer".to_owned(),
+        ..busy()
+    };
+    let failed = bench.stands(trunk, Err(away)).await;
+    assert_eq!(failed["last_error"], "no answer");
+    assert_eq!(failed["last_failure"]["code"], Value::Null);
+    let path = format!("/sip-trunks/{trunk}");
+    for status in ["disabled", "active"] {
+        let body = json!({"status": status});
+        let (_, shown) = bench.test.call("PATCH", &path, Some(body)).await;
+        assert_eq!(
+            shown["registration"]["last_failure"],
+            Value::Null,
+            "{shown}"
+        );
     }
 }
 

@@ -20,6 +20,7 @@ use super::Exchange;
 use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
+use crate::sip_trunks::store::Failure;
 use crate::sip_trunks::{
     self, AuthMode, MediaEncryption, OutboundAuth, Transport, Trunk, TrunkType, rules, store,
 };
@@ -177,11 +178,14 @@ pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
             reason,
             retry_in,
         } => {
-            let code = code.map_or_else(String::new, |code| format!("{code} "));
             let seconds = retry_in.as_secs();
             tracing::warn!(code, reason, seconds, "a trunk is not registered");
-            let reason: String = format!("{code}{reason}").chars().take(200).collect();
-            (*trunk, Err(reason))
+            let failure = Failure {
+                at: app.clock.now(),
+                code: *code,
+                reason: reason.chars().take(200).collect(),
+            };
+            (*trunk, Err(failure))
         }
         _ => return,
     };
@@ -194,7 +198,7 @@ pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
 /// A carrier with which a trunk registered began or ceased to answer OPTIONS. One that never answers them
 /// does not know them; one that did and comes back is registered with at once, for it may have forgotten
 /// us, and the trunk's record is right again by the answer.
-pub(super) fn reachable(exchange: &Exchange, number: Number, reachable: bool) {
+pub(super) fn reachable(app: &App, exchange: &Exchange, number: Number, reachable: bool) {
     let before = exchange.trunks.reached(number, reachable);
     let Some((account, trunk)) = exchange.trunks.find(number) else {
         return;
@@ -206,8 +210,12 @@ pub(super) fn reachable(exchange: &Exchange, number: Number, reachable: bool) {
         }
         (Some(true), false) => {
             tracing::warn!(%trunk, "a trunk's carrier does not answer any more");
-            let why = "the carrier does not answer OPTIONS any more".to_owned();
-            exchange.standings.put(account, trunk, Err(why));
+            let failure = Failure {
+                at: app.clock.now(),
+                code: None,
+                reason: "the carrier does not answer OPTIONS any more".to_owned(),
+            };
+            exchange.standings.put(account, trunk, Err(failure));
         }
         _ => {}
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sip::message::{Host, Transport, Uri};
+use sip::message::{Host, SipUri, Transport, Uri};
 use tokio::net::UdpSocket;
 
 use crate::cli::call::CallError;
@@ -23,7 +23,8 @@ impl Target {
             let why = format!("{text}: no SIP address, as in sip:+4930123456@203.0.113.5:5060");
             CallError::Failed(why)
         };
-        let Ok(Uri::Sip(uri)) = Uri::parse(text) else {
+        let named = Uri::parse(text).map_err(|_| wrong())?;
+        let Uri::Sip(uri) = &named else {
             return Err(wrong());
         };
         let transport = match uri.transport().as_deref() {
@@ -34,7 +35,8 @@ impl Target {
             Some(_) => return Err(wrong()),
         };
         Ok(Self {
-            user: uri.user().ok_or_else(wrong)?,
+            // A number without its parameters, and nobody's password (RFC 3261 19.1.1).
+            user: named.user().ok_or_else(wrong)?,
             host: uri.host.clone(),
             port: uri.port,
             transport,
@@ -65,6 +67,17 @@ impl Target {
     }
 }
 
+/// As it is called: without the password that the address may have had.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut uri = SipUri::new(Some(&self.user), self.host.clone(), self.port);
+        if self.transport != Transport::Udp {
+            uri.params.set("transport", Some(self.transport.param()));
+        }
+        Uri::Sip(uri).fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -91,6 +104,37 @@ mod tests {
         assert_eq!(
             target("sips:100@pbx.example.com").unwrap().transport,
             Transport::Tls
+        );
+        for (text, called) in [
+            (
+                "sip:+4930123456;npdi;phone-context=example.com@203.0.113.5",
+                "+4930123456",
+            ),
+            (
+                "sip:+4930123456:secret@203.0.113.5;user=phone",
+                "+4930123456",
+            ),
+            (
+                "sip:+49-30(123)456;isub=1:secret@203.0.113.5",
+                "+49-30(123)456",
+            ),
+            (
+                "sip:alice;day=tuesday:secret@203.0.113.5",
+                "alice;day=tuesday",
+            ),
+            ("sip:%2b4930123456;ext=9@203.0.113.5", "+4930123456"),
+        ] {
+            let target = target(text).unwrap();
+            assert_eq!(target.user, called, "{text}");
+            assert_eq!(
+                target.to_string(),
+                format!("sip:{called}@203.0.113.5"),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            one.to_string(),
+            "sip:+4930123456@203.0.113.5:5070;transport=tcp"
         );
         for wrong in [
             "",

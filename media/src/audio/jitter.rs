@@ -183,6 +183,10 @@ impl JitterBuffer {
             return self.stranger(now, packet);
         }
         let timestamp = extend_timestamp(self.newest(expected), packet.timestamp);
+        if sequence < expected.sequence && packet.duration > 0 && timestamp >= expected.timestamp {
+            // A number from before on sound that was not said then: the sender counts anew, a little behind.
+            return self.stranger(now, packet);
+        }
         if sequence < expected.sequence {
             let behind = expected.sequence - sequence - 1;
             if self.fates >> behind & 1 == 1 {

@@ -195,6 +195,7 @@ impl Ear {
                 } => self.sound.missing((duration, following, held), sink),
                 Next::Pause { duration } => self.sound.pause(duration, sink),
                 Next::Restart => {
+                    self.newest = None;
                     self.sound.unplaced = true;
                     self.listener.reset();
                 }

@@ -25,6 +25,8 @@ fn event() -> impl Strategy<Value = Event24> {
         1 => Just(Event24::NewSsrc),
         1 => any::<u32>().prop_map(Event24::JumpTimestamp),
         1 => any::<u16>().prop_map(Event24::JumpSequence),
+        // As far back as packets are overtaken, and a little farther.
+        1 => (1..200_u16).prop_map(|back| Event24::JumpSequence(back.wrapping_neg())),
         2 => (1..60_u8).prop_map(Event24::Pause),
     ]
 }

@@ -22,4 +22,5 @@ pub mod router;
 pub mod server;
 pub mod socket;
 pub mod stage;
+pub mod telephone;
 pub mod virtual_call;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use kit::client::Client;
 use kit::ports::free_port;
 use kit::server::Server;
@@ -217,61 +218,82 @@ async fn a_plain_call_to_an_encrypted_line_is_refused_and_an_agent_hangs_up_by_i
     );
 }
 
-/// A stranger who knows the port, the stream and the codec, and sends 1,000 packets of loud sound a second
-/// beside the caller's silence: nothing of it is heard or recorded, and nothing is sent there.
+/// Strangers who know port, stream and codec of a call, and send 1,000 packets of loud sound a second beside the
+/// caller's silence: nothing of it is heard or recorded, and nothing is sent there.
 #[tokio::test]
 async fn a_strangers_packets_are_neither_heard_nor_recorded() {
-    let _together = stage::together().await;
+    let _alone = stage::alone().await;
+    let calls = if stage::soak() { 50 } else { 3 };
     let (server, listen) = listening(json!({}), "allow").await;
     let client = server.client();
-    let mut telephone = Telephone::call(listen, Encryption::Disable)
-        .await
-        .expect("it is taken");
-    // Its address is the one of its SDP: the first packet settles it.
-    telephone.silence(3_000).await;
-    let target = telephone.remote();
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let flood = std::thread::spawn(move || {
-        let mut payload = vec![0; 160];
-        g711::ulaw_encode(&voice(20), &mut payload);
-        let begin = std::time::Instant::now();
-        for count in 0..3_000_u32 {
-            let mut packet = Vec::new();
-            let header = Header {
-                payload_type: 0,
-                marker: false,
-                sequence: count as u16,
-                timestamp: 160 * count,
-                // Half of them as the caller's own stream.
-                ssrc: 0xabcd + count % 2,
-            };
-            header.write(&mut packet);
-            packet.extend_from_slice(&payload);
-            stranger.send_to(&packet, target).unwrap();
-            let due = Duration::from_millis(u64::from(count));
-            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+    let called = (0..calls).map(|_| Telephone::call(listen, Encryption::Disable));
+    let telephones = join_all(called).await;
+    // The address of each is the one of its SDP: the first packet settles it.
+    let silent = telephones.into_iter().map(async |telephone| {
+        let mut telephone = telephone.expect("it is taken");
+        telephone.silence(3_000).await;
+        telephone
+    });
+    let telephones = join_all(silent).await;
+    let targets: Vec<SocketAddr> = telephones.iter().map(Telephone::remote).collect();
+    let strangers = std::thread::spawn(move || flood(&targets));
+    let spoke = telephones.into_iter().map(async |mut telephone| {
+        while !strangers.is_finished() {
+            telephone.silence(100).await;
         }
+        telephone.silence(1_000).await;
+        // The caller itself is heard as before.
+        telephone.speak(&voice(600)).await;
+        telephone.silence(2_500).await;
+        telephone.hang_up().await;
+    });
+    join_all(spoke).await;
+    let silent = strangers.join().unwrap();
+    assert!(silent, "a stranger was sent something");
+    for call in records(&client, calls).await {
+        let id = call["id"].as_str().unwrap();
+        let path = format!("/conversations/{id}/transcript");
+        let transcript = client.get(&path).await.expect(200).body;
+        let turns = transcript["turns"].as_array().unwrap();
+        let heard = turns.iter().filter(|turn| turn["role"] == "user").count();
+        assert_eq!(heard, 1, "{transcript}");
+        let [caller, _] = stage::recording(&client, id).await;
+        let before = caller.len() - 16_000 * 7 / 2;
+        assert_eq!(loud(&caller[..before]), 0.0);
+        assert!((0.5..0.8).contains(&loud(&caller)), "{}", loud(&caller));
+    }
+}
+
+/// For three seconds sends each of these 1,000 packets a second, from a port of its own; whether nothing came back.
+fn flood(targets: &[SocketAddr]) -> bool {
+    let strangers: Vec<UdpSocket> = targets
+        .iter()
+        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let mut payload = vec![0; 160];
+    g711::ulaw_encode(&voice(20), &mut payload);
+    let begin = std::time::Instant::now();
+    for count in 0..3_000_u32 {
+        let mut packet = Vec::new();
+        let header = Header {
+            payload_type: 0,
+            marker: false,
+            sequence: count as u16,
+            timestamp: 160 * count,
+            // Half of them as the caller's own stream.
+            ssrc: 0xabcd + count % 2,
+        };
+        header.write(&mut packet);
+        packet.extend_from_slice(&payload);
+        for (stranger, target) in strangers.iter().zip(targets) {
+            stranger.send_to(&packet, target).unwrap();
+        }
+        let due = Duration::from_millis(u64::from(count));
+        std::thread::sleep(due.saturating_sub(begin.elapsed()));
+    }
+    println!("{} packets in {:?}", 3_000 * targets.len(), begin.elapsed());
+    strangers.iter().all(|stranger| {
         stranger.set_nonblocking(true).unwrap();
         stranger.recv(&mut [0; 2_048]).is_err()
-    });
-    while !flood.is_finished() {
-        telephone.silence(100).await;
-    }
-    assert!(flood.join().unwrap(), "the stranger was sent something");
-    telephone.silence(1_000).await;
-    // The caller itself is heard as before.
-    telephone.speak(&voice(600)).await;
-    telephone.silence(2_500).await;
-    telephone.hang_up().await;
-    let call = records(&client, 1).await.remove(0);
-    let id = call["id"].as_str().unwrap();
-    let path = format!("/conversations/{id}/transcript");
-    let transcript = client.get(&path).await.expect(200).body;
-    let turns = transcript["turns"].as_array().unwrap();
-    let heard = turns.iter().filter(|turn| turn["role"] == "user").count();
-    assert_eq!(heard, 1, "{transcript}");
-    let [caller, _] = stage::recording(&client, id).await;
-    let before = caller.len() - 16_000 * 7 / 2;
-    assert_eq!(loud(&caller[..before]), 0.0);
-    assert!((0.5..0.8).contains(&loud(&caller)), "{}", loud(&caller));
+    })
 }

@@ -12,6 +12,7 @@ pub mod certificates;
 pub mod client;
 pub mod collector;
 pub mod coturn;
+pub mod peer;
 pub mod ports;
 pub mod postgres;
 pub mod provider;

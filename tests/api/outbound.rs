@@ -608,6 +608,56 @@ async fn of_a_crowd_exactly_as_many_are_called_as_the_hour_allows() {
     assert_eq!(desk.calls().await, 23);
 }
 
+/// A leaked key and a carrier's expensive numbers.
+#[tokio::test]
+async fn of_a_crowd_of_triggers_to_premium_numbers_none_is_placed_and_none_counts() {
+    let only = |mode, entries: &[&str]| json!({"mode": mode, "entries": entries});
+    for list in [
+        only("allowlist", &["+49", "+33"]),
+        only("blocklist", &["+1900", "+4490", "+882", "+979"]),
+    ] {
+        let trunk = json!({"destination_allowlist": list, "calls_per_hour_limit": 2,
+            "max_concurrent_calls": 2});
+        let desk = Desk::with(|_| {}, trunk).await;
+        let premium = [
+            "+19005550100",
+            "+449098790000",
+            "+88213000000",
+            "+97912345678",
+        ];
+        let asked = (0..CROWD).map(async |n| {
+            let mut wish = desk.wish();
+            wish["to_number"] = json!(premium[n % premium.len()]);
+            match n % 2 {
+                0 => desk.trigger(wish).await,
+                _ => desk.place(wish).await,
+            }
+        });
+        for answer in join_all(asked).await {
+            refused(&answer, 403, "destination_not_allowed");
+        }
+        assert_eq!(desk.calls().await, 0, "no record is left");
+        assert_eq!(desk.test.app.live.count_dialling(), 0);
+        // The hour and the slots are as they were.
+        let (taken, _) = rush(&desk).await;
+        assert_eq!(taken, 2);
+    }
+}
+
+/// An account that is blocked spends nothing, whoever asks at once.
+#[tokio::test]
+async fn of_a_crowd_of_a_blocked_account_none_is_called() {
+    let desk = Desk::new().await;
+    let block = format!("/admin/accounts/{}/block", desk.test.account);
+    assert_eq!(desk.test.call_as(ADMIN, "POST", &block, None).await.0, 200);
+    let asked = (0..CROWD).map(|_| desk.trigger(desk.wish()));
+    for answer in join_all(asked).await {
+        refused(&answer, 402, "billing.hard_block");
+    }
+    assert_eq!(desk.calls().await, 0);
+    assert_eq!(desk.test.app.live.count_dialling(), 0);
+}
+
 #[tokio::test]
 async fn a_call_that_nobody_answered_yet_is_canceled_once_and_gives_its_slot_back() {
     let desk = Desk::with(|_| {}, json!({"max_concurrent_calls": 1})).await;

@@ -69,6 +69,13 @@ impl Setup {
             .set("WEBRTC__PUBLIC_ADDRESSES", &router.address().to_string())
     }
 
+    /// Telephones of this machine call it there, and it calls them.
+    #[must_use]
+    pub fn telephones(self, listen: std::net::SocketAddr) -> Self {
+        self.set("SIP__LISTEN", &format!("udp:{listen}"))
+            .set("EGRESS__ALLOW", "127.0.0.1")
+    }
+
     /// On the database of this URL.
     #[must_use]
     pub fn database(mut self, url: &str) -> Self {

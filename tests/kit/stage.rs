@@ -98,6 +98,13 @@ pub async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
     [side(0), side(1)]
 }
 
+/// Seconds of sound above −40 dBFS, 16 kHz.
+pub fn loud(samples: &[i16]) -> f64 {
+    let frames = samples.chunks(320);
+    let loud = frames.filter(|frame| frame.iter().any(|s| s.unsigned_abs() > 330));
+    loud.count() as f64 / 50.0
+}
+
 /// The one frame of an error and the close code that a caller is refused with.
 pub async fn refused(url: &str) -> (Value, u16) {
     let mut caller = Caller::open(url).await.expect("the upgrade is given");

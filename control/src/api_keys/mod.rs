@@ -72,14 +72,12 @@ pub async fn adopt(
         Scopes::all(),
         None,
     );
-    store::insert(
-        db,
-        account,
-        &record,
-        presented.public_id(),
-        &presented.hash(),
-    )
-    .await
+    let hash = presented.hash();
+    match store::insert(db, account, &record, presented.public_id(), &hash).await {
+        // Another node, which started at the same moment, was first.
+        Err(error) if error.is_unique_violation() => Ok(()),
+        inserted => inserted,
+    }
 }
 
 fn record(
@@ -109,6 +107,7 @@ mod tests {
     use std::time::Duration;
 
     use ::http::StatusCode;
+    use futures_util::future::join_all;
     use serde_json::json;
 
     use super::*;
@@ -159,6 +158,19 @@ mod tests {
             start(&test, &key).await.expect("a start after its end");
             assert!(!opens().await, "{method} {path}");
         }
+    }
+
+    #[tokio::test]
+    async fn nodes_that_start_at_the_same_moment_adopt_the_operators_key_once() {
+        let key = Secret::new("chosen-by-the-operator".to_owned());
+        let test = test_with(&key).await;
+        let starts = (0..8).map(|_| start(&test, &key));
+        for started in join_all(starts).await {
+            started.expect("each of them starts");
+        }
+        let (status, keys) = test.call_as(key.expose(), "GET", "/api-keys", None).await;
+        assert_eq!(status, StatusCode::OK, "{keys}");
+        assert_eq!(keys["total"], 2, "{keys}");
     }
 
     #[tokio::test]

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use kit::peer::{self, Live, Mix, NUMBER, Peer};
+use kit::ports::free_udp;
 use kit::socket::{Caller, native, telco, ulaw};
+use kit::telephone::Telephone;
+use media::rtp::sdp::Encryption;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -91,6 +95,44 @@ async fn after_kill_9_calls_are_node_lost_once_each_and_heard_to_the_last_second
     }
 }
 
+/// A telephone that calls and one that is called.
+#[tokio::test]
+async fn after_kill_9_telephone_calls_are_node_lost_once_each_and_heard_to_the_last_second() {
+    let _alone = stage::alone().await;
+    let listen = free_udp();
+    let mut server = stage::setup().telephones(listen).start().await;
+    let client = server.client();
+    let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
+    let agent = stage::agent(&client, fields).await;
+    peer::line(&client, &agent).await;
+    let (telephones, called) = if stage::soak() { (9, 3) } else { (2, 1) };
+    let mix = Mix {
+        sockets: 0,
+        telephones,
+        called,
+    };
+    let mut peers = peer::calls(&client, listen, &agent, mix).await;
+    join_all(peers.iter_mut().map(|peer| peer.speak(5000))).await;
+    let lived: Vec<Duration> = peers.iter().map(|peer| peer.since.elapsed()).collect();
+    server.kill();
+    server.start_again().await;
+    for (peer, lived) in peers.iter().zip(lived) {
+        let call = stage::over(&client, &peer.id, Duration::from_secs(20)).await;
+        assert_eq!(
+            (&call["status"], &call["end_reason"], &call["has_recording"]),
+            (&json!("failed"), &json!("node_lost"), &json!(true))
+        );
+        heard_to_the_end(&stage::recording(&client, &peer.id).await, lived);
+    }
+    // They hang up at a server that does not know them any more.
+    let ids = peer::hang_up(peers).await;
+    for id in &ids {
+        let events = server.events(id, "call.ended").await;
+        assert_eq!(events.len(), 1, "{id}");
+        assert_eq!(events[0].0["status"], "failed");
+    }
+}
+
 /// Both sides sound until a second before the end at most.
 fn heard_to_the_end(sound: &[Vec<i16>; 2], lived: Duration) {
     let ms = (sound[0].len() / 16) as u64;
@@ -172,37 +214,45 @@ async fn sigterm_lets_live_calls_go_on_and_takes_no_new_ones() {
 #[tokio::test]
 async fn a_drain_loses_no_call() {
     let _alone = stage::alone().await;
-    let count = if stage::soak() { 30 } else { 6 };
+    let (sockets, telephones, called) = if stage::soak() { (30, 8, 2) } else { (6, 2, 1) };
+    let listen = free_udp();
     let mut server = stage::setup()
+        .telephones(listen)
         .set("SERVER__DRAIN_SECONDS", "20")
         .start()
         .await;
     let client = server.client();
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let agent = stage::agent(&client, fields).await;
+    peer::line(&client, &agent).await;
     let kinds = [native(&agent), ulaw(&agent), telco(&agent)];
-    let placed = (0..count).map(|n| Caller::call(&client, &kinds[n % kinds.len()]));
-    let mut callers = join_all(placed).await;
-    join_all(callers.iter_mut().map(|caller| caller.listen(500))).await;
+    let placed = (0..sockets)
+        .map(async |n| Peer::on(Caller::call(&client, &kinds[n % kinds.len()]).await).await);
+    let mix = Mix {
+        sockets: 0,
+        telephones,
+        called,
+    };
+    let mut peers = peer::calls(&client, listen, &agent, mix).await;
+    peers.extend(join_all(placed).await);
+    let count = peers.len();
+    let live = Live::begin(peers);
+    sleep(Duration::from_millis(500)).await;
     let told = Instant::now();
     server.terminate();
-    join_all(callers.iter_mut().map(|caller| caller.listen(5000))).await;
-    for caller in &callers {
-        assert_eq!(caller.closed, None, "a call was lost");
-        let heard = caller.audio_since(told);
-        let pauses = heard.windows(2).map(|pair| pair[1].0 - pair[0].0);
-        let longest = pauses.max().unwrap_or(Duration::MAX);
-        assert!(
-            longest < Duration::from_millis(500),
-            "{longest:?} of silence"
-        );
-    }
+    sleep(Duration::from_millis(200)).await;
     let refused = client.post("/conversation/connect", &kinds[0]).await;
     let refused = refused.expect(503);
     assert_eq!(refused.text("code"), "service_unavailable");
     assert!(refused.header("retry-after").is_some());
-    let ids: Vec<String> = callers.iter().map(|c| c.session_id.clone()).collect();
-    join_all(callers.into_iter().map(Caller::hang_up)).await;
+    let within = Duration::from_secs(10);
+    let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+    assert_eq!(called.err(), Some(503), "a telephone");
+    sleep(Duration::from_secs(5)).await;
+    let mut peers = live.stop().await;
+    peer::check_heard(&mut peers, told, Duration::from_millis(500));
+    let spoken = peer::spoken(&peers);
+    let ids = peer::hang_up(peers).await;
     assert_eq!(server.ended(Duration::from_secs(20)).await, Some(0));
     println!("{count} calls drained within {:?}", told.elapsed());
 
@@ -214,6 +264,9 @@ async fn a_drain_loses_no_call() {
             (&json!("completed"), &json!("caller_hangup"))
         );
         assert_eq!(server.events(id, "call.ended").await.len(), 1);
+    }
+    for (id, spoke) in spoken {
+        peer::check_recorded(&client, &id, spoke).await;
     }
 }
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use kit::telephone::Telephone;
 use media::audio::tones::{goertzel, sine};
 use serde_json::{Value, json};
 
-use super::telephone::Telephone;
 use super::trunks::{by_address, server_with, until};
 use crate::stage;
 

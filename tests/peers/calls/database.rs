@@ -2,13 +2,18 @@
 //! once it is back, by this process or by the next.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use kit::client::Client;
+use kit::peer::{self, Live, Mix, NUMBER, Peer};
+use kit::ports::free_udp;
 use kit::postgres::Postgres;
 use kit::server::Server;
 use kit::socket::{Caller, native, telco, ulaw};
+use kit::telephone::Telephone;
+use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -25,34 +30,42 @@ struct Scene {
     server: Server,
     client: Client,
     agent: String,
-    callers: Vec<Caller>,
+    /// Where telephones call it.
+    listen: SocketAddr,
+    peers: Vec<Peer>,
 }
 
-async fn scene(calls: usize) -> Scene {
+async fn scene(mix: Mix) -> Scene {
     let database = Postgres::start();
     let url = database.database().await;
-    let server = stage::setup().database(&url).start().await;
+    let listen = free_udp();
+    let server = stage::setup().telephones(listen).database(&url);
+    let server = server.start().await;
     let client = server.client();
     let fields = json!({
         "first_message": stage::long_greeting(), "interruption_enabled": false,
         "webhook_url": "https://hooks.example.com/calls",
     });
     let agent = stage::agent(&client, fields).await;
+    peer::line(&client, &agent).await;
     let kinds = [native(&agent), ulaw(&agent), telco(&agent)];
-    let placed = (0..calls).map(|n| Caller::call(&client, &kinds[n % kinds.len()]));
-    let mut callers = join_all(placed).await;
-    let voice = stage::voice(1200);
-    let talk = async |caller: &mut Caller| {
-        caller.speak(&voice).await;
-        caller.listen(1000).await;
+    let placed = (0..mix.sockets)
+        .map(async |n| Peer::on(Caller::call(&client, &kinds[n % kinds.len()]).await).await);
+    let telephones = Mix { sockets: 0, ..mix };
+    let mut peers = peer::calls(&client, listen, &agent, telephones).await;
+    peers.extend(join_all(placed).await);
+    let talk = async |peer: &mut Peer| {
+        peer.speak(1200).await;
+        peer.be_silent(1000).await;
     };
-    join_all(callers.iter_mut().map(talk)).await;
+    join_all(peers.iter_mut().map(talk)).await;
     Scene {
         database,
         server,
         client,
         agent,
-        callers,
+        listen,
+        peers,
     }
 }
 
@@ -79,6 +92,9 @@ async fn check_refusals(scene: &Scene) {
     }
     let took = began.elapsed();
     assert!(took < Duration::from_secs(2), "50 refusals took {took:?}");
+    let within = Duration::from_secs(10);
+    let called = Telephone::call_number(scene.listen, NUMBER, Encryption::Disable, within).await;
+    assert_eq!(called.err(), Some(503), "a telephone");
 }
 
 /// The rows and events of these calls, once each has its end: reason by call.
@@ -118,43 +134,37 @@ async fn check_events(server: &Server, calls: &BTreeMap<String, Value>) {
     assert_eq!(ids.len(), calls.len());
 }
 
-fn lines_since(caller: &Caller, from: Instant) -> Duration {
-    let heard = caller.audio_since(from);
-    let pairs = heard.windows(2).map(|pair| pair[1].0 - pair[0].0);
-    let first = heard.first().map_or(GAP * 100, |(at, _)| *at - from);
-    pairs.fold(first, Duration::max)
-}
-
 #[tokio::test]
 async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
     let _alone = stage::alone().await;
-    let (calls, away) = match stage::soak() {
-        true => (50, Duration::from_secs(30)),
-        false => (9, Duration::from_secs(4)),
+    let (sockets, telephones, called, away) = match stage::soak() {
+        true => (40, 8, 2, Duration::from_secs(30)),
+        false => (9, 2, 1, Duration::from_secs(4)),
     };
-    let mut scene = scene(calls).await;
+    let mix = Mix {
+        sockets,
+        telephones,
+        called,
+    };
+    let calls = mix.count();
+    let mut scene = scene(mix).await;
     let from = Instant::now();
     scene.database.crash();
-    check_refusals(&scene).await;
 
     // A third hang up while it is away; the others speak on, and their agent to them.
-    let staying = scene.callers.split_off(calls / 3);
-    let leaving = std::mem::replace(&mut scene.callers, staying);
-    let left: Vec<String> = leaving.iter().map(|c| c.session_id.clone()).collect();
-    join_all(leaving.into_iter().map(Caller::hang_up)).await;
-    let voice = stage::voice(600);
-    while from.elapsed() < away {
-        let talk = async |caller: &mut Caller| {
-            caller.speak(&voice).await;
-            caller.listen(900).await;
+    let (mut leaving, mut staying) = (Vec::new(), Vec::new());
+    for (n, peer) in scene.peers.drain(..).enumerate() {
+        let side = if n % 3 == 0 {
+            &mut leaving
+        } else {
+            &mut staying
         };
-        join_all(scene.callers.iter_mut().map(talk)).await;
+        side.push(peer);
     }
-    for caller in &scene.callers {
-        assert_eq!(caller.closed, None, "a call was lost");
-        let gap = lines_since(caller, from);
-        assert!(gap < GAP, "{} heard nothing for {gap:?}", caller.session_id);
-    }
+    let live = Live::begin(staying);
+    check_refusals(&scene).await;
+    let left = peer::hang_up(leaving).await;
+    sleep(away.saturating_sub(from.elapsed())).await;
     let journal = scene.server.data.join("journal");
     let files = std::fs::read_dir(&journal).unwrap().count();
     assert!(
@@ -163,6 +173,8 @@ async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
         journal.display()
     );
 
+    let mut staying = live.stop().await;
+    peer::check_heard(&mut staying, from, GAP);
     scene.database.start_again();
     let back = Instant::now();
     let mut ended = written(&scene.server, &left).await;
@@ -172,8 +184,8 @@ async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
         back.elapsed()
     );
     // The others end as if nothing had been.
-    let others: Vec<String> = scene.callers.iter().map(|c| c.session_id.clone()).collect();
-    join_all(scene.callers.drain(..).map(Caller::hang_up)).await;
+    let spoken = peer::spoken(&staying);
+    let others = peer::hang_up(staying).await;
     ended.extend(written(&scene.server, &others).await);
     assert_eq!(ended.len(), calls);
     check_events(&scene.server, &ended).await;
@@ -195,6 +207,9 @@ async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
         sleep(Duration::from_millis(50)).await;
     }
     scene.client.get("//readyz").await.expect(200);
+    for (id, spoke) in spoken {
+        peer::check_recorded(&scene.client, &id, spoke).await;
+    }
 }
 
 async fn client_turns(client: &Client, id: &str) -> Vec<Value> {
@@ -208,13 +223,26 @@ async fn client_turns(client: &Client, id: &str) -> Vec<Value> {
 #[tokio::test]
 async fn what_a_killed_process_could_not_write_the_next_one_does() {
     let _alone = stage::alone().await;
-    let mut scene = scene(4).await;
+    let mix = Mix {
+        sockets: 2,
+        telephones: 2,
+        called: 2,
+    };
+    let mut scene = scene(mix).await;
     scene.database.crash();
     check_refusals(&scene).await;
-    let staying = scene.callers.split_off(2);
-    let left: Vec<String> = scene.callers.iter().map(|c| c.session_id.clone()).collect();
-    let lost: Vec<String> = staying.iter().map(|c| c.session_id.clone()).collect();
-    join_all(scene.callers.drain(..).map(Caller::hang_up)).await;
+    // One of each kind hangs up.
+    let (mut leaving, mut staying) = (Vec::new(), Vec::new());
+    for (n, peer) in scene.peers.drain(..).enumerate() {
+        let side = if n % 2 == 0 {
+            &mut leaving
+        } else {
+            &mut staying
+        };
+        side.push(peer);
+    }
+    let left = peer::hang_up(leaving).await;
+    let lost = peer::ids(&staying);
     // Their recordings are made while there is nowhere to write them down.
     let journal = scene.server.data.join("journal");
     let until = Instant::now() + WRITTEN;
@@ -252,7 +280,7 @@ async fn what_a_killed_process_could_not_write_the_next_one_does() {
         }
         // Nothing changes at another start, and the end is when it was, not when it was written.
         let times: Vec<Value> = all.iter().map(|id| ended[id]["ended_at"].clone()).collect();
-        assert!(times[0].as_str() < times[2].as_str(), "{times:?}");
+        assert!(times[0].as_str() < times[3].as_str(), "{times:?}");
         assert!(first.as_ref().is_none_or(|first| *first == times));
         first = Some(times);
         scene.server.kill();

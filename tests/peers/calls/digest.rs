@@ -121,10 +121,7 @@ async fn a_trunks_password_opens_and_a_wrong_one_or_a_used_answer_does_not() {
     let id = call["id"].as_str().unwrap();
     stage::over(&client, id, Duration::from_secs(20)).await;
     let [echoed, said] = stage::recording(&client, id).await;
-    let (said, echoed) = (
-        super::telephone::loud(&said),
-        super::telephone::loud(&echoed),
-    );
+    let (said, echoed) = (stage::loud(&said), stage::loud(&echoed));
     assert!(said > 0.5 && echoed > 0.5, "{said} {echoed}");
     // Who overheard the right answer calls with it, from the same address and within its lifetime.
     let heard = border.answered.lock().unwrap().last().cloned().unwrap();

@@ -1,14 +1,18 @@
 //! A disk that runs full under live calls: the calls go on, and nothing claims to be a recording that is
 //! not one. The spool is a small file system of the server's own, in a mount namespace that ends with it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use kit::client::Client;
+use kit::peer::{self, Mix};
+use kit::ports::free_udp;
 use kit::server::Server;
 use kit::socket::{Caller, native};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::stage;
 
@@ -22,10 +26,11 @@ const SMALL_SPOOL: &str = "set -e
     exec \"$@\"";
 
 /// With room for 12 seconds of so many calls at 64 kB a second.
-async fn with_small_spool(calls: usize) -> Server {
+async fn with_small_spool(calls: usize, listen: SocketAddr) -> Server {
     let namespace = ["unshare", "--map-root-user", "--mount"];
     let size = (5 + calls * 3 / 4).to_string();
     stage::setup()
+        .telephones(listen)
         .set("RECORDINGS__MIN_FREE_MIB", "1")
         .through(&[&namespace[..], &["sh", "-c", SMALL_SPOOL, "sh", &size]].concat())
         .start()
@@ -63,11 +68,21 @@ fn partial(server: &Server, call: &str) -> Option<PathBuf> {
 #[tokio::test]
 async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
     let _alone = stage::alone().await;
-    let calls = if stage::soak() { 30 } else { 4 };
-    let server = with_small_spool(calls).await;
+    let (sockets, telephones, called) = match stage::soak() {
+        true => (30, 8, 2),
+        false => (3, 1, 1),
+    };
+    let mix = Mix {
+        sockets,
+        telephones,
+        called,
+    };
+    let listen = free_udp();
+    let server = with_small_spool(mix.count(), listen).await;
     let client = server.client();
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let agent = stage::agent(&client, fields).await;
+    peer::line(&client, &agent).await;
     // A short call while there is room.
     let mut early = Caller::call(&client, &native(&agent)).await;
     early.listen(500).await;
@@ -76,33 +91,28 @@ async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
     let early = stage::over(&client, &early.session_id, Duration::from_secs(10)).await;
     assert_eq!(early["has_recording"], true);
 
-    let kinds = vec![native(&agent); calls];
-    let mut callers = join_all(kinds.iter().map(|kind| Caller::call(&client, kind))).await;
-    let voice = stage::voice(1000);
+    let mut peers = peer::calls(&client, listen, &agent, mix).await;
     let mut seconds = 0;
     // How much is free is asked every five seconds.
     while seconds < 6 || metric(&client, "sidetone_spool_free_bytes").await > 16_384.0 {
         assert!(seconds < 40, "the disk does not run full");
-        join_all(callers.iter_mut().map(|caller| caller.speak(&voice))).await;
+        join_all(peers.iter_mut().map(|peer| peer.speak(1000))).await;
         seconds += 1;
     }
     // No new recording begins; the call itself does.
     let mut late = Caller::call(&client, &native(&agent)).await;
     late.wait_for("audio", 2000).await;
-    join_all(callers.iter_mut().map(|caller| caller.speak(&voice))).await;
+    join_all(peers.iter_mut().map(|peer| peer.speak(1000))).await;
     late.send(&json!({"type": "end"})).await;
     assert_eq!(late.close_code(Duration::from_secs(5)).await, Some(1000));
-    for caller in &mut callers {
-        assert_eq!(caller.closed, None, "a call was lost");
-        caller.send(&json!({"type": "end"})).await;
-        assert_eq!(caller.close_code(Duration::from_secs(5)).await, Some(1000));
-    }
+    // All are heard to the end.
+    let last = Instant::now();
+    join_all(peers.iter_mut().map(|peer| peer.speak(1000))).await;
+    peer::check_heard(&mut peers, last, Duration::from_millis(500));
+    let mut ids = peer::hang_up(peers).await;
+    ids.push(late.session_id);
     let mut kept = 0;
-    for id in callers
-        .iter()
-        .map(|caller| &caller.session_id)
-        .chain([&late.session_id])
-    {
+    for id in &ids {
         let call = stage::over(&client, id, Duration::from_secs(20)).await;
         assert_eq!(
             (&call["status"], &call["end_reason"], &call["has_recording"]),
@@ -126,7 +136,7 @@ async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
             kept += 1;
         }
     }
-    assert!(kept > 0, "nothing was kept of {} calls", callers.len());
+    assert!(kept > 0, "nothing was kept of {} calls", ids.len());
     assert!(metric(&client, "sidetone_engine_failed_recordings_total").await >= 5.0);
     assert!(metric(&client, "sidetone_engine_refused_recordings_total").await >= 1.0);
     // The early one is as it was.

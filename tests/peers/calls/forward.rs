@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use kit::client::Client;
 use kit::ports::free_port;
+use kit::telephone::Telephone;
 use media::audio::tones;
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
 
 use super::outbound::{self, NO_BODY, answer, bye_taken, carrier, recv, refuses, rings, send};
 use super::routing::rings_in_vain;
-use super::telephone::Telephone;
 use super::trunks::{
     ANSWERED, NUMBER, ack, by_address, caller, calls, invite, line, scenario, server, until, well,
 };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::stage;
+use crate::stage::{self, loud};
 use crate::trunks::{scenario, sipp, until};
 
 const FROM: &str = "+15550100";
@@ -183,13 +183,6 @@ pub(crate) fn rings() -> String {
         canceled,
         recv("ACK"),
     ])
-}
-
-/// Seconds of sound above −40 dBFS.
-fn loud(samples: &[i16]) -> f64 {
-    let frames = samples.chunks(320);
-    let loud = frames.filter(|frame| frame.iter().any(|s| s.unsigned_abs() > 330));
-    loud.count() as f64 / 50.0
 }
 
 #[tokio::test]

@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::telephone::loud;
 use super::trunks::{
     NUMBER, ack, by_address, caller, calls, invite, line, scenario, server, server_with, until,
     well,
 };
-use crate::stage;
+use crate::stage::{self, loud};
 
 /// A call that rings and is then refused with this code.
 pub(crate) fn rings_in_vain(code: u16) -> String {

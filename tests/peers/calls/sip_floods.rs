@@ -4,10 +4,10 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use kit::telephone::Telephone;
 use media::audio::tones::goertzel;
 use serde_json::json;
 
-use super::telephone::Telephone;
 use super::trunks::{NUMBER, by_address, line, server};
 use crate::stage;
 

@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::stage;
-use crate::telephone::{loud, records, server};
+use crate::stage::{self, loud};
+use crate::telephone::{records, server};
 use crate::trunks::sipp;
 
 /// The caller's words: a tone of so long.

@@ -4,90 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use kit::client::Client;
+use kit::peer::{self, Live};
 use kit::redis::Redis;
 use kit::relay::Relay;
 use kit::server::Server;
-use kit::socket::{self, Caller, native};
-use serde_json::{Value, json};
+use kit::socket::native;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Cluster, soak};
-
-/// A longer pause between two pieces of the agent's sound is a gap that is heard. In the small volume
-/// other tests run beside it.
-fn gap() -> Duration {
-    Duration::from_millis(if soak() { 500 } else { 3000 })
-}
-
-/// Calls at the same time.
-fn volume() -> usize {
-    if soak() { 30 } else { 6 }
-}
-
-/// An agent that speaks for minutes.
-async fn talker(client: &Client) -> String {
-    let fields = json!({
-        "voice_id": socket::scripted_voice(client).await,
-        "llm_model": "echo",
-        "first_message": "And this goes on and on, as long as somebody listens. ".repeat(17),
-        "interruption_enabled": false,
-        "webhook_url": "https://hooks.example.com/calls",
-    });
-    socket::agent(client, fields).await
-}
-
-/// Calls that hear their agent.
-async fn calls(client: &Client, agent: &str, count: usize) -> Vec<Caller> {
-    join_all((0..count).map(async |_| {
-        let mut caller = Caller::call(client, &native(agent)).await;
-        caller.wait_for("audio", 5000).await;
-        caller
-    }))
-    .await
-}
-
-/// All of them still hear it, and did so all the time.
-fn check_heard(callers: &[Caller], from: Instant) {
-    for caller in callers {
-        assert_eq!(caller.closed, None, "a call was lost");
-        let heard = caller.audio_since(from);
-        let pauses = heard.windows(2).map(|pair| pair[1].0 - pair[0].0);
-        let longest = pauses.max().unwrap_or(Duration::MAX);
-        assert!(longest < gap(), "{longest:?} of silence");
-    }
-}
-
-/// The calls once they are over, each with its one event.
-async fn check_over(server: &Server, cluster: &Cluster, ids: &[String], reason: &str) {
-    let until = Instant::now() + Duration::from_secs(20);
-    let mut events = BTreeSet::new();
-    for id in ids {
-        let call = loop {
-            let call = server.client().get(&format!("/calls/{id}")).await;
-            let call = call.expect(200).body;
-            if !call["ended_at"].is_null() {
-                break call;
-            }
-            assert!(Instant::now() < until, "still open: {call}");
-            sleep(Duration::from_millis(50)).await;
-        };
-        assert_eq!(call["end_reason"], reason, "{call}");
-        let bodies: Vec<String> = cluster
-            .db
-            .query("select body from events where call_id = $1 and type = 'call.ended'")
-            .bind(id.as_str())
-            .all(|row| row.text("body"))
-            .await
-            .unwrap();
-        assert_eq!(bodies.len(), 1, "{id}");
-        let body: Value = serde_json::from_str(&bodies[0]).unwrap();
-        assert_eq!(body["status"], call["status"]);
-        events.insert(body["event_id"].to_string());
-    }
-    assert_eq!(events.len(), ids.len());
-}
+use crate::stage::{Cluster, gap, mix, talker};
 
 async fn ready(server: &Server) {
     let until = Instant::now() + Duration::from_secs(10);
@@ -97,47 +22,61 @@ async fn ready(server: &Server) {
     }
 }
 
-fn ids(callers: &[Caller]) -> Vec<String> {
-    callers.iter().map(|c| c.session_id.clone()).collect()
-}
-
 #[tokio::test]
 async fn when_one_of_two_nodes_dies_only_its_calls_end() {
     let cluster = Cluster::new().await;
-    let a = cluster.node("a").start().await;
-    let mut b = cluster.node("b").start().await;
+    let ((a, at_a), (b, at_b)) = (cluster.reachable_node("a"), cluster.reachable_node("b"));
+    let (a, mut b) = (a.start().await, b.start().await);
     ready(&a).await;
     ready(&b).await;
-    let agent = talker(&a.client()).await;
-    let half = volume() / 2;
-    let mut staying = calls(&a.client(), &agent, half).await;
-    let mut dying = calls(&b.client(), &agent, half).await;
-    let (kept, lost) = (ids(&staying), ids(&dying));
+    let client = a.client();
+    let agent = talker(&client).await;
+    peer::line(&client, &agent).await;
+    let half = mix(2);
+    let staying = Live::begin(peer::calls(&client, at_a, &agent, half).await);
+    let dying = Live::begin(peer::calls(&b.client(), at_b, &agent, half).await);
+    sleep(Duration::from_secs(1)).await;
     let killed = Instant::now();
     b.kill();
-    let mut freed = None;
-    while killed.elapsed() < Duration::from_secs(20) {
-        join_all(staying.iter_mut().map(|caller| caller.listen(250))).await;
-        let leases = cluster.redis.leases().await;
-        if leases == half as u64 {
-            freed = Some(killed.elapsed());
-            break;
+    let freed = loop {
+        sleep(Duration::from_millis(50)).await;
+        if cluster.redis.leases().await == half.count() as u64 {
+            break killed.elapsed();
         }
+        assert!(
+            killed.elapsed() < Duration::from_secs(15),
+            "leases of the dead node are left"
+        );
+    };
+    let mut dying = dying.stop().await;
+    let quiet = killed + Duration::from_secs(1);
+    for peer in &mut dying {
+        // Nobody hangs a telephone up.
+        assert!(peer.is_telephone() || peer.is_lost());
+        let now = Instant::now();
+        assert_eq!(peer.longest_silence(quiet, now), now - quiet, "{}", peer.id);
     }
-    let freed = freed.expect("leases of the dead node are left");
-    assert!(freed <= Duration::from_secs(15), "{freed:?}");
-    for caller in &mut dying {
-        assert!(caller.close_code(Duration::from_secs(1)).await.is_some());
-    }
-    check_over(&a, &cluster, &lost, "node_lost").await;
+    let lost = peer::ids(&dying);
+    cluster.check_over(&client, &lost, "node_lost").await;
+    let took = killed.elapsed();
     println!(
-        "{half} calls of a dead node: leases free after {freed:?}, all over after {:?}",
-        killed.elapsed()
+        "{} calls of a dead node: leases free after {freed:?}, all over after {took:?}",
+        lost.len()
     );
-    check_heard(&staying, killed);
-    join_all(staying.into_iter().map(Caller::hang_up)).await;
-    check_over(&a, &cluster, &kept, "caller_hangup").await;
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let mut staying = staying.stop().await;
+    peer::check_heard(&mut staying, killed, gap());
+    let spoken = peer::spoken(&staying);
+    let kept = peer::hang_up(staying).await;
+    cluster.check_over(&client, &kept, "caller_hangup").await;
+    for (id, spoke) in spoken {
+        peer::check_recorded(&client, &id, spoke).await;
+    }
     cluster.empty(Duration::from_secs(5)).await;
+    // Who hangs up only when the node is back is not left waiting, and ends nothing twice.
+    b.start_again().await;
+    peer::hang_up(dying).await;
+    cluster.check_over(&client, &lost, "node_lost").await;
 }
 
 /// The ids of the leases that a server counts.
@@ -168,36 +107,39 @@ async fn calls_live_on_when_a_stale_replica_takes_over_and_no_cap_is_passed() {
         sleep(Duration::from_millis(20)).await;
     }
     let relay = Relay::to(cluster.redis.address()).await;
-    let count = volume();
-    let node = |name| {
-        cluster
-            .node(name)
-            .env("REDIS_URL", &format!("redis://{}", relay.address()))
-            .set("LIMITS__ACCOUNT_CALLS", &count.to_string())
-            .start()
+    let (quarter, url) = (mix(4), format!("redis://{}", relay.address()));
+    let count = 4 * quarter.count();
+    let node = async |name| {
+        let (setup, listen) = cluster.reachable_node(name);
+        let setup = setup.env("REDIS_URL", &url);
+        let setup = setup.set("LIMITS__ACCOUNT_CALLS", &count.to_string());
+        (setup.start().await, listen)
     };
-    let servers = [node("a").await, node("b").await];
-    for server in &servers {
-        ready(server).await;
-    }
-    let clients = servers.each_ref().map(Server::client);
+    let ((a, at_a), (b, at_b)) = (node("a").await, node("b").await);
+    ready(&a).await;
+    ready(&b).await;
+    let clients = [a.client(), b.client()];
     let agent = talker(&clients[0]).await;
+    peer::line(&clients[0], &agent).await;
     // Half of the calls before the replica is cut off, half after it, on both nodes.
     let half = async || {
-        let each = count / 4;
-        let mut callers = calls(&clients[0], &agent, each).await;
-        callers.extend(calls(&clients[1], &agent, count / 2 - each).await);
-        callers
+        let mut peers = peer::calls(&clients[0], at_a, &agent, quarter).await;
+        peers.extend(peer::calls(&clients[1], at_b, &agent, quarter).await);
+        peers
     };
-    let mut callers = half().await;
+    let early = half().await;
+    let mut ids = peer::ids(&early);
+    let early = Live::begin(early);
     let until = Instant::now() + Duration::from_secs(10);
     while leases(&replica).await != leases(&cluster.redis).await {
         assert!(Instant::now() < until, "the replica is behind");
         sleep(Duration::from_millis(20)).await;
     }
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
-    callers.extend(half().await);
-    let (from, ids) = (Instant::now(), ids(&callers));
+    let late = half().await;
+    ids.extend(peer::ids(&late));
+    let late = Live::begin(late);
+    let from = Instant::now();
     let known: BTreeSet<String> = ids.iter().cloned().collect();
     assert!(leases(&replica).await.len() < known.len());
     relay.point(Some(replica.address()));
@@ -237,11 +179,13 @@ async fn calls_live_on_when_a_stale_replica_takes_over_and_no_cap_is_passed() {
             .unwrap();
         assert_eq!(owner, host, "{id}");
     }
-    join_all(callers.iter_mut().map(|caller| caller.listen(2000))).await;
+    sleep(Duration::from_secs(2)).await;
     assert_eq!(leases(&replica).await, known);
-    check_heard(&callers, from);
-    join_all(callers.into_iter().map(Caller::hang_up)).await;
-    check_over(&servers[0], &cluster, &ids, "caller_hangup").await;
+    let mut peers = early.stop().await;
+    peers.extend(late.stop().await);
+    peer::check_heard(&mut peers, from, gap());
+    peer::hang_up(peers).await;
+    cluster.check_over(&clients[0], &ids, "caller_hangup").await;
     let until = Instant::now() + Duration::from_secs(5);
     while replica.leases().await > 0 {
         assert!(Instant::now() < until, "leases are left");

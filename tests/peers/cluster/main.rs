@@ -7,6 +7,7 @@
 
 mod buckets;
 mod crowd;
+mod dial;
 mod encrypted;
 mod faults;
 mod leases;

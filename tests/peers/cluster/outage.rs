@@ -1,16 +1,20 @@
 //! Redis dies, sleeps and forgets under a server with calls.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use kit::client::{Answer, Client};
+use kit::peer::{self, Live, NUMBER};
 use kit::server::Server;
-use kit::socket::{Caller, native};
+use kit::socket::native;
+use kit::telephone::Telephone;
+use media::rtp::sdp::Encryption;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Cluster, agent, p99, soak};
+use crate::stage::{Cluster, agent, gap, mix, p99, soak, talker};
 
 /// Many connects at once; the answers, and how long the slowest of 99 in 100 took.
 async fn connects(client: &Client, agent: &str, count: usize) -> (Vec<Answer>, Duration) {
@@ -40,6 +44,13 @@ fn check_refusal(answer: &Answer, code: &str, retry_after: u32) {
     assert_eq!(answer.header("retry-after"), Some(header.as_str()));
 }
 
+/// The code that a telephone hears, if it is not let in.
+async fn refusal(listen: SocketAddr) -> Option<u16> {
+    let within = Duration::from_secs(10);
+    let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+    called.err()
+}
+
 async fn ready(server: &Server, within: Duration) -> Duration {
     let (client, began) = (server.client(), Instant::now());
     while client.get("//readyz").await.status != 200 {
@@ -52,9 +63,11 @@ async fn ready(server: &Server, within: Duration) -> Duration {
 #[tokio::test]
 async fn with_redis_down_every_connect_is_refused_at_once_and_leaves_nothing() {
     let mut cluster = Cluster::new().await;
-    let server = cluster.node("a").start().await;
+    let (server, listen) = cluster.reachable_node("a");
+    let server = server.start().await;
     let client = server.client();
     let agent = agent(&client).await;
+    peer::line(&client, &agent).await;
     cluster.redis.kill();
     let (answers, slowest) = connects(&client, &agent, 200).await;
     for answer in &answers {
@@ -62,6 +75,7 @@ async fn with_redis_down_every_connect_is_refused_at_once_and_leaves_nothing() {
     }
     println!("200 connects without Redis: p99 {slowest:?}");
     assert!(slowest < Duration::from_millis(300), "{slowest:?}");
+    assert_eq!(refusal(listen).await, Some(503), "a telephone");
     assert_eq!(cluster.calls().await, 0, "no record is left");
     let not_ready = client.get("//readyz").await.expect(503);
     assert!(not_ready.text("error").contains("redis (no connection)"));
@@ -86,11 +100,14 @@ async fn with_redis_down_every_connect_is_refused_at_once_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn while_redis_sleeps_answers_come_in_time_and_no_lease_is_left_afterwards() {
+async fn while_redis_sleeps_answers_come_in_time_calls_live_on_and_no_lease_is_left_afterwards() {
     let cluster = Cluster::new().await;
-    let server = cluster.node("a").start().await;
+    let (server, listen) = cluster.reachable_node("a");
+    let server = server.start().await;
     let client = server.client();
-    let agent = agent(&client).await;
+    let agent = talker(&client).await;
+    peer::line(&client, &agent).await;
+    let live = Live::begin(peer::calls(&client, listen, &agent, mix(2)).await);
     cluster.redis.stop();
     let asleep = Instant::now();
     let (mut times, mut codes, mut pulse) = (Vec::new(), Vec::new(), Vec::new());
@@ -120,37 +137,36 @@ async fn while_redis_sleeps_answers_come_in_time_and_no_lease_is_left_afterwards
     assert!(slowest <= Duration::from_millis(400), "{slowest:?}");
     assert!(times.last().unwrap() <= &Duration::from_millis(500));
     assert!(stall <= Duration::from_millis(100), "{stall:?}");
+    assert_eq!(refusal(listen).await, Some(503), "a telephone");
     cluster.redis.go_on();
     ready(&server, Duration::from_secs(2)).await;
+    let mut peers = live.stop().await;
+    peer::check_heard(&mut peers, asleep, gap());
+    let lived = peer::hang_up(peers).await;
+    cluster.check_over(&client, &lived, "caller_hangup").await;
     client.connect(&native(&agent)).await;
     let until = Instant::now() + Duration::from_secs(15);
     while cluster.redis.leases().await != cluster.open_calls().await.0 {
         assert!(Instant::now() < until, "leases are left");
         sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(cluster.calls().await, 1, "refusals left no record");
+    let left = cluster.calls().await as usize - lived.len();
+    assert_eq!(left, 1, "refusals left no record");
 }
 
 #[tokio::test]
 async fn calls_live_on_when_redis_forgets_or_dies_and_no_other_takes_their_place() {
     let mut cluster = Cluster::new().await;
-    let cap = if soak() { 50 } else { 10 };
-    let server = cluster
-        .node("a")
-        .set("LIMITS__ACCOUNT_CALLS", &cap.to_string())
-        .start()
-        .await;
+    let mix = mix(1);
+    let cap = mix.count() as u64;
+    let (server, listen) = cluster.reachable_node("a");
+    let server = server.set("LIMITS__ACCOUNT_CALLS", &cap.to_string());
+    let server = server.start().await;
     let client = server.client();
-    let agent = agent(&client).await;
-    let mut callers = join_all((0..cap).map(|_| {
-        let (client, agent) = (client.clone(), agent.clone());
-        async move {
-            let mut caller = Caller::call(&client, &native(&agent)).await;
-            caller.wait_for("audio", 5000).await;
-            caller
-        }
-    }))
-    .await;
+    let agent = talker(&client).await;
+    peer::line(&client, &agent).await;
+    let live = Live::begin(peer::calls(&client, listen, &agent, mix).await);
+    let from = Instant::now();
     for round in ["forgets", "dies"] {
         if round == "forgets" {
             cluster.redis.command::<()>(&["FLUSHALL"]).await;
@@ -178,9 +194,9 @@ async fn calls_live_on_when_redis_forgets_or_dies_and_no_other_takes_their_place
                 }
             }
         };
-        let ((refused, took), ()) = tokio::join!(watch, async {
-            join_all(callers.iter_mut().map(|caller| caller.listen(1500))).await;
-        });
+        let (refused, took) = watch.await;
+        let expected = if round == "dies" { 503 } else { 486 };
+        assert_eq!(refusal(listen).await, Some(expected), "a telephone");
         println!("Redis {round}: {refused} connects refused within {took:?}");
         assert!(refused > 0, "a store that does not know takes nobody");
         if round == "dies" {
@@ -192,10 +208,10 @@ async fn calls_live_on_when_redis_forgets_or_dies_and_no_other_takes_their_place
         assert_eq!(answer.body["current"], cap);
         assert_eq!(cluster.redis.leases().await, cap);
     }
-    for caller in &callers {
-        assert_eq!(caller.closed, None, "a call was lost");
-    }
-    join_all(callers.into_iter().map(Caller::hang_up)).await;
+    let mut peers = live.stop().await;
+    peer::check_heard(&mut peers, from, gap());
+    let lived = peer::hang_up(peers).await;
+    cluster.check_over(&client, &lived, "caller_hangup").await;
     cluster.empty(Duration::from_secs(10)).await;
 }
 

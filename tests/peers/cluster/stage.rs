@@ -1,6 +1,8 @@
 //! What the tests share: a lease store whose time they own, in the process and in Redis; a node of a
 //! cluster.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +17,12 @@ use control::redis_link::Link;
 use control::secret::Secret;
 use control::time::{Clock, Timestamp};
 use kit::client::Client;
+use kit::peer::Mix;
+use kit::ports::free_udp;
 use kit::redis::Redis;
 use kit::server::Setup;
 use kit::socket;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -136,6 +140,22 @@ pub(crate) fn wish(number: u128, node: &str, of: u128, state: State) -> Request 
     }
 }
 
+/// A longer pause between two pieces of the agent's sound is a gap that is heard. In the small volume
+/// other tests run beside it.
+pub(crate) fn gap() -> Duration {
+    Duration::from_millis(if soak() { 500 } else { 3000 })
+}
+
+/// A few calls of each kind in the small volume; else fifty, divided by so many.
+pub(crate) fn mix(parts: usize) -> Mix {
+    let (sockets, telephones, called) = if soak() { (36, 10, 4) } else { (4, 4, 4) };
+    Mix {
+        sockets: sockets / parts,
+        telephones: telephones / parts,
+        called: called / parts,
+    }
+}
+
 pub(crate) fn soak() -> bool {
     std::env::var_os("SIDETONE_SOAK").is_some()
 }
@@ -184,6 +204,12 @@ impl Cluster {
             .key(&self.key)
     }
 
+    /// The same, and where telephones call it.
+    pub(crate) fn reachable_node(&self, name: &str) -> (Setup, SocketAddr) {
+        let listen = free_udp();
+        (self.node(name).telephones(listen), listen)
+    }
+
     /// Calls that have not ended and sessions that can still be joined: of all, and of the account
     /// that has most.
     pub(crate) async fn open_calls(&self) -> (u64, u64) {
@@ -213,6 +239,45 @@ impl Cluster {
             .unwrap()
     }
 
+    /// The calls once they are over, each ended for this reason, with its one event.
+    pub(crate) async fn check_over(&self, client: &Client, ids: &[String], reason: &str) {
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut events = BTreeSet::new();
+        for id in ids {
+            let call = loop {
+                let call = client.get(&format!("/calls/{id}")).await;
+                let call = call.expect(200).body;
+                if !call["ended_at"].is_null() {
+                    break call;
+                }
+                assert!(Instant::now() < until, "still open: {call}");
+                sleep(Duration::from_millis(50)).await;
+            };
+            let status = if reason == "node_lost" {
+                "failed"
+            } else {
+                "completed"
+            };
+            assert_eq!(
+                (&call["end_reason"], &call["status"]),
+                (&json!(reason), &json!(status)),
+                "{call}"
+            );
+            let bodies: Vec<String> = self
+                .db
+                .query("select body from events where call_id = $1 and type = 'call.ended'")
+                .bind(id.as_str())
+                .all(|row| row.text("body"))
+                .await
+                .unwrap();
+            assert_eq!(bodies.len(), 1, "{id}");
+            let body: Value = serde_json::from_str(&bodies[0]).unwrap();
+            assert_eq!(body["status"], call["status"]);
+            events.insert(body["event_id"].to_string());
+        }
+        assert_eq!(events.len(), ids.len());
+    }
+
     /// Waits until no call is open and no lease is left.
     pub(crate) async fn empty(&self, within: Duration) {
         let until = Instant::now() + within;
@@ -237,6 +302,18 @@ pub(crate) async fn agent(client: &Client) -> String {
         "llm_model": "echo",
         "first_message": "Hello, this is the test line.",
         "idle_check_in_after_secs": 600,
+    });
+    socket::agent(client, fields).await
+}
+
+/// One that speaks for minutes, whatever it hears, and whose ends are told.
+pub(crate) async fn talker(client: &Client) -> String {
+    let fields = json!({
+        "voice_id": socket::scripted_voice(client).await,
+        "llm_model": "echo",
+        "first_message": "And this goes on and on, as long as somebody listens. ".repeat(17),
+        "interruption_enabled": false,
+        "webhook_url": "https://hooks.example.com/calls",
     });
     socket::agent(client, fields).await
 }

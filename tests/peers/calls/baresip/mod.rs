@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use self::phone::{Account, Phone};
 use self::proxy::proxy_to;
 use crate::outbound;
-use crate::stage;
-use crate::telephone::{loud, records, server};
+use crate::stage::{self, loud};
+use crate::telephone::{records, server};
 
 /// What the caller says: a word into the greeting, and nothing any more.
 fn said() -> Vec<i16> {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Line;
 use super::inbound::{Called, Declined, Desk};
 use super::joined::{Joined, Side};
-use super::lobby::new_call;
+use super::lobby::{is_at_cap, new_call};
 use super::outbound::{Dial, Over, Placing, STACK_PATIENCE};
 use super::talking::Settled;
 use crate::admission::{Lease, Renewal, Request, State};
@@ -390,8 +390,8 @@ pub(super) const fn name(by: Canceled) -> &'static str {
 
 fn unwritten(error: ApiError) -> NotForwarded {
     let code = match &error {
-        ApiError::Capacity { .. } | ApiError::TrunkHour { .. } => 486,
-        ApiError::Unavailable { .. } | ApiError::Internal(..) => 503,
+        error if is_at_cap(error) => 486,
+        ApiError::Capacity { .. } | ApiError::Unavailable { .. } | ApiError::Internal(..) => 503,
         _ => 480,
     };
     NotForwarded {

@@ -379,9 +379,9 @@ impl Desk {
         Talking::begin(&self.app, account, id, settled, lease, message)
             .await
             .map_err(|why| match why {
-                NotPlaced::NoCapacity => Declined::BUSY,
                 NotPlaced::Blocked => Declined::FORBIDDEN,
-                NotPlaced::Failed => Declined::UNAVAILABLE,
+                // Account and trunk had room for it: this server has none.
+                NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
             })
     }
 }

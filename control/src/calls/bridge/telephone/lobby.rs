@@ -19,6 +19,7 @@ use crate::calls::rules::Ending;
 use crate::calls::store;
 use crate::db::DbError;
 use crate::http::ApiError;
+use crate::http::error::Reason;
 use crate::ids::{AgentId, CallId};
 use crate::phone_numbers;
 use crate::phone_numbers::routing::{Happened, Lack, Lobby, Next};
@@ -355,13 +356,54 @@ pub(super) fn new_call<'a>(
 
 /// What the API would say, as a telephone exchange says it.
 fn refused(error: &ApiError) -> Declined {
+    match is_at_cap(error) {
+        true => Declined::BUSY,
+        false => Declined::UNAVAILABLE,
+    }
+}
+
+/// Whether every place is taken, on whichever server one asks. A server that is full or behind is not that, nor
+/// is a store of leases that does not answer: the carrier may find room elsewhere.
+pub(super) fn is_at_cap(error: &ApiError) -> bool {
     match error {
-        ApiError::Capacity { resource, .. } if *resource != Some("node") => Declined::BUSY,
-        _ => Declined::UNAVAILABLE,
+        ApiError::Capacity {
+            reason, resource, ..
+        } => *reason == Reason::Capacity && *resource != Some("node"),
+        ApiError::TrunkHour { .. } => true,
+        _ => false,
     }
 }
 
 /// Spreads the tries of calls that wait together; nothing secret hangs on it.
 fn random() -> u64 {
     secret::random_bytes().map_or(0, u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_busy_at_a_cap_and_unavailable_where_nobody_can_say() {
+        let refusal = |reason, resource| ApiError::Capacity {
+            reason,
+            resource,
+            current: None,
+            cap: None,
+            retry_after: 1,
+        };
+        for (reason, resource, code) in [
+            (Reason::Capacity, Some("account"), 486),
+            (Reason::Capacity, Some("trunk"), 486),
+            (Reason::Capacity, Some("pool"), 486),
+            (Reason::Capacity, Some("node"), 503),
+            (Reason::ServiceUnavailable, Some("node"), 503),
+            (Reason::RedisUnavailable, Some("pool"), 503),
+            (Reason::RedisError, Some("pool"), 503),
+            (Reason::RedisError, None, 503),
+        ] {
+            let told = refused(&refusal(reason, resource));
+            assert_eq!(told, Declined(code), "{reason:?} of {resource:?}");
+        }
+    }
 }

@@ -18,9 +18,12 @@ use crate::time::Time;
 /// Packets that may wait: 1.3 s of 20 ms. What is further ahead than this comes after an outage.
 const SLOTS: usize = 64;
 
-/// Room that every slot has from its first packet on, bytes: speech never needs more, so that no later
-/// packet makes a slot grow.
+/// Room for one payload, bytes: speech never needs more, so that no later packet makes it grow.
 const ROOM: usize = 320;
+
+/// Payloads for which there is room from the first packet on: as many of 20 ms as wait for a missing one at most
+/// ([`MOST_DELAY`]), and the one handed out. More wait in an outage alone.
+const ROOMS: usize = 16;
 
 /// A missing packet is waited for at least this long after its time, though the network has shown no
 /// jitter: two neighbours may always change places.
@@ -92,6 +95,10 @@ pub struct JitterBuffer {
     /// Units of the stream's clock a second, Hz.
     clock: u32,
     slots: Vec<Slot>,
+    /// Room for payloads that no slot has.
+    rooms: Vec<Vec<u8>>,
+    /// The slot whose payload was handed out last: its room is free when the next packet comes.
+    given: Option<usize>,
     /// The next packet to be handed out, and its time if it follows without a pause.
     expected: Option<Place>,
     /// The highest number that came.
@@ -117,7 +124,7 @@ struct Place {
     timestamp: u64,
 }
 
-/// One packet; its payload's room is used again.
+/// One packet.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     /// 0: the slot is free. Extended numbers start above it.
@@ -135,6 +142,8 @@ impl JitterBuffer {
         Self {
             clock: clock.max(1),
             slots: vec![Slot::default(); SLOTS],
+            rooms: Vec::new(),
+            given: None,
             expected: None,
             highest: 0,
             duration: 0,
@@ -181,15 +190,14 @@ impl JitterBuffer {
                 return;
             }
             let mut slot = Slot::default();
-            slot.fill(sequence, timestamp, now, packet);
+            slot.fill(sequence, timestamp, now, packet, &mut self.rooms);
             self.after = Some(slot);
         } else {
-            let slot = &mut self.slots[place(sequence)];
-            if slot.sequence == sequence {
+            if self.slots[place(sequence)].sequence == sequence {
                 self.counts.duplicates += 1;
                 return;
             }
-            slot.fill(sequence, timestamp, now, packet);
+            self.fill(sequence, timestamp, now, packet);
         }
         self.strange = None;
         self.highest = self.highest.max(sequence);
@@ -202,13 +210,16 @@ impl JitterBuffer {
 
     /// What comes next, if it is there or given up by now.
     pub fn next(&mut self, now: Time) -> Option<Next<'_>> {
+        self.take_back();
         if std::mem::take(&mut self.restarted) {
             return Some(Next::Restart);
         }
         let mut expected = self.expected?;
         let mut here = place(expected.sequence);
         while self.slots[here].sequence == expected.sequence && self.slots[here].duration == 0 {
+            self.given = Some(here);
             self.slots[here].sequence = 0;
+            self.take_back();
             self.passed(true, expected.sequence + 1, expected.timestamp);
             expected = self.expected?;
             here = place(expected.sequence);
@@ -307,7 +318,11 @@ impl JitterBuffer {
         // A round of numbers and timestamps above zero, so that packets before the first have places.
         let sequence = (1 << 16) + u64::from(packet.sequence);
         let timestamp = (1 << 32) + u64::from(packet.timestamp);
-        self.slots[place(sequence)].fill(sequence, timestamp, now, packet);
+        // Nothing is left of the first time when a stream begins again.
+        if self.rooms.capacity() == 0 {
+            self.rooms.resize_with(ROOMS, || Vec::with_capacity(ROOM));
+        }
+        self.fill(sequence, timestamp, now, packet);
         self.expected = Some(Place {
             sequence,
             timestamp,
@@ -318,6 +333,22 @@ impl JitterBuffer {
         self.restarted = again;
         let time = self.time(timestamp);
         self.arrival.note(now, time);
+    }
+
+    /// Puts a packet into its slot.
+    fn fill(&mut self, sequence: u64, timestamp: u64, at: Time, packet: &Arrival<'_>) {
+        self.take_back();
+        self.slots[place(sequence)].fill(sequence, timestamp, at, packet, &mut self.rooms);
+    }
+
+    /// Nobody looks any more at the payload that was handed out last.
+    fn take_back(&mut self) {
+        if let Some(given) = self.given.take()
+            && self.rooms.len() < ROOMS
+        {
+            self.rooms
+                .push(std::mem::take(&mut self.slots[given].payload));
+        }
     }
 
     /// A packet far from where the stream is. One may be a stray; a second that follows it shows that
@@ -356,6 +387,7 @@ impl JitterBuffer {
         slot.sequence = 0;
         self.held = now - slot.at;
         self.arrival.last = (slot.at, timestamp);
+        self.given = Some(here);
         self.duration = duration;
         self.passed(true, expected.sequence + 1, timestamp + u64::from(duration));
         Next::Packet {
@@ -431,11 +463,21 @@ impl JitterBuffer {
 }
 
 impl Slot {
-    fn fill(&mut self, sequence: u64, timestamp: u64, at: Time, packet: &Arrival<'_>) {
+    fn fill(
+        &mut self,
+        sequence: u64,
+        timestamp: u64,
+        at: Time,
+        packet: &Arrival<'_>,
+        rooms: &mut Vec<Vec<u8>>,
+    ) {
         self.sequence = sequence;
         self.timestamp = timestamp;
         self.duration = packet.duration;
         self.at = at;
+        if self.payload.capacity() == 0 {
+            self.payload = rooms.pop().unwrap_or_default();
+        }
         self.payload.clear();
         self.payload.reserve(ROOM);
         self.payload.extend_from_slice(packet.payload);

@@ -347,3 +347,16 @@ fn a_packet_without_sound_takes_a_number_and_no_time() {
     assert_eq!(out.len(), 17);
     assert!(out.iter().all(|o| matches!(o, Out::Packet(..))), "{out:?}");
 }
+
+#[test]
+fn there_is_room_for_those_that_wait_and_no_more() {
+    // Now and then one comes so late that ten wait for it.
+    let late = |n| if n % 50 == 7 { 200 } else { 0 };
+    let packets = (0..2_000).map(|n| (u64::from(20 * n + late(n)), n, n * FRAME));
+    let mut buffer = JitterBuffer::new(48_000);
+    let out = run(&mut buffer, packets.collect(), 9);
+    assert!(out.len() >= 2_000, "{} handed out", out.len());
+    let slots = buffer.slots.iter().map(|slot| &slot.payload);
+    let room: usize = slots.chain(&buffer.rooms).map(Vec::capacity).sum();
+    assert_eq!(room, ROOMS * ROOM);
+}

@@ -1,10 +1,13 @@
-//! What the benches and the allocation tests share: an allocator that counts, and a call to measure
-//! ([`session`]). Whoever links this crate has the allocator as the process's own.
+//! What the benches and the allocation tests share: an allocator that counts and tells where it is asked
+//! ([`places`]), and a call to measure ([`session`]). Whoever links this crate has the allocator as the process's own.
 
+pub mod places;
 pub mod session;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+pub use self::places::{places, watch};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -21,6 +24,13 @@ pub fn allocated() -> u64 {
     COUNT.get()
 }
 
+fn counted() {
+    COUNT.with(|count| {
+        count.set(count.get() + 1);
+        places::note(count);
+    });
+}
+
 struct Counting;
 
 thread_local! {
@@ -30,10 +40,11 @@ thread_local! {
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
 // SAFETY: every call is handed to the system's allocator as it came, and its answer handed back; the
-// counter beside it is a plain cell of the same thread and does not allocate.
+// counter beside it is a plain cell of the same thread and does not allocate; what notes a place turns itself
+// off while it allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
+        counted();
         // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.alloc(layout) }
     }
@@ -44,13 +55,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
+        counted();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
+        counted();
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }

@@ -20,7 +20,7 @@ use super::line::Line;
 use super::live::{Placed, Renewal, Seat, WebRtc};
 use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
 use super::peer::{Identity, Net, Peer};
-use super::recorder::RING;
+use super::recorder::ring;
 use super::rtp::{RtpCarrier, RtpLine};
 use super::socket::Socket;
 use crate::call::input::{EndRequest, ToolOutcome};
@@ -160,8 +160,7 @@ impl Engine {
         let clock = Clock::start();
         let tallies = Arc::new(Tallies::default());
         let count = config.threads.max(1);
-        let (producers, consumers): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| rtrb::RingBuffer::new(RING)).unzip();
+        let (producers, consumers): (Vec<_>, Vec<_>) = (0..count).map(|_| ring()).unzip();
         let disk = disk::start(
             (&config.spool_dir, config.min_free),
             consumers,

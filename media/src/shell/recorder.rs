@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rtrb::Producer;
+use rtrb::{Consumer, Producer};
 
 use super::counters::{Tallies, count};
 use super::mailbox::CallKey;
@@ -13,7 +13,21 @@ use crate::time::Samples;
 
 /// Bytes in a media thread's ring to the disk. The disk thread empties it every tenth of a second and
 /// whenever a quarter is used; what is left holds 45 ms of 1,000 calls.
-pub(super) const RING: usize = 4 << 20;
+const RING: usize = 4 << 20;
+
+/// A media thread's ring, all of whose memory the system has given already: else it would give it page by page in the
+/// midst of frames, until the ring has gone round once.
+pub(super) fn ring() -> (Producer<u8>, Consumer<u8>) {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(RING);
+    // They fail without room, of which a new ring has all.
+    if let Ok(chunk) = producer.write_chunk(RING) {
+        chunk.commit_all();
+    }
+    if let Ok(chunk) = consumer.read_chunk(RING) {
+        chunk.commit_all();
+    }
+    (producer, consumer)
+}
 
 /// A side's sound goes to the ring in blocks that end at multiples of this position, samples (256 ms): few
 /// messages, a killed node loses little, and the file is written in whole pages of 4 KiB, of which the kernel
@@ -301,6 +315,25 @@ mod tests {
         super::super::tests::config("recorder")
     }
 
+    /// Pages that the system has given this thread so far (`proc_pid_stat(5)`, field 10).
+    fn pages() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let given = fields.split_ascii_whitespace().nth(7).unwrap();
+        given.parse().unwrap()
+    }
+
+    #[test]
+    fn a_new_ring_is_empty_and_has_its_memory() {
+        let (mut producer, mut consumer) = ring();
+        assert_eq!((producer.slots(), consumer.slots()), (RING, 0));
+        let before = pages();
+        producer.write_chunk(RING).unwrap().commit_all();
+        consumer.read_chunk(RING).unwrap().commit_all();
+        let given = pages() - before;
+        assert!(given < 64, "{given} pages");
+    }
+
     #[test]
     fn headers_survive_the_ring() {
         for kind in [Kind::Caller, Kind::Agent, Kind::Tape, Kind::End] {
@@ -315,7 +348,7 @@ mod tests {
     }
 
     /// Empties the ring: kind, position and length of each message.
-    fn messages(consumer: &mut rtrb::Consumer<u8>) -> Vec<(Kind, u64, u32)> {
+    fn messages(consumer: &mut Consumer<u8>) -> Vec<(Kind, u64, u32)> {
         let mut messages = Vec::new();
         while consumer.slots() > 0 {
             let mut header = [0; Header::SIZE];
@@ -328,7 +361,7 @@ mod tests {
         messages
     }
 
-    fn recorder(room: usize) -> (Recorder, Ring, rtrb::Consumer<u8>) {
+    fn recorder(room: usize) -> (Recorder, Ring, Consumer<u8>) {
         let (producer, consumer) = rtrb::RingBuffer::new(room);
         let ring = Ring::new(producer, std::thread::current(), Arc::default());
         let tape = TapeWriter::new(&config(), Time::from_millis(5), true);

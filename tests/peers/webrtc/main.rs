@@ -6,6 +6,7 @@
     reason = "a failed step is a failed test"
 )]
 
+mod barge_in;
 mod calls;
 mod g722;
 mod hostile;

@@ -61,8 +61,28 @@ class Mouth(AudioStreamTrack):
         return frame
 
 
-async def listen(track, line):
-    """Tells when the other side begins and stops to be heard."""
+def power(samples):
+    # Every fourth sample tells as much.
+    return math.sqrt(sum(s * s for s in samples[::4]) / max(1, len(samples[::4])))
+
+
+def note(parts, frame, samples):
+    """Adds a frame's loud quarters to the part that they belong to."""
+    start = 1000 * frame.pts * frame.time_base
+    length = 1000 * frame.samples / frame.sample_rate / 4
+    size = len(samples) // 4
+    for quarter in range(4):
+        if power(samples[quarter * size : (quarter + 1) * size]) <= VOICE:
+            continue
+        begin = float(start) + quarter * length
+        if not parts or begin - parts[-1][1] > 600:
+            parts.append([begin, begin])
+        parts[-1][1] = begin + length
+
+
+async def listen(track, line, parts):
+    """Tells when the other side begins and stops to be heard. `parts`: from when to when it was, on the stream's own
+    clock, ms; what a jitter buffer holds back until more comes counts where it belongs."""
     heard, quiet, loud, waiting = False, 0, 0, None
     while True:
         try:
@@ -78,8 +98,8 @@ async def listen(track, line):
         except MediaStreamError:
             return
         samples = memoryview(bytes(frame.planes[0])).cast("h")[: frame.samples * len(frame.layout.channels)]
-        # Every fourth sample tells as much.
-        level = math.sqrt(sum(s * s for s in samples[::4]) / max(1, len(samples[::4])))
+        level = power(samples)
+        note(parts, frame, samples)
         length = 1000 * frame.samples // frame.sample_rate
         loud, quiet = (loud + length, 0) if level > VOICE else (0, quiet + length)
         if not heard and loud >= 100:
@@ -96,6 +116,7 @@ class Phone:
         self.channel = None
         self.mouth = None
         self.line = 0
+        self.parts = []
 
     def hear_channel(self, channel):
         self.channel = channel
@@ -109,6 +130,7 @@ class Phone:
         self.line += 1
         line = self.line
         self.mouth = Mouth()
+        self.parts = parts = []
 
         @pc.on("connectionstatechange")
         def changed():
@@ -116,7 +138,7 @@ class Phone:
 
         @pc.on("track")
         def track(track):
-            asyncio.ensure_future(listen(track, line))
+            asyncio.ensure_future(listen(track, line, parts))
 
         @pc.on("datachannel")
         def channel(channel):
@@ -147,6 +169,9 @@ class Phone:
 
     async def speak(self, ms, **_):
         self.mouth.tone = ms * RATE // 1000
+
+    async def heard(self, **_):
+        tell("heard", parts=self.parts)
 
     async def send(self, text, **_):
         self.channel.send(text)

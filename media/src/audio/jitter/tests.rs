@@ -380,3 +380,17 @@ fn a_packet_without_sound_takes_a_number_and_no_time() {
     assert_eq!(out.len(), 17);
     assert!(out.iter().all(|o| matches!(o, Out::Packet(..))), "{out:?}");
 }
+
+#[test]
+fn what_comes_in_its_turn_needs_no_room() {
+    let packets = steady(0..2_000, |n| if n % 50 == 7 { 19 } else { 0 });
+    let mut buffer = JitterBuffer::new(48_000);
+    assert_eq!(run(&mut buffer, packets, 9).len(), 2_000);
+    let room: usize = buffer
+        .slots
+        .iter()
+        .map(|slot| slot.payload.capacity())
+        .sum();
+    // That of the first.
+    assert_eq!(room, ROOM);
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::configuration::RTCConfigurationBuilder;
 use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_reports;
@@ -280,7 +280,7 @@ impl Connection {
         packet.header.sequence_number = self.sequence;
         packet.header.timestamp = timestamp;
         packet.header.ssrc = self.ssrc;
-        packet.payload = Bytes::copy_from_slice(payload);
+        packet.payload = net.payload(payload);
         self.sequence = self.sequence.wrapping_add(1);
         if let Some(mut sender) = self.core.rtp_sender(self.sender) {
             // It refuses while a description is being changed: that frame is lost as on any network.

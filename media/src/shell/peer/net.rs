@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use rustc_hash::FxHashMap;
@@ -31,6 +31,10 @@ const LONGEST: usize = 2048;
 /// Room for datagrams is made in pieces of this size, bytes.
 const PIECE: usize = 64 << 10;
 
+/// Room for payloads on their way into the core, bytes: it drops each when it has encrypted it, so that the room is
+/// used again and again.
+const SENT: usize = 4 << 10;
+
 /// The kernel's room for datagrams that wait, each way, bytes: 100 ms of 1,000 calls.
 const KERNEL: usize = 2 << 20;
 
@@ -48,6 +52,7 @@ pub(in super::super) struct Net {
     /// Counts the checks: the oldest are forgotten.
     made: u64,
     room: BytesMut,
+    sent: BytesMut,
     /// The core's clock at our time zero.
     origin: Instant,
     tallies: Arc<Tallies>,
@@ -91,6 +96,7 @@ impl Net {
             checks: FxHashMap::default(),
             made: 0,
             room: BytesMut::new(),
+            sent: BytesMut::with_capacity(SENT),
             origin: clock.origin(),
             tallies,
         })
@@ -130,6 +136,12 @@ impl Net {
             }
         }
         true
+    }
+
+    /// A payload as the core takes it.
+    pub(super) fn payload(&mut self, bytes: &[u8]) -> Bytes {
+        self.sent.extend_from_slice(bytes);
+        self.sent.split().freeze()
     }
 
     /// Sends a datagram; what the system does not take at once is lost, as on any network.

@@ -2,6 +2,7 @@
 //! the other role, with a socket and a clock of its own.
 
 mod limits;
+mod unread;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -181,6 +182,8 @@ struct Client {
     frame: usize,
     next_frame: Instant,
     speaks: bool,
+    /// What comes on the data channel, and acknowledgements of what was sent there, are taken.
+    reads: bool,
 }
 
 const SSRC: u32 = 0x5151_5151;
@@ -247,6 +250,7 @@ impl Client {
             frame: 0,
             next_frame: Instant::now(),
             speaks: true,
+            reads: true,
         }
     }
 
@@ -317,6 +321,10 @@ impl Client {
                 .set_read_timeout(Some(wait.max(Duration::from_millis(1))))
                 .unwrap();
             if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+                // DTLS (RFC 7983 section 7), which carries the data channel.
+                if !self.reads && matches!(buffer[0], 20..=63) {
+                    continue;
+                }
                 let message = TaggedBytesMut {
                     now: Instant::now(),
                     transport: TransportContext {

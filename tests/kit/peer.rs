@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::socket::{Caller, native};
 use crate::stage;
-use crate::telephone::{Telephone, Waiting};
+use crate::telephone::{Ringing, Telephone, Waiting};
 
 /// What telephones call.
 pub const NUMBER: &str = "+4930123456";
@@ -80,6 +80,18 @@ pub async fn calls(client: &Client, listen: SocketAddr, agent: &str, mix: Mix) -
     peers
 }
 
+/// Has the agent call a telephone, over a trunk of its own; the call, and the telephone, which rings.
+pub async fn ringing(client: &Client, agent: &str) -> (String, Ringing) {
+    let waiting = Waiting::new();
+    let (from, to) = (number("+15550"), number("+4989"));
+    let trunk = json!({"name": "out", "auth_mode": "ip_acl", "numbers": [from],
+        "outbound_address": waiting.address().to_string()});
+    client.post("/sip-trunks/onboard", &trunk).await.expect(201);
+    let wish = json!({"agent_id": agent, "to_number": to, "from_number": from});
+    let call = client.post("/calls", &wish).await.expect(202);
+    (call.text("call_id"), waiting.rings().await)
+}
+
 /// A number that is nobody's yet.
 fn number(prefix: &str) -> String {
     format!("{prefix}{:06}", TELEPHONES.fetch_add(1, Ordering::Relaxed))
@@ -109,17 +121,10 @@ impl Peer {
         Self::heard(id, since, End::Telephone(Box::new(phone))).await
     }
 
-    /// A telephone that the agent calls, over a trunk of its own.
+    /// A telephone that the agent calls.
     pub async fn called(client: &Client, agent: &str) -> Self {
-        let waiting = Waiting::new();
-        let (from, to) = (number("+15550"), number("+4989"));
-        let trunk = json!({"name": "out", "auth_mode": "ip_acl", "numbers": [from],
-            "outbound_address": waiting.address().to_string()});
-        client.post("/sip-trunks/onboard", &trunk).await.expect(201);
-        let wish = json!({"agent_id": agent, "to_number": to, "from_number": from});
-        let call = client.post("/calls", &wish).await.expect(202);
-        let phone = waiting.answer().await;
-        let id = call.text("call_id");
+        let (id, phone) = ringing(client, agent).await;
+        let phone = phone.answer();
         Self::heard(id, Instant::now(), End::Telephone(Box::new(phone))).await
     }
 

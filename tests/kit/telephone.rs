@@ -38,6 +38,13 @@ pub struct Telephone {
 /// A telephone that waits for a call.
 pub struct Waiting(Sip);
 
+/// A telephone that rings.
+pub struct Ringing {
+    sip: Sip,
+    line: CallId,
+    offer: Body,
+}
+
 const CALL: CallId = CallId(1);
 
 /// How long the other side has to answer, or to call.
@@ -52,19 +59,39 @@ impl Waiting {
         self.0.addresses()[0].addr
     }
 
-    /// Answers the call that comes.
-    pub async fn answer(self) -> Telephone {
+    /// Rings, once a call comes.
+    pub async fn rings(self) -> Ringing {
         let (sip, (line, offer)) = event(self.0, |event| match event {
             Event::Incoming(line, incoming) => Some((line, incoming.offer)),
             _ => None,
         })
         .await;
-        let (socket, local) = audio(Encryption::Disable);
+        sip.command(Command::Ring(line, None)).unwrap();
         let offer = offer.expect("an offer");
-        let (text, agreed) =
-            sdp::answer(&offer.bytes, &local, Flow::SendRecv).expect("an agreement");
-        sip.command(Command::Answer(line, Body::sdp(text))).unwrap();
-        Telephone::up(sip, line, socket, local, agreed)
+        Ringing { sip, line, offer }
+    }
+}
+
+impl Ringing {
+    pub fn answer(self) -> Telephone {
+        let (socket, local) = audio(Encryption::Disable);
+        let answer = sdp::answer(&self.offer.bytes, &local, Flow::SendRecv);
+        let (text, agreed) = answer.expect("an agreement");
+        let answer = Command::Answer(self.line, Body::sdp(text));
+        self.sip.command(answer).unwrap();
+        Telephone::up(self.sip, self.line, socket, local, agreed)
+    }
+
+    /// Refuses the call with this code, and has told it.
+    pub async fn refuse(self, code: u16) {
+        let refusal = Command::Reject(self.line, code);
+        self.sip.command(refusal).unwrap();
+        let (sip, ()) = event(self.sip, |event| {
+            matches!(event, Event::Ended { .. }).then_some(())
+        })
+        .await;
+        sleep(Duration::from_millis(300)).await;
+        drop(sip);
     }
 }
 

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::stage;
+use crate::trunks::until;
 
 /// After the database is back everything is in it within this.
 const WRITTEN: Duration = Duration::from_secs(10);
@@ -210,6 +211,59 @@ async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
     for (id, spoke) in spoken {
         peer::check_recorded(&scene.client, &id, spoke).await;
     }
+}
+
+/// Telephones that ring when the database goes: what becomes of each is known once it is back.
+#[tokio::test]
+async fn calls_that_ring_through_an_outage_of_the_database_have_their_ends_written_once() {
+    let _together = stage::together().await;
+    let mix = Mix {
+        sockets: 0,
+        telephones: 0,
+        called: 0,
+    };
+    let scene = scene(mix).await;
+    let (client, agent) = (&scene.client, &scene.agent);
+    let (answered, answers) = peer::ringing(client, agent).await;
+    let (declined, declines) = peer::ringing(client, agent).await;
+    let (canceled, gives_up) = peer::ringing(client, agent).await;
+    let (late, answers_late) = peer::ringing(client, agent).await;
+    let ids = [&answered, &declined, &canceled];
+    for id in ids.into_iter().chain([&late]) {
+        let rings = |call: &Value| call["status"] == "ringing";
+        until(client, &format!("/calls/{id}"), rings).await;
+    }
+    scene.database.crash();
+    check_refusals(&scene).await;
+    // An answer that cannot be written down is none.
+    let mut phone = answers.answer();
+    phone.wait_for_goodbye().await;
+    declines.refuse(486).await;
+    gives_up.refuse(480).await;
+    scene.database.start_again();
+    let ended = written(&scene.server, &ids.map(Clone::clone)).await;
+    check_events(&scene.server, &ended).await;
+    for (id, end) in ids.into_iter().zip([
+        ["failed", "engine_error"],
+        ["busy", "busy"],
+        ["no-answer", "no_answer"],
+    ]) {
+        let told = [&ended[id]["status"], &ended[id]["end_reason"]];
+        assert_eq!(
+            told,
+            end.map(|word| json!(word)).each_ref(),
+            "{}",
+            ended[id]
+        );
+    }
+    // Who answers when it is back is in a call.
+    let mut phone = answers_late.answer();
+    phone.silence(4_000).await;
+    assert!(!phone.came.is_empty(), "the agent is not heard");
+    phone.hang_up().await;
+    let ended = written(&scene.server, std::slice::from_ref(&late)).await;
+    check_events(&scene.server, &ended).await;
+    assert_eq!(ended[&late]["end_reason"], "caller_hangup");
 }
 
 async fn client_turns(client: &Client, id: &str) -> Vec<Value> {

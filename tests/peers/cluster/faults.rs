@@ -35,6 +35,8 @@ async fn when_one_of_two_nodes_dies_only_its_calls_end() {
     let half = mix(2);
     let staying = Live::begin(peer::calls(&client, at_a, &agent, half).await);
     let dying = Live::begin(peer::calls(&b.client(), at_b, &agent, half).await);
+    // And one that nobody has answered yet.
+    let (rang, _phone) = peer::ringing(&b.client(), &agent).await;
     sleep(Duration::from_secs(1)).await;
     let killed = Instant::now();
     b.kill();
@@ -56,7 +58,8 @@ async fn when_one_of_two_nodes_dies_only_its_calls_end() {
         let now = Instant::now();
         assert_eq!(peer.longest_silence(quiet, now), now - quiet, "{}", peer.id);
     }
-    let lost = peer::ids(&dying);
+    let mut lost = peer::ids(&dying);
+    lost.push(rang);
     cluster.check_over(&client, &lost, "node_lost").await;
     let took = killed.elapsed();
     println!(

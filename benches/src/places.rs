@@ -31,11 +31,10 @@ impl Place {
     /// The innermost line of source, `path:line:column`, that `is_meant`. Files tell more than functions do: what was
     /// inlined has a name without its crate.
     pub fn innermost(&self, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
-        let paths = self
-            .0
+        self.0
             .lines()
-            .filter_map(|line| line.trim_start().strip_prefix("at "));
-        paths.into_iter().find(|path| is_meant(path))
+            .filter_map(|line| line.trim_start().strip_prefix("at "))
+            .find(|path| is_meant(path))
     }
 }
 

@@ -32,6 +32,7 @@ use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_re
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MediaEngine};
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::RTCPeerConnectionEvent;
+use rtc::peer_connection::message::RTCMessage;
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
 use rtc::peer_connection::transport::{CandidateConfig, CandidateHostConfig, RTCIceCandidate};
@@ -346,7 +347,6 @@ impl Browser {
 
     fn pump(&mut self) {
         while let Some(message) = self.core.poll_read() {
-            use rtc::peer_connection::message::RTCMessage;
             self.heard += usize::from(matches!(message.message, RTCMessage::RtpPacket(..)));
         }
         while let Some(event) = self.core.poll_event() {

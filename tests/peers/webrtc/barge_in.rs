@@ -13,7 +13,7 @@ const HEARD_BEFORE: f64 = 1_500.0;
 /// By how much what is told of the agent's sound may differ from what the caller heard of it, ms.
 const AS_HEARD: f64 = 60.0;
 
-/// A frame decides, and the packets before it are on their way or in the caller's buffer, ms.
+/// And at most so much longer, until 300 ms of the caller were heard, beside other tests, ms.
 const AT_MOST_AFTER: f64 = 2_000.0;
 
 #[tokio::test]

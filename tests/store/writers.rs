@@ -6,6 +6,7 @@ use control::agents::rules::{World, change};
 use control::agents::store::{self as agents, Update};
 use control::app::Incarnation;
 use control::app::testing::TestApp;
+use control::calls::journal::Owner;
 use control::calls::store as calls;
 use control::config::{BillingMode, Prices};
 use control::db::{Db, Tx};
@@ -179,14 +180,23 @@ async fn a_call_ends_once_and_takes_no_turn_afterwards() {
         );
         tx.commit().await.unwrap();
         let turn = async |index: u32, incarnation: i64| {
-            let mut tx = db.begin_write().await.unwrap();
             let body = json!({"index": index}).to_string();
             let turn = calls::NewTurn {
                 index,
                 body: &body,
                 text: "Words.",
             };
-            calls::insert_turn(&mut tx, account, incarnation, id, &turn, clock.now())
+            let owner = Owner {
+                account,
+                call: id,
+                incarnation,
+            };
+            // By itself, and once more among others.
+            calls::insert_lone_turn(db, owner, &turn, clock.now())
+                .await
+                .unwrap();
+            let mut tx = db.begin_write().await.unwrap();
+            calls::insert_turn(&mut tx, owner, &turn, clock.now())
                 .await
                 .unwrap();
             tx.commit().await.unwrap();

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::journal::Owner;
 use super::rules::{CallStatus, ConversationStatus, Ending};
-use crate::db::{Arg, Db, DbError, Query, Row, Tx};
+use crate::db::{Arg, Db, DbError, Engine, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
 use crate::sip_trunks::rules::digits;
 use crate::time::Timestamp;
@@ -259,29 +260,51 @@ pub struct NewTurn<'a> {
 /// Adds one finished turn to a call that this incarnation still hosts. Written twice, it stands once.
 pub async fn insert_turn(
     tx: &mut Tx,
-    account: AccountId,
-    incarnation: i64,
-    id: CallId,
+    of: Owner,
     turn: &NewTurn<'_>,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let lock = tx.engine().for_share();
-    tx.query_built(format!(
+    let sql = insert_turn_sql(tx.engine());
+    with_turn(tx.query_built(sql), of, turn, now)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// The same, as the one thing that is written: without a transaction around it, which would take three messages
+/// to the database in place of one.
+pub async fn insert_lone_turn(
+    db: &Db,
+    of: Owner,
+    turn: &NewTurn<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let sql = insert_turn_sql(db.engine());
+    with_turn(db.query_built(sql), of, turn, now)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+fn insert_turn_sql(engine: Engine) -> String {
+    let lock = engine.for_share();
+    format!(
         "insert into turns (call_id, idx, account_id, body, created_at, words)
          select $1, $2, $3, $4, $5, $7 where exists (select 1 from calls
             where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null{lock})
          on conflict (call_id, idx) do nothing",
-    ))
-    .bind(id)
-    .bind(i64::from(turn.index))
-    .bind(account)
-    .bind(turn.body)
-    .bind(now)
-    .bind(incarnation)
-    .bind(turn.text.to_lowercase())
-    .execute()
-    .await?;
-    Ok(())
+    )
+}
+
+fn with_turn<'a>(query: Query<'a>, of: Owner, turn: &NewTurn<'_>, now: Timestamp) -> Query<'a> {
+    query
+        .bind(of.call)
+        .bind(i64::from(turn.index))
+        .bind(of.account)
+        .bind(turn.body)
+        .bind(now)
+        .bind(of.incarnation)
+        .bind(turn.text.to_lowercase())
 }
 
 /// Makes this process the host of a call that waits. `false`: it ended, or has a host.

@@ -130,6 +130,21 @@ pub async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<us
         call,
         incarnation,
     } = owner;
+    // As a call goes on: one turn at a time.
+    if let [
+        Entry::Turn {
+            index,
+            body,
+            text,
+            at,
+        },
+    ] = entries
+    {
+        let index = *index;
+        let turn = store::NewTurn { index, body, text };
+        store::insert_lone_turn(&app.db, owner, &turn, *at).await?;
+        return Ok(1);
+    }
     let mut tx = app.db.begin_write().await?;
     let mut written = 0;
     let mut ended = None;
@@ -141,12 +156,9 @@ pub async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<us
                 text,
                 at,
             } => {
-                let turn = store::NewTurn {
-                    index: *index,
-                    body,
-                    text,
-                };
-                store::insert_turn(&mut tx, account, incarnation, call, &turn, *at).await?;
+                let index = *index;
+                let turn = store::NewTurn { index, body, text };
+                store::insert_turn(&mut tx, owner, &turn, *at).await?;
             }
             Entry::End {
                 ending,

@@ -272,7 +272,7 @@ impl Line {
 /// What the model `faq` says with this prompt.
 fn answer_to(prompt: &str, heard: &str) -> String {
     let (events, said) = mpsc::channel();
-    let mut model = FaqModel::new(Language::English, Arc::new(Ear(events)));
+    let mut model = FaqModel::new(Language::English, Arc::new(Ear(events)), None);
     let request = ModelRequest {
         messages: vec![
             Message::System {

@@ -249,8 +249,9 @@ impl Speech {
         };
         match id {
             "faq" => {
+                let elsewhere = tokio::runtime::Handle::try_current().ok();
                 return Ok(Box::new(move |sink| {
-                    Box::new(faq::FaqModel::new(language, sink))
+                    Box::new(faq::FaqModel::new(language, sink, elsewhere))
                 }));
             }
             "echo" => {

@@ -8,34 +8,53 @@ mod index;
 mod lists;
 mod terms;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use media::config::{Language, ToolSpec};
 use media::speech::{
     LanguageModel, LlmEvent, Message, ModelRequest, ReplyId, SpeechEvent, SpeechSink,
 };
 
+use tokio::runtime::Handle;
+
+use super::queue::lock;
 use super::{tools, words};
 pub use index::Index;
 
+/// Of a prompt up to this length, bytes, the index is made where the call lives: half a millisecond. A longer one,
+/// which may have 512 KiB, would hold up the other calls of the media thread.
+const SHORT: usize = 4 << 10;
+
 /// One call's model.
 pub struct FaqModel {
-    language: Language,
     sink: Arc<dyn SpeechSink>,
+    memory: Arc<Mutex<Memory>>,
+    /// Where long prompts are read. `None`: where the call lives, too.
+    elsewhere: Option<Handle>,
+}
+
+/// What the model knows.
+struct Memory {
+    language: Language,
     prompt: String,
     index: Index,
 }
 
 impl FaqModel {
-    pub fn new(language: Language, sink: Arc<dyn SpeechSink>) -> Self {
+    pub fn new(language: Language, sink: Arc<dyn SpeechSink>, elsewhere: Option<Handle>) -> Self {
         Self {
-            language,
             sink,
-            prompt: String::new(),
-            index: Index::new("", language),
+            memory: Arc::new(Mutex::new(Memory {
+                language,
+                prompt: String::new(),
+                index: Index::new("", language),
+            })),
+            elsewhere,
         }
     }
+}
 
+impl Memory {
     fn answer(&mut self, request: &ModelRequest) -> Vec<LlmEvent> {
         let prompt = system_text(&request.messages);
         if prompt != self.prompt {
@@ -103,17 +122,29 @@ impl FaqModel {
 
 impl LanguageModel for FaqModel {
     fn start(&mut self, reply: ReplyId, request: ModelRequest) {
-        let mut events = self.answer(&request);
-        events.push(LlmEvent::Done);
-        for event in events {
-            if !self.sink.send(SpeechEvent::Llm { reply, event }) {
-                return;
-            }
-        }
+        let long = system_text(&request.messages).len() > SHORT;
+        let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| long) else {
+            // Somebody else has it only while a prompt that was longer is being read.
+            let events = lock(&self.memory).answer(&request);
+            return tell(&*self.sink, reply, events);
+        };
+        let (memory, sink) = (Arc::clone(&self.memory), Arc::clone(&self.sink));
+        elsewhere.spawn_blocking(move || {
+            let events = lock(&memory).answer(&request);
+            tell(&*sink, reply, events);
+        });
     }
 
-    /// Nothing is ever under way: `start` has said everything.
+    /// An answer that comes too late has nobody who waits for it.
     fn cancel(&mut self, _reply: ReplyId) {}
+}
+
+fn tell(sink: &dyn SpeechSink, reply: ReplyId, events: Vec<LlmEvent>) {
+    for event in events.into_iter().chain([LlmEvent::Done]) {
+        if !sink.send(SpeechEvent::Llm { reply, event }) {
+            return;
+        }
+    }
 }
 
 fn system_text(messages: &[Message]) -> String {
@@ -265,7 +296,7 @@ mod tests {
     fn asked(language: Language, prompt: &str, said: &str) -> Vec<LlmEvent> {
         let ear = Arc::new(Ear::default());
         let sink: Arc<dyn SpeechSink> = Arc::clone(&ear) as _;
-        let mut model = FaqModel::new(language, sink);
+        let mut model = FaqModel::new(language, sink, None);
         let tool = ToolSpec {
             name: "book_table".into(),
             description: String::new(),
@@ -319,6 +350,66 @@ mod tests {
             text("wet time is brake fast").trim(),
             "Breakfast is served from 7 to 10:30 in the morning."
         );
+    }
+
+    /// Where each event was told.
+    struct Places(std::sync::mpsc::Sender<(std::thread::ThreadId, LlmEvent)>);
+
+    impl SpeechSink for Places {
+        fn send(&self, event: SpeechEvent) -> bool {
+            let SpeechEvent::Llm { event, .. } = event else {
+                return false;
+            };
+            self.0.send((std::thread::current().id(), event)).is_ok()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_prompt_is_not_read_where_the_calls_live() {
+        let (told, events) = std::sync::mpsc::channel();
+        let here = std::thread::current().id();
+        let mut model = FaqModel::new(
+            Language::English,
+            Arc::new(Places(told)),
+            Some(Handle::current()),
+        );
+        let filler = "The garden has roses and tulips. ".repeat(4_000);
+        for (prompt, stays) in [
+            (PROMPT.to_owned(), true),
+            (format!("{filler}\n{PROMPT}"), false),
+        ] {
+            let messages = vec![
+                Message::System { content: prompt },
+                Message::User {
+                    content: "when can i have breakfast".into(),
+                },
+            ];
+            model.start(
+                ReplyId(1),
+                ModelRequest {
+                    messages,
+                    tools: Vec::new(),
+                    temperature: None,
+                    max_tokens: 100,
+                    frequency_penalty: 0.0,
+                    presence_penalty: 0.0,
+                },
+            );
+            let mut text = String::new();
+            loop {
+                let (place, event) = events.recv().unwrap();
+                assert_eq!(place == here, stays);
+                match event {
+                    LlmEvent::Text(part) => text.push_str(&part),
+                    LlmEvent::Done => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(
+                text.trim(),
+                "Breakfast is served from 7 to 10:30 in the morning."
+            );
+        }
     }
 
     #[test]

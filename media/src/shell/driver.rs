@@ -123,10 +123,11 @@ impl Driver {
             }
             self.mailbox.awake();
             let mut now = self.clock.now();
+            // First, and so in the order of their times: frames keep their distance however much else is to be done.
+            let due = self.take_due(now);
             self.take_events(&events);
             more = self.take_mail(&mut now);
             more |= self.take_datagrams(now);
-            let due = self.take_due(now);
             more |= self.serve(now);
             if let Some(due) = due {
                 let late = self.clock.now().since(due).as_micros() as u64;

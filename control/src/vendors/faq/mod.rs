@@ -282,7 +282,7 @@ mod tests {
     impl SpeechSink for Ear {
         fn send(&self, event: SpeechEvent) -> bool {
             if let SpeechEvent::Llm { event, .. } = event {
-                super::super::queue::lock(&self.0).push(event);
+                lock(&self.0).push(event);
             }
             true
         }
@@ -322,7 +322,7 @@ mod tests {
             presence_penalty: 0.0,
         };
         model.start(ReplyId(1), request);
-        super::super::queue::lock(&ear.0).clone()
+        lock(&ear.0).clone()
     }
 
     fn text(said: &str) -> String {

@@ -47,11 +47,11 @@ impl Clock {
 /// served by one wake-up. The packets of a lone call are 20 ms apart and never wait.
 const PACE: Duration = Duration::from_millis(1);
 
-/// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`]: a pass costs as much
-/// as dozens of calls in it, for a processor that slept has forgotten what it knew. What is due in between is late by
-/// the same each time, as frames and beats keep their phase.
+/// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`], however close its
+/// deadlines are: a pass costs as much as dozens of calls in it, for a processor that slept has forgotten what it
+/// knew. What is due in between is late by the same each time, as frames and beats keep their phase.
 const MANY: usize = 100;
-const BEAT: Duration = Duration::from_millis(2);
+const BEAT: Duration = Duration::from_millis(1);
 
 /// A timerfd on the same clock. The poll's own timeout counts whole milliseconds, and is rounded up:
 /// too coarse for pacing.

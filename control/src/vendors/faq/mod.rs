@@ -397,12 +397,14 @@ mod tests {
             );
             let mut text = String::new();
             loop {
-                let (place, event) = events.recv().unwrap();
+                let (place, event) = events.recv().expect("an event");
                 assert_eq!(place == here, stays);
                 match event {
                     LlmEvent::Text(part) => text.push_str(&part),
-                    LlmEvent::Done => break,
-                    other => panic!("{other:?}"),
+                    last => {
+                        assert_eq!(last, LlmEvent::Done);
+                        break;
+                    }
                 }
             }
             assert_eq!(

@@ -55,7 +55,8 @@ pub async fn over(client: &Client, id: &str, within: Duration) -> Value {
     loop {
         let call = client.get(&format!("/calls/{id}")).await.expect(200).body;
         if !call["ended_at"].is_null() && !uploading(client, &call).await {
-            return call;
+            // It may have got ready between the two questions.
+            return client.get(&format!("/calls/{id}")).await.expect(200).body;
         }
         assert!(Instant::now() < until, "not over within {within:?}: {call}");
         sleep(Duration::from_millis(50)).await;

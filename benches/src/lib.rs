@@ -1,7 +1,8 @@
 //! What the benches and the allocation tests share: an allocator that counts and tells where it is asked
-//! ([`places`]), and a call to measure ([`session`]). Whoever links this crate has the allocator as the process's own.
+//! ([`places`]), and calls to measure ([`session`], [`providers`]). Whoever links this crate has the allocator as the process's own.
 
 pub mod places;
+pub mod providers;
 pub mod session;
 
 use std::alloc::{GlobalAlloc, Layout, System};

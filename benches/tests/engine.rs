@@ -8,16 +8,14 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use benches_kit::allocated;
+use benches_kit::providers::{Silent, Talking};
 use media::audio::tones::noise;
 use media::call::input::EndRequest;
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
 };
 use media::shell::{CallNews, Carrier, Engine, EngineConfig, NewCall};
-use media::speech::{
-    LanguageModel, ModelRequest, Providers, Recogniser, ReplyId, SpeechEvent, SpeechSink,
-    Synthesiser, TtsEvent, UtteranceId,
-};
+use media::speech::{Providers, Recogniser, UtteranceId};
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
@@ -49,39 +47,6 @@ impl Recogniser for Listening {
     }
     fn finish(&mut self, _: UtteranceId) {}
     fn cancel(&mut self, _: UtteranceId) {}
-}
-
-struct Silent;
-
-impl LanguageModel for Silent {
-    fn start(&mut self, _: ReplyId, _: ModelRequest) {}
-    fn cancel(&mut self, _: ReplyId) {}
-}
-
-struct Talking(Arc<dyn SpeechSink>);
-
-impl Synthesiser for Talking {
-    fn speak(&mut self, reply: ReplyId, segment: u32, _: &str) {
-        for seed in 0..15 {
-            let samples = noise(seed, -20.0, 16_000);
-            let event = TtsEvent::Audio {
-                rate: 16_000,
-                samples,
-            };
-            self.0.send(SpeechEvent::Tts {
-                reply,
-                segment,
-                event,
-            });
-        }
-        let event = TtsEvent::Done;
-        self.0.send(SpeechEvent::Tts {
-            reply,
-            segment,
-            event,
-        });
-    }
-    fn cancel(&mut self, _: ReplyId) {}
 }
 
 #[test]
@@ -119,7 +84,7 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
             providers: Box::new(move |sink| Providers {
                 stt: Box::new(listening),
                 llm: Box::new(Silent),
-                tts: Box::new(Talking(sink)),
+                tts: Box::new(Talking { sink, seconds: 15 }),
             }),
             on_event: Arc::new(move |event| {
                 let _ = sender.send(event);

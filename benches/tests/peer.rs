@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use benches_kit::places;
+use benches_kit::providers::{Silent, Talking};
 use media::audio::opus::Encoder;
 use media::audio::tones::noise;
 use media::call::input::EndRequest;
@@ -23,10 +24,7 @@ use media::config::{
 use media::frame::FRAME;
 use media::peer::{PeerReply, PeerRequest};
 use media::shell::{CallHandle, Carrier, Engine, EngineConfig, NewCall, WebRtcConfig};
-use media::speech::{
-    LanguageModel, ModelRequest, Providers, Recogniser, ReplyId, SpeechEvent, SpeechSink,
-    Synthesiser, TtsEvent, UtteranceId,
-};
+use media::speech::{Providers, Recogniser, UtteranceId};
 use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_reports;
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MediaEngine};
@@ -81,39 +79,6 @@ impl Recogniser for Listening {
     fn cancel(&mut self, _: UtteranceId) {}
 }
 
-struct Silent;
-
-impl LanguageModel for Silent {
-    fn start(&mut self, _: ReplyId, _: ModelRequest) {}
-    fn cancel(&mut self, _: ReplyId) {}
-}
-
-struct Talking(Arc<dyn SpeechSink>);
-
-impl Synthesiser for Talking {
-    fn speak(&mut self, reply: ReplyId, segment: u32, _: &str) {
-        for seed in 0..30 {
-            let samples = noise(seed, -20.0, 16_000);
-            let event = TtsEvent::Audio {
-                rate: 16_000,
-                samples,
-            };
-            self.0.send(SpeechEvent::Tts {
-                reply,
-                segment,
-                event,
-            });
-        }
-        let event = TtsEvent::Done;
-        self.0.send(SpeechEvent::Tts {
-            reply,
-            segment,
-            event,
-        });
-    }
-    fn cancel(&mut self, _: ReplyId) {}
-}
-
 #[test]
 fn a_frame_both_ways_over_webrtc_allocates_nothing_of_ours() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +104,7 @@ fn a_frame_both_ways_over_webrtc_allocates_nothing_of_ours() {
             providers: Box::new(move |sink| Providers {
                 stt: Box::new(listening),
                 llm: Box::new(Silent),
-                tts: Box::new(Talking(sink)),
+                tts: Box::new(Talking { sink, seconds: 30 }),
             }),
             on_event: Arc::new(|_| ()),
         })

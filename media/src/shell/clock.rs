@@ -48,8 +48,8 @@ impl Clock {
 const PACE: Duration = Duration::from_millis(1);
 
 /// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`], however close its
-/// deadlines are: a pass costs as much as dozens of calls in it, for a processor that slept has forgotten what it
-/// knew. What is due in between is late by the same each time, as frames and beats keep their phase.
+/// deadlines are, for a processor that slept has to learn anew what a pass needs. What is due in between is late by
+/// the same each time, as frames and beats keep their phase.
 const MANY: usize = 100;
 const BEAT: Duration = Duration::from_millis(1);
 

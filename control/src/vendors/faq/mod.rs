@@ -21,8 +21,8 @@ use super::queue::lock;
 use super::{tools, words};
 pub use index::Index;
 
-/// Of a prompt up to this length, bytes, the index is made where the call lives: half a millisecond. A longer one,
-/// which may have 512 KiB, would hold up the other calls of the media thread.
+/// Of a prompt up to this length, bytes, the index is made where the call lives. A longer one, which may have 512 KiB,
+/// would hold up the other calls of the media thread.
 const SHORT: usize = 4 << 10;
 
 /// One call's model.
@@ -122,7 +122,7 @@ impl Memory {
 
 impl LanguageModel for FaqModel {
     fn start(&mut self, reply: ReplyId, request: ModelRequest) {
-        let long = system_text(&request.messages).len() > SHORT;
+        let long = system(&request.messages).map(str::len).sum::<usize>() > SHORT;
         let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| long) else {
             // Somebody else has it only while a prompt that was longer is being read.
             let events = lock(&self.memory).answer(&request);
@@ -147,15 +147,16 @@ fn tell(sink: &dyn SpeechSink, reply: ReplyId, events: Vec<LlmEvent>) {
     }
 }
 
+/// What the agent is told, piece by piece.
+fn system(messages: &[Message]) -> impl Iterator<Item = &str> {
+    messages.iter().filter_map(|message| match message {
+        Message::System { content } => Some(content.as_str()),
+        _ => None,
+    })
+}
+
 fn system_text(messages: &[Message]) -> String {
-    let mut text = String::new();
-    for message in messages {
-        if let Message::System { content } = message {
-            text.push_str(content);
-            text.push('\n');
-        }
-    }
-    text
+    system(messages).flat_map(|text| [text, "\n"]).collect()
 }
 
 fn tool_call(tool: &ToolSpec, asked: &str, request: &ModelRequest) -> LlmEvent {

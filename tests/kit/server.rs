@@ -358,8 +358,6 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .env("SIDETONE_SERVER__LISTEN", format!("127.0.0.1:{port}"))
         .env("SIDETONE_SIP__LISTEN", "udp:127.0.0.1:0")
         .env("SIDETONE_SERVER__DATA_DIR", data)
-        // Its memory is told to a page of 4 KiB, and not in steps of 2 MiB.
-        .env("MIMALLOC_ALLOW_THP", "0")
         .envs(
             settings
                 .iter()

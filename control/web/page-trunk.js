@@ -66,7 +66,10 @@ const doing = (trunk) => facts([
   ['Calls now', h('span.num', `${trunk.active_calls} of ${trunk.max_concurrent_calls}`)],
   ['Registration', registration(trunk) ?? h('span.soft', trunk.registration ? 'not while it is disabled' : 'it does not register')],
   trunk.registration?.expires_at && ['Holds until', when(trunk.registration.expires_at)],
+  trunk.registration?.last_failure && ['Failed last', failure(trunk.registration.last_failure)],
 ]);
+
+const failure = ({ at, code, reason }) => [when(at), h('span.soft.small.said', code === null ? reason : `${code} ${reason}`)];
 
 const settings = (trunk) => facts([
   trunk.outbound_address && ['Address', h('code.break', trunk.outbound_address)],

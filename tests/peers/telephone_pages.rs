@@ -1,6 +1,8 @@
 //! The console's pages of the telephone in a real browser: a carrier is connected, its numbers get an agent, a number
 //! is suppressed and lifted, an agent calls, and all of it is taken away again.
 
+use std::net::{SocketAddr, UdpSocket};
+
 use kit::ports::free_udp;
 use kit::server::{Server, Setup};
 use serde_json::{Value, json};
@@ -42,6 +44,7 @@ async fn a_person_connects_a_carrier_and_its_numbers_get_an_agent() {
     route(&mut page, &server, &number).await;
     bound(&mut page, &server, &trunk).await;
     let inbound = for_calls_in(&mut page, &server).await;
+    let refused = refused(&mut page, &server).await;
     let call = suppress_and_call(&mut page, &server, &trunk).await;
 
     // The refusals that were provoked are told by the browser, too.
@@ -57,6 +60,7 @@ async fn a_person_connects_a_carrier_and_its_numbers_get_an_agent() {
         ("number", format!("#/numbers/{number}")),
         ("trunks", "#/trunks".to_owned()),
         ("trunk", format!("#/trunks/{trunk}")),
+        ("trunk-refused", format!("#/trunks/{refused}")),
         ("trunk-change", format!("#/trunks/{inbound}/change")),
         ("trunk-new", "#/trunks/new".to_owned()),
         ("trunk-onboard", "#/trunks/onboard".to_owned()),
@@ -347,6 +351,44 @@ async fn for_calls_in(page: &mut Browser, server: &Server) -> String {
         "digest_plus_ip_acl"
     );
     trunk
+}
+
+/// A registrar refuses; the trunk's page says what it said, and when.
+async fn refused(page: &mut Browser, server: &Server) -> String {
+    let trunk = json!({"name": "Acme Telecom, registered", "type": "inbound", "auth_mode": "register",
+        "auth_username": "acme", "auth_password": PASSWORD, "outbound_address": registrar().to_string()});
+    let made = server.client().post("/sip-trunks", &trunk).await;
+    let trunk = made.expect(201).text("id");
+    go(page, &format!("#/trunks/{trunk}")).await;
+    page.until(
+        "[...document.querySelectorAll('.facts > div')].some((one) => one.querySelector('dt').textContent === 'Failed last' && /\\d.*403 Forbidden$/.test(one.querySelector('dd').textContent))",
+        10,
+    )
+    .await;
+    trunk
+}
+
+/// A registrar that knows nobody.
+fn registrar() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut room = [0; 4096];
+        while let Ok((length, from)) = socket.recv_from(&mut room) {
+            let request = String::from_utf8_lossy(&room[..length]);
+            let repeated = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+            let repeated = request
+                .lines()
+                .filter(|line| repeated.iter().any(|name| line.starts_with(name)));
+            let lines: Vec<&str> = ["SIP/2.0 403 Forbidden"]
+                .into_iter()
+                .chain(repeated)
+                .chain(["Content-Length: 0", "", ""])
+                .collect();
+            socket.send_to(lines.join("\r\n").as_bytes(), from).unwrap();
+        }
+    });
+    address
 }
 
 /// A number on the list is not called; lifted, it is, and the call's page tells its telephone side.

@@ -307,3 +307,7 @@ async fn refuse(
         .await
         .unwrap_or(Ok(()))
 }
+
+#[cfg(test)]
+#[path = "ws_tests.rs"]
+mod tests;

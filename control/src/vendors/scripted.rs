@@ -65,6 +65,10 @@ const LONGEST_MS: u32 = 30_000;
 /// One piece of sound, ms.
 const PIECE_MS: u32 = 200;
 
+/// Whoever has to say this panics, as a fault within a call does.
+#[cfg(test)]
+pub const PANIC: &str = "scripted panic";
+
 /// A voice that is a tone of `hz`, as long as the text would be.
 pub struct ScriptedVoice {
     tone: Arc<[i16]>,
@@ -90,6 +94,8 @@ impl ScriptedVoice {
 
 impl Synthesiser for ScriptedVoice {
     fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        #[cfg(test)]
+        assert!(!text.contains(PANIC), "{PANIC}");
         let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
         let length = chars.saturating_mul(MS_PER_CHAR).min(LONGEST_MS);
         let mut left = (RATE / 1000 * length) as usize;

@@ -8,6 +8,9 @@ use crate::leg::ws::ServerEvent;
 use crate::time::Samples;
 use crate::turn::Cue;
 
+/// What a caller is told of a call that failed.
+const FAILED: &str = "The call failed";
+
 impl Call {
     pub(super) fn end_requested(&mut self, request: EndRequest) {
         self.end_request = Some(request);
@@ -43,7 +46,7 @@ impl Call {
                 (1013, "billing_blocked")
             }
             (_, reason) if reason.is_failure() => {
-                self.refuse(reason.name(), "The call failed", None);
+                self.refuse(reason.name(), FAILED, None);
                 (1011, reason.name())
             }
             (_, reason) => (1000, reason.name()),
@@ -79,6 +82,34 @@ impl Call {
         self.out.event(CallEvent::Ended(Box::new(summary)));
         self.out.done();
         self.ended = true;
+    }
+
+    /// Writes what tells the caller of a fault that the call cannot end by itself, and `say`s each
+    /// message. A call that has told its end has nothing to add.
+    pub(crate) fn tell_fault(&mut self, say: &mut dyn FnMut(&str)) {
+        if self.ended {
+            return;
+        }
+        let reason = EndReason::EngineError.name();
+        let error = ServerEvent::Error {
+            code: reason,
+            message: FAILED,
+            retry_after: None,
+            request_id: None,
+        };
+        let over = ServerEvent::CallEnded {
+            reason,
+            status: "failed",
+            duration_seconds: self.clock(self.now).as_secs_f64(),
+        };
+        let mut text = String::new();
+        for event in [error, over] {
+            let header = self.header();
+            text.clear();
+            if self.leg.event(&mut text, &header, &event) {
+                say(&text);
+            }
+        }
     }
 
     fn ended_by(&self, reason: EndReason) -> EndedBy {

@@ -276,8 +276,9 @@ impl Live {
                 socket.flush(now);
                 if socket.take_stalled() {
                     count(&tools.tallies.stalled, 1);
-                    self.gone(now, Gone::Stalled, tools);
+                    // Before the call's end, which would close it as a good one.
                     self.line.close(now, 1011, "reader too slow");
+                    self.gone(now, Gone::Stalled, tools);
                 } else if socket.is_over() {
                     self.gone(now, Gone::Closed, tools);
                 }
@@ -457,12 +458,7 @@ impl Live {
             let output = call.poll(now);
             self.recorder.tape.output(&output);
             match output {
-                Output::Text(text) => match (&mut self.line, &tools.webrtc) {
-                    (Line::Socket(socket), _) => socket.send(text, &mut tools.scratch),
-                    (Line::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
-                    // A telephone has no messages.
-                    (Line::Peer(_), None) | (Line::Rtp(_), _) => {}
-                },
+                Output::Text(text) => say(&mut self.line, now, text, tools),
                 Output::Rtp(packet) => {
                     if let Line::Rtp(line) = &mut self.line {
                         line.send(now, &packet, &mut tools.packet);
@@ -551,6 +547,7 @@ impl Live {
 
     fn fault(&mut self, now: Time, tools: &mut Tools, error: &str) {
         tracing::error!(parent: &self.span, error, "a call is cut off");
+        self.tell_fault(now, tools);
         self.line.close(now, 1011, "internal error");
         if !self.ended {
             self.ended = true;
@@ -577,5 +574,31 @@ impl Live {
         if self.machine.is_some() || !self.gate.is_closed() {
             self.finish(now, tools);
         }
+    }
+
+    /// The caller's last messages. The call is broken, and may break again over them.
+    fn tell_fault(&mut self, now: Time, tools: &mut Tools) {
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        let line = &mut self.line;
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            machine
+                .call
+                .tell_fault(&mut |text| say(line, now, text, tools));
+        }));
+        if told.is_err() {
+            tracing::error!(parent: &self.span, "the caller was not told");
+        }
+    }
+}
+
+/// Sends the caller a message.
+fn say(line: &mut Line, now: Time, text: &str, tools: &mut Tools) {
+    match (line, &tools.webrtc) {
+        (Line::Socket(socket), _) => socket.send(text, &mut tools.scratch),
+        (Line::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
+        // A telephone has no messages.
+        (Line::Peer(_), None) | (Line::Rtp(_), _) => {}
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn config(session: &str) -> CallConfig {
 /// Hears nothing, answers "Yes.", and speaks a tone of 1 s a segment; on the media thread itself.
 struct Quick {
     sink: Arc<dyn SpeechSink>,
+    /// Over its first answer, after the greeting.
     panics: bool,
     seconds: usize,
 }
@@ -70,8 +71,8 @@ impl LanguageModel for Quick {
 }
 
 impl Synthesiser for Quick {
-    fn speak(&mut self, reply: ReplyId, segment: u32, _: &str) {
-        assert!(!self.panics, "scripted panic");
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        assert!(!(self.panics && text.contains("Yes")), "scripted panic");
         for _ in 0..self.seconds {
             let samples = (0..16_000)
                 .map(|n| if n % 40 < 20 { 6000 } else { -6000 })
@@ -355,30 +356,60 @@ fn frames_of_a_hundred_calls_on_one_thread_keep_time() {
     assert_eq!(bed.engine.counters().stopped_tapes, 0);
 }
 
+/// A longer pause in the agent's voice is a call lost.
+const LOST: u64 = 500_000;
+
 #[test]
 fn a_panic_ends_its_call_alone() {
-    let bed = Bed::new(1);
-    let mut neighbour = bed.call_with(config("neighbour"), false, 2).unwrap();
-    neighbour.read_to("audio").unwrap();
-    let mut broken = bed.call_with(config("broken"), true, 1).unwrap();
-    assert_eq!(broken.close_code(), 1011);
-    let summary = broken.ended();
-    assert_eq!(summary.reason, EndReason::EngineError);
-    broken.recorded().unwrap();
-    assert!(bed.spool().join("broken.tape").exists(), "its tape is kept");
-    for _ in 0..60 {
-        neighbour.read_to("audio").unwrap();
+    let bed = Bed::new(2);
+    let mut neighbours = Vec::new();
+    for n in 0..49 {
+        let name = format!("neighbour{n}");
+        let mut caller = bed.call_with(config(&name), false, 8).unwrap();
+        caller.read_to("audio").unwrap();
+        neighbours.push(caller);
     }
+    let gaps = std::thread::scope(|scope| {
+        // It breaks in the midst of what the others are heard to say.
+        let broken = scope.spawn(|| break_a_call(&bed));
+        let gaps = gaps(&mut neighbours, 150);
+        broken.join().unwrap();
+        gaps
+    });
+    let longest = *gaps.last().unwrap();
+    println!("the longest gap beside a panic: {longest} us");
+    assert!(longest < LOST, "{longest} us");
+    assert!(bed.spool().join("broken.tape").exists(), "its tape is kept");
     assert_eq!(
         (bed.engine.live_calls(), bed.engine.counters().panics),
-        (1, 1)
+        (49, 1)
     );
+}
+
+/// A call that greets and then breaks over its first answer: its caller is told, and its record says so.
+fn break_a_call(bed: &Bed) {
+    let mut broken = bed.call_with(config("broken"), true, 8).unwrap();
+    let mut last = serde_json::Value::Null;
+    for _ in 0..50 {
+        last = broken.read_to("audio").unwrap();
+    }
+    let question = r#"{"type":"user_message","text":"Are you there?"}"#;
+    broken.ws.send(Message::text(question)).unwrap();
+    let error = broken.read_to("error").unwrap();
+    assert_eq!(error["code"], "engine_error");
+    assert!(error["event_id"].as_u64() > last["event_id"].as_u64());
+    let over = broken.read_to("call_ended").unwrap();
+    assert_eq!(over["reason"], "engine_error");
+    assert_eq!(over["status"], "failed");
+    assert_eq!(broken.close_code(), 1011);
+    assert_eq!(broken.ended().reason, EndReason::EngineError);
+    broken.recorded().unwrap();
 }
 
 #[test]
 fn who_stops_reading_is_closed_and_memory_stays_bounded() {
     let bed = Bed::new(1);
-    let stuck = bed.call_with(config("stuck"), false, 30).unwrap();
+    let mut stuck = bed.call_with(config("stuck"), false, 30).unwrap();
     let mut neighbour = bed.call_with(config("reads"), false, 30).unwrap();
     let start = Instant::now();
     let reader = std::thread::spawn(move || {
@@ -393,6 +424,8 @@ fn who_stops_reading_is_closed_and_memory_stays_bounded() {
         start.elapsed()
     );
     println!("non-reader closed after {:?}", start.elapsed());
+    // Who reads on now still learns why.
+    assert_eq!(stuck.close_code(), 1011);
     assert_eq!(bed.engine.counters().stalled, 1);
     reader.join().unwrap();
 }

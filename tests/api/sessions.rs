@@ -407,3 +407,68 @@ async fn a_tool_result_needs_a_tool_call() {
         (410, &json!("tool_call_expired"))
     );
 }
+
+/// What a caller who is not let in reads before the close, with this code.
+async fn turned_away(ws_url: &str, code: u16) -> Value {
+    let (error, closed) = Caller::join(ws_url).await.until_closed().await;
+    assert_eq!((&error["type"], closed), (&json!("error"), code), "{error}");
+    for key in ["message", "request_id"] {
+        assert!(error[key].is_string(), "no {key} in {error}");
+    }
+    error
+}
+
+#[tokio::test]
+async fn without_a_place_on_the_engine_the_caller_reads_so_before_1013() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let (id, ws_url) = server.connect(&agent, json!({})).await;
+    server.test.app.engine.shutdown(Duration::ZERO);
+    let error = turned_away(&ws_url, 1013).await;
+    assert_eq!(
+        (&error["code"], &error["retry_after"]),
+        (&json!("admission_rejected"), &json!(2))
+    );
+    let (_, call) = server.test.call("GET", &format!("/calls/{id}"), None).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"]),
+        (&json!("failed"), &json!("engine_error"))
+    );
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_or_has_no_database_says_so_before_1013() {
+    for loses_database in [false, true] {
+        let server = Server::start().await;
+        let agent = server.agent(json!({})).await;
+        let (_, ws_url) = server.connect(&agent, json!({})).await;
+        match loses_database {
+            true => server.test.app.db.close().await,
+            false => server.test.app.start_leaving(),
+        }
+        let error = turned_away(&ws_url, 1013).await;
+        assert_eq!(
+            (&error["code"], &error["retry_after"]),
+            (&json!("service_unavailable"), &json!(2)),
+            "{loses_database}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_start_says_so_before_1011() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let (id, ws_url) = server.connect(&agent, json!({})).await;
+    let path = format!("/agents/{agent}?force=true");
+    let (status, answer) = server.test.call("DELETE", &path, None).await;
+    assert_eq!(status.as_u16(), 204, "{answer}");
+    let error = turned_away(&ws_url, 1011).await;
+    assert_eq!(error["code"], "call_failed");
+    assert_eq!(error.get("retry_after"), None);
+    let (_, call) = server.test.call("GET", &format!("/calls/{id}"), None).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"]),
+        (&json!("failed"), &json!("engine_error"))
+    );
+}

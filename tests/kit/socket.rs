@@ -24,6 +24,7 @@ pub struct Caller {
     /// When each message of audio was sent.
     pub sent: Vec<Instant>,
     stream_sid: Option<String>,
+    answers_pings: bool,
     narrow: bool,
     sent_samples: u64,
     /// When the next 20 ms of the caller are due.
@@ -159,11 +160,17 @@ impl Caller {
             connected: Instant::now(),
             sent: Vec::new(),
             stream_sid: None,
+            answers_pings: true,
             narrow: false,
             sent_samples: 0,
             next_frame: Instant::now(),
             line: Line::default(),
         }
+    }
+
+    /// From now on it is as if nobody were there, but for the audio.
+    pub fn answer_no_ping(&mut self) {
+        self.answers_pings = false;
     }
 
     pub async fn send(&mut self, message: &Value) {
@@ -340,7 +347,7 @@ impl Caller {
             Some(Ok(Message::Text(text))) => {
                 let now = Instant::now();
                 let value: Value = serde_json::from_str(&text).expect("server messages are JSON");
-                if is(&value, "ping") {
+                if is(&value, "ping") && self.answers_pings {
                     self.send(&json!({"type": "pong", "event_id": value["event_id"]}))
                         .await;
                 }

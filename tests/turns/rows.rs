@@ -650,6 +650,27 @@ fn pings_without_answers_end_the_call() {
         (40_000, Some(EndReason::MediaTimeout), Some(1011))
     );
     assert_eq!(call.messages("ping").len(), 3);
+    let [error] = call.messages("error")[..] else {
+        panic!("told once: {:?}", call.story)
+    };
+    assert_eq!((error.0, &error.1["code"]), (40_000, &json!("media_timeout")));
+}
+
+#[test]
+fn the_round_trip_of_a_socket_is_no_part_of_an_answer() {
+    let spans = [(11_000, 12_000)];
+    let mut call = VirtualCall::new(config(agent()), heard(&["Hello?"]), &spans);
+    call.connect();
+    call.run_until(10_250);
+    let ping = call.messages("ping")[0].1["event_id"].clone();
+    call.client(&json!({"type": "pong", "event_id": ping}));
+    call.run_until(21_000);
+    call.check_replay();
+    assert_eq!(call.messages("ping")[1].1["ping_ms"], 250);
+    let latency = call.agent_turns()[0].latency.as_ref().unwrap();
+    assert_eq!(latency.network_rtt_ms, 0);
+    let parts: u64 = latency.contributions.iter().map(|c| c.duration_ms).sum();
+    assert_eq!(parts, latency.response_ms);
 }
 
 #[test]

@@ -70,3 +70,37 @@ async fn ended(client: &Client, agent: &str, n: usize) -> String {
     assert_eq!(first.body["ended_at"], second.body["ended_at"]);
     id
 }
+
+/// Three pings, ten seconds apart, and ten more seconds.
+#[tokio::test]
+async fn a_client_that_answers_no_ping_reads_why_before_1011() {
+    if !stage::soak() {
+        return;
+    }
+    let _together = stage::together().await;
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = stage::agent(&client, json!({"first_message": null})).await;
+    let mut caller = Caller::call(&client, &native(&agent)).await;
+    caller.answer_no_ping();
+    caller.listen(45_000).await;
+    assert_eq!(caller.closed, Some(1011), "{:?}", caller.messages);
+    assert_eq!(caller.of_kind("ping").len(), 3);
+    let last: Vec<_> = caller.messages.iter().rev().take(2).collect();
+    let [(_, over), (_, error)] = last[..] else {
+        panic!("{last:?}")
+    };
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&json!("error"), &json!("media_timeout"))
+    );
+    assert_eq!(
+        (&over["type"], &over["status"]),
+        (&json!("call_ended"), &json!("failed"))
+    );
+    let call = stage::over(&client, &caller.session_id, Duration::from_secs(10)).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"]),
+        (&json!("failed"), &json!("media_timeout"))
+    );
+}

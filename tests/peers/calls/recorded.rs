@@ -246,7 +246,8 @@ fn tape_of(folder: &Path, id: &str) -> Option<PathBuf> {
     None
 }
 
-/// The parts of each answer's delay follow on one another and add up.
+/// The parts of each answer's delay follow on one another and add up; a socket has none of the
+/// network's.
 fn check_latency(turns: &[Value]) {
     let answers: Vec<&Value> = turns.iter().filter(|t| t["latency"].is_object()).collect();
     assert!(answers.len() >= 3, "{turns:#?}");
@@ -258,5 +259,6 @@ fn check_latency(turns: &[Value]) {
             .sum();
         let whole = turn["latency"]["response_ms"].as_f64().unwrap();
         assert!((sum - whole).abs() < 0.01, "{}", turn["latency"]);
+        assert_eq!(turn["latency"]["network_rtt_ms"], 0);
     }
 }

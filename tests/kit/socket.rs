@@ -327,6 +327,11 @@ impl Caller {
 
     /// Hangs up.
     pub async fn hang_up(mut self) {
+        self.close().await;
+    }
+
+    /// Hangs up, and keeps what was heard.
+    pub async fn close(&mut self) {
         // The server may have closed first.
         let _ = timeout(Duration::from_secs(2), self.socket.close(None)).await;
     }

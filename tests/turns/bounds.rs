@@ -4,7 +4,7 @@ use kit::virtual_call::{VirtualCall, config};
 use media::speech::script::Script;
 use serde_json::json;
 
-use crate::rows::agent;
+use crate::rows::{agent, at};
 
 fn errors(call: &VirtualCall, code: &str) -> usize {
     let errors = call.messages("error");
@@ -63,4 +63,36 @@ fn background_over_64_kib_drops_the_oldest_and_says_so() {
     assert_eq!(request.len(), 17);
     assert_eq!(request[0], format!("system: {:04000}", 4));
     assert_eq!(request[15], format!("system: {:04000}", 19));
+}
+
+/// A client sends `percent` of real time in silence, every 100 ms for so many seconds.
+fn paced(percent: usize, seconds: u64) -> VirtualCall {
+    let piece = base64_simd::STANDARD.encode_to_string(vec![0; 32 * percent]);
+    let piece = json!({"type": "audio", "audio": piece});
+    let mut call = VirtualCall::new(config(agent()), Script::default(), &[]);
+    call.connect();
+    call.mute();
+    for tenth in 1..=10 * seconds {
+        call.run_until(100 * tenth);
+        call.client(&piece);
+    }
+    call.check_replay();
+    call
+}
+
+#[test]
+fn audio_over_half_as_fast_again_as_real_time_is_closed_and_slower_is_not() {
+    let too_fast = paced(160, 12);
+    assert_eq!(too_fast.closed, Some(1008), "{:?}", too_fast.story);
+    assert_eq!(errors(&too_fast, "audio_too_fast"), 1);
+    // 2.5 s ahead after 4 s, and then 5 s more.
+    let over = at(&too_fast, "ended");
+    assert!((9000..10_500).contains(&over), "after {over} ms");
+
+    for percent in [100, 140] {
+        let taken = paced(percent, 60);
+        assert_eq!(taken.closed, None, "{percent} %: {:?}", taken.story);
+        let told = errors(&taken, "audio_too_fast");
+        assert_eq!(told > 0, percent > 100, "{percent} %: told {told} times");
+    }
 }

@@ -472,3 +472,28 @@ async fn a_call_that_cannot_start_says_so_before_1011() {
         (&json!("failed"), &json!("engine_error"))
     );
 }
+
+#[tokio::test]
+async fn a_french_agent_is_refused_where_english_alone_is_understood() {
+    let server = kit::server::Setup::default()
+        .set("SPEECH__WORKERS", "1")
+        .start()
+        .await;
+    let client = server.client();
+    let fields = json!({
+        "voice_id": kit::socket::scripted_voice(&client).await,
+        "language": "french", "llm_model": "echo", "first_message": "Bonjour.",
+    });
+    let agent = kit::socket::agent(&client, fields).await;
+    for connect in [kit::socket::native(&agent), kit::socket::telco(&agent)] {
+        let answer = client.post("/conversation/connect", &connect).await;
+        let refused = answer.expect(422);
+        assert_eq!(refused.text("code"), "validation_error");
+        assert_eq!(
+            refused.text("error"),
+            "The offline recogniser knows English only, and the agent's language is French."
+        );
+    }
+    let calls = client.get("/calls").await.expect(200);
+    assert_eq!(calls.body["total"], 0, "a refusal leaves no record");
+}

@@ -343,6 +343,13 @@ impl Speech {
     }
 
     fn offline_ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+        // First: whatever else is wrong with it may pass.
+        if agent.language != Language::English {
+            return Err(no_ears(
+                "The offline recogniser knows English only, and the agent's language is French."
+                    .into(),
+            ));
+        }
         let unavailable = |why: String| SpeechUnavailable {
             what: Part::Recogniser,
             why,
@@ -355,12 +362,6 @@ impl Speech {
             }
             Some(Ok(pool)) => pool,
         };
-        if agent.language != Language::English {
-            return Err(no_ears(
-                "The offline recogniser knows English only, and the agent's language is French."
-                    .into(),
-            ));
-        }
         let seat = pool.seat(&said_by(agent)).map_err(|none| match none {
             NoSeat::Full { calls } => unavailable(format!(
                 "The offline recogniser serves {calls} calls at a time and is full."

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::certificates;
 use crate::client::Client;
 use crate::ports::free_port;
 use crate::postgres;
@@ -12,6 +13,8 @@ use crate::postgres;
 const THROUGH: &str = "(through)";
 /// And that it is not waited for until it is ready.
 const UNREADY: &str = "(unready)";
+/// And that it speaks https.
+const TLS: &str = "(tls)";
 
 /// A running `sidetone serve`. On SQLite, or on PostgreSQL when `SIDETONE_TEST_DATABASE=postgres`.
 pub struct Server {
@@ -96,6 +99,13 @@ impl Setup {
         self.env(UNREADY, "")
     }
 
+    /// It speaks https only, with the certificate of [`certificates`]. Its client is
+    /// [`trusting_client`]; [`Server::client`] does not reach it.
+    #[must_use]
+    pub fn tls(self) -> Self {
+        self.env(TLS, "")
+    }
+
     /// Started by another program, which gets the server's command as its last arguments and must become
     /// it (`exec`). Its environment has `SIDETONE_SERVER__DATA_DIR`.
     #[must_use]
@@ -139,6 +149,13 @@ impl Setup {
             settings.push(("DATABASE_URL".to_owned(), url));
         }
         settings.extend(self.settings);
+        if has(&settings, TLS) {
+            certificates::make(&data);
+            for (name, file) in [("CERTIFICATE", "leaf.crt"), ("KEY", "leaf.key")] {
+                let file = data.join(file).display().to_string();
+                settings.push((format!("SIDETONE_SERVER__TLS__{name}"), file));
+            }
+        }
         if !self.through.is_empty() {
             settings.push((THROUGH.to_owned(), self.through.join("\t")));
         }
@@ -281,6 +298,18 @@ impl Server {
         tasks.flatten().filter_map(of).sum()
     }
 
+    /// Sockets that it has open, those that it listens on included.
+    pub fn sockets(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.pid());
+        let open = std::fs::read_dir(folder).expect("it runs").flatten();
+        // What was closed meanwhile is none.
+        let is_socket = |file: &std::fs::DirEntry| {
+            std::fs::read_link(file.path())
+                .is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        };
+        open.filter(is_socket).count()
+    }
+
     /// Resident memory, KiB.
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
@@ -370,9 +399,12 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .stderr(errors)
         .spawn()
         .expect("the server starts");
-    let url = format!("http://127.0.0.1:{port}");
-    let client = reqwest_client();
-    let path = match settings.iter().any(|(name, _)| name == UNREADY) {
+    let (scheme, client) = match has(settings, TLS) {
+        true => ("https", trusting_client()),
+        false => ("http", reqwest_client()),
+    };
+    let url = format!("{scheme}://127.0.0.1:{port}");
+    let path = match has(settings, UNREADY) {
         true => "healthz",
         false => "readyz",
     };
@@ -394,6 +426,20 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+fn has(settings: &[(String, String)], name: &str) -> bool {
+    settings.iter().any(|(set, _)| set == name)
+}
+
+/// A client that takes any certificate.
+pub fn trusting_client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .danger_accept_invalid_certs(true)
+        .build()
+        .expect("a client")
 }
 
 /// A client without proxies.

@@ -1,6 +1,8 @@
 //! A caller on a WebSocket: native messages, or those of a telephony vendor.
 
 use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -137,14 +139,7 @@ impl Caller {
             .and_then(|rest| rest.split('/').next())
             .and_then(|host| host.parse().ok())
             .ok_or("not an address")?;
-        let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
-        socket
-            .set_recv_buffer_size(2048)
-            .map_err(|error| error.to_string())?;
-        let stream = socket
-            .connect(address)
-            .await
-            .map_err(|error| error.to_string())?;
+        let stream = narrow(address).await.map_err(|error| error.to_string())?;
         let (socket, _) = client_async(url, MaybeTlsStream::Plain(stream))
             .await
             .map_err(|error| error.to_string())?;
@@ -368,6 +363,13 @@ impl Caller {
             Some(Err(_)) | None => self.closed = self.closed.or(Some(1006)),
         }
     }
+}
+
+/// A connection whose receive buffer is as small as the kernel makes one.
+pub async fn narrow(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(2048)?;
+    socket.connect(address).await
 }
 
 /// The bytes of sound in a message of either protocol.

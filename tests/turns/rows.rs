@@ -653,7 +653,10 @@ fn pings_without_answers_end_the_call() {
     let [error] = call.messages("error")[..] else {
         panic!("told once: {:?}", call.story)
     };
-    assert_eq!((error.0, &error.1["code"]), (40_000, &json!("media_timeout")));
+    assert_eq!(
+        (error.0, &error.1["code"]),
+        (40_000, &json!("media_timeout"))
+    );
 }
 
 #[test]

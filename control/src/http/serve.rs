@@ -46,7 +46,7 @@ impl Default for Patience {
             headers: ten,
             body: ten,
             whole_body: 6 * ten,
-            write: 3 * ten,
+            write: ten,
         }
     }
 }
@@ -454,4 +454,4 @@ impl Drop for Slot {
 
 #[cfg(test)]
 #[path = "serve_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -76,6 +76,27 @@ async fn everything(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// An answer without end, at `/`, and the word that the server has let go of it.
+pub(in crate::http) fn endless() -> (Router, mpsc::Receiver<()>) {
+    struct Held(mpsc::Sender<()>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // Nobody may wait for it any more.
+            self.0.try_send(()).ok();
+        }
+    }
+    let (gone, goes) = mpsc::channel(1);
+    let route = get(move || {
+        let held = Held(gone.clone());
+        let pieces = futures_util::stream::repeat_with(move || {
+            let _ = &held;
+            Ok::<_, io::Error>(Bytes::from_static(&[0; 64 << 10]))
+        });
+        async { axum::body::Body::from_stream(pieces) }
+    });
+    (Router::new().route("/", route), goes)
+}
+
 fn hello() -> Router {
     Router::new().route("/", get(|| async { "hello" })).route(
         "/size",
@@ -153,6 +174,44 @@ async fn a_body_that_comes_by_drops_is_given_up() {
         }
     }
     panic!("it is waited for");
+}
+
+/// A GET of `/` in HTTP/2, with windows that never close.
+fn greedy_request() -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let mut bytes = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+        bytes.extend(payload);
+        bytes
+    };
+    // SETTINGS_INITIAL_WINDOW_SIZE, and the connection's window as far beyond its own.
+    let settings = frame(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let window = frame(8, 0, 0, &[0x7f, 0xff, 0, 0]);
+    // `GET http://a/` in HPACK: three entries of the static table and a plain one.
+    let headers = frame(1, 4 | 1, 1, b"\x82\x86\x84\x01\x01a");
+    [&PREFACE[..], &settings, &window, &headers].concat()
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_let_go() {
+    let get = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec();
+    for (version, request) in [("HTTP/1.1", get), ("HTTP/2", greedy_request())] {
+        let (router, mut goes) = endless();
+        let server = Running::start(router, |_| {}).await;
+        let mut client = server.connect().await;
+        client.write_all(&request).await.unwrap();
+        // As long as they read, the answer goes on: what comes is more than the kernels hold.
+        let mut piece = vec![0; 1 << 20];
+        let began = Instant::now();
+        let mut read = 0;
+        while read < 32 << 20 || began.elapsed() < 2 * SHORT {
+            let more = timeout(LONG, client.read(&mut piece)).await.unwrap();
+            read += more.unwrap();
+            assert!(goes.try_recv().is_err(), "{version}: let go while it reads");
+        }
+        let stopped = Instant::now();
+        timeout(LONG, goes.recv()).await.unwrap().unwrap();
+        assert!(stopped.elapsed() >= SHORT, "{version}: at once");
+    }
 }
 
 #[tokio::test]

@@ -21,10 +21,13 @@ use tokio_tungstenite::tungstenite::Message;
 use super::*;
 use crate::app::testing::{TempDir, TestApp};
 use crate::config::Config;
+use crate::http::serve::tests::endless;
 use crate::http::serve::{Patience, serve_with};
 
 /// No step of a test takes this long.
 const LONG: Duration = Duration::from_secs(20);
+/// How long a peer may take here, for headers and to read what is written.
+const SHORT: Duration = Duration::from_millis(300);
 /// How often a test's server looks at its files.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -57,7 +60,8 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
     let address = listener.local_addr().unwrap();
     let settings = Config::defaults().unwrap().server;
     let patience = Patience {
-        headers: Duration::from_millis(300),
+        headers: SHORT,
+        write: SHORT,
         ..Patience::default()
     };
     let (stop, stopped) = watch::channel(false);
@@ -161,6 +165,25 @@ async fn a_protocol_nobody_speaks_and_plain_http_get_no_answer() {
         read.unwrap().ok();
         assert!(!answer.starts_with(b"HTTP"), "{begun:?}");
     }
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_let_go() {
+    let (router, mut goes) = endless();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (server, certificate) = start(listener, router).await;
+    let versions = rustls::DEFAULT_VERSIONS;
+    let mut client = connect(server.address, &certificate, versions, "http/1.1")
+        .await
+        .unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let began = tokio::time::Instant::now();
+    tokio::time::timeout(LONG, goes.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(began.elapsed() >= SHORT, "at once");
 }
 
 #[tokio::test]

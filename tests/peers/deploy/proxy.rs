@@ -12,7 +12,7 @@ use kit::bucket::Bucket;
 use kit::client::Client;
 use kit::ports::free_port;
 use kit::redis::Redis;
-use kit::server::{Server, Setup};
+use kit::server::{Server, Setup, trusting_client};
 use kit::socket::{self, Caller, native};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -248,11 +248,7 @@ async fn a_node_drains_behind_the_proxy_and_nobody_is_lost_or_turned_away() {
     let db = a.database().await;
 
     // The proxy speaks https, and keeps the operator's routes to itself.
-    let https = reqwest::Client::builder()
-        .no_proxy()
-        .danger_accept_invalid_certs(true)
-        .build()
-        .unwrap();
+    let https = trusting_client();
     let healthy = https.get(format!("{}/healthz", proxy.https)).send().await;
     assert_eq!(healthy.unwrap().status().as_u16(), 200);
     for path in [

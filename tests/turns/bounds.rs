@@ -90,7 +90,7 @@ fn audio_over_half_as_fast_again_as_real_time_is_closed_and_slower_is_not() {
     assert!((9000..10_500).contains(&over), "after {over} ms");
 
     for percent in [100, 140] {
-        let taken = paced(percent, 60);
+        let taken = paced(percent, 30);
         assert_eq!(taken.closed, None, "{percent} %: {:?}", taken.story);
         let told = errors(&taken, "audio_too_fast");
         assert_eq!(told > 0, percent > 100, "{percent} %: told {told} times");

@@ -633,7 +633,10 @@ pub(crate) fn seen(
 }
 fn last() {}"#;
     let lines = text.lines().map(str::to_owned).enumerate().collect();
-    let left: Vec<String> = without_tests(lines).into_iter().map(|(_, line)| line).collect();
+    let left: Vec<String> = without_tests(lines)
+        .into_iter()
+        .map(|(_, line)| line)
+        .collect();
     let product = "mod a;|use b;|struct C {|    kept: u32,|}|fn last() {}";
     assert_eq!(left.join("|"), product);
 }

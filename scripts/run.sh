@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds, starts the server, places one demo call and prints its transcript; then serves until Ctrl-C.
-# With `--once` it ends after the demo call.
+# With `--once` it ends after the demo call, and fails if that was not what it should be.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/server.sh
@@ -31,9 +31,17 @@ flite -voice slt -t "$question" -o "$data/question.wav"
 echo
 echo "A demo call, in which the caller asks: $question"
 echo
-SIDETONE_API_KEY=$key "$sidetone" call --url "$url" --agent demo --wav "$data/question.wav" --out "$data/reply.wav"
+SIDETONE_API_KEY=$key "$sidetone" call --url "$url" --agent demo --wav "$data/question.wav" --out "$data/reply.wav" \
+    | tee "$data/transcript.txt"
 
 if [ "${1:-}" = --once ]; then
+    # The greeting, what the caller was heard to ask, and the sentence of the prompt that answers it.
+    for line in 'Agent .*Harbor House' 'Caller .*breakfast' 'Agent .*Breakfast is served from seven to ten thirty' 'answered in '; do
+        if ! grep -q "$line" "$data/transcript.txt"; then
+            echo "The demo call's transcript has no line with: $line" >&2
+            exit 1
+        fi
+    done
     exit 0
 fi
 

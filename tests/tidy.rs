@@ -61,22 +61,100 @@ fn cores_are_pure() {
         "fs::File",
         "File::open",
         "File::create",
+        "OpenOptions",
         "process::Command",
+        "SystemRandom",
+        "Uuid::",
+        "rustix::",
+        "tungstenite",
         "crossbeam_channel",
         "std::sync::Mutex",
         "static mut",
     ];
     let mut wrong = Vec::new();
     for leaf in ["media/src", "sip/src"] {
-        for file in files(leaf, "rs") {
-            if file.components().any(|part| part.as_os_str() == "shell") {
-                continue;
-            }
-            for (number, line) in product_lines(&file) {
-                for word in words.iter().filter(|word| line.contains(**word)) {
-                    wrong.push(format!("{}:{number}: {word}", shown(&file)));
+        let cores = files(leaf, "rs")
+            .into_iter()
+            .filter(|file| !file.components().any(|part| part.as_os_str() == "shell"));
+        for file in cores {
+            wrong.extend(found_in_product(&file, &words));
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 1: an audio call over SIP is put together by the bridge. Besides it only the settings (which
+/// hold the closed words of both leaves) and `sidetone call` (a caller of its own) name both leaves.
+#[test]
+fn the_bridge_alone_holds_both_hands() {
+    let allowed = [
+        "control/src/calls/bridge/",
+        "control/src/cli/call/",
+        "control/src/config",
+    ];
+    let mut wrong = Vec::new();
+    let mut both = BTreeSet::new();
+    for file in files("control/src", "rs") {
+        let path = shown(&file);
+        let lines = product_lines(&file);
+        let names = |leaf: &str| lines.iter().any(|(_, line)| names_crate(line, leaf));
+        if names("media") && names("sip") {
+            match allowed.iter().find(|folder| path.starts_with(**folder)) {
+                Some(folder) => {
+                    both.insert(*folder);
                 }
+                None => wrong.push(format!("{path}: names both leaves")),
             }
+        }
+    }
+    none(&wrong);
+    assert_eq!(both.len(), allowed.len(), "a place that needs no leave");
+}
+
+/// Invariant 3: no lock and no await where frames go. In `media` a lock stands only where calls begin and
+/// end (the engine's own list, the pool of ports), and nothing is asynchronous.
+#[test]
+fn frames_wait_for_no_lock() {
+    let words = [
+        "Mutex", "RwLock", "Condvar", "Barrier", "lock", "async", "await", "block_on",
+    ];
+    let allowed = ["media/src/shell/engine.rs", "media/src/shell/ports.rs"];
+    let mut wrong = Vec::new();
+    for file in files("media/src", "rs") {
+        let path = shown(&file);
+        if allowed.contains(&path.as_str()) {
+            continue;
+        }
+        for (number, line) in product_lines(&file) {
+            let code = without_strings(&line);
+            let found = words.iter().filter(|word| has_word(&code, word));
+            wrong.extend(found.map(|word| format!("{path}:{number}: {word}")));
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 4: no channel without a bound.
+#[test]
+fn every_channel_has_a_bound() {
+    let words = ["unbounded", "mpsc::channel()", "mpsc::channel::<"];
+    let mut wrong = Vec::new();
+    for folder in ["media/src", "sip/src", "control/src"] {
+        for file in files(folder, "rs") {
+            wrong.extend(found_in_product(&file, &words));
+        }
+    }
+    none(&wrong);
+}
+
+/// Invariant 5: wall time only in `control`, so not in the leaves' shells either.
+#[test]
+fn leaves_know_no_wall_time() {
+    let words = ["SystemTime", "UNIX_EPOCH"];
+    let mut wrong = Vec::new();
+    for leaf in ["media/src", "sip/src"] {
+        for file in files(leaf, "rs") {
+            wrong.extend(found_in_product(&file, &words));
         }
     }
     none(&wrong);
@@ -123,11 +201,7 @@ fn stores_are_asked_for_an_account() {
 /// its proof right above it.
 #[test]
 fn unsafe_has_its_places_and_its_proofs() {
-    let allowed = [
-        "media/src/audio/",
-        "control/src/vendors/",
-        "media/src/shell/",
-    ];
+    let allowed = ["media/src/audio/", "control/src/vendors/"];
     let mut wrong = Vec::new();
     for file in sources() {
         let path = shown(&file);
@@ -179,14 +253,8 @@ fn one_client_talks_to_users_addresses() {
     let mut wrong = Vec::new();
     for file in files("control/src", "rs") {
         let path = shown(&file);
-        let is_test = path.ends_with("_tests.rs");
-        if is_test || allowed.iter().any(|folder| path.starts_with(folder)) {
-            continue;
-        }
-        for (number, line) in product_lines(&file) {
-            for word in words.iter().filter(|word| line.contains(**word)) {
-                wrong.push(format!("{path}:{number}: {word}"));
-            }
+        if !allowed.iter().any(|folder| path.starts_with(folder)) {
+            wrong.extend(found_in_product(&file, &words));
         }
     }
     none(&wrong);
@@ -499,18 +567,98 @@ fn numbered(file: &Path) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The lines of the product: without comments and without the test module at the file's end.
+/// The lines of the product: without comments, and without the items that only tests have. A file of
+/// tests has none.
 fn product_lines(file: &Path) -> Vec<(usize, String)> {
-    numbered(file)
+    let path = shown(file);
+    let is_test =
+        path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
+    match is_test {
+        true => Vec::new(),
+        false => without_tests(numbered(file))
+            .into_iter()
+            .map(|(number, line)| {
+                let code = line.split("//").next().unwrap_or_default();
+                (number, code.to_owned())
+            })
+            .collect(),
+    }
+}
+
+/// Leaves out each item under `#[cfg(test)]`. An item ends at the first line that is no deeper than its
+/// attribute and ends as items do, which holds in formatted code.
+fn without_tests(lines: Vec<(usize, String)>) -> Vec<(usize, String)> {
+    let mut product = Vec::new();
+    // How deep the item stands that is being left out.
+    let mut inside: Option<usize> = None;
+    for (number, line) in lines {
+        let text = line.trim();
+        let depth = line.len() - line.trim_start().len();
+        match inside {
+            None if text == "#[cfg(test)]" => inside = Some(depth),
+            None => product.push((number, line)),
+            Some(own) => {
+                let ends = text.ends_with([';', '}', ',']) && !text.starts_with("//");
+                if depth == own && ends {
+                    inside = None;
+                }
+            }
+        }
+    }
+    product
+}
+
+/// What tests have is left out to its end and no further.
+#[test]
+fn only_items_of_tests_are_left_out() {
+    let text = r#"mod a;
+#[cfg(test)]
+mod tests;
+use b;
+struct C {
+    #[cfg(test)]
+    counted: u32,
+    kept: u32,
+}
+#[cfg(test)]
+#[expect(
+    one,
+    reason = "two"
+)]
+pub(crate) fn seen(
+    a: u32,
+) -> u32 {
+    // Three;
+    a
+}
+fn last() {}"#;
+    let lines = text.lines().map(str::to_owned).enumerate().collect();
+    let left: Vec<String> = without_tests(lines)
         .into_iter()
-        .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
-        .map(|(number, line)| {
-            (
-                number,
-                line.split("//").next().unwrap_or_default().to_owned(),
-            )
-        })
-        .collect()
+        .map(|(_, line)| line)
+        .collect();
+    let product = "mod a;|use b;|struct C {|    kept: u32,|}|fn last() {}";
+    assert_eq!(left.join("|"), product);
+}
+
+/// Where a product's line has one of the words.
+fn found_in_product(file: &Path, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in product_lines(file) {
+        for word in words.iter().filter(|word| line.contains(**word)) {
+            found.push(format!("{}:{number}: {word}", shown(file)));
+        }
+    }
+    found
+}
+
+/// Whether a line names something of this crate, and not of a module that is called like it.
+fn names_crate(line: &str, name: &str) -> bool {
+    let path = format!("{name}::");
+    line.match_indices(&path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
+    })
 }
 
 fn is_doc(line: &str) -> bool {

@@ -314,12 +314,15 @@ impl std::fmt::Debug for App {
 
 /// For tests of the API without a server: a whole application in a folder of its own.
 pub mod testing {
+    pub mod answer;
+
     use std::io;
     use std::path::{Path, PathBuf};
     use std::sync::{Arc, Mutex};
 
-    use ::http::{Request, StatusCode};
+    use ::http::{HeaderMap, Request, StatusCode};
     use axum::Router;
+    use bytes::Bytes;
     use http_body_util::BodyExt;
     use serde_json::Value;
     use tower::ServiceExt;
@@ -571,21 +574,27 @@ pub mod testing {
                     .body(body.to_string().into()),
                 None => builder.body(axum::body::Body::empty()),
             };
-            let response = self.send(request.expect("a request")).await;
-            let status = response.status();
-            let bytes = response
-                .into_body()
-                .collect()
-                .await
-                .expect("a body")
-                .to_bytes();
-            (
-                status,
-                serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-            )
+            let (status, _, _, body) = self.whole(request.expect("a request")).await;
+            (status, body)
         }
 
-        /// Any request.
+        /// The whole answer to any request, after checking what holds for all of them: its status, its
+        /// headers, its bytes and the JSON of them (null when there is none).
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn whole(
+            &self,
+            request: Request<axum::body::Body>,
+        ) -> (StatusCode, HeaderMap, Bytes, Value) {
+            let method = request.method().clone();
+            let what = format!("{method} {}", request.uri());
+            let (parts, body) = self.send(request).await.into_parts();
+            let bytes = body.collect().await.expect("a body").to_bytes();
+            let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            answer::check(&what, &method, parts.status, &parts.headers, &json);
+            (parts.status, parts.headers, bytes, json)
+        }
+
+        /// Any request, and its answer as it begins.
         pub async fn send(
             &self,
             request: Request<axum::body::Body>,

@@ -50,17 +50,6 @@ async fn a_body_over_a_mebibyte_is_413_and_costs_no_memory() {
         .await
         .expect(413);
     assert_eq!(answer.text("code"), "payload_too_large");
-    // 100 MiB: the server may close before all of it was sent, so either is an answer.
-    let http = kit::server::reqwest_client();
-    let sent = http
-        .post(format!("{}/api/v1/agents", server.url))
-        .header("x-api-key", &server.key)
-        .body(vec![b' '; 100 << 20])
-        .send()
-        .await;
-    if let Ok(answer) = sent {
-        assert_eq!(answer.status().as_u16(), 413);
-    }
     let grown = server.memory_kib().saturating_sub(before);
     assert!(grown < 10 * 1024, "memory grew by {grown} KiB");
     client.get("/agents").await.expect(200);

@@ -1,11 +1,10 @@
-//! A REST client that checks every answer it sees: on 4xx and 5xx the three keys and the header that
-//! equals `request_id`, `Retry-After` where it is promised; in any body, that each time has six digits
-//! and `+00:00`, and that no key is named like a secret.
+//! A REST client that checks of every answer it sees what holds for all of them.
 
 use std::time::Duration;
 
+use control::app::testing::answer;
+use reqwest::Method;
 use reqwest::header::HeaderMap;
-use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::server::reqwest_client;
@@ -133,7 +132,8 @@ impl Client {
             bytes,
             body,
         };
-        answer.check(&format!("{method} {url}"), &method, status);
+        let what = format!("{method} {url}");
+        answer::check(&what, &method, status, &answer.headers, &answer.body);
         answer
     }
 }
@@ -176,89 +176,5 @@ impl Answer {
                 parts.join(".")
             })
             .collect()
-    }
-
-    fn check(&self, what: &str, method: &Method, status: StatusCode) {
-        let id = self
-            .header("x-request-id")
-            .unwrap_or_else(|| panic!("{what}: no X-Request-ID"));
-        assert!(
-            uuid::Uuid::parse_str(id).is_ok(),
-            "{what}: X-Request-ID {id:?} is no UUID"
-        );
-        if (status.is_client_error() || status.is_server_error()) && *method != Method::HEAD {
-            for key in ["error", "code", "request_id"] {
-                assert!(
-                    self.body[key].is_string(),
-                    "{what}: {status} without {key}: {}",
-                    self.body
-                );
-            }
-            assert_eq!(self.body["request_id"], id, "{what}");
-            assert!(
-                !self.body["detail"].is_null(),
-                "{what}: {status} without detail"
-            );
-            if status == StatusCode::UNPROCESSABLE_ENTITY && self.body["code"] == "validation_error"
-            {
-                for field in self.body["detail"].as_array().into_iter().flatten() {
-                    for key in ["loc", "msg", "type"] {
-                        assert!(
-                            !field[key].is_null(),
-                            "{what}: a field error without {key}: {field}"
-                        );
-                    }
-                }
-            }
-            if matches!(status.as_u16(), 429 | 503) {
-                let seconds = self
-                    .header("retry-after")
-                    .and_then(|value| value.parse::<u32>().ok());
-                assert!(
-                    seconds.is_some(),
-                    "{what}: {status} without Retry-After in whole seconds"
-                );
-            }
-            if status == StatusCode::UNAUTHORIZED {
-                assert!(
-                    self.header("www-authenticate")
-                        .is_some_and(|v| v.starts_with("Bearer")),
-                    "{what}"
-                );
-            }
-        }
-        check_value(what, "", &self.body);
-    }
-}
-
-/// Times have their form, and nothing is named like a secret.
-fn check_value(what: &str, key: &str, value: &Value) {
-    match value {
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(key, value)| check_value(what, key, value)),
-        Value::Array(items) => items.iter().for_each(|item| check_value(what, key, item)),
-        Value::String(text) => {
-            let bytes = text.as_bytes();
-            let like_a_time =
-                bytes.len() >= 19 && bytes[4] == b'-' && bytes[7] == b'-' && bytes[10] == b'T';
-            if like_a_time && bytes[..4].iter().all(u8::is_ascii_digit) {
-                let exact = bytes.len() == 32 && bytes[19] == b'.' && text.ends_with("+00:00");
-                assert!(exact, "{what}: the time {key} = {text:?} has another form");
-            }
-            let secret = ["password", "secret", "private_key", "key_hash"]
-                .iter()
-                .any(|word| key.contains(word));
-            // A new signing secret is shown once, where it is made; the document has an example of it, and of
-            // a trunk's password that a request brings.
-            let new = key == "secret" && what.ends_with("/webhook-secret/rotate");
-            let example =
-                what.ends_with("/openapi.json") && matches!(key, "secret" | "auth_password");
-            assert!(
-                !secret || new || example || key == "secret_headers",
-                "{what}: a key named {key}"
-            );
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -1,7 +1,7 @@
 //! The real program on a free port, with a data folder of its own, ended with the test.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::certificates;
@@ -240,16 +240,21 @@ impl Server {
 
     /// Runs a command of the program on this server's data; what it prints.
     pub fn command(&self, args: &[&str]) -> String {
-        let output = Command::new(program())
+        let output = self.output(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The same, whatever comes of it.
+    pub fn output(&self, args: &[&str]) -> Output {
+        Command::new(program())
             .args(args)
             .env_clear()
             .env("SIDETONE_SERVER__DATA_DIR", &self.data)
             .env("DATABASE_URL", self.database_url())
             .current_dir(&self.data)
             .output()
-            .expect("the program starts");
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
+            .expect("the program starts")
     }
 
     /// The bodies and states of a call's events of one kind, as the database holds them.

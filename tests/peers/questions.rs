@@ -57,17 +57,19 @@ async fn questions(connect: fn(&str) -> Value, least: f64) {
     let count = if soak { usize::MAX } else { 3 };
     let mut shares = Vec::new();
     for voice in if soak { &FLITE[..] } else { &FLITE[..1] } {
-        shares.push(ask(&server, &connect(&agent), *voice, count).await);
+        let share = ask(&server, &connect(&agent), *voice, count).await;
+        shares.push((*voice, share));
     }
     if soak {
         ask(&server, &connect(&agent), ESPEAK, count).await;
     }
-    let share = shares.iter().sum::<f64>() / shares.len() as f64;
+    // All were asked the same number of questions.
+    let share = shares.iter().map(|(_, share)| share).sum::<f64>() / shares.len() as f64;
     // One of the three of a short run may go wrong.
     let least = if soak { least } else { 0.6 };
     assert!(
         share >= least,
-        "{:.0} % were answered rightly",
+        "{:.0} % were answered rightly; of each voice: {shares:.2?}",
         share * 100.0
     );
 }
@@ -120,12 +122,14 @@ async fn ask(server: &Server, connect: &Value, voice: Engine, count: usize) -> f
             println!("{question}: {texts:?}");
         }
     }
+    let share = f64::from(right) / asked.len() as f64;
     println!(
-        "{voice:?}, {}: {right} of {}",
+        "{voice:?}, {}: {right} of {}, {:.0} %",
         connect["protocol"],
-        asked.len()
+        asked.len(),
+        share * 100.0
     );
-    f64::from(right) / asked.len() as f64
+    share
 }
 
 /// Listens until the agent has said all, so far.

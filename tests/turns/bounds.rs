@@ -1,10 +1,12 @@
 //! What a client may send, and what becomes of more.
 
 use kit::virtual_call::{VirtualCall, config};
+use media::call::record::EndReason;
+use media::config::{AudioFormat, CallConfig, Protocol};
 use media::speech::script::Script;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::rows::{agent, at};
+use crate::rows::agent;
 
 fn errors(call: &VirtualCall, code: &str) -> usize {
     let errors = call.messages("error");
@@ -65,34 +67,96 @@ fn background_over_64_kib_drops_the_oldest_and_says_so() {
     assert_eq!(request[15], format!("system: {:04000}", 19));
 }
 
-/// A client sends `percent` of real time in silence, every 100 ms for so many seconds.
-fn paced(percent: usize, seconds: u64) -> VirtualCall {
-    let piece = base64_simd::STANDARD.encode_to_string(vec![0; 32 * percent]);
-    let piece = json!({"type": "audio", "audio": piece});
-    let mut call = VirtualCall::new(config(agent()), Script::default(), &[]);
+/// The lines of a caller who sends audio faster than real time.
+const LINES: [(Protocol, AudioFormat); 3] = [
+    (Protocol::Native, AudioFormat::Pcm16000),
+    (Protocol::Native, AudioFormat::Ulaw8000),
+    (Protocol::Telco, AudioFormat::Ulaw8000),
+];
+
+/// Silence as long as this, in one message; `sent` ms of it went before.
+fn piece(protocol: Protocol, audio_format: AudioFormat, sent: u64, ms: u64) -> Value {
+    let bytes: Vec<u8> = match audio_format {
+        AudioFormat::Pcm16000 => vec![0; 32 * ms as usize],
+        _ => vec![0xff; 8 * ms as usize],
+    };
+    let audio = base64_simd::STANDARD.encode_to_string(bytes);
+    match protocol {
+        Protocol::Telco => json!({"event": "media", "streamSid": "MZ1", "media": {
+            "track": "inbound", "timestamp": sent.to_string(), "payload": audio,
+        }}),
+        _ => json!({"type": "audio", "audio": audio}),
+    }
+}
+
+/// A call whose caller sends so many per cent of real time, for half a minute at most, and when it was
+/// closed (ms).
+fn at_speed(
+    (protocol, audio_format): (Protocol, AudioFormat),
+    percent: u64,
+) -> (VirtualCall, Option<u64>) {
+    let config = CallConfig {
+        protocol,
+        audio_format,
+        ..config(agent())
+    };
+    let mut call = VirtualCall::new(config, Script::default(), &[]);
     call.connect();
     call.mute();
-    for tenth in 1..=10 * seconds {
-        call.run_until(100 * tenth);
-        call.client(&piece);
+    if protocol == Protocol::Telco {
+        call.client(&json!({"event": "start", "streamSid": "MZ1", "start": {
+            "streamSid": "MZ1", "accountSid": "AC1", "callSid": "CA1", "tracks": ["inbound"],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+        }}));
     }
+    let ms = 20 * percent / 100;
+    let closed = (1..=1500).find_map(|tick| {
+        call.run_until(20 * tick);
+        call.client(&piece(protocol, audio_format, (tick - 1) * ms, ms));
+        call.closed.map(|_| call.ms())
+    });
+    call.run_until(call.ms() + 100);
     call.check_replay();
-    call
+    (call, closed)
 }
 
 #[test]
-fn audio_over_half_as_fast_again_as_real_time_is_closed_and_slower_is_not() {
-    let too_fast = paced(160, 12);
-    assert_eq!(too_fast.closed, Some(1008), "{:?}", too_fast.story);
-    assert_eq!(errors(&too_fast, "audio_too_fast"), 1);
-    // 2.5 s ahead after 4 s, and then 5 s more.
-    let over = at(&too_fast, "ended");
-    assert!((9000..10_500).contains(&over), "after {over} ms");
+fn audio_half_as_fast_again_as_real_time_for_long_ends_the_call() {
+    for line in LINES {
+        // How long it takes to be 2.5 s ahead, and then the 5 s that are judged.
+        for (percent, from, to) in [
+            (155, 9_000, 10_000),
+            (200, 7_400, 8_000),
+            (5_000, 5_000, 5_200),
+        ] {
+            let (call, closed) = at_speed(line, percent);
+            let what = format!("{line:?} at {percent} %");
+            let on_time = closed.is_some_and(|ms| (from..=to).contains(&ms));
+            assert!(on_time, "{what}: closed at {closed:?}");
+            let reason = call.ended.as_ref().map(|summary| summary.reason);
+            assert_eq!(
+                (call.closed, reason),
+                (Some(1008), Some(EndReason::MediaTimeout)),
+                "{what}"
+            );
+            // The vendor's format has no errors.
+            let told = usize::from(line.0 == Protocol::Native);
+            assert_eq!(errors(&call, "audio_too_fast"), told, "{what}");
+        }
+    }
+}
 
-    for percent in [100, 140] {
-        let taken = paced(percent, 30);
-        assert_eq!(taken.closed, None, "{percent} %: {:?}", taken.story);
-        let told = errors(&taken, "audio_too_fast");
-        assert_eq!(told > 0, percent > 100, "{percent} %: told {told} times");
+#[test]
+fn audio_a_little_faster_than_real_time_is_cut_to_it() {
+    for line in LINES {
+        for percent in [100, 110, 145] {
+            let (call, closed) = at_speed(line, percent);
+            let what = format!("{line:?} at {percent} %");
+            assert_eq!((closed, call.ended.is_some()), (None, false), "{what}");
+            // Not more than 2.5 s ahead of the 30 s, and those whole.
+            let heard = call.recorded[0].len() as u64 / 16;
+            let most = (30_000 * percent / 100).min(32_500);
+            assert!((most - 100..=most).contains(&heard), "{what}: {heard} ms");
+        }
     }
 }

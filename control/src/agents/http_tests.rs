@@ -5,6 +5,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::{fields::SETTINGS, table_tests::wrong};
 use crate::{
     agents::demo, app::testing::TestApp, calls, http::scope::Scope, ids::CallId, time::Timestamp,
     voices,
@@ -88,6 +89,43 @@ async fn all_wrong_fields_are_named_at_once() {
     names.sort_unstable();
     assert_eq!(names, ["llm_model", "voice_id"]);
     assert_eq!(test.call("GET", "/agents", None).await.1["total"], 0);
+}
+
+/// The wrong values that the field table gives, as a client sends them.
+#[tokio::test]
+async fn every_field_wrong_in_turn_is_named_in_the_answer() {
+    let test = TestApp::with(|config| config.limits.writes_per_minute = 100_000).await;
+    let agent = created(&test).await;
+    let mut cases = 0;
+    for setting in SETTINGS {
+        let name = setting.field.name;
+        for value in wrong(&setting.field.kind) {
+            let mut whole = body();
+            whole[name] = value.clone();
+            let part = json!({ name: value.clone() });
+            for (method, path, body) in [
+                ("POST", "/agents".to_owned(), whole),
+                ("PATCH", path(&agent), part),
+            ] {
+                let (status, answer) = test.call(method, &path, Some(body)).await;
+                assert_eq!(
+                    status,
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "{method} {name}: {value}: {answer}"
+                );
+                let named = named(&answer);
+                assert!(
+                    !named.is_empty() && named.iter().all(|field| *field == name),
+                    "{method} {name}: {value}: {answer}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    assert!(cases > 700, "{cases}");
+    let (_, page) = test.call("GET", "/agents", None).await;
+    assert_eq!(page["total"], 1);
+    assert_eq!(test.call("GET", &path(&agent), None).await.1, agent);
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn create(more: Value) -> Result<Map<String, Value>, Vec<String>> {
 }
 
 /// Values that a kind must refuse.
-fn wrong(kind: &Kind) -> Vec<Value> {
+pub(super) fn wrong(kind: &Kind) -> Vec<Value> {
     let mut values = match kind {
         Kind::Str { min, max } => {
             let mut values = vec![json!(1), json!("x".repeat(max + 1)), json!("a\0b")];

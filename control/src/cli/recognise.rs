@@ -225,6 +225,10 @@ impl Total {
     }
 }
 
+/// What a recogniser or a model may have said before it is read: an utterance and an answer have a few
+/// dozen events each. One more is lost, and whoever says it is told so.
+const MOST_EVENTS: usize = 1_024;
+
 /// A call, as far as hearing goes.
 struct Line {
     recogniser: Box<dyn Recogniser>,
@@ -234,7 +238,7 @@ struct Line {
 
 impl Line {
     fn open(pool: &Arc<Pool>, domain: &str) -> Result<Self, String> {
-        let (events, heard) = mpsc::channel();
+        let (events, heard) = mpsc::sync_channel(MOST_EVENTS);
         let seat = pool
             .seat(domain)
             .map_err(|none| format!("no recogniser: {none:?}"))?;
@@ -271,7 +275,7 @@ impl Line {
 
 /// What the model `faq` says with this prompt.
 fn answer_to(prompt: &str, heard: &str) -> String {
-    let (events, said) = mpsc::channel();
+    let (events, said) = mpsc::sync_channel(MOST_EVENTS);
     let mut model = FaqModel::new(Language::English, Arc::new(Ear(events)), None);
     let request = ModelRequest {
         messages: vec![
@@ -299,11 +303,11 @@ fn answer_to(prompt: &str, heard: &str) -> String {
     texts.collect()
 }
 
-struct Ear(mpsc::Sender<SpeechEvent>);
+struct Ear(mpsc::SyncSender<SpeechEvent>);
 
 impl SpeechSink for Ear {
     fn send(&self, event: SpeechEvent) -> bool {
-        self.0.send(event).is_ok()
+        self.0.try_send(event).is_ok()
     }
 }
 

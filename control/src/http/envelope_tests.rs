@@ -10,38 +10,21 @@ use axum::Router;
 use axum::body::Body;
 use axum::middleware;
 use axum::routing::get;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::*;
 use crate::app::testing::TestApp;
 use crate::http::Access;
 use crate::http::scope::Scope;
 
-/// The answer, after checking what holds for all of them.
-async fn answer(response: Response) -> (StatusCode, HeaderMap, Value) {
-    let (parts, body) = response.into_parts();
-    let id = parts.headers[&REQUEST_ID].to_str().unwrap().to_owned();
-    assert!(Uuid::try_parse(&id).is_ok());
-    let bytes = body.collect().await.unwrap().to_bytes();
-    let json: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-    if parts.status.as_u16() >= 400 && !bytes.is_empty() {
-        assert_eq!(json["request_id"], json!(id));
-        assert!(
-            json["error"].is_string() && json["code"].is_string() && !json["detail"].is_null(),
-            "{json}"
-        );
-    }
-    (parts.status, parts.headers, json)
-}
-
 async fn send(
     test: &TestApp,
     request: http::request::Builder,
     body: impl Into<Body>,
 ) -> (StatusCode, HeaderMap, Value) {
-    answer(test.send(request.body(body.into()).unwrap()).await).await
+    let request = request.body(body.into()).unwrap();
+    let (status, headers, _, body) = test.whole(request).await;
+    (status, headers, body)
 }
 
 fn request(method: &str, path: &str) -> http::request::Builder {
@@ -121,8 +104,8 @@ async fn too_much_is_refused_with_the_shape() {
 
 #[tokio::test]
 async fn a_panic_is_a_500_that_tells_nothing() {
-    let test = TestApp::new().await;
-    let router = Router::new()
+    let mut test = TestApp::new().await;
+    test.router = Router::new()
         .route(
             "/boom",
             get(|| async {
@@ -132,11 +115,7 @@ async fn a_panic_is_a_500_that_tells_nothing() {
             }),
         )
         .layer(middleware::from_fn_with_state(test.app.clone(), envelope));
-    let response = router
-        .oneshot(request("GET", "/boom").body(Body::empty()).unwrap())
-        .await
-        .unwrap();
-    let (status, _, body) = answer(response).await;
+    let (status, _, body) = send(&test, request("GET", "/boom"), "").await;
     assert_eq!(
         (status, &body["code"]),
         (StatusCode::INTERNAL_SERVER_ERROR, &json!("internal_error"))
@@ -222,6 +201,61 @@ async fn budgets_run_out_and_refill() {
     );
 }
 
+/// The defaults, of each class that a key has besides reading: twice a minute's worth at once, then as many a
+/// minute as they say. A refused body has counted like any other.
+#[tokio::test]
+async fn each_class_of_requests_runs_out_alone_and_for_one_key() {
+    let test = TestApp::new().await;
+    let other = test.key_for(Scope::ALL).await;
+    let unknown = format!("/agents/{}", Uuid::nil());
+    for (method, path, per_minute) in [
+        ("DELETE", unknown.as_str(), 300),
+        ("POST", "/conversation/connect", 120),
+        ("POST", "/tts", 60),
+    ] {
+        let ask = async |key: &str| {
+            let request = request(method, &format!("/api/v1{path}"))
+                .header("x-api-key", key)
+                .header("content-type", "application/json");
+            send(&test, request, "{}").await
+        };
+        let size = 2 * per_minute;
+        for left in (0..size).rev() {
+            let (status, headers, body) = ask(&test.key).await;
+            assert!(
+                matches!(status.as_u16(), 404 | 422),
+                "{method} {path}: {status} with {left} left: {body}"
+            );
+            assert_eq!(headers["ratelimit-limit"], HeaderValue::from(size));
+            assert_eq!(headers["ratelimit-remaining"], HeaderValue::from(left));
+        }
+        let (status, headers, body) = ask(&test.key).await;
+        assert_eq!(
+            (status, &body["code"], &headers["retry-after"]),
+            (
+                StatusCode::TOO_MANY_REQUESTS,
+                &json!("rate_limited"),
+                &HeaderValue::from(1)
+            ),
+            "{method} {path}"
+        );
+        let (status, headers, _) = ask(&other).await;
+        assert_ne!(status, StatusCode::TOO_MANY_REQUESTS, "another key");
+        assert_eq!(headers["ratelimit-remaining"], HeaderValue::from(size - 1));
+    }
+    test.app.clock.advance(std::time::Duration::from_secs(1));
+    for (path, passes) in [("/conversation/connect", 2), ("/tts", 1)] {
+        for asked in 0..=passes {
+            let (status, _) = test.call("POST", path, Some(json!({}))).await;
+            assert_eq!(
+                status == StatusCode::TOO_MANY_REQUESTS,
+                asked == passes,
+                "{path}: request {asked} after a second"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_administrator_has_routes_only_with_a_token() {
     let none = TestApp::new().await;
@@ -279,23 +313,13 @@ async fn the_server_tells_about_itself() {
         json!([Scope::ApiKeysWrite])
     );
     assert!(document["components"]["schemas"]["CreateApiKey"]["properties"]["name"].is_object());
-    let page = test
-        .send(request("GET", "/docs").body(Body::empty()).unwrap())
-        .await;
-    assert_eq!(page.status(), StatusCode::OK);
-    let metrics = test
-        .send(request("GET", "/metrics").body(Body::empty()).unwrap())
-        .await;
-    let text = String::from_utf8(
-        metrics
-            .into_body()
-            .collect()
-            .await
-            .unwrap()
-            .to_bytes()
-            .to_vec(),
-    )
-    .unwrap();
+    assert_eq!(
+        send(&test, request("GET", "/docs"), "").await.0,
+        StatusCode::OK
+    );
+    let metrics = request("GET", "/metrics").body(Body::empty()).unwrap();
+    let (_, _, metrics, _) = test.whole(metrics).await;
+    let text = String::from_utf8(metrics.to_vec()).unwrap();
     assert!(
         text.contains(
             "sidetone_http_requests_total{route=\"/healthz\",method=\"GET\",status=\"200\"} 1"

@@ -20,9 +20,8 @@ async fn send(test: &TestApp, path: &str, body: &Value) -> (StatusCode, HeaderMa
         .header("content-type", "application/json")
         .body(body.to_string().into())
         .unwrap();
-    let (parts, body) = test.send(request).await.into_parts();
-    let bytes = body.collect().await.unwrap().to_bytes().to_vec();
-    (parts.status, parts.headers, bytes)
+    let (status, headers, bytes, _) = test.whole(request).await;
+    (status, headers, bytes.to_vec())
 }
 
 async fn get(test: &TestApp, path: &str, range: Option<&str>) -> (StatusCode, HeaderMap, Vec<u8>) {
@@ -31,9 +30,8 @@ async fn get(test: &TestApp, path: &str, range: Option<&str>) -> (StatusCode, He
         request = request.header("range", range);
     }
     let request = request.body(axum::body::Body::empty()).unwrap();
-    let (parts, body) = test.send(request).await.into_parts();
-    let bytes = body.collect().await.unwrap().to_bytes().to_vec();
-    (parts.status, parts.headers, bytes)
+    let (status, headers, bytes, _) = test.whole(request).await;
+    (status, headers, bytes.to_vec())
 }
 
 #[track_caller]

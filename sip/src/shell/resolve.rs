@@ -8,7 +8,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use mio::Waker;
@@ -60,8 +60,9 @@ impl Resolver {
         permit: Option<Permit>,
     ) -> io::Result<Self> {
         let (asks, asks_in) = bounded::<Lookup>(MOST_WAITING);
-        // As many answers as questions: bounded by them.
-        let (found_out, found) = unbounded();
+        // As many answers as questions. When they are not taken, the threads wait with theirs, and
+        // then the questions wait.
+        let (found_out, found) = bounded(MOST_WAITING);
         let servers = match servers.is_empty() {
             true => system_servers(),
             false => servers,

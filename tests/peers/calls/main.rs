@@ -8,6 +8,7 @@
 mod audio;
 mod baresip;
 mod barge_in;
+mod bodies;
 mod bucket;
 mod bystander;
 mod canaries;

@@ -23,5 +23,6 @@ pub mod router;
 pub mod server;
 pub mod socket;
 pub mod stage;
+pub mod tape;
 pub mod telephone;
 pub mod virtual_call;

@@ -10,6 +10,7 @@ mod heard;
 mod interruptions;
 mod lines;
 mod properties;
+mod replays;
 mod rows;
 mod telephone;
 mod tools;

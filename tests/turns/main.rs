@@ -5,6 +5,7 @@
 
 mod bounds;
 mod browser;
+mod eagerness;
 mod fillers;
 mod heard;
 mod interruptions;

@@ -52,7 +52,7 @@ bar "the question set in three voices over the socket: 90 % right at 16 kHz, 80 
     env SIDETONE_SOAK=1 cargo test --release --workspace --test peers -- --nocapture --exact \
     questions::questions_at_16_khz_are_answered questions::questions_by_telephone_are_answered
 bar "ten thousand random conversations" \
-    env SIDETONE_CASES=10000 cargo test --release --workspace --test turns -- properties
+    env SIDETONE_CASES=10000 cargo test --release --workspace --test turns -- properties talks
 cargo test --release --workspace --test sim --no-run || exit 1
 bar "100,000 storms over nodes, leases and outbox in virtual time, within eight minutes" \
     env SIDETONE_SEEDS=100000 timeout 480 \

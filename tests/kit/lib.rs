@@ -24,5 +24,6 @@ pub mod server;
 pub mod socket;
 pub mod speech;
 pub mod stage;
+pub mod tape;
 pub mod telephone;
 pub mod virtual_call;

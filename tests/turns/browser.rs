@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kit::tape::Recorder;
 use kit::virtual_call::config;
 use media::audio::tones;
 use media::call::Call;
@@ -29,13 +30,17 @@ fn committed(last: impl FnOnce(&mut Vec<u8>)) -> u64 {
         audio_format: AudioFormat::Opus48000,
         ..config(agent())
     };
-    let mut call = Call::with_vad(config, ORIGIN, true, Vad::scripted(vec![(16_000, 32_000)]));
+    let spans = vec![(16_000, 32_000)];
+    let mut tape = Recorder::new(&config, ORIGIN, Some(spans.clone()));
+    let mut call = Call::with_vad(config, ORIGIN, true, Vad::scripted(spans));
     let (mut script, mut deadline) = (heard(&["What time is it?"]), Time::NEVER);
     let mut committed = None;
     let mut give = |script: &mut Script, now: Time, input: Input<'_>| {
+        tape.input(now, &input);
         call.handle(now, input);
         loop {
             let output = call.poll(now);
+            tape.output(&output);
             script.react(now, &output);
             match output {
                 Output::Text(text) => {

@@ -3,6 +3,7 @@
 use kit::virtual_call::{VirtualCall, config};
 use media::config::AgentConfig;
 use media::speech::script::{Hearing, Line, Script};
+use serde_json::json;
 
 use crate::rows::{agent, at, greeter, heard};
 
@@ -32,6 +33,50 @@ fn agent_is_interrupted_at_the_configured_amount_of_speech() {
         assert_eq!(call.last_request()[1], format!("assistant: {heard}"));
         assert_eq!(call.caller_turns()[1].start_ms, Some(4000));
         assert_eq!(call.caller_turns()[1].text, "Enough of that.");
+    }
+}
+
+#[test]
+fn agent_is_cut_where_the_client_says_that_it_has_played() {
+    let call_of = |plays: bool| {
+        let mut call =
+            VirtualCall::new(config(agent()), long_reply(), &[(1000, 2000), (4000, 5400)]);
+        call.connect();
+        // The reply is heard from 2400 on. The client stalls after a second of it, and says so.
+        call.run_until(3400);
+        let audio = call.messages("audio");
+        let stuck = audio[50].1["event_id"].clone();
+        for ms in (3410..4600).step_by(20) {
+            call.run_until(ms);
+            if !plays {
+                call.client(&json!({"type": "playback", "event_id": stuck, "played_ms": 0}));
+            }
+        }
+        call.run_until(12_000);
+        assert_eq!(at(&call, "interruption"), 4600);
+        call
+    };
+    for (plays, after, heard) in [
+        (true, 2200..=2200, "One two three four five six seven"),
+        (false, 1000..=1040, "One two three"),
+    ] {
+        let call = call_of(plays);
+        let turn = call.agent_turns()[0];
+        let spoken = turn.interrupted_after_ms.unwrap();
+        assert!(after.contains(&spoken), "{spoken} ms");
+        assert_eq!(turn.estimated_text_spoken.as_deref(), Some(heard));
+        let told = &call.messages("interruption")[0].1;
+        assert_eq!(told["spoken_ms"], spoken);
+        assert_eq!(told["estimated_text_spoken"], heard);
+        let said = format!("assistant: {heard}");
+        let asked = ["user: Count.", said.as_str(), "user: Enough of that."];
+        assert_eq!(call.last_request(), asked);
+        // And no more of the turn stands in the recording.
+        let start = turn.start_ms.unwrap() as usize * 16;
+        let next = call.agent_turns()[1].start_ms.unwrap() as usize * 16;
+        let last = call.recorded[1][start..next].iter().rposition(|s| *s != 0);
+        let length = last.unwrap() as u64 / 16;
+        assert!(length.abs_diff(spoken) <= 1, "{length} of {spoken} ms");
     }
 }
 

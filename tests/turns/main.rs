@@ -5,12 +5,16 @@
 
 mod bounds;
 mod browser;
+mod eagerness;
 mod fillers;
 mod heard;
 mod interruptions;
 mod lines;
+mod model;
 mod properties;
+mod replays;
 mod rows;
+mod talks;
 mod telephone;
 mod tools;
 mod unheard;

@@ -1,5 +1,5 @@
 //! The caller's side of a call: audio of any length in, 20 ms frames with a place and a verdict out,
-//! and the last 300 ms kept, so that no first syllable is lost.
+//! and the 300 ms before a voice kept, so that no first syllable is lost.
 
 use crate::frame::FRAME;
 use crate::vad::Vad;
@@ -7,8 +7,11 @@ use crate::vad::Vad;
 /// Frames kept before the voice is noticed: 300 ms.
 const PRE_ROLL: usize = 15;
 
+/// These, and the one in which it is noticed.
+const KEPT: usize = PRE_ROLL + 1;
+
 /// Frames that there is room for: the oldest are moved out of the way once in ten frames, not with each.
-const ROOM: usize = PRE_ROLL + 10;
+const ROOM: usize = KEPT + 10;
 
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;
@@ -27,7 +30,7 @@ pub(super) struct Ear {
     fill: usize,
     /// Position of the pending frame's first sample.
     at: u64,
-    /// The last 300 ms begin at `from`; what stands before is over.
+    /// The newest frame and the 300 ms before it begin at `from`; what stands before is over.
     kept: Vec<i16>,
     from: usize,
     /// Position after the last sample kept.
@@ -92,7 +95,7 @@ impl Ear {
         &self.kept[self.kept.len().saturating_sub(FRAME)..]
     }
 
-    /// The sound of the last 300 ms.
+    /// The newest frame and the 300 ms before it.
     pub(super) fn pre_roll(&self) -> &[i16] {
         &self.kept[self.from..]
     }
@@ -110,7 +113,7 @@ impl Ear {
         self.kept_end
     }
 
-    /// Where in the last 300 ms the voice that was just noticed really began: a position in the
+    /// Where in the newest frame and the 300 ms before it the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
     pub(super) fn onset(&self) -> u64 {
         let kept = self.pre_roll();
@@ -166,7 +169,7 @@ impl Ear {
             self.from = 0;
         }
         self.kept.extend_from_slice(frame);
-        if self.kept.len() - self.from > PRE_ROLL * FRAME {
+        if self.kept.len() - self.from > KEPT * FRAME {
             self.from += FRAME;
         }
         self.kept_end = at + FRAME as u64;

@@ -38,7 +38,10 @@ impl TurnTaker {
             }
             State::Caller(mut turn) => {
                 if began {
-                    self.learnt.pause(pause);
+                    // Between keys nobody pauses within a sentence.
+                    if !turn.keyed {
+                        self.learnt.pause(pause);
+                    }
                     turn.words.is_final = false;
                     self.state = State::Caller(turn);
                     self.drop_speculation();

@@ -154,7 +154,8 @@ async fn junk_within_the_limits_costs_less_than_a_core() {
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let talker = stage::agent(&client, fields).await;
     let agent = quiet_agent(&client).await;
-    let mut callers = join_all((0..50).map(|_| Caller::call(&client, &native(&agent)))).await;
+    let connect = native(&agent);
+    let mut callers = join_all((0..50).map(|_| Caller::call(&client, &connect))).await;
     let bystander = Bystander::join(stage::session(&client, &talker).await);
     let long = Duration::from_secs(if stage::soak() { 30 } else { 4 });
     let (began, cpu) = (Instant::now(), server.cpu_ns());

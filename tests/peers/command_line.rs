@@ -149,7 +149,7 @@ fn damaged_tapes_are_told(tape: &Path) {
         "the output that differs: {told}"
     );
 
-    let (_, told) = replay(&whole[..whole.len() / 2]);
+    let (_, told) = replay(&whole[..at]);
     assert!(
         told.contains("The tape breaks off: ") && !told.contains("DIFFERENT"),
         "{told}"

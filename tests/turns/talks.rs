@@ -197,6 +197,7 @@ proptest! {
 
     #[test]
     fn the_simple_model_agrees(talk in talk()) {
-        prop_assert_eq!(told(&play(&talk)), model::story(&talk, LENGTH));
+        let call = play(&talk);
+        prop_assert_eq!(told(&call), model::story(&talk, LENGTH), "{:#?}", call.story);
     }
 }

@@ -605,10 +605,12 @@ impl<'a> Model<'a> {
             return;
         };
         let sounds = self.now + VOICE;
-        reply.spoken = reply.spoken.max(sounds);
+        let over = played(sounds, length(FILLER));
+        // It goes to the voice when less than 500 ms wait to be sent, 100 ms ahead and a frame at a time.
+        reply.spoken = reply.spoken.max(over - 580 * MS);
         self.filler = Some(Filler {
             sounds,
-            over: played(sounds, length(FILLER)),
+            over,
             told: false,
         });
     }

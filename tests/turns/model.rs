@@ -117,9 +117,9 @@ struct Model<'a> {
     keyed: bool,
     speculating: bool,
     speculations: u32,
-    /// It has a text, or keys.
+    /// It has a text, or keys: these.
     typed: bool,
-    keys: bool,
+    keys: String,
     turns: u32,
     /// Silence so far, and since when it is counted.
     silent: u64,
@@ -157,7 +157,7 @@ impl<'a> Model<'a> {
             speculating: false,
             speculations: 0,
             typed: false,
-            keys: false,
+            keys: String::new(),
             turns: 0,
             silent: 0,
             since: None,
@@ -245,13 +245,13 @@ impl<'a> Model<'a> {
         if self.mode != Mode::Caller || self.on || !self.finals.is_empty() || self.keyed {
             return;
         }
-        if self.talk.fault == Fault::EarFails && !self.typed && !self.keys {
+        if self.talk.fault == Fault::EarFails && !self.typed && self.keys.is_empty() {
             return self.not_heard();
         }
         self.heard = true;
         self.due.transcript = NEVER;
         let most = [1, 2, 4][self.talk.eagerness];
-        if !self.keys && !self.speculating && self.speculations < most {
+        if self.keys.is_empty() && !self.speculating && self.speculations < most {
             self.speculating = true;
             self.speculations += 1;
             self.ask(Line::Answer, false);
@@ -360,8 +360,13 @@ impl<'a> Model<'a> {
         if self.mode != Mode::Caller || self.on || !self.heard || self.keyed {
             return NEVER;
         }
-        let [sentence, digits] = ENDS[self.talk.eagerness];
-        let shape = if self.keys { digits } else { sentence };
+        let [sentence, digits, open] = ENDS[self.talk.eagerness];
+        let shape = match self.keys.trim_end_matches('#') {
+            "" => sentence,
+            // What was pressed after an end is no number.
+            keys if keys.contains('#') => open,
+            _ => digits,
+        };
         self.last + (shape * MS).max(self.floor / 1000)
     }
 
@@ -374,7 +379,8 @@ impl<'a> Model<'a> {
             return false;
         }
         self.mode = Mode::Caller;
-        (self.typed, self.keys) = (false, false);
+        self.typed = false;
+        self.keys.clear();
         self.begin_turn();
         true
     }
@@ -650,7 +656,9 @@ impl<'a> Model<'a> {
                 self.commit();
             }
             Sent::Key | Sent::LastKey => {
-                (self.keyed, self.keys) = (true, true);
+                self.keyed = true;
+                self.keys
+                    .push_str(if matches!(sent, Sent::Key) { "5" } else { "5#" });
                 self.drop_speculation();
                 self.due.transcript = NEVER;
                 self.due.keypad = self.now + 2000 * MS;
@@ -667,8 +675,8 @@ const fn played(from: u64, length: u64) -> u64 {
     ((from * 16 / MS + length * 16 / MS) * MS).div_ceil(16)
 }
 
-/// Patient, normal, eager: ms. When a turn ends whose words end a sentence or are digits.
-const ENDS: [[u64; 2]; 3] = [[900, 1800], [400, 1000], [200, 700]];
+/// Patient, normal, eager: ms. When a turn ends whose words end a sentence, are digits, or are open.
+const ENDS: [[u64; 3]; 3] = [[900, 1800, 2000], [400, 1000, 1200], [200, 700, 700]];
 const STOP: [u64; 3] = [300, 200, 160];
 const CAP: [u64; 3] = [1500, 1000, 500];
 const TRANSCRIPT: [u64; 3] = [6000, 5000, 4000];

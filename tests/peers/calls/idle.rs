@@ -164,6 +164,10 @@ async fn who_does_not_read_an_answer_is_let_go() {
         readers.push(stream);
     }
     let began = Instant::now();
+    while server.sockets() < before + count {
+        assert!(began.elapsed() < PATIENCE, "not all are let in");
+        sleep(Duration::from_millis(5)).await;
+    }
     let mut times = Vec::new();
     while server.sockets() > before {
         assert!(began.elapsed() < PATIENCE, "held for over {PATIENCE:?}");

@@ -491,7 +491,7 @@ async fn take_away(page: &mut Browser, server: &Server, trunk: &str, number: &st
     assert_eq!(
         page.eval("document.querySelectorAll('tbody tr').length")
             .await,
-        1
+        2
     );
     let client = server.client();
     client

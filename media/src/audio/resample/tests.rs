@@ -123,7 +123,23 @@ fn images(hz: u32, from: u32, to: u32) -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn a_tone_of_the_telephone_band_keeps_its_level_and_has_no_images_at_the_engines_rate() {
+fn a_tone_of_the_telephone_band_has_no_images_at_the_usual_rates() {
+    for (from, to) in USUAL {
+        for hz in (100..=3_400).step_by(110) {
+            let out = steady(from, to, f64::from(hz));
+            for image in images(hz, from, to) {
+                let image_level = db(goertzel(&out, to, f64::from(image))) + 4.01;
+                assert!(
+                    image_level <= -90.0,
+                    "{hz} Hz from {from} to {to}: {image_level} dB at {image} Hz"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tone_of_the_telephone_band_keeps_its_level_at_the_engines_rate() {
     for (from, to) in engine_pairs() {
         for hz in (100..=3_400).step_by(110) {
             let out = steady(from, to, f64::from(hz));
@@ -132,13 +148,6 @@ fn a_tone_of_the_telephone_band_keeps_its_level_and_has_no_images_at_the_engines
                 (level + 4.01).abs() <= 0.1,
                 "{hz} Hz from {from} to {to}: {level} dB"
             );
-            for image in images(hz, from, to) {
-                let image_level = db(goertzel(&out, to, f64::from(image))) + 4.01;
-                assert!(
-                    image_level <= -90.0,
-                    "{hz} Hz from {from} to {to}: {image_level} dB at {image} Hz"
-                );
-            }
         }
     }
 }

@@ -100,12 +100,6 @@ fn at_speed(
     let mut call = VirtualCall::new(config, Script::default(), &[]);
     call.connect();
     call.mute();
-    if protocol == Protocol::Telco {
-        call.client(&json!({"event": "start", "streamSid": "MZ1", "start": {
-            "streamSid": "MZ1", "accountSid": "AC1", "callSid": "CA1", "tracks": ["inbound"],
-            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
-        }}));
-    }
     let ms = 20 * percent / 100;
     let closed = (1..=1500).find_map(|tick| {
         call.run_until(20 * tick);

@@ -360,11 +360,9 @@ impl<'a> Model<'a> {
         if self.mode != Mode::Caller || self.on || !self.heard || self.keyed {
             return NEVER;
         }
-        let [sentence, digits, open] = ENDS[self.talk.eagerness];
+        let [sentence, digits] = ENDS[self.talk.eagerness];
         let shape = match self.keys.trim_end_matches('#') {
             "" => sentence,
-            // What was pressed after an end is no number.
-            keys if keys.contains('#') => open,
             _ => digits,
         };
         self.last + (shape * MS).max(self.floor / 1000)
@@ -675,8 +673,8 @@ const fn played(from: u64, length: u64) -> u64 {
     ((from * 16 / MS + length * 16 / MS) * MS).div_ceil(16)
 }
 
-/// Patient, normal, eager: ms. When a turn ends whose words end a sentence, are digits, or are open.
-const ENDS: [[u64; 3]; 3] = [[900, 1800, 2000], [400, 1000, 1200], [200, 700, 700]];
+/// Patient, normal, eager: ms. When a turn ends whose words end a sentence, or are digits.
+const ENDS: [[u64; 2]; 3] = [[900, 1800], [400, 1000], [200, 700]];
 const STOP: [u64; 3] = [300, 200, 160];
 const CAP: [u64; 3] = [1500, 1000, 500];
 const TRANSCRIPT: [u64; 3] = [6000, 5000, 4000];

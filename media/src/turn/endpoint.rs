@@ -95,7 +95,9 @@ impl Shape {
         if word.is_empty() {
             return Self::Open;
         }
-        if word.chars().all(|c| c.is_ascii_digit()) || NUMBERS.contains(&word.as_str()) {
+        // Keys of a telephone, too: two entries may stand in one turn.
+        let key = |c: char| c.is_ascii_digit() || matches!(c, '*' | '#');
+        if word.chars().all(key) || NUMBERS.contains(&word.as_str()) {
             return Self::Digits;
         }
         if punctuates
@@ -216,6 +218,9 @@ mod tests {
             ("i would like a", false, Shape::Open),
             ("my number is five five", false, Shape::Digits),
             ("it is 42", true, Shape::Digits),
+            ("42#", true, Shape::Digits),
+            ("42#7", true, Shape::Digits),
+            ("7*42", false, Shape::Digits),
             ("well...", false, Shape::Open),
             ("je voudrais un", false, Shape::Open),
         ] {

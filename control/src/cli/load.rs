@@ -11,6 +11,7 @@ mod process;
 mod report;
 mod stimulus;
 mod times;
+mod witness;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -19,11 +19,17 @@ const NEARLY_DONE_US: u64 = 80_000;
 const HEARS_OUT_US: u64 = 500_000;
 /// The frames that a reply is sent ahead come closer together than this; pacing begins after them.
 const BURST_GAP_US: u64 = 5_000;
+/// A frame that comes later than this after it was due is noted.
+const LATE_US: u64 = 1_000;
+/// So many are noted at most: a hundred seconds of 200 calls that are never in time.
+const MOST_LATE: usize = 1 << 20;
 
 /// What all calls of a run add up to.
 pub(super) struct Figures {
     /// Between two frames of one reply, after those sent ahead.
     pub gaps: Times,
+    /// Of the gaps that were too long by more than [`LATE_US`]: when the frame was due, and when it came.
+    pub late: Vec<(u64, u64)>,
     /// From the caller's last voiced sample to the answer's first frame.
     pub turns: Times,
     /// From the first voiced sample of an interrupting caller to `clear`.
@@ -44,6 +50,7 @@ impl Figures {
     pub(super) fn new() -> Self {
         Self {
             gaps: Times::new(),
+            late: Vec::new(),
             turns: Times::new(),
             barge_ins: Times::new(),
             own_lateness: Times::new(),
@@ -52,6 +59,14 @@ impl Figures {
             underruns: 0,
             uncleared: 0,
             unanswered: 0,
+        }
+    }
+
+    /// Between two frames of a reply, the second of which came now.
+    fn gap(&mut self, now: u64, gap: u64) {
+        self.gaps.add(gap);
+        if gap > FRAME_US + LATE_US && self.late.len() < MOST_LATE {
+            self.late.push((now - gap + FRAME_US, now));
         }
     }
 
@@ -65,6 +80,7 @@ impl Figures {
         ] {
             times.clear();
         }
+        self.late.clear();
         (
             self.frames_in,
             self.frames_out,
@@ -119,7 +135,7 @@ impl Ear {
             let gap = now.saturating_sub(self.last_frame);
             self.in_burst &= gap < BURST_GAP_US;
             if !self.in_burst {
-                figures.gaps.add(gap);
+                figures.gap(now, gap);
             }
             if now > self.plays_until + JITTER_BUFFER_US {
                 figures.underruns += 1;

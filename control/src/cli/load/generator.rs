@@ -14,6 +14,7 @@ use super::line::Line;
 use super::peer::Peer;
 use super::process::{self, Reading};
 use super::stimulus::Stimulus;
+use super::witness::{Stall, Witness};
 
 /// Slots of a frame's 20 ms.
 const SLOTS: u64 = 20;
@@ -38,6 +39,8 @@ pub(super) struct Outcome {
     pub at_end: Option<Reading>,
     /// Lines lost before the end, each with its reason.
     pub lost: Vec<String>,
+    /// When the machine itself stood still; `None` where nobody could watch.
+    pub stalls: Option<Vec<Stall>>,
 }
 
 /// Opens the socket of a session: the upgrade, and nothing beyond it.
@@ -86,13 +89,17 @@ pub(super) fn run(
     let mut lost = Vec::new();
     let mut figures = Figures::new();
     let mut buffer = vec![0; READ];
-    let (mut at_start, mut measuring_since) = (None, None);
+    let (mut at_start, mut measuring_since, mut witness) = (None, None, None);
 
     let began = Instant::now();
-    let micros =
-        |time: Instant| u64::try_from(time.duration_since(began).as_micros()).unwrap_or(u64::MAX);
     // Time 0 means "never" to the ear, so the run's clock starts one frame later.
-    let now = || micros(Instant::now()) + FRAME_US;
+    let at = move |time: Instant| {
+        let micros = time.saturating_duration_since(began).as_micros();
+        u64::try_from(micros)
+            .unwrap_or(u64::MAX)
+            .saturating_add(FRAME_US)
+    };
+    let now = || at(Instant::now());
     let warm = u64::try_from(plan.warm_up.as_micros()).unwrap_or(u64::MAX) + FRAME_US;
     let end = warm + u64::try_from(plan.measured.as_micros()).unwrap_or(u64::MAX);
     let mut slot = FRAME_US / SLOT_US;
@@ -131,6 +138,7 @@ pub(super) fn run(
             if measuring_since.is_none() && due >= warm {
                 figures.clear();
                 measuring_since = Some(Instant::now());
+                witness = Witness::of(plan.pid, at);
                 at_start = plan.pid.and_then(process::read);
             }
             if slot.is_multiple_of(1000) {
@@ -143,6 +151,7 @@ pub(super) fn run(
     }
     let seconds = measuring_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
     let at_end = plan.pid.and_then(process::read);
+    let stalls = witness.and_then(Witness::end);
     for call in calls.iter_mut().flatten() {
         call.stop();
     }
@@ -152,6 +161,7 @@ pub(super) fn run(
         at_start,
         at_end,
         lost,
+        stalls,
     })
 }
 

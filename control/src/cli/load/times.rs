@@ -7,6 +7,7 @@ const STEP: u64 = 10;
 const STEPS: usize = 500_000;
 
 /// A set of durations.
+#[derive(Clone)]
 pub(super) struct Times {
     steps: Vec<u32>,
     count: u64,
@@ -23,12 +24,18 @@ impl Times {
     }
 
     pub(super) fn add(&mut self, micros: u64) {
-        let step = usize::try_from(micros / STEP)
-            .unwrap_or(usize::MAX)
-            .min(STEPS - 1);
-        self.steps[step] += 1;
+        self.steps[step_of(micros)] += 1;
         self.count += 1;
         self.max = self.max.max(micros);
+    }
+
+    /// Takes one of this length out again. The longest stays known.
+    pub(super) fn remove(&mut self, micros: u64) {
+        let step = step_of(micros);
+        if self.steps[step] > 0 {
+            self.steps[step] -= 1;
+            self.count -= 1;
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -57,6 +64,11 @@ impl Times {
         }
         None
     }
+}
+
+fn step_of(micros: u64) -> usize {
+    let step = usize::try_from(micros / STEP).unwrap_or(usize::MAX);
+    step.min(STEPS - 1)
 }
 
 #[cfg(test)]

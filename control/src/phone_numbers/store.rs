@@ -244,6 +244,25 @@ pub async fn ending_with(
     .await
 }
 
+/// The number on this trunk, where there is one alone.
+pub async fn only_of_trunk(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+) -> Result<Option<PhoneNumber>, DbError> {
+    let found = db
+        .query(
+            "select * from phone_numbers where account_id = $1 and trunk_id = $2
+                and released_at is null and provider = 'sip' order by id limit 2",
+        )
+        .bind(account)
+        .bind(trunk)
+        .all(read)
+        .await?;
+    let mut found = found.into_iter();
+    Ok(found.next().filter(|_| found.next().is_none()))
+}
+
 /// Takes a trunk from its numbers: it is deleted.
 pub async fn leave_trunk(
     tx: &mut Tx,

@@ -366,7 +366,32 @@ impl Desk {
         }
         // Where several may be meant, none is: the call could be another account's.
         let mut meant = meant.into_iter();
-        Ok(meant.next().filter(|_| meant.next().is_none()))
+        match (meant.next(), meant.next()) {
+            (Some(found), None) => Ok(Some(found)),
+            (Some(_), Some(_)) => Ok(None),
+            (None, _) => self.only_number(&over, dialled).await,
+        }
+    }
+
+    /// Where the user that we registered was called and To names it, too, nothing tells a number: the only one of
+    /// that trunk is meant, and of several none.
+    async fn only_number(
+        &self,
+        over: &[(Trunk, String)],
+        dialled: &str,
+    ) -> Result<Option<(PhoneNumber, Trunk)>, Declined> {
+        let mut called = over.iter().filter(|(trunk, wanted)| {
+            trunk.auth_mode == AuthMode::Register
+                && trunk.auth_username.as_deref() == Some(dialled)
+                && wanted == dialled
+        });
+        let (Some((trunk, _)), None) = (called.next(), called.next()) else {
+            return Ok(None);
+        };
+        let number =
+            phone_numbers::store::only_of_trunk(&self.app.db, trunk.account, trunk.id).await;
+        let number = number.map_err(|error| unavailable(&error))?;
+        Ok(number.map(|number| (number, trunk.clone())))
     }
 
     async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {

@@ -215,6 +215,35 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
 }
 
 #[tokio::test]
+async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its_trunk() {
+    let bench = Bench::new().await;
+    // Its user is `a`.
+    let trunk = bench.registers().await;
+    let called = async |to: &str| {
+        let called = bench.desk().called(&incoming(&[trunk], to)).await;
+        called.map(|called| called.to)
+    };
+    let nobody = || Err(Declined::NOBODY);
+    assert_eq!(called("a").await, nobody());
+    bench
+        .number(&bench.test.key, NUMBER, trunk, json!({}))
+        .await;
+    assert_eq!(called("a").await, Ok(NUMBER.to_owned()));
+    assert_eq!(called("b").await, nobody());
+    // Another trunk of the carrier takes none of it.
+    let (_, key) = bench.test.other_account().await;
+    let other = bench.by_address(&key).await;
+    bench.number(&key, "+4930123457", other, json!({})).await;
+    let both = incoming(&[other, trunk], "a");
+    let whose = bench.desk().called(&both).await.map(|called| called.to);
+    assert_eq!(whose, Ok(NUMBER.to_owned()));
+    bench
+        .number(&bench.test.key, "+4930123458", trunk, json!({}))
+        .await;
+    assert_eq!(called("a").await, nobody());
+}
+
+#[tokio::test]
 async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_nobodys() {
     let bench = Bench::new().await;
     let trunk = bench.by_address(&bench.test.key).await;

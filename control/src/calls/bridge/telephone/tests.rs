@@ -388,6 +388,8 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
     for (by, expected) in [
         (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
         (EndedBy::Network, ["failed", "media_timeout", "system"]),
+        // What was agreed holds no more, say: the stack hangs up by itself.
+        (EndedBy::Local, ["failed", "media_timeout", "system"]),
     ] {
         let bench = Bench::new().await;
         let trunk = bench.line().await;

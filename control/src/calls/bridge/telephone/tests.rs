@@ -215,6 +215,31 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
 }
 
 #[tokio::test]
+async fn a_number_of_the_trunk_for_calls_out_is_meant_where_calls_in_come_over_another() {
+    let bench = Bench::new().await;
+    let key = &bench.test.key;
+    let out =
+        json!({"type": "outbound", "auth_mode": "ip_acl", "outbound_address": "127.0.0.1:5998"});
+    let out = bench.trunk(key, out).await;
+    let inward = bench.by_address(key).await;
+    bench.number(key, NUMBER, out, json!({})).await;
+    let called = async |trunks: Vec<TrunkId>, to: &str| {
+        let called = bench.desk().called(&incoming(&trunks, to)).await;
+        called.map(|called| called.to)
+    };
+    let ours = || Ok(NUMBER.to_owned());
+    for to in [NUMBER, "4930123456", "030123456", "004930123456"] {
+        assert_eq!(called(vec![inward], to).await, ours(), "{to}");
+    }
+    // Where the call may be another account's, what is written so must be on the trunk itself.
+    let (_, other) = bench.test.other_account().await;
+    let theirs = bench.by_address(&other).await;
+    let both = || vec![inward, theirs];
+    assert_eq!(called(both(), NUMBER).await, ours());
+    assert_eq!(called(both(), "030123456").await, Err(Declined::NOBODY));
+}
+
+#[tokio::test]
 async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its_trunk() {
     let bench = Bench::new().await;
     // Its user is `a`.

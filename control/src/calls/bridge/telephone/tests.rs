@@ -456,6 +456,18 @@ async fn a_number_that_is_released_while_it_rings_leaves_a_record() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_leaves_a_call_that_would_ring_to_another() {
+    let bench = Bench::new().await;
+    let (called, _) = bench.called_in_vain().await;
+    bench.test.app.start_draining();
+    assert_eq!(bench.ring_in_vain(called).await, Declined::UNAVAILABLE);
+    // It rang nowhere, and its rules were not followed.
+    let calls = "select count(*) as calls from calls";
+    let calls = bench.test.app.db.query(calls).one(|row| row.i64("calls"));
+    assert_eq!(calls.await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
     let bench = Bench::new().await;
     let (mut called, _) = bench.called_in_vain().await;

@@ -90,9 +90,9 @@ impl Relay {
         self.legs[side as usize].renew(now, plan)
     }
 
-    /// A side's reports say that so many per cent of our packets are lost.
-    pub fn expect_loss(&mut self, side: Side, per_cent: u8) {
-        self.legs[side as usize].expect_loss(per_cent);
+    /// A side's report came: so many per cent of our packets are lost, and somebody is there.
+    pub fn reported(&mut self, now: Time, side: Side, lost_per_cent: u8) {
+        self.legs[side as usize].reported(now, lost_per_cent);
     }
 
     /// When [`timeout`](Self::timeout) has something to do.
@@ -395,6 +395,34 @@ mod tests {
             sent.push((to, packet.ssrc, packet.sequence, packet.timestamp));
         });
         assert_eq!(sent, [(Side::Callee, 2, 7, 1_000)]);
+    }
+
+    #[test]
+    fn a_side_that_says_nothing_and_reports_what_it_hears_is_there() {
+        let plans = [1, 2].map(|ssrc| plan(Codec::Pcmu, true, ssrc));
+        let mut relay = Relay::new(plans).unwrap();
+        let start = Time::from_millis(1_000);
+        relay.start(start);
+        let mut ignored = |_: Side, _: RtpPacket<'_>| {};
+        let packet = RtpPacket {
+            payload_type: 0,
+            marker: false,
+            sequence: 1,
+            timestamp: 160,
+            ssrc: 99,
+            payload: &[0xff; 160],
+        };
+        for side in Side::BOTH {
+            relay.packet(start, side, &packet, &mut ignored);
+        }
+        // The caller's telephone reports every five seconds, the callee's does not.
+        for second in (5..=15).step_by(5) {
+            let now = Time::from_millis(1_000 + 1_000 * second);
+            relay.reported(now, Side::Caller, 0);
+            assert_eq!(relay.silent(), None, "after {second} s");
+            relay.timeout(now, &mut ignored);
+        }
+        assert_eq!(relay.silent(), Some(Side::Callee));
     }
 
     #[test]

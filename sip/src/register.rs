@@ -17,6 +17,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1_800);
 /// not asked twice a second.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);
 
+/// A connection that is lost within this time of a registration over it is one that the registrar closes after each.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// How soon it is made anew when a connection that lasted is lost, at most: part of it is drawn, for those of all
+/// trunks are lost at once.
+const SOON: Duration = Duration::from_secs(5);
+
 /// The longest registration that is asked for when the registrar finds ours too brief.
 const LONGEST_EXPIRES: u32 = 86_400;
 
@@ -24,8 +31,9 @@ const LONGEST_EXPIRES: u32 = 86_400;
 enum State {
     /// A REGISTER is under way.
     Asking,
-    /// Registered until then; the next REGISTER is due before.
+    /// Registered since then; when the next REGISTER is due.
     Registered {
+        since: Time,
         refresh: Time,
     },
     Waiting {
@@ -147,10 +155,22 @@ impl Registration {
 
     pub(crate) fn timeout(&mut self, now: Time) {
         match self.state {
-            State::Registered { refresh: at } | State::Waiting { retry: at } if at <= now => {
+            State::Registered { refresh: at, .. } | State::Waiting { retry: at } if at <= now => {
                 self.again();
             }
             _ => {}
+        }
+    }
+
+    /// The connection that it was made over is gone, and with it the registrar's way to us where a NAT or a firewall
+    /// stands between: it is made anew soon (RFC 5626 section 4.5).
+    pub(crate) fn flow_lost(&mut self, now: Time) {
+        if let State::Registered { since, refresh } = self.state
+            && now.since(since) >= STEADY
+        {
+            let soon = now + self.ids.between(SOON / 5, SOON);
+            let refresh = refresh.min(soon);
+            self.state = State::Registered { since, refresh };
         }
     }
 
@@ -182,7 +202,7 @@ impl Registration {
 
     pub(crate) fn poll(&mut self) -> Out {
         self.out.pop_front().unwrap_or(match self.state {
-            State::Registered { refresh: at } | State::Waiting { retry: at } => Out::Wait(at),
+            State::Registered { refresh: at, .. } | State::Waiting { retry: at } => Out::Wait(at),
             _ => Out::Wait(Time::NEVER),
         })
     }
@@ -211,6 +231,7 @@ impl Registration {
             share.min(whole / 2)
         };
         self.state = State::Registered {
+            since: now,
             refresh: now + wait.max(SHORTEST_WAIT),
         };
         self.out.push_back(Out::Registered { expires });

@@ -441,6 +441,34 @@ async fn the_trunk_is_the_numbers_then_the_agents_then_the_accounts() {
 }
 
 #[tokio::test]
+async fn a_number_that_is_registered_as_its_country_writes_it_is_called_from_by_its_whole_name() {
+    let desk = Desk::new().await;
+    let register = async |number: &str| {
+        let body =
+            json!({"phone_number": number, "trunk_id": desk.trunk, "outbound_enabled": true});
+        made(&desk.test, "/phone-numbers/sip/register", body).await
+    };
+    let own = register("030654321").await;
+    // Its digits are those that a Spanish number has in Spain.
+    register("+912345678").await;
+    let mut wish = desk.wish();
+    for stranger in ["+49306543210", "+34912345678"] {
+        wish["from_number"] = json!(stranger);
+        let answer = desk.trigger(wish.clone()).await;
+        refused(&answer, 422, "validation_error");
+        assert_eq!(reason(&answer.1), "not_registered", "{stranger}");
+    }
+    wish["from_number"] = json!("+4930654321");
+    let (status, call) = desk.trigger(wish).await;
+    assert_eq!(status, 202, "{call}");
+    let record = desk.record(&call["call_id"]).await;
+    assert_eq!(
+        (&record["phone_number_id"], &record["from_number"]),
+        (&json!(own), &json!("+4930654321"))
+    );
+}
+
+#[tokio::test]
 async fn a_number_without_a_national_form_is_not_dialled_in_one() {
     let desk = Desk::with(|_| {}, json!({"outbound_dial_format": "national"})).await;
     let mut wish = desk.wish();

@@ -41,6 +41,31 @@ async fn a_registration_lasts_between_half_a_minute_and_an_hour() {
 }
 
 #[tokio::test]
+async fn an_inbound_trunk_lists_a_number_in_each_way_that_its_carrier_writes_it() {
+    let test = TestApp::new().await;
+    let ways = json!({"numbers": ["+15550100", "15550100", "5550100"]});
+    let made = make(&test, with(inbound(), ways.clone())).await;
+    assert_eq!(made["numbers"], ways["numbers"]);
+    let twice = json!({"numbers": ["+15550100", "15550100", "+15550100"]});
+    let body = with(inbound(), twice.clone());
+    let answer = test.call("POST", "/sip-trunks", Some(body)).await;
+    refused(answer, 422, "validation_error", &["numbers.2"]);
+    let answer = test.call("PATCH", &path(&made), Some(twice)).await;
+    refused(answer, 422, "validation_error", &["numbers.2"]);
+    let two = json!({"numbers": ["15550100", "+15550100"]});
+    let (status, changed) = test.call("PATCH", &path(&made), Some(two.clone())).await;
+    assert_eq!(
+        (status.as_u16(), &changed["numbers"]),
+        (200, &two["numbers"])
+    );
+    // What an outbound trunk presents is one number, however it is written.
+    let answer = test
+        .call("POST", "/sip-trunks", Some(with(outbound(), two)))
+        .await;
+    refused(answer, 422, "validation_error", &["numbers.1"]);
+}
+
+#[tokio::test]
 async fn what_registrations_have_no_other_trunk_has_and_none_changes() {
     let test = TestApp::new().await;
     let fields = [

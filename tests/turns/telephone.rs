@@ -6,7 +6,7 @@ use kit::tape::Recorder;
 use kit::virtual_call::config;
 use media::audio::{g711, tones};
 use media::call::Call;
-use media::call::input::{Gone, Input};
+use media::call::input::{Gone, Input, Report};
 use media::call::output::{AgentState, CallEvent, Output, Side};
 use media::call::record::{EndReason, Role, Summary, Turn};
 use media::config::{AgentConfig, CallConfig, Protocol};
@@ -323,6 +323,29 @@ fn a_held_call_says_nothing_and_goes_on_after() {
     // The caller's words stand where they were said, the hold and all.
     let start = line.turns[1].start_ms.expect("timestamps tell the place");
     assert!(start.abs_diff(24_000) <= 40, "{start}");
+}
+
+#[test]
+fn a_caller_who_suppresses_silence_is_there_while_its_telephone_reports() {
+    let report = || {
+        Input::Report(Report {
+            round_trip_ms: None,
+            lost: 0,
+        })
+    };
+    let mut line = Line::new(agent());
+    line.caller(100, Some(&SILENCE));
+    // Five seconds each.
+    for _ in 0..4 {
+        line.caller(250, None);
+        line.give(report());
+    }
+    assert!(line.ended.is_none());
+    line.caller(740, None);
+    assert!(line.ended.is_none());
+    line.caller(20, None);
+    let summary = line.ended.as_ref().expect("it is over");
+    assert_eq!(summary.reason, EndReason::MediaTimeout);
 }
 
 #[test]

@@ -156,12 +156,12 @@ pub async fn change(
     Ok(number)
 }
 
-/// The numbers on this trunk that its carrier may mean with what it dials, where it writes them as their
-/// country does or with the prefix for abroad.
+/// The numbers on this trunk, or on any when `None`, that a carrier may mean with what it dials, where it writes
+/// them as their country does or with the prefix for abroad.
 pub async fn find_meant(
     db: &Db,
     account: AccountId,
-    trunk: TrunkId,
+    trunk: Option<TrunkId>,
     dialled: &str,
 ) -> Result<Vec<PhoneNumber>, DbError> {
     let ending = dialled.trim_start_matches('0');

@@ -222,26 +222,56 @@ pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Resu
     Ok(found.is_some())
 }
 
-/// Numbers of one trunk that end alike: hardly ever more than one for each country.
+/// Numbers that end alike: hardly ever more than one for each country.
 const MOST_ENDINGS: u32 = 256;
 
-/// The numbers on this trunk that end with these digits.
+/// The numbers on this trunk that end with these digits; on any trunk when `None`.
 pub async fn ending_with(
     db: &Db,
     account: AccountId,
-    trunk: TrunkId,
+    trunk: Option<TrunkId>,
     ending: &str,
 ) -> Result<Vec<PhoneNumber>, DbError> {
-    db.query(
-        "select * from phone_numbers where account_id = $1 and trunk_id = $2 and digits like $3
-            and released_at is null and provider = 'sip' order by id limit $4",
-    )
-    .bind(account)
-    .bind(trunk)
-    .bind(format!("%{ending}"))
-    .bind(MOST_ENDINGS)
-    .all(read)
-    .await
+    let query = match trunk {
+        Some(trunk) => db
+            .query(
+                "select * from phone_numbers where account_id = $1 and digits like $2
+                    and released_at is null and provider = 'sip' and trunk_id = $4
+                 order by id limit $3",
+            )
+            .bind(account)
+            .bind(format!("%{ending}"))
+            .bind(MOST_ENDINGS)
+            .bind(trunk),
+        None => db
+            .query(
+                "select * from phone_numbers where account_id = $1 and digits like $2
+                    and released_at is null and provider = 'sip' order by id limit $3",
+            )
+            .bind(account)
+            .bind(format!("%{ending}"))
+            .bind(MOST_ENDINGS),
+    };
+    query.all(read).await
+}
+
+/// The number on this trunk, where there is one alone.
+pub async fn only_of_trunk(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+) -> Result<Option<PhoneNumber>, DbError> {
+    let found = db
+        .query(
+            "select * from phone_numbers where account_id = $1 and trunk_id = $2
+                and released_at is null and provider = 'sip' order by id limit 2",
+        )
+        .bind(account)
+        .bind(trunk)
+        .all(read)
+        .await?;
+    let mut found = found.into_iter();
+    Ok(found.next().filter(|_| found.next().is_none()))
 }
 
 /// Takes a trunk from its numbers: it is deleted.

@@ -54,7 +54,7 @@ pub async fn onboard(
         calls_per_hour_limit,
         set_as_tenant_default,
     } = body;
-    let mut wrong = distinct(&numbers);
+    let mut wrong = distinct(&numbers, digits);
     if let Some(Err(why)) = inbound.as_ref().map(|rules| rules.check()) {
         wrong.push(FieldError::body("inbound.fallback_number", "missing", why));
     }
@@ -115,7 +115,10 @@ pub async fn onboard(
 
 /// A trunk by itself.
 pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
-    let wrong = distinct(&body.numbers);
+    let wrong = match body.kind == TrunkType::Inbound.name() {
+        true => distinct(&body.numbers, as_written),
+        false => distinct(&body.numbers, digits),
+    };
     let trunk = new_trunk(app, account, body, wrong)?;
     edge(app, Some(trunk.transport)).await?;
     let mut tx = app.db.begin_write().await?;
@@ -175,7 +178,7 @@ pub async fn change(
     if let Some(addresses) = &allowed_addresses {
         wrong.extend(check_addresses(addresses, &app.config.egress.allow));
     }
-    wrong.extend(distinct(numbers.as_deref().unwrap_or_default()));
+    wrong.extend(distinct(numbers.as_deref().unwrap_or_default(), as_written));
     if let Some(format) = opt_word(
         "outbound_dial_format",
         outbound_dial_format.as_deref(),
@@ -498,10 +501,15 @@ pub(crate) fn no_agent() -> ApiError {
     }
 }
 
-/// Numbers that stand in a list twice.
-fn distinct(numbers: &[String]) -> Vec<FieldError> {
+/// An inbound trunk takes what its carrier sends, which may be one number in two ways.
+fn as_written(number: &str) -> &str {
+    number
+}
+
+/// Numbers that stand in a list twice: those of which this is the same.
+fn distinct(numbers: &[String], told_by: fn(&str) -> &str) -> Vec<FieldError> {
     let twice =
-        |at: usize, number: &String| numbers[..at].iter().any(|n| digits(n) == digits(number));
+        |at: usize, number: &String| numbers[..at].iter().any(|n| told_by(n) == told_by(number));
     numbers
         .iter()
         .enumerate()

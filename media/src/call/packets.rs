@@ -118,7 +118,7 @@ impl Call {
         match &mut self.leg {
             Leg::Socket(_) => {}
             Leg::WebRtc(leg) => leg.expect_loss(per_cent),
-            Leg::Rtp(leg) => leg.expect_loss(per_cent),
+            Leg::Rtp(leg) => leg.reported(self.now, per_cent),
         }
     }
 

@@ -28,7 +28,8 @@ use crate::peer::MediaTotals;
 use crate::rtp::sdp::{self, Agreed, Codec, Flow, Format, Formats, received};
 use crate::time::Time;
 
-/// How long the first packet may take, and any later one.
+/// How long the first packet may take, and any later one or a report in its place: a telephone that suppresses
+/// silence sends nothing else while it listens (RFC 3550 section 6.3.5 counts either).
 const FIRST_PACKET: Duration = Duration::from_secs(30);
 const NEXT_PACKET: Duration = Duration::from_secs(15);
 
@@ -126,6 +127,7 @@ pub struct RtpLeg {
     /// The stream before this one, and until when its packets are passed over.
     left: Option<(u32, Time)>,
     last_packet: Option<Time>,
+    last_report: Option<Time>,
     /// Since when packets are awaited.
     awaited: Time,
     /// The silence was told.
@@ -145,6 +147,7 @@ impl RtpLeg {
             stream: None,
             left: None,
             last_packet: None,
+            last_report: None,
             awaited: Time::NEVER,
             told_silent: false,
         })
@@ -231,9 +234,10 @@ impl RtpLeg {
         self.mouth.cut();
     }
 
-    /// The other side's reports say that so many per cent of our packets are lost.
-    pub fn expect_loss(&mut self, per_cent: u8) {
-        self.mouth.expect_loss(per_cent);
+    /// The other side's report came: so many per cent of our packets are lost, and somebody is there.
+    pub fn reported(&mut self, now: Time, lost_per_cent: u8) {
+        self.last_report = Some(now);
+        self.mouth.expect_loss(lost_per_cent);
     }
 
     /// Queues a key to be sent: as events, or as tones where none were agreed and the codec carries tones.
@@ -277,13 +281,16 @@ impl RtpLeg {
     }
 
     /// When nothing having come becomes too long. A side that holds the call need not send, and one that only
-    /// listens does not.
+    /// listens does not. Reports alone are no caller: who never sent a packet is given up whatever they say.
     fn silent_at(&self) -> Time {
         if self.plan.flow != Flow::SendRecv {
             return Time::NEVER;
         }
         match self.last_packet {
-            Some(last) => last.max(self.awaited) + NEXT_PACKET,
+            Some(packet) => {
+                let last = self.last_report.map_or(packet, |report| report.max(packet));
+                last.max(self.awaited) + NEXT_PACKET
+            }
             None => self.awaited + FIRST_PACKET,
         }
     }

@@ -371,7 +371,7 @@ impl Joined {
                 }
                 Taken::Report(report) => {
                     let per_cent = u32::from(report.lost) * 100 / 256;
-                    relay.expect_loss(side, u8::try_from(per_cent).unwrap_or(100));
+                    relay.reported(now, side, u8::try_from(per_cent).unwrap_or(100));
                 }
                 Taken::Nothing => return,
             }

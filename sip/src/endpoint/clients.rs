@@ -419,6 +419,9 @@ impl Endpoint {
         for id in hit {
             self.client_input(now, id, ClientInput::Failed);
         }
+        if peer.transport.is_reliable() {
+            self.flow_lost(now, &peer);
+        }
     }
 
     fn drive_client(&mut self, now: Time, id: ClientId) {

@@ -249,6 +249,22 @@ impl Endpoint {
         }
     }
 
+    /// A connection is gone: what was registered over it is registered again soon.
+    pub(super) fn flow_lost(&mut self, now: Time, peer: &Peer) {
+        let hit: Vec<RegistrationId> = self
+            .registrations
+            .iter()
+            .filter(|(_, own)| own.flow.as_ref() == Some(peer))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in hit {
+            if let Some(own) = self.registrations.get_mut(&id) {
+                own.registration.flow_lost(now);
+                self.drive_registration(now, id);
+            }
+        }
+    }
+
     pub(super) fn registration_timeout(&mut self, now: Time, id: RegistrationId) {
         if let Some(record) = self.registrations.get_mut(&id) {
             record.registration.timeout(now);

@@ -22,7 +22,7 @@ use crate::http::{ApiError, abandoned};
 use crate::idempotency::{self, Key, Seen};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
-use crate::sip_trunks::{self, Trunk};
+use crate::sip_trunks::{self, DialFormat, Trunk};
 use crate::time::Timestamp;
 use crate::{billing, suppressions, webhooks};
 
@@ -224,11 +224,31 @@ async fn calling_number(
 ) -> Result<PhoneNumber, ApiError> {
     let refused = |why| unfit(why, asked);
     let asked = asked.ok_or_else(|| refused(rules::Unfit::Required))?;
-    let number = phone_numbers::store::find_active_by_number(&app.db, account, asked)
+    let number = own_number(app, account, asked)
         .await?
         .ok_or_else(|| refused(rules::Unfit::NotRegistered))?;
     may_call_from(&number).map_err(refused)?;
     Ok(number)
+}
+
+/// The account's number of that name (E.164): registered so, or as its country writes it, where its carrier
+/// knows it by that.
+async fn own_number(
+    app: &App,
+    account: AccountId,
+    asked: &str,
+) -> Result<Option<PhoneNumber>, DbError> {
+    let find = phone_numbers::store::find_active_by_number;
+    let whole = find(&app.db, account, asked).await?;
+    if whole.is_some() {
+        return Ok(whole);
+    }
+    let Some(national) = number::written(asked, DialFormat::National) else {
+        return Ok(None);
+    };
+    let found = find(&app.db, account, &national).await?;
+    // What has a plus is a number of the whole world, and another one.
+    Ok(found.filter(|own| !own.phone_number.starts_with('+')))
 }
 
 /// The trunk (the number's, the agent's or the default one), and the number to call as it wants it.

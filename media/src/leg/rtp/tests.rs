@@ -374,6 +374,32 @@ fn a_caller_who_sends_nothing_is_given_up() {
 }
 
 #[test]
+fn a_caller_who_says_nothing_and_reports_what_it_hears_is_there() {
+    // It suppresses silence, without comfort noise.
+    let mut bed = Bed::new(plan());
+    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
+    for report in 1..=12 {
+        bed.until(start() + ms(5_000 * report));
+        bed.leg.reported(bed.now, 0);
+    }
+    bed.until(start() + ms(74_990));
+    assert!(!bed.silent);
+    bed.until(start() + ms(75_010));
+    assert!(bed.silent, "its reports have ended, too");
+
+    // Whose audio never came is not heard by reports.
+    let mut bed = Bed::new(plan());
+    for report in 1..=5 {
+        bed.until(start() + ms(5_000 * report));
+        bed.leg.reported(bed.now, 0);
+    }
+    bed.until(start() + ms(29_990));
+    assert!(!bed.silent);
+    bed.until(start() + ms(30_010));
+    assert!(bed.silent);
+}
+
+#[test]
 fn a_side_that_only_listens_is_not_given_up() {
     let mut bed = Bed::new(plan());
     bed.packet(&audio_packet(1, 160, &[0xff; 160]));

@@ -102,6 +102,41 @@ fn the_connections_of_calls_and_registrations_are_told() {
     assert!(alone.endpoint.flows().is_empty());
 }
 
+/// A registrar's calls come over the connection that it was registered over, where a NAT stands between.
+#[test]
+fn what_was_registered_over_a_connection_that_is_lost_is_registered_again() {
+    let mut alone = Alone::new();
+    for (id, transport) in [(1, Transport::Tcp), (2, Transport::Udp)] {
+        let registers = Trunk {
+            register: Some(Register {
+                expires: 7_200,
+                user: "alice".to_owned(),
+            }),
+            ..trunk(id, A, transport)
+        };
+        alone.command(Command::SetTrunk(Box::new(registers)));
+        alone.answer(200, &[]);
+    }
+    let [over_tcp, over_udp] =
+        [Transport::Tcp, Transport::Udp].map(|transport| Peer::new(transport, address(A)));
+    let sent = alone.sent.len();
+    // One that a registrar closes after each answer is not worth another one each time.
+    alone.run_for(secs(30));
+    alone.step(Input::Failed(over_tcp.clone()));
+    alone.run_for(secs(600));
+    // A datagram that cannot be delivered is the end of no connection.
+    alone.step(Input::Failed(over_udp));
+    alone.run_for(secs(10));
+    assert_eq!(alone.sent.len(), sent);
+    alone.step(Input::Failed(over_tcp.clone()));
+    alone.run_for(secs(5));
+    assert_eq!(alone.sent.len(), sent + 1);
+    let (peer, register) = alone.last();
+    assert_eq!((peer, register.method), (over_tcp, Method::Register));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told, ["registered 7200"; 3]);
+}
+
 #[test]
 fn a_connection_that_is_gone_has_no_deadline_and_its_port_may_come_again() {
     let mut alone = open();

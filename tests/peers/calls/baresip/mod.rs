@@ -244,7 +244,6 @@ async fn an_agent_calls_baresip_over_tls_with_encrypted_audio() {
         .env("SSL_CERT_FILE", &authority.display().to_string())
         .start()
         .await;
-    let client = server.client();
     let account = Account {
         codec: "PCMU/8000",
         transport: "tls",
@@ -252,21 +251,40 @@ async fn an_agent_calls_baresip_over_tls_with_encrypted_audio() {
         authority: Some(&authority),
         answers: Some((outbound::TO, both.as_path())),
     };
+    let phone = Phone::start(account, &answer()).await;
+    let trunk = json!({"transport": "tls", "media_encryption": "require"});
+    let carrier = phone.tls;
+    called(&server, phone, account, (carrier, trunk)).await;
+}
+
+/// What somebody says who is called: a word after a second.
+fn answer() -> Vec<i16> {
     let mut said = vec![0; 16_000];
     said.extend(stage::voice(800));
     said.resize(16_000 * 30, 0);
-    let mut phone = Phone::start(account, &said).await;
-    let trunk = json!({"transport": "tls", "media_encryption": "require"});
-    let wish = outbound::line(&client, phone.tls, trunk).await;
+    said
+}
+
+/// An agent calls this telephone over a carrier and its trunk, both hear each other, and the telephone hangs up.
+async fn called(
+    server: &Server,
+    mut phone: Phone,
+    account: Account<'_>,
+    (carrier, trunk): (SocketAddr, Value),
+) {
+    let client = server.client();
+    let wish = outbound::line(&client, carrier, trunk).await;
     let id = outbound::place(&client, &wish).await;
     outbound::standing(&client, &id, "in_progress").await;
     phone.until("CALL_ESTABLISHED").await;
-    phone.until("CALL_MENC").await;
+    if account.encryption.is_some() {
+        phone.until("CALL_MENC").await;
+    }
     // What it says, and the answer to that.
     sleep(Duration::from_secs(7)).await;
     phone.tell("hangup", "").await;
     phone.until("CALL_CLOSED").await;
-    let call = outbound::over(&server, &id).await;
+    let call = outbound::over(server, &id).await;
     let told = format!("{call}; {}", phone.log());
     assert_eq!(call["status"], "completed", "{told}");
     assert_eq!(call["end_reason"], "caller_hangup", "{told}");
@@ -278,6 +296,37 @@ async fn an_agent_calls_baresip_over_tls_with_encrypted_audio() {
         spoken > 1.0 && (spoken - heard).abs() < 0.5,
         "{spoken} {heard}; {told}"
     );
+}
+
+/// The same through a proxy that stays between both sides: our requests and theirs go over it.
+#[tokio::test]
+async fn an_agent_calls_baresip_through_kamailio() {
+    let _together = stage::together().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (_, both) = vouched(folder.path());
+    let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let server = stage::setup()
+        .set("SIP__LISTEN", &format!("udp:{listen}"))
+        .set("EGRESS__ALLOW", "127.0.0.1")
+        .start()
+        .await;
+    let account = Account {
+        codec: "PCMU/8000",
+        transport: "udp",
+        encryption: None,
+        authority: None,
+        answers: Some((outbound::TO, both.as_path())),
+    };
+    let phone = Phone::start(account, &answer()).await;
+    let proxy = proxy_to(phone.sip).await;
+    called(&server, phone, account, (proxy.address, json!({}))).await;
+    // The INVITE and its ACK are ours, the goodbye is theirs.
+    for told in ["SEEN INVITE from", "SEEN ACK from"] {
+        let told = format!("{told} {listen}\n");
+        assert_eq!(proxy.told(&told), 1, "{told}: {}", proxy.log());
+    }
+    assert_eq!(proxy.told("SEEN BYE "), 1, "{}", proxy.log());
+    assert_eq!(proxy.told(&format!("SEEN BYE from {listen}\n")), 0);
 }
 
 /// Through a proxy that stays between both sides: their requests and ours go over it.

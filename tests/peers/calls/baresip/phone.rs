@@ -36,7 +36,8 @@ pub(super) struct Account<'a> {
 /// A telephone with one line.
 pub(super) struct Phone {
     folder: TempDir,
-    /// Where it is called over TLS.
+    /// Where it is called over UDP and TCP, and over TLS.
+    pub(super) sip: SocketAddr,
     pub(super) tls: SocketAddr,
     control: TcpStream,
     received: Vec<u8>,
@@ -89,6 +90,7 @@ impl Phone {
         };
         Ok(Self {
             folder,
+            sip: SocketAddr::from(([127, 0, 0, 1], sip)),
             tls: SocketAddr::from(([127, 0, 0, 1], sip + 1)),
             control,
             received: Vec::new(),

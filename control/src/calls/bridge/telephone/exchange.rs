@@ -88,6 +88,9 @@ impl Exchange {
             let why = "sip.public_address: must be set when sip.listen names no address that callers reach";
             return Err(io::Error::other(why));
         }
+        if address.is_loopback() {
+            tracing::warn!("sip.listen: telephone calls go to and come from this machine alone");
+        }
         let mut endpoint = Endpoint::new(Vec::new());
         endpoint.advertised = transports::advertised(settings);
         endpoint.trace = true;

@@ -352,9 +352,35 @@ impl Desk {
                 return Ok(Some((number, trunk.clone())));
             }
         }
+        let mut meant = self.meant(&over, true).await?;
+        let of_one_account = || {
+            over.windows(2)
+                .all(|pair| pair[0].0.account == pair[1].0.account)
+        };
+        // Numbers of the trunk for calls out, say, while calls in come over another one.
+        if meant.is_empty() && of_one_account() {
+            meant = self.meant(&over, false).await?;
+        }
+        // Where several may be meant, none is: the call could be another account's.
+        let mut meant = meant.into_iter();
+        match (meant.next(), meant.next()) {
+            (Some(found), None) => Ok(Some(found)),
+            (Some(_), Some(_)) => Ok(None),
+            (None, _) => self.only_number(&over, dialled).await,
+        }
+    }
+
+    /// The numbers that may be meant by what these trunks were asked for: those `on_them`, or all of their account.
+    async fn meant(
+        &self,
+        over: &[(Trunk, String)],
+        on_them: bool,
+    ) -> Result<Vec<(PhoneNumber, Trunk)>, Declined> {
         let mut meant: Vec<(PhoneNumber, Trunk)> = Vec::new();
-        for (trunk, wanted) in &over {
-            let found = phone_numbers::find_meant(db, trunk.account, trunk.id, wanted)
+        for (trunk, wanted) in over {
+            // An outbound trunk brings calls to the numbers that are registered on it only.
+            let own = (on_them || trunk.kind == TrunkType::Outbound).then_some(trunk.id);
+            let found = phone_numbers::find_meant(&self.app.db, trunk.account, own, wanted)
                 .await
                 .map_err(|error| unavailable(&error))?;
             for number in found {
@@ -364,9 +390,23 @@ impl Desk {
                 }
             }
         }
-        // Where several may be meant, none is: the call could be another account's.
-        let mut meant = meant.into_iter();
-        Ok(meant.next().filter(|_| meant.next().is_none()))
+        Ok(meant)
+    }
+
+    /// Where the user that we registered was called and To names it, too, nothing tells a number: the only one of
+    /// that trunk is meant, and of several none.
+    async fn only_number(
+        &self,
+        over: &[(Trunk, String)],
+        dialled: &str,
+    ) -> Result<Option<(PhoneNumber, Trunk)>, Declined> {
+        let Some(trunk) = whose_user(over, dialled) else {
+            return Ok(None);
+        };
+        let number = phone_numbers::store::only_of_trunk(&self.app.db, trunk.account, trunk.id)
+            .await
+            .map_err(|error| unavailable(&error))?;
+        Ok(number.map(|number| (number, trunk.clone())))
     }
 
     async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {
@@ -384,6 +424,17 @@ impl Desk {
                 NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
             })
     }
+}
+
+/// The trunk that registers this user, where that alone was asked for and there is one alone.
+fn whose_user<'a>(over: &'a [(Trunk, String)], dialled: &str) -> Option<&'a Trunk> {
+    let mut called = over.iter().filter(|(trunk, wanted)| {
+        trunk.auth_mode == AuthMode::Register
+            && trunk.auth_username.as_deref() == Some(dialled)
+            && wanted == dialled
+    });
+    let (trunk, _) = called.next()?;
+    called.next().is_none().then_some(trunk)
 }
 
 /// Waits for the ACK with the answer to our offer.

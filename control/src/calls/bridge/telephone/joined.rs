@@ -189,8 +189,9 @@ impl Over {
     /// One side's line is over.
     const fn of(whose: Whose, by: EndedBy) -> Self {
         match by {
-            EndedBy::Network => Self::Lost,
-            EndedBy::Local | EndedBy::Remote => Self::HungUp(whose),
+            EndedBy::Remote => Self::HungUp(whose),
+            // Nobody answers any more, or the stack gave the call up.
+            EndedBy::Network | EndedBy::Local => Self::Lost,
         }
     }
 
@@ -216,7 +217,9 @@ mod tests {
     #[test]
     fn a_side_that_is_lost_has_not_hung_up() {
         for whose in [Whose::Caller, Whose::Callee] {
-            assert_eq!(Over::of(whose, EndedBy::Network), Over::Lost);
+            for by in [EndedBy::Network, EndedBy::Local] {
+                assert_eq!(Over::of(whose, by), Over::Lost);
+            }
             assert_eq!(Over::of(whose, EndedBy::Remote), Over::HungUp(whose));
         }
     }

@@ -50,11 +50,13 @@ impl Desk {
     ) -> Result<Taken, Declined> {
         let (began, since) = (Instant::now(), self.app.clock.now());
         let rules = called.number.as_ref().and_then(|n| n.routing_rules.clone());
+        let waits = rules.is_some();
         let mut lobby = Lobby::new(rules, Duration::ZERO);
         let mut rings = false;
         let mut happened = match self.ask(&called).await? {
             Ok(admitted) => return Ok(Taken::Call(admitted)),
-            Err(lack) if self.app.is_draining() => return Err(Declined(lack.code())),
+            // It may ring at another server, to which the carrier turns upon this.
+            Err(_) if self.app.is_draining() && waits => return Err(Declined::UNAVAILABLE),
             Err(lack) => Happened::Refused(lack),
         };
         loop {

@@ -97,17 +97,16 @@ impl Talking {
             };
             match event {
                 Some(Event::Ended {
-                    by: EndedBy::Network,
-                    code,
-                    reason,
+                    by: EndedBy::Remote,
                     ..
                 }) => {
-                    tracing::warn!(?code, reason, "a telephone call was lost");
-                    self.live.handle.lost();
+                    self.live.handle.hung_up();
                     return;
                 }
-                Some(Event::Ended { .. }) => {
-                    self.live.handle.hung_up();
+                // Nobody answers any more, or the stack gave the call up: nobody hung up.
+                Some(Event::Ended { code, reason, .. }) => {
+                    tracing::warn!(?code, reason, "a telephone call was lost");
+                    self.live.handle.lost();
                     return;
                 }
                 Some(Event::Digit { digit, .. }) => {

@@ -215,6 +215,60 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
 }
 
 #[tokio::test]
+async fn a_number_of_the_trunk_for_calls_out_is_meant_where_calls_in_come_over_another() {
+    let bench = Bench::new().await;
+    let key = &bench.test.key;
+    let out =
+        json!({"type": "outbound", "auth_mode": "ip_acl", "outbound_address": "127.0.0.1:5998"});
+    let out = bench.trunk(key, out).await;
+    let inward = bench.by_address(key).await;
+    bench.number(key, NUMBER, out, json!({})).await;
+    let called = async |trunks: Vec<TrunkId>, to: &str| {
+        let called = bench.desk().called(&incoming(&trunks, to)).await;
+        called.map(|called| called.to)
+    };
+    let ours = || Ok(NUMBER.to_owned());
+    for to in [NUMBER, "4930123456", "030123456", "004930123456"] {
+        assert_eq!(called(vec![inward], to).await, ours(), "{to}");
+    }
+    // Where the call may be another account's, what is written so must be on the trunk itself.
+    let (_, other) = bench.test.other_account().await;
+    let theirs = bench.by_address(&other).await;
+    let both = || vec![inward, theirs];
+    assert_eq!(called(both(), NUMBER).await, ours());
+    assert_eq!(called(both(), "030123456").await, Err(Declined::NOBODY));
+}
+
+#[tokio::test]
+async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its_trunk() {
+    let bench = Bench::new().await;
+    // Its user is `a`.
+    let trunk = bench.registers().await;
+    let called = async |to: &str| {
+        let called = bench.desk().called(&incoming(&[trunk], to)).await;
+        called.map(|called| called.to)
+    };
+    let nobody = || Err(Declined::NOBODY);
+    assert_eq!(called("a").await, nobody());
+    bench
+        .number(&bench.test.key, NUMBER, trunk, json!({}))
+        .await;
+    assert_eq!(called("a").await, Ok(NUMBER.to_owned()));
+    assert_eq!(called("b").await, nobody());
+    // Another trunk of the carrier takes none of it.
+    let (_, key) = bench.test.other_account().await;
+    let other = bench.by_address(&key).await;
+    bench.number(&key, "+4930123457", other, json!({})).await;
+    let both = incoming(&[other, trunk], "a");
+    let whose = bench.desk().called(&both).await.map(|called| called.to);
+    assert_eq!(whose, Ok(NUMBER.to_owned()));
+    bench
+        .number(&bench.test.key, "+4930123458", trunk, json!({}))
+        .await;
+    assert_eq!(called("a").await, nobody());
+}
+
+#[tokio::test]
 async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_nobodys() {
     let bench = Bench::new().await;
     let trunk = bench.by_address(&bench.test.key).await;
@@ -359,6 +413,8 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
     for (by, expected) in [
         (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
         (EndedBy::Network, ["failed", "media_timeout", "system"]),
+        // What was agreed holds no more, say: the stack hangs up by itself.
+        (EndedBy::Local, ["failed", "media_timeout", "system"]),
     ] {
         let bench = Bench::new().await;
         let trunk = bench.line().await;
@@ -397,6 +453,18 @@ async fn a_number_that_is_released_while_it_rings_leaves_a_record() {
         (&record["sip_code"], &record["to_number"]),
         (&json!(404), &json!(NUMBER))
     );
+}
+
+#[tokio::test]
+async fn a_server_that_ends_leaves_a_call_that_would_ring_to_another() {
+    let bench = Bench::new().await;
+    let (called, _) = bench.called_in_vain().await;
+    bench.test.app.start_draining();
+    assert_eq!(bench.ring_in_vain(called).await, Declined::UNAVAILABLE);
+    // It rang nowhere, and its rules were not followed.
+    let calls = "select count(*) as calls from calls";
+    let calls = bench.test.app.db.query(calls).one(|row| row.i64("calls"));
+    assert_eq!(calls.await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -128,6 +128,8 @@ pub struct Engine {
     /// Steps of niceness.
     pub priority: u8,
     pub max_duration_seconds: u32,
+    /// Of an agent without one of its own, tokens.
+    pub max_tokens: u32,
     pub vad: media::config::VadKind,
 }
 
@@ -247,6 +249,7 @@ impl Config {
                 lead_ms: settings.int("engine.lead_ms", 0, 400),
                 priority: settings.int("engine.priority", 0, 20) as u8,
                 max_duration_seconds: settings.int("engine.max_duration_seconds", 1, 86_400),
+                max_tokens: settings.int("engine.max_tokens", 1, 8192),
                 vad: settings.word(
                     "engine.vad",
                     &[

@@ -237,7 +237,7 @@ pub const SETTINGS: &[Setting] = &[
     nullable(
         "max_tokens",
         Kind::Int { min: 1, max: 8192 },
-        "Longest reply in tokens; null is 512.",
+        "Longest reply in tokens; null is the platform default, 512 unless the deployment overrides it.",
     ),
     nullable(
         "max_context_tokens",

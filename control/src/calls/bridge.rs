@@ -404,6 +404,9 @@ fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
     } else if agent.settings.max_duration_seconds.is_none() {
         told.max_duration_seconds = app.config.engine.max_duration_seconds;
     }
+    if agent.settings.max_tokens.is_none() {
+        told.max_tokens = app.config.engine.max_tokens;
+    }
     CallConfig {
         recording: agent.settings.recording_enabled,
         ..engine_config(app, call, told)
@@ -443,5 +446,70 @@ fn builtins(call: &CallRow, agent: &Agent, now: Timestamp) -> Builtins {
         // A timestamp is written `YYYY-MM-DDTHH:MM:SS.ffffff+00:00`.
         time_utc: now.get(11..16).unwrap_or_default().to_owned(),
         date: now.get(..10).unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::app::testing::TestApp;
+
+    /// A new agent's session, from record to record as its call would read them.
+    async fn session(test: &TestApp, agent: Value, connect: Value) -> (CallRow, Agent) {
+        let mut settings =
+            json!({"name": "A", "system_prompt": "Be kind.", "voice_id": "scripted-tone"});
+        extend(&mut settings, agent);
+        let (_, agent) = test.call("POST", "/agents", Some(settings)).await;
+        let mut body = json!({"agent_id": agent["id"]});
+        extend(&mut body, connect);
+        let (_, session) = test.call("POST", "/conversation/connect", Some(body)).await;
+        let id = session["session_id"].as_str().unwrap_or("");
+        let id: CallId = id.parse().expect("a session");
+        let found = records(&test.app, test.account, id, false).await;
+        let (call, agent) = found.expect("its records");
+        (call, agent.expect("its agent"))
+    }
+
+    fn extend(body: &mut Value, more: Value) {
+        if let (Value::Object(body), Value::Object(more)) = (body, more) {
+            body.extend(more);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_deployment_says_how_long_a_reply_is_where_the_agent_does_not() {
+        let test = TestApp::with(|config| {
+            assert_eq!(config.engine.max_tokens, 512, "by default");
+            config.engine.max_tokens = 300;
+        })
+        .await;
+        for (own, told) in [(json!(null), 300), (json!(64), 64)] {
+            let (call, agent) = session(&test, json!({"max_tokens": own}), json!({})).await;
+            let config = call_config(&test.app, &call, &agent);
+            assert_eq!(config.agent.max_tokens, told);
+        }
+    }
+
+    #[tokio::test]
+    async fn caller_phone_fills_the_placeholder_of_its_direction_and_none_of_a_browser() {
+        let test = TestApp::new().await;
+        let phone = "+4930123456";
+        for (direction, transport, caller, called) in [
+            ("inbound", "websocket", phone, ""),
+            ("outbound", "websocket", "", phone),
+            ("inbound", "webrtc", "", ""),
+        ] {
+            let connect =
+                json!({"transport": transport, "direction": direction, "caller_phone": phone});
+            let (call, agent) = session(&test, json!({}), connect).await;
+            let known = builtins(&call, &agent, test.app.clock.now());
+            assert_eq!(
+                (known.caller_id.as_str(), known.called_number.as_str()),
+                (caller, called),
+                "{transport}, {direction}"
+            );
+        }
     }
 }

@@ -491,8 +491,12 @@ async fn a_firing_is_sent_again_with_the_same_event() {
         "{path}/firings/{}/redeliver",
         firing["id"].as_str().unwrap()
     );
+    assert_eq!(firing["updated_at"], firing["created_at"]);
+    test.app.clock.advance(Duration::from_secs(60));
     let (status, answer) = test.call("POST", &again, None).await;
     assert_eq!(status, StatusCode::ACCEPTED);
+    assert_eq!(answer["updated_at"], json!(test.app.clock.now()));
+    assert_eq!(answer["created_at"], firing["created_at"]);
     assert_eq!(
         (
             &answer["event_id"],

@@ -37,6 +37,8 @@ pub struct Firing {
     pub delivery_attempts: i64,
     pub delivered_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    /// When its delivery changed last.
+    pub updated_at: Timestamp,
 }
 
 /// A firing that is to be written.
@@ -52,7 +54,7 @@ pub struct NewFiring<'a> {
 
 const FIRINGS: &str =
     "select f.*, e.status as delivery_status, coalesce(e.attempts, 0) as attempts,
-        e.delivered_at as delivered_at
+        e.delivered_at as delivered_at, coalesce(e.updated_at, f.created_at) as updated_at
     from usage_firings f left join events e on e.id = f.event_id";
 
 /// How many triggers the account has. Of two transactions that ask, one waits for the other's end.
@@ -334,6 +336,7 @@ impl Firing {
             delivery_attempts: row.i64("attempts")?,
             delivered_at: row.opt_time("delivered_at")?,
             created_at: row.time("created_at")?,
+            updated_at: row.time("updated_at")?,
         })
     }
 }

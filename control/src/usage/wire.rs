@@ -332,6 +332,7 @@ impl From<Firing> for FiringRecord {
             delivery_attempts,
             delivered_at,
             created_at,
+            updated_at,
         } = firing;
         let mut told = |key: &str| body.get_mut(key).map_or(Value::Null, Value::take);
         Self {
@@ -350,7 +351,7 @@ impl From<Firing> for FiringRecord {
             delivery_attempts,
             delivered_at,
             created_at,
-            updated_at: delivered_at.unwrap_or(created_at),
+            updated_at,
         }
     }
 }

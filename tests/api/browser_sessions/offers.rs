@@ -195,6 +195,40 @@ async fn an_offer_is_admitted_anew_when_its_slot_has_gone() {
     assert_eq!(app.admission.counts().await.unwrap().live, 0);
 }
 
+#[tokio::test]
+async fn a_call_that_cannot_start_is_500_at_its_first_offer_and_its_slot_is_free() {
+    let server = Server::start().await;
+    let app = &server.test.app;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let held = app.admission.counts().await.unwrap();
+    assert_eq!((held.pending, held.live), (1, 0));
+    let forced = format!("/agents/{agent}?force=true");
+    let (status, answer) = server.test.call("DELETE", &forced, None).await;
+    assert_eq!(status, 204, "{answer}");
+    let path = format!("/conversation/{id}/offer");
+    let offer = json!({"sdp": SDP, "type": "offer"});
+    let (status, answer) = server.test.call("POST", &path, Some(offer.clone())).await;
+    assert_eq!(
+        (status.as_u16(), &answer["code"]),
+        (500, &json!("internal_error")),
+        "{answer}"
+    );
+    app.admission.settled().await;
+    let held = app.admission.counts().await.unwrap();
+    assert_eq!((held.pending, held.live), (0, 0));
+    let (_, call) = server.test.call("GET", &format!("/calls/{id}"), None).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"]),
+        (&json!("failed"), &json!("engine_error"))
+    );
+    let (status, answer) = server.test.call("POST", &path, Some(offer)).await;
+    assert_eq!(
+        (status.as_u16(), &answer["code"]),
+        (404, &json!("session_ended"))
+    );
+}
+
 /// Whoever gives up while an offer is being answered leaves no call that is in progress for ever.
 #[tokio::test]
 async fn a_client_who_goes_at_any_moment_leaves_no_call_behind() {

@@ -1,6 +1,6 @@
 // A call over WebRTC: offer and answer, candidates as they are found, restart of ICE when the path breaks.
 
-import { SidetoneError } from './sidetone-error.js';
+import { SidetoneError, hungUp } from './sidetone-error.js';
 import { Meter, REFUSED, atGesture, keepRunning } from './sidetone-sound.js';
 
 // A path that is `disconnected` often comes back by itself; after this it is made anew.
@@ -42,11 +42,8 @@ export class RtcLine {
     peer.onicecandidate = ({ candidate }) => this.trickle(candidate);
     this.listen(peer.createDataChannel('events'));
     peer.ondatachannel = ({ channel }) => channel.label === 'events' && this.listen(channel);
-    const connected = this.connected(told.patience ?? CONNECT_MS);
-    // A failed exchange rejects before anybody waits for this.
-    connected.catch(() => {});
-    await this.exchange();
-    await connected;
+    // Whichever fails first: what a closed connection was asked for is never answered.
+    await Promise.all([this.connected(told.patience ?? CONNECT_MS), this.exchange()]);
     peer.onconnectionstatechange = () => this.watch();
     this.online = () => this.restart();
     addEventListener('online', this.online);
@@ -58,6 +55,10 @@ export class RtcLine {
       const unreachable = () =>
         reject(new SidetoneError('No network path to the server for WebRTC', { code: 'webrtc_unreachable' }));
       const timer = setTimeout(unreachable, patience);
+      this.abandon = () => {
+        clearTimeout(timer);
+        reject(hungUp());
+      };
       this.peer.onconnectionstatechange = () => {
         const state = this.peer.connectionState;
         if (state !== 'connected' && state !== 'failed' && state !== 'closed') return;
@@ -221,11 +222,9 @@ export class RtcLine {
       });
       if (this.isClosed) return;
     }
-    try {
-      await this.told.ask('POST', '/end', {});
-    } finally {
-      this.told.onClose(null);
-    }
+    // A server that cannot be asked ends the call of a caller who has gone.
+    await this.told.ask('POST', '/end', {}).catch(() => {});
+    this.told.onClose(null);
   }
 
   /** The page goes away, or the call never began: tell the server without waiting. */
@@ -237,6 +236,7 @@ export class RtcLine {
   close() {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.abandon?.();
     this.goodbye?.();
     for (const timer of [this.flushing, this.again, this.giveUp]) clearTimeout(timer);
     removeEventListener('online', this.online);

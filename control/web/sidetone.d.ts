@@ -142,6 +142,7 @@ export declare class Call {
   stats(): Promise<CallStats>;
   /** Plays on after the browser refused to sound. */
   resumeAudio(): Promise<void>;
+  /** Hangs up; before the call is live `start` then rejects with the code `ended`. */
   end(): Promise<void>;
 }
 
@@ -150,7 +151,7 @@ export declare function startCall(options: CallOptions): Promise<Call>;
 
 /** What the server refused, or what broke. */
 export declare class SidetoneError extends Error {
-  /** The API's slug, or `network`, `webrtc_unreachable`, `connection_lost`, `close_1011` and the like. */
+  /** The API's slug, or `network`, `ended`, `webrtc_unreachable`, `connection_lost`, `close_1011` and the like. */
   readonly code: string;
   /** HTTP status; 0 where there is none. */
   readonly status: number;

@@ -6,7 +6,7 @@
 //
 // docs/sidetone-js.md tells the rest, sidetone.d.ts has the types. No dependency, no build step.
 
-import { SidetoneError } from './sidetone-error.js';
+import { SidetoneError, hungUp } from './sidetone-error.js';
 import { RtcLine } from './sidetone-rtc.js';
 import { SocketLine } from './sidetone-socket.js';
 import { Microphone } from './sidetone-sound.js';
@@ -85,17 +85,20 @@ export class Call {
   async start() {
     if (this.state !== 'idle') throw new SidetoneError('This call was started already', { code: 'already_started' });
     this.#become('connecting');
+    addEventListener('pagehide', this.#unload);
     try {
       this.#microphone = await Microphone.open(this.options.microphone, (message) => this.#warn(message));
-      if (this.#over) throw new SidetoneError('The call was ended', { code: 'ended' });
+      if (this.#over) throw hungUp();
       this.#microphone.muted = this.muted;
       await this.#connect();
     } catch (error) {
-      this.#finish(error);
-      throw error;
+      const cause = this.#over && !(error instanceof SidetoneError) ? hungUp() : error;
+      this.#finish(cause);
+      // The browser may have given it after the call was over.
+      this.#microphone?.close();
+      throw cause;
     }
-    if (this.#over) throw this.#problem ?? new SidetoneError('The call was ended', { code: 'ended' });
-    addEventListener('pagehide', this.#unload);
+    if (this.#over) throw this.#problem ?? hungUp();
     this.#look = setInterval(() => this.#listen(), LOOK_MS);
     this.#become('live');
     this.#agent('listening');
@@ -127,7 +130,7 @@ export class Call {
     try {
       await this.#open(session, null, canFall ? RTC_PATIENCE_MS : undefined);
     } catch (error) {
-      this.#line?.leave();
+      if (!this.#over) this.#line?.leave();
       throw error;
     }
   }
@@ -154,6 +157,12 @@ export class Call {
   async #open(session, wsUrl, patience) {
     this.sessionId = session.session_id;
     if (session.token) this.options.token ??= session.token;
+    if (this.#over) {
+      // Hung up while the server was asked for the session: it is given back, where there is a right to.
+      const { token, apiKey } = this.options;
+      if (token || apiKey) this.#ask('POST', `/conversation/${session.session_id}/end`, {}).catch(() => {});
+      throw hungUp();
+    }
     const told = {
       microphone: this.#microphone,
       events: this.#events(),

@@ -352,6 +352,10 @@ impl Call {
                 self.started = true;
                 self.session_started();
                 self.cue(Cue::Start);
+                // Held before it was there: the greeting waits.
+                if self.on_hold {
+                    self.cue(Cue::Hold);
+                }
             }
         }
     }

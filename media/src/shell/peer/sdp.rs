@@ -68,6 +68,11 @@ pub(super) fn mirrored(offered: Direction) -> Direction {
     }
 }
 
+/// Whether who says this of the audio holds the call: they do not hear us.
+pub(super) fn holds(said: Direction) -> bool {
+    matches!(said, Direction::Sendonly | Direction::Inactive)
+}
+
 /// The payload types of a codec in a description, in its order, by its name.
 pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
     sdp.lines()
@@ -98,6 +103,7 @@ mod tests {
         assert_eq!(fingerprints(OFFER), ["sha-256 aa:bb"]);
         assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
         assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);
+        assert!(holds(Direction::Sendonly) && !holds(Direction::Recvonly));
         assert_eq!(payload_types(OFFER, "opus"), [111]);
         assert_eq!(payload_types(OFFER, "telephone-event"), [126]);
     }

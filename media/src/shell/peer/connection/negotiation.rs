@@ -42,7 +42,7 @@ impl Connection {
             .map_err(|e| invalid(&e))?;
         let answer = offered::with_wishes(&self.described(net)?);
         self.codecs_of(&answer);
-        self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
+        self.hold = sdp::holds(direction);
         Ok((answer, self.hold))
     }
 
@@ -64,14 +64,14 @@ impl Connection {
         self.described(net)
     }
 
-    /// Takes the answer to our offer.
+    /// Takes the answer to our offer; whether the caller puts us on hold.
     pub(in super::super) fn answered(
         &mut self,
         now: Time,
         answer: &str,
         net: &mut Net,
-    ) -> Result<(), PeerError> {
-        self.check(answer)?;
+    ) -> Result<bool, PeerError> {
+        let direction = self.check(answer)?;
         let (usable, candidates) = self.usable(answer)?;
         let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.core
@@ -79,7 +79,8 @@ impl Connection {
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
         self.codecs_of(answer);
-        Ok(())
+        self.hold = sdp::holds(direction);
+        Ok(self.hold)
     }
 
     pub(in super::super) fn add_candidates(

@@ -73,6 +73,11 @@ pub(super) fn holds(said: Direction) -> bool {
     matches!(said, Direction::Sendonly | Direction::Inactive)
 }
 
+/// Our answer as one of the side that waits for the key exchange (RFC 8842 section 5.3): the core's says `active` always.
+pub(super) fn as_passive(answer: &str) -> String {
+    answer.replace("a=setup:active", "a=setup:passive")
+}
+
 /// The payload types of a codec in a description, in its order, by its name.
 pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
     sdp.lines()

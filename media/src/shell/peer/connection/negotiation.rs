@@ -33,6 +33,9 @@ impl Connection {
             }
             return Err(invalid(&error));
         }
+        if self.fingerprints.is_empty() {
+            self.passive = sdp::attribute(offer, "setup") == Some("active");
+        }
         self.remember(offer, candidates);
         self.direct(sdp::mirrored(direction));
         self.advertise(net)?;
@@ -40,7 +43,10 @@ impl Connection {
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let answer = offered::with_wishes(&self.described(net)?);
+        let mut answer = offered::with_wishes(&self.described(net)?);
+        if self.passive {
+            answer = sdp::as_passive(&answer);
+        }
         self.codecs_of(&answer);
         self.hold = sdp::holds(direction);
         Ok((answer, self.hold))
@@ -79,6 +85,7 @@ impl Connection {
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
         self.codecs_of(answer);
+        self.passive = sdp::attribute(answer, "setup") == Some("active");
         self.hold = sdp::holds(direction);
         Ok(self.hold)
     }

@@ -1,4 +1,4 @@
-//! Who answers whom, and who holds with their answer.
+//! Who answers whom, who holds with their answer, and who begins the key exchange.
 
 use super::*;
 
@@ -35,4 +35,56 @@ fn an_answer_may_hold_the_call() {
     let answer = placed.offer(&offer, false).unwrap();
     client.accept(&answer);
     client.run(|client| client.hears(0, 0.5));
+}
+
+/// What a description says of the key exchange, in all of its media.
+fn setups(sdp: &str) -> Vec<&str> {
+    let mut all: Vec<&str> = sdp
+        .lines()
+        .filter_map(|line| line.trim_end().strip_prefix("a=setup:"))
+        .collect();
+    all.dedup();
+    all
+}
+
+#[test]
+fn who_began_the_key_exchange_stays_it() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-began");
+    let mut client = Client::new();
+    client.speaks = false;
+    let sdp = client.answer(placed.make_offer());
+    assert_eq!(setups(&sdp), ["active"]);
+    assert_eq!(placed.ask(PeerRequest::Answer { sdp }), Ok(PeerReply::Done));
+    client.run(|client| client.hears(0, 0.3));
+    // Browsers refuse an answer that turns it around.
+    for direction in [Direction::Inactive, Direction::Sendrecv] {
+        client.direct(direction);
+        let offer = client.offer();
+        assert_eq!(setups(&offer), ["actpass"]);
+        let answer = placed.offer(&offer, false).unwrap();
+        assert_eq!(setups(&answer), ["passive"]);
+        client.accept(&answer);
+    }
+    client.run_for(Duration::from_millis(300), |_| false);
+    assert_eq!(client.state, RTCPeerConnectionState::Connected);
+    // Whose offer is first leaves it to us, and we begin.
+    let (placed, mut client) = bed.call("webrtc-begin");
+    client.connected();
+    let answer = placed.offer(&client.offer(), false).unwrap();
+    assert_eq!(setups(&answer), ["active"]);
+}
+
+#[test]
+fn who_only_begins_key_exchanges_is_waited_for() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-active");
+    let mut client = Client::new();
+    let offer = client.offer();
+    assert_eq!(setups(&offer), ["actpass"]);
+    let only = offer.replace("a=setup:actpass", "a=setup:active");
+    let answer = placed.offer(&only, false).unwrap();
+    assert_eq!(setups(&answer), ["passive"]);
+    client.accept(&answer);
+    client.run(|client| client.hears(0, 0.3));
 }

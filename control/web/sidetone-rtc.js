@@ -227,10 +227,11 @@ export class RtcLine {
     this.told.onClose(null);
   }
 
-  /** The page goes away, or the call never began: tell the server without waiting. */
+  /** The page goes away, or the call never began: tell the server, which resolves once it has ended the call. */
   leave() {
-    this.told.ask('POST', '/end', {}, { keepalive: true }).catch(() => {});
+    const told = this.told.ask('POST', '/end', {}, { keepalive: true }).catch(() => {});
     this.close();
+    return told;
   }
 
   close() {

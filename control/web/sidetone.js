@@ -30,6 +30,8 @@ const FATAL = new Set([
 ]);
 // A session that cannot be reached over WebRTC within this time is tried over a socket (transport `auto`).
 const RTC_PATIENCE_MS = 5000;
+// A server that has not ended such a session after this is not waited for.
+const LEAVE_MS = 1000;
 
 /** Starts a call and resolves once it is live. Call it from a click: browsers let no page sound before one. */
 export async function startCall(options) {
@@ -127,12 +129,7 @@ export class Call {
 
   async #overRtc(canFall) {
     const session = await this.#ask('POST', '/conversation/connect', this.#body('webrtc'));
-    try {
-      await this.#open(session, null, canFall ? RTC_PATIENCE_MS : undefined);
-    } catch (error) {
-      if (!this.#over) this.#line?.leave();
-      throw error;
-    }
+    return this.#open(session, null, canFall ? RTC_PATIENCE_MS : undefined);
   }
 
   async #overSocket() {
@@ -177,7 +174,14 @@ export class Call {
     this.transport = wsUrl ? 'websocket' : 'webrtc';
     this.#line = wsUrl ? new SocketLine(wsUrl, told) : new RtcLine(session, told);
     this.#line.volume = this.#volume;
-    await this.#line.open();
+    try {
+      await this.#line.open();
+    } catch (error) {
+      // Its slot may be the one that another way needs.
+      const late = new Promise((resolve) => setTimeout(resolve, LEAVE_MS));
+      if (!this.#over) await Promise.race([this.#line.leave(), late]);
+      throw error;
+    }
   }
 
   #events() {

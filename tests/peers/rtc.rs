@@ -123,6 +123,23 @@ async fn with_a_key_a_caller_may_take_the_socket() {
 }
 
 #[tokio::test]
+async fn where_webrtc_leads_nowhere_the_socket_takes_its_slot() {
+    let setup = stage::setup().set("LIMITS__ACCOUNT_CALLS", "1");
+    let server = setup.start().await;
+    let client = server.client();
+    // There is no relay.
+    let nowhere = json!({"transport": "auto", "token": null, "apiKey": server.key, "iceTransportPolicy": "relay"});
+    let mut page = caller(&server, &talker(&client).await, nowhere).await;
+    heard(&mut page).await;
+    assert_eq!(page.eval("call.transport").await, "websocket");
+    interrupts_and_is_answered(&mut page).await;
+    let call = hangs_up(&mut page, &client).await;
+    assert_eq!(call["channel"], "websocket");
+    let calls = client.get("/calls").await.expect(200);
+    assert_eq!(calls.body["items"][1]["channel"], "webrtc");
+}
+
+#[tokio::test]
 async fn a_browser_that_answered_our_offer_holds_and_resumes_by_its_own() {
     let server = stage::server().await;
     let client = server.client();

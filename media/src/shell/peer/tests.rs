@@ -645,6 +645,26 @@ fn another_fingerprint_is_another_peer() {
 }
 
 #[test]
+fn a_fingerprint_of_our_hash_is_found_among_others() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-hashes");
+    let mut client = Client::new();
+    let offer = client.offer();
+    let one = "a=fingerprint:sha-256 ";
+    assert!(offer.contains(one), "{offer}");
+    let none = offer.replace(one, "a=fingerprint:sha-512 ");
+    let refused = placed.offer(&none, false).unwrap_err();
+    assert!(
+        matches!(&refused, PeerError::InvalidSdp(why) if why.contains("sha-256")),
+        "{refused:?}"
+    );
+    let several = "a=fingerprint:sha-512 AB:CD\r\na=fingerprint:SHA-256 ";
+    let answer = placed.offer(&offer.replace(one, several), false).unwrap();
+    client.accept(&answer);
+    client.connected();
+}
+
+#[test]
 fn strangers_at_the_port_reach_nobody() {
     let bed = Bed::new();
     let placed = bed.place("webrtc-junk");

@@ -150,6 +150,10 @@ impl Connection {
         if fingerprints.is_empty() {
             return wrong("no fingerprint");
         }
+        let known = |print: &String| print.split(' ').next() == Some(sdp::HASH);
+        if !fingerprints.iter().any(known) {
+            return wrong("no fingerprint of sha-256");
+        }
         // The key exchange was with the first certificate; another is another peer.
         if !self.fingerprints.is_empty() && self.fingerprints != fingerprints {
             return wrong("the fingerprint has changed: ask for a new connection (restart_pc)");
@@ -157,9 +161,10 @@ impl Connection {
         Ok(direction)
     }
 
-    /// A description without the candidates that are of no use, and how many are left.
+    /// A description without the fingerprints and candidates that are of no use, and how many of these are left.
     fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
-        let (usable, candidates) = offered::with_reachable(sdp, self.loopback);
+        let sdp = sdp::with_known_fingerprints(sdp);
+        let (usable, candidates) = offered::with_reachable(&sdp, self.loopback);
         if candidates > MOST_CANDIDATES {
             let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
             return Err(PeerError::InvalidSdp(why));

@@ -68,7 +68,11 @@ export interface Contribution {
 }
 
 export interface ServerEvents {
-  session_started: FromServer & { type: 'session_started'; session_id: string; conversation_id: string; agent_id: string };
+  session_started: FromServer & {
+    type: 'session_started'; session_id: string; conversation_id: string; agent_id: string;
+    direction: 'inbound' | 'outbound'; protocol: string; audio_format: string; sample_rate: number; frame_ms: number;
+    ping_interval_ms: number;
+  };
   user_transcript: FromServer & {
     type: 'user_transcript'; text: string; is_final: boolean; turn_id: string;
     start_ms: number | null; end_ms: number | null; confidence: number | null;
@@ -89,7 +93,7 @@ export interface ServerEvents {
   };
   vad: FromServer & { type: 'vad'; speaking: boolean; at_ms: number };
   call_ended: FromServer & { type: 'call_ended'; reason: string; status: string; duration_seconds: number };
-  error: FromServer & { type: 'error'; code: string; message: string; retry_after?: number; request_id: string };
+  error: FromServer & { type: 'error'; code: string; message: string; retry_after?: number; request_id: string | null };
 }
 
 export interface CallEvents extends ServerEvents {

@@ -9,6 +9,8 @@ const RESTART_AFTER_MS = 1500;
 const GIVE_UP_MS = 30_000;
 // Candidates come in flocks: those of this time go in one request.
 const TRICKLE_MS = 40;
+// The server takes no more of them in one request.
+const MOST_CANDIDATES = 64;
 // A data channel that fills up more than this is not read at the other end.
 const MOST_WAITING = 256 * 1024;
 const CONNECT_MS = 20_000;
@@ -100,13 +102,14 @@ export class RtcLine {
   async flush() {
     clearTimeout(this.flushing);
     this.flushing = null;
-    if (!this.pcId || this.waiting.length === 0 || this.isClosed) return;
-    const candidates = this.waiting.splice(0);
-    try {
-      await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates });
-    } catch (error) {
-      // The candidates of the offer may suffice; if not, the path is made anew.
-      this.told.onWarning(`Candidates were not taken: ${error.message}`);
+    while (this.pcId && this.waiting.length > 0 && !this.isClosed) {
+      const candidates = this.waiting.splice(0, MOST_CANDIDATES);
+      try {
+        await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates });
+      } catch (error) {
+        // The candidates of the offer may suffice; if not, the path is made anew.
+        this.told.onWarning(`Candidates were not taken: ${error.message}`);
+      }
     }
   }
 

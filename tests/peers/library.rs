@@ -92,5 +92,6 @@ async fn a_call_from_a_page_over_webrtc() {
         ])
     );
     assert_eq!(told["silent"], true, "{told}");
+    assert_eq!(told["flocks"], json!([64, 64, 22]));
     assert_eq!(page.troubles, Vec::<String>::new());
 }

@@ -54,8 +54,12 @@ struct Line {
 
 impl Line {
     fn new(agent: AgentConfig) -> Self {
+        Self::of(agent, Flow::SendRecv)
+    }
+
+    fn of(agent: AgentConfig, flow: Flow) -> Self {
         let config = CallConfig {
-            protocol: Protocol::Rtp(plan(Flow::SendRecv)),
+            protocol: Protocol::Rtp(plan(flow)),
             ..config(agent)
         };
         let mut line = Self {
@@ -323,6 +327,21 @@ fn a_held_call_says_nothing_and_goes_on_after() {
     // The caller's words stand where they were said, the hold and all.
     let start = line.turns[1].start_ms.expect("timestamps tell the place");
     assert!(start.abs_diff(24_000) <= 40, "{start}");
+}
+
+#[test]
+fn a_call_that_begins_held_is_greeted_when_it_is_resumed() {
+    let mut line = Line::of(agent(), Flow::Inactive);
+    line.caller(1_000, None);
+    assert!(line.ended.is_none(), "{:?}", line.ended);
+    assert_eq!(line.states, [AgentState::OnHold]);
+    assert!(line.sent.is_empty() && line.turns.is_empty());
+    line.give(Input::Media(plan(Flow::SendRecv)));
+    line.caller(150, Some(&SILENCE));
+    assert!(!line.sent.is_empty());
+    assert_eq!(line.turns.len(), 1, "{:?}", line.turns);
+    assert_eq!(line.turns[0].text, "Good morning.");
+    line.give(Input::Gone(Gone::Closed));
 }
 
 #[test]

@@ -48,7 +48,7 @@ export const GROUPS = [
       number('max_idle_attempts', 'Check-ins before goodbye', [0, null, 1], '0', '0: without end.'),
       number('soft_timeout_seconds', 'Filler line after, seconds', [1, 300, 0.5], 'never', 'Spoken while the model takes its time.'),
       text('soft_timeout_message', 'Filler line'),
-      flag('soft_timeout_use_llm', 'The model words the filler line', false),
+      flag('soft_timeout_use_llm', 'The model words the filler line', false, 'Without effect yet.'),
     ],
   },
   {
@@ -87,14 +87,14 @@ export const GROUPS = [
     ],
   },
   {
-    id: 'knowledge', title: 'Knowledge base',
+    id: 'knowledge', title: 'Knowledge base', lead: 'Kept for later: without effect yet.',
     fields: [
       number('rag_top_k', 'Passages for an answer', [1, 20, 1], '6'),
       number('rag_min_score', 'Lowest score of a passage', [0, 1, 0.05], '0.1', '0: no floor.'),
     ],
   },
   {
-    id: 'phone', title: 'Telephone', lead: 'Voicemail, the lobby, and handing over to a person.',
+    id: 'phone', title: 'Telephone', lead: 'Voicemail, the lobby, and handing over to a person: kept for later. Only the trunk has an effect yet.',
     fields: [
       flag('voicemail_detection_enabled', 'Notices answering machines', false),
       choice('voicemail_action', 'At a machine', [['leave_message', 'Leave the message'], ['hangup', 'Hang up']], 'leave_message'),
@@ -110,7 +110,7 @@ export const GROUPS = [
     ],
   },
   {
-    id: 'text', title: 'Text messages',
+    id: 'text', title: 'Text messages', lead: 'Kept for later: without effect yet.',
     fields: [
       long('messaging_system_prompt', 'Prompt for text conversations', 'In place of the prompt above; calls never use it.', { rows: 4 }),
       lines('sms_message_ids', 'Messages it may send', 'Ids, one a line; none: every active message.'),

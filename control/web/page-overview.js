@@ -23,7 +23,7 @@ export function page({ api }) {
   }, { shape: ghosts(3, '3.2rem') });
 
   const ask = async () => {
-    if (!document.hidden) await live.ask(leaving.signal);
+    if (!document.hidden && !live.isKept) await live.ask(leaving.signal);
   };
   const timer = setInterval(ask, EVERY_MS);
   ask();
@@ -78,10 +78,12 @@ class Live {
       sent: new Tile('Webhooks under way', 'Deliveries that run now'),
     };
     this.state = h('span.badge', 'Asking');
+    this.rows = h('div.tiles', Object.values(this.tiles).map((tile) => tile.node));
+    // Whether a proxy keeps the figures for the inside.
+    this.isKept = false;
     this.node = h('section', { 'aria-label': 'Live capacity' },
       h('div.row.over', h('h2', 'Right now'), this.state),
-      this.problem,
-      h('div.tiles', Object.values(this.tiles).map((tile) => tile.node)));
+      this.problem, this.rows);
   }
 
   async ask(signal) {
@@ -101,10 +103,20 @@ class Live {
       this.tiles.sent.show(told.value('sidetone_webhooks_in_flight'), count, null);
     } catch (error) {
       if (error.name === 'AbortError') return;
+      if (error.status === 403 || error.status === 404) return this.keep();
       this.state.className = 'badge bad';
       this.state.textContent = 'No answer';
       fill(this.problem, failure(error instanceof TypeError ? { message: 'The server does not answer. Is it still running?' } : error));
     }
+  }
+
+  // No fault, and nothing that asking again would change.
+  keep() {
+    this.isKept = true;
+    this.rows.hidden = true;
+    this.state.className = 'badge';
+    this.state.textContent = 'Not told here';
+    fill(this.problem, h('div.notice', h('p', 'The proxy before this server keeps its figures (/metrics and /readyz) for the inside.')));
   }
 }
 

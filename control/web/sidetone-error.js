@@ -8,3 +8,6 @@ export class SidetoneError extends Error {
     Object.assign(this, { code, status, retryAfter, requestId, fields });
   }
 }
+
+/** Of a call that the page ended before it was live. */
+export const hungUp = () => new SidetoneError('The call was ended', { code: 'ended' });

@@ -1,6 +1,6 @@
 // A call over WebRTC: offer and answer, candidates as they are found, restart of ICE when the path breaks.
 
-import { SidetoneError } from './sidetone-error.js';
+import { SidetoneError, hungUp } from './sidetone-error.js';
 import { Meter, REFUSED, atGesture, keepRunning } from './sidetone-sound.js';
 
 // A path that is `disconnected` often comes back by itself; after this it is made anew.
@@ -9,6 +9,8 @@ const RESTART_AFTER_MS = 1500;
 const GIVE_UP_MS = 30_000;
 // Candidates come in flocks: those of this time go in one request.
 const TRICKLE_MS = 40;
+// The server takes no more of them in one request.
+const MOST_CANDIDATES = 64;
 // A data channel that fills up more than this is not read at the other end.
 const MOST_WAITING = 256 * 1024;
 const CONNECT_MS = 20_000;
@@ -42,11 +44,8 @@ export class RtcLine {
     peer.onicecandidate = ({ candidate }) => this.trickle(candidate);
     this.listen(peer.createDataChannel('events'));
     peer.ondatachannel = ({ channel }) => channel.label === 'events' && this.listen(channel);
-    const connected = this.connected(told.patience ?? CONNECT_MS);
-    // A failed exchange rejects before anybody waits for this.
-    connected.catch(() => {});
-    await this.exchange();
-    await connected;
+    // Whichever fails first: what a closed connection was asked for is never answered.
+    await Promise.all([this.connected(told.patience ?? CONNECT_MS), this.exchange()]);
     peer.onconnectionstatechange = () => this.watch();
     this.online = () => this.restart();
     addEventListener('online', this.online);
@@ -58,6 +57,10 @@ export class RtcLine {
       const unreachable = () =>
         reject(new SidetoneError('No network path to the server for WebRTC', { code: 'webrtc_unreachable' }));
       const timer = setTimeout(unreachable, patience);
+      this.abandon = () => {
+        clearTimeout(timer);
+        reject(hungUp());
+      };
       this.peer.onconnectionstatechange = () => {
         const state = this.peer.connectionState;
         if (state !== 'connected' && state !== 'failed' && state !== 'closed') return;
@@ -99,13 +102,14 @@ export class RtcLine {
   async flush() {
     clearTimeout(this.flushing);
     this.flushing = null;
-    if (!this.pcId || this.waiting.length === 0 || this.isClosed) return;
-    const candidates = this.waiting.splice(0);
-    try {
-      await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates });
-    } catch (error) {
-      // The candidates of the offer may suffice; if not, the path is made anew.
-      this.told.onWarning(`Candidates were not taken: ${error.message}`);
+    while (this.pcId && this.waiting.length > 0 && !this.isClosed) {
+      const candidates = this.waiting.splice(0, MOST_CANDIDATES);
+      try {
+        await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates });
+      } catch (error) {
+        // The candidates of the offer may suffice; if not, the path is made anew.
+        this.told.onWarning(`Candidates were not taken: ${error.message}`);
+      }
     }
   }
 
@@ -221,22 +225,22 @@ export class RtcLine {
       });
       if (this.isClosed) return;
     }
-    try {
-      await this.told.ask('POST', '/end', {});
-    } finally {
-      this.told.onClose(null);
-    }
+    // A server that cannot be asked ends the call of a caller who has gone.
+    await this.told.ask('POST', '/end', {}).catch(() => {});
+    this.told.onClose(null);
   }
 
-  /** The page goes away, or the call never began: tell the server without waiting. */
+  /** The page goes away, or the call never began: tell the server, which resolves once it has ended the call. */
   leave() {
-    this.told.ask('POST', '/end', {}, { keepalive: true }).catch(() => {});
+    const told = this.told.ask('POST', '/end', {}, { keepalive: true }).catch(() => {});
     this.close();
+    return told;
   }
 
   close() {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.abandon?.();
     this.goodbye?.();
     for (const timer of [this.flushing, this.again, this.giveUp]) clearTimeout(timer);
     removeEventListener('online', this.online);

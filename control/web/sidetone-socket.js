@@ -1,6 +1,6 @@
 // A call over the native WebSocket protocol (docs/websocket.md).
 
-import { SidetoneError } from './sidetone-error.js';
+import { SidetoneError, hungUp } from './sidetone-error.js';
 import { fromBase64, openSpeaker, toBase64 } from './sidetone-sound.js';
 
 // More than this waiting in the socket means that the line is too slow: newer sound is worth more
@@ -22,6 +22,10 @@ export class SocketLine {
   async open() {
     const played = (id, ms) => this.send({ type: 'playback', event_id: id, played_ms: ms });
     this.speaker = await openSpeaker(played, this.told.onWarning);
+    if (this.isClosed) {
+      this.speaker.close();
+      throw hungUp();
+    }
     this.speaker.volume = this.gain;
     await new Promise((resolve, reject) => {
       this.socket = new WebSocket(this.url);
@@ -32,7 +36,7 @@ export class SocketLine {
       };
       this.socket.onclose = ({ code, reason }) => {
         const problem = code === 1000 ? null : closed(code, reason);
-        reject(problem ?? closed(code, 'it ended before it began'));
+        reject(this.isClosed ? hungUp() : (problem ?? closed(code, 'it ended before it began')));
         this.told.onClose(problem);
       };
     });

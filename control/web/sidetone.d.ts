@@ -68,7 +68,11 @@ export interface Contribution {
 }
 
 export interface ServerEvents {
-  session_started: FromServer & { type: 'session_started'; session_id: string; conversation_id: string; agent_id: string };
+  session_started: FromServer & {
+    type: 'session_started'; session_id: string; conversation_id: string; agent_id: string;
+    direction: 'inbound' | 'outbound'; protocol: string; audio_format: string; sample_rate: number; frame_ms: number;
+    ping_interval_ms: number;
+  };
   user_transcript: FromServer & {
     type: 'user_transcript'; text: string; is_final: boolean; turn_id: string;
     start_ms: number | null; end_ms: number | null; confidence: number | null;
@@ -89,7 +93,7 @@ export interface ServerEvents {
   };
   vad: FromServer & { type: 'vad'; speaking: boolean; at_ms: number };
   call_ended: FromServer & { type: 'call_ended'; reason: string; status: string; duration_seconds: number };
-  error: FromServer & { type: 'error'; code: string; message: string; retry_after?: number; request_id: string };
+  error: FromServer & { type: 'error'; code: string; message: string; retry_after?: number; request_id: string | null };
 }
 
 export interface CallEvents extends ServerEvents {
@@ -142,6 +146,7 @@ export declare class Call {
   stats(): Promise<CallStats>;
   /** Plays on after the browser refused to sound. */
   resumeAudio(): Promise<void>;
+  /** Hangs up; before the call is live `start` then rejects with the code `ended`. */
   end(): Promise<void>;
 }
 
@@ -150,7 +155,7 @@ export declare function startCall(options: CallOptions): Promise<Call>;
 
 /** What the server refused, or what broke. */
 export declare class SidetoneError extends Error {
-  /** The API's slug, or `network`, `webrtc_unreachable`, `connection_lost`, `close_1011` and the like. */
+  /** The API's slug, or `network`, `ended`, `webrtc_unreachable`, `connection_lost`, `close_1011` and the like. */
   readonly code: string;
   /** HTTP status; 0 where there is none. */
   readonly status: number;

@@ -6,7 +6,7 @@
 //
 // docs/sidetone-js.md tells the rest, sidetone.d.ts has the types. No dependency, no build step.
 
-import { SidetoneError } from './sidetone-error.js';
+import { SidetoneError, hungUp } from './sidetone-error.js';
 import { RtcLine } from './sidetone-rtc.js';
 import { SocketLine } from './sidetone-socket.js';
 import { Microphone } from './sidetone-sound.js';
@@ -30,6 +30,8 @@ const FATAL = new Set([
 ]);
 // A session that cannot be reached over WebRTC within this time is tried over a socket (transport `auto`).
 const RTC_PATIENCE_MS = 5000;
+// A server that has not ended such a session after this is not waited for.
+const LEAVE_MS = 1000;
 
 /** Starts a call and resolves once it is live. Call it from a click: browsers let no page sound before one. */
 export async function startCall(options) {
@@ -85,17 +87,20 @@ export class Call {
   async start() {
     if (this.state !== 'idle') throw new SidetoneError('This call was started already', { code: 'already_started' });
     this.#become('connecting');
+    addEventListener('pagehide', this.#unload);
     try {
       this.#microphone = await Microphone.open(this.options.microphone, (message) => this.#warn(message));
-      if (this.#over) throw new SidetoneError('The call was ended', { code: 'ended' });
+      if (this.#over) throw hungUp();
       this.#microphone.muted = this.muted;
       await this.#connect();
     } catch (error) {
-      this.#finish(error);
-      throw error;
+      const cause = this.#over && !(error instanceof SidetoneError) ? hungUp() : error;
+      this.#finish(cause);
+      // The browser may have given it after the call was over.
+      this.#microphone?.close();
+      throw cause;
     }
-    if (this.#over) throw this.#problem ?? new SidetoneError('The call was ended', { code: 'ended' });
-    addEventListener('pagehide', this.#unload);
+    if (this.#over) throw this.#problem ?? hungUp();
     this.#look = setInterval(() => this.#listen(), LOOK_MS);
     this.#become('live');
     this.#agent('listening');
@@ -124,12 +129,7 @@ export class Call {
 
   async #overRtc(canFall) {
     const session = await this.#ask('POST', '/conversation/connect', this.#body('webrtc'));
-    try {
-      await this.#open(session, null, canFall ? RTC_PATIENCE_MS : undefined);
-    } catch (error) {
-      this.#line?.leave();
-      throw error;
-    }
+    return this.#open(session, null, canFall ? RTC_PATIENCE_MS : undefined);
   }
 
   async #overSocket() {
@@ -154,6 +154,12 @@ export class Call {
   async #open(session, wsUrl, patience) {
     this.sessionId = session.session_id;
     if (session.token) this.options.token ??= session.token;
+    if (this.#over) {
+      // Hung up while the server was asked for the session: it is given back, where there is a right to.
+      const { token, apiKey } = this.options;
+      if (token || apiKey) this.#ask('POST', `/conversation/${session.session_id}/end`, {}).catch(() => {});
+      throw hungUp();
+    }
     const told = {
       microphone: this.#microphone,
       events: this.#events(),
@@ -168,7 +174,14 @@ export class Call {
     this.transport = wsUrl ? 'websocket' : 'webrtc';
     this.#line = wsUrl ? new SocketLine(wsUrl, told) : new RtcLine(session, told);
     this.#line.volume = this.#volume;
-    await this.#line.open();
+    try {
+      await this.#line.open();
+    } catch (error) {
+      // Its slot may be the one that another way needs.
+      const late = new Promise((resolve) => setTimeout(resolve, LEAVE_MS));
+      if (!this.#over) await Promise.race([this.#line.leave(), late]);
+      throw error;
+    }
   }
 
   #events() {

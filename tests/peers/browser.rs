@@ -42,6 +42,7 @@ async fn a_person_makes_an_agent_and_talks_to_it() {
     make_an_agent(&mut page).await;
     talk(&mut page).await;
     look_at_the_call(&mut page).await;
+    behind_a_proxy(&mut page).await;
 
     // The refusals that were provoked are told by the browser, too.
     page.troubles.retain(|trouble| {
@@ -288,6 +289,34 @@ async fn look_at_the_call(page: &mut Browser) {
     page.eval("document.querySelector('#play').click()").await;
     page.until("document.querySelector('#play').ariaLabel === 'Play'", 5)
         .await;
+}
+
+/// A proxy that keeps the server's figures for the inside is no fault of the first page, which asks no more then.
+async fn behind_a_proxy(page: &mut Browser) {
+    page.eval(
+        "(() => { const real = window.fetch; window.asked = 0;
+            window.fetch = (address, more) => {
+                if (address !== '/metrics' && address !== '/readyz') return real(address, more);
+                window.asked += 1;
+                return Promise.resolve(new Response('', { status: 404 }));
+            };
+            window.unproxied = () => { window.fetch = real; }; })()",
+    )
+    .await;
+    page.eval("location.hash = '#/'").await;
+    page.until(&shown("#/"), 20).await;
+    let live = "document.querySelector('[aria-label=\"Live capacity\"]')";
+    page.until(&format!("{live}.querySelector('.notice')"), 10)
+        .await;
+    let alert = format!("Boolean({live}.querySelector('[role=alert]'))");
+    assert_eq!(page.eval(&alert).await, false);
+    let tiles = format!("{live}.querySelector('.tiles').hidden");
+    assert_eq!(page.eval(&tiles).await, true);
+    page.screenshot("overview-kept").await;
+    // Longer than it waits between two looks.
+    let later = "new Promise((done) => setTimeout(() => done(asked), 2500))";
+    assert_eq!(page.eval(later).await, 2);
+    page.eval("unproxied()").await;
 }
 
 /// An address that cannot be told is refused beside its field; what the trigger tells is listed.

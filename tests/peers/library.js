@@ -152,6 +152,76 @@ async () => {
   const left = await another(warnings, ends);
   dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
 
+  // Who hangs up where no way to the call is left, and no server answers, has hung up.
+  const lonely = await another(warnings, ends);
+  await until('the channel opens', () => channel?.readyState === 'open');
+  channel.close();
+  await until('the channel is closed', () => channel.readyState === 'closed');
+  answers.end = async () => { throw new TypeError('no network'); };
+  await lonely.end();
+  answers.end = async () => ({});
+
+  // Whoever hangs up while the call is being made has none: not when the browser gives the microphone later, nor
+  // when the server answers later.
+  const { Call } = await import('/web/sidetone.js');
+  const hangUpAt = async (place, hold, options) => {
+    let release;
+    const gate = new Promise((resolve) => { release = resolve; });
+    const putBack = hold(gate);
+    const before = told.asked.length;
+    const states = [];
+    const early = new Call({ agentId: 'b', transport: 'webrtc', on: { state: ({ state }) => states.push(state) }, ...options });
+    const started = early.start().then(() => 'live', (error) => error.code);
+    await until(`the call waits for ${place}`, () => held === place);
+    held = null;
+    await early.end();
+    release();
+    const slow = wait(2000).then(() => 'nothing');
+    const outcome = await Promise.race([started, slow]);
+    await wait(300);
+    putBack();
+    return [place, outcome, states.join(), told.asked.slice(before).join()];
+  };
+  let held = null;
+  const route = (place) => (gate) => {
+    const own = answers[place];
+    answers[place] = async (body) => {
+      held = place;
+      await gate;
+      if (place === 'offer') return { sdp: '', type: 'answer', pc_id: 'q', session_id: 'a' };
+      return { ...await own(body), ...(body.transport === 'websocket' ? { ws_url: 'ws://localhost/a' } : {}) };
+    };
+    return () => { answers[place] = own; };
+  };
+  let given = null;
+  const media = navigator.mediaDevices;
+  const ask = media.getUserMedia.bind(media);
+  const permission = (gate) => {
+    media.getUserMedia = async (wishes) => {
+      held = 'microphone';
+      await gate;
+      given = await ask(wishes);
+      return given;
+    };
+    return () => { media.getUserMedia = ask; };
+  };
+  const hungUp = [
+    await hangUpAt('microphone', permission),
+    await hangUpAt('connect', route('connect')),
+    await hangUpAt('connect', route('connect'), { transport: 'websocket', apiKey: 'k' }),
+    await hangUpAt('offer', route('offer')),
+  ];
+  const silent = given.getAudioTracks().every((track) => track.readyState === 'ended');
+
+  // A machine on many networks has more candidates than one request takes.
+  const { RtcLine } = await import('/web/sidetone-rtc.js');
+  const flocks = [];
+  const many = new RtcLine({}, { iceTransportPolicy: 'all', ask: async (_method, _path, { candidates }) => { flocks.push(candidates.length); } });
+  many.pcId = 'p';
+  for (let n = 0; n < 150; n += 1) many.trickle({ candidate: `candidate:${n}`, sdpMid: '0', sdpMLineIndex: 0 });
+  await many.flush();
+  many.close();
+
   // A microphone that is taken away makes room for another, which is as muted as it was.
   const { Microphone } = await import('/web/sidetone-sound.js');
   const microphone = await Microphone.open(true, (message) => warnings.push(message));
@@ -165,5 +235,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state, hungUp, silent, flocks };
 }

@@ -1,6 +1,6 @@
 //! `sidetone.js` over WebRTC in a real browser, against a peer in the same page: offer, candidates, events,
 //! tools, mute, levels, and a new path for the same call; what a page is told when sound is refused, when a call
-//! fails, when it is left, and when the microphone is taken away.
+//! fails, when it is left, when it hangs up before the call is live, and when the microphone is taken away.
 
 use kit::server::Server;
 use serde_json::json;
@@ -72,9 +72,26 @@ async fn a_call_from_a_page_over_webrtc() {
     assert!(told["gestures"].as_u64() > Some(0), "{told}");
     assert_eq!(
         told["ends"],
-        json!(["provider_error provider_error", "null null"])
+        json!([
+            "provider_error provider_error",
+            "null null",
+            "caller_hangup null"
+        ])
     );
     assert_eq!(told["left"], "ended");
     assert_eq!(told["replaced"], true, "{told}");
+    // Who hangs up before the call is live has none: the session is given back, the microphone let go.
+    let ended = "connecting,ended";
+    assert_eq!(
+        told["hungUp"],
+        json!([
+            ["microphone", "ended", ended, ""],
+            ["connect", "ended", ended, "POST connect,POST end"],
+            ["connect", "ended", ended, "POST connect,POST end"],
+            ["offer", "ended", ended, "POST connect,POST offer,POST end"],
+        ])
+    );
+    assert_eq!(told["silent"], true, "{told}");
+    assert_eq!(told["flocks"], json!([64, 64, 22]));
     assert_eq!(page.troubles, Vec::<String>::new());
 }

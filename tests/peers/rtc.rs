@@ -1,5 +1,5 @@
 //! Calls of `sidetone.js` in a real browser with the real server over WebRTC: heard and kept, interrupted, on
-//! a way that breaks, changes or leads through a relay.
+//! a way that breaks, changes or leads through a relay; and a browser that answers the server's offer.
 
 use std::time::Duration;
 
@@ -120,6 +120,40 @@ async fn with_a_key_a_caller_may_take_the_socket() {
     let call = hangs_up(&mut page, &client).await;
     assert_eq!(call["channel"], "websocket");
     assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn where_webrtc_leads_nowhere_the_socket_takes_its_slot() {
+    let setup = stage::setup().set("LIMITS__ACCOUNT_CALLS", "1");
+    let server = setup.start().await;
+    let client = server.client();
+    // There is no relay.
+    let nowhere = json!({"transport": "auto", "token": null, "apiKey": server.key, "iceTransportPolicy": "relay"});
+    let mut page = caller(&server, &talker(&client).await, nowhere).await;
+    heard(&mut page).await;
+    assert_eq!(page.eval("call.transport").await, "websocket");
+    interrupts_and_is_answered(&mut page).await;
+    let call = hangs_up(&mut page, &client).await;
+    assert_eq!(call["channel"], "websocket");
+    let calls = client.get("/calls").await.expect(200);
+    assert_eq!(calls.body["items"][1]["channel"], "webrtc");
+}
+
+#[tokio::test]
+async fn a_browser_that_answered_our_offer_holds_and_resumes_by_its_own() {
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = talker(&client).await;
+    let connected = client.connect(&json!({"agent_id": agent})).await;
+    let microphone = server.data.join("microphone.wav");
+    speak(&microphone, "hello", 0.0);
+    let mut page = Browser::open(&microphone).await;
+    page.goto(&format!("{}/", server.url)).await;
+    let given = json!({"session": connected.text("session_id"), "key": server.key});
+    let script = include_str!("answering.js");
+    let told = page.eval(&format!("({script})({given})")).await;
+    let sides = json!([["inactive", "passive"], ["sendrecv", "passive"]]);
+    assert_eq!(told, json!({"told": sides, "state": "connected"}));
 }
 
 /// A server that browsers reach through a router alone.

@@ -54,8 +54,12 @@ struct Line {
 
 impl Line {
     fn new(agent: AgentConfig) -> Self {
+        Self::of(agent, Flow::SendRecv)
+    }
+
+    fn of(agent: AgentConfig, flow: Flow) -> Self {
         let config = CallConfig {
-            protocol: Protocol::Rtp(plan(Flow::SendRecv)),
+            protocol: Protocol::Rtp(plan(flow)),
             ..config(agent)
         };
         let mut line = Self {
@@ -346,6 +350,21 @@ fn a_caller_who_suppresses_silence_is_there_while_its_telephone_reports() {
     line.caller(20, None);
     let summary = line.ended.as_ref().expect("it is over");
     assert_eq!(summary.reason, EndReason::MediaTimeout);
+}
+
+#[test]
+fn a_call_that_begins_held_is_greeted_when_it_is_resumed() {
+    let mut line = Line::of(agent(), Flow::Inactive);
+    line.caller(1_000, None);
+    assert!(line.ended.is_none(), "{:?}", line.ended);
+    assert_eq!(line.states, [AgentState::OnHold]);
+    assert!(line.sent.is_empty() && line.turns.is_empty());
+    line.give(Input::Media(plan(Flow::SendRecv)));
+    line.caller(150, Some(&SILENCE));
+    assert!(!line.sent.is_empty());
+    assert_eq!(line.turns.len(), 1, "{:?}", line.turns);
+    assert_eq!(line.turns[0].text, "Good morning.");
+    line.give(Input::Gone(Gone::Closed));
 }
 
 #[test]

@@ -342,16 +342,24 @@ impl Call {
             Protocol::Telco => self.start_deadline = Some(now + START_DEADLINE),
             Protocol::Rtp(_) => {
                 self.started = true;
+                let mut inactive = false;
                 if let Leg::Rtp(leg) = &mut self.leg {
                     leg.start(now);
+                    inactive = leg.is_inactive();
                 }
                 self.cue(Cue::Start);
+                // Who begins by sending alone may be one who cannot hear, and is listened to.
+                self.hold(inactive);
             }
             // Whether the client is there is told by its connection, not by pings.
             Protocol::WebRtc => {
                 self.started = true;
                 self.session_started();
                 self.cue(Cue::Start);
+                // Held before it was there: the greeting waits.
+                if self.on_hold {
+                    self.cue(Cue::Hold);
+                }
             }
         }
     }

@@ -151,16 +151,20 @@ mod tests {
     use crate::config::*;
 
     fn call() -> Call {
+        call_with(AgentConfig {
+            idle_check_in_after_secs: 10.0,
+            ..AgentConfig::default()
+        })
+    }
+
+    fn call_with(agent: AgentConfig) -> Call {
         let config = CallConfig {
             session_id: "s".to_owned(),
             agent_id: "a".to_owned(),
             direction: Direction::Inbound,
             protocol: Protocol::WebRtc,
             audio_format: AudioFormat::Opus48000,
-            agent: AgentConfig {
-                idle_check_in_after_secs: 10.0,
-                ..AgentConfig::default()
-            },
+            agent,
             recording: true,
             events: OptionalEvents::default(),
             vad: VadKind::Energy,
@@ -247,6 +251,26 @@ mod tests {
         assert_eq!(give(&mut call, 80, Input::Timeout).1, None);
         let end = give(&mut call, 81, Input::Timeout).1;
         assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
+    }
+
+    #[test]
+    fn who_holds_before_they_are_there_is_greeted_when_they_are_back() {
+        let mut call = call_with(AgentConfig {
+            first_message: Some("Good morning.".to_owned()),
+            ..AgentConfig::default()
+        });
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 1, Input::Hold(true));
+        let (told, _) = give(&mut call, 2, Input::Peer(PeerState::Connected));
+        assert!(told.contains(&"hold".to_owned()), "{told:?}");
+        for second in [20, 100] {
+            assert_eq!(
+                give(&mut call, second, Input::Timeout).0,
+                Vec::<String>::new()
+            );
+        }
+        let (told, _) = give(&mut call, 101, Input::Hold(false));
+        assert!(told.contains(&"speak".to_owned()), "{told:?}");
     }
 
     #[test]

@@ -182,6 +182,11 @@ impl RtpLeg {
         !matches!(self.plan.flow, Flow::SendRecv | Flow::SendOnly)
     }
 
+    /// Whether neither side hears the other.
+    pub const fn is_inactive(&self) -> bool {
+        matches!(self.plan.flow, Flow::Inactive)
+    }
+
     /// Takes a packet, and tells what can be heard because of it.
     pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
         let Some(format) = self.plan.format(packet.payload_type) else {

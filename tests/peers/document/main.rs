@@ -1,5 +1,5 @@
 //! The OpenAPI document in the hands of others: schemathesis holds the program to it, generators make clients
-//! of it. What they need is installed by `scripts/setup.sh test`.
+//! of it, and a compiler reads the types of `sidetone.js`. What they need is installed by `scripts/setup.sh test`.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 mod clients;
 mod examples;
 mod schemathesis;
+mod types;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -293,6 +293,9 @@ async fn the_server_may_make_the_offer() {
     let settled = client.post(&session.path("offer"), &body).await.expect(200);
     assert_eq!(settled.text("pc_id"), session.pc_id);
     phone.connected().await;
+    // The data channel is of our offer, too.
+    let started = phone.message("session_started").await;
+    assert_eq!(started["session_id"], session.id);
     converse(&mut phone).await;
     let twice = client.post(&session.path("offer"), &body).await.expect(422);
     assert_eq!(twice.wrong_fields(), ["body.type"]);

@@ -90,6 +90,8 @@ pub(super) struct Connection {
     /// The key exchange has taken too long.
     overdue: bool,
     was_connected: bool,
+    /// The caller begins the key exchange, and stays who began it.
+    passive: bool,
     hold: bool,
     measured: Arc<Measured>,
     reports: u32,
@@ -174,6 +176,7 @@ impl Connection {
             handshake: None,
             overdue: false,
             was_connected: false,
+            passive: false,
             hold: false,
             measured,
             reports: 0,

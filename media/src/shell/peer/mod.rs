@@ -111,7 +111,8 @@ impl Peer {
             PeerRequest::MakeOffer => self.make_offer(now, identity, net),
             PeerRequest::Answer { sdp } => {
                 let connection = self.connection.as_mut().ok_or(PeerError::NoPeer)?;
-                connection.answered(now, &sdp, net)?;
+                let hold = connection.answered(now, &sdp, net)?;
+                self.heard.push_back(Heard::Hold(hold));
                 Ok(PeerReply::Done)
             }
             PeerRequest::Candidates(candidates) => self.candidates(&candidates),

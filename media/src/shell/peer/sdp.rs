@@ -25,6 +25,31 @@ pub(super) fn fingerprints(sdp: &str) -> Vec<String> {
     all
 }
 
+/// The one hash of certificates that the core computes.
+pub(super) const HASH: &str = "sha-256";
+
+/// The description with the fingerprints of that hash alone: the core takes the first, and its name in small letters
+/// only. A caller may name several, and in any letters (RFC 8122 section 5).
+pub(super) fn with_known_fingerprints(sdp: &str) -> String {
+    let mut known = String::with_capacity(sdp.len());
+    for line in sdp.split_inclusive('\n') {
+        let named = line
+            .strip_prefix("a=fingerprint:")
+            .map(|value| value.split_once(' ').unwrap_or((value, "")));
+        match named {
+            None => known.push_str(line),
+            Some((hash, digest)) if hash.eq_ignore_ascii_case(HASH) => {
+                known.push_str("a=fingerprint:");
+                known.push_str(HASH);
+                known.push(' ');
+                known.push_str(digest);
+            }
+            Some(_) => {}
+        }
+    }
+    known
+}
+
 /// Which way the first audio flows, as its sender sees it. `None`: no audio is offered.
 pub(super) fn audio_direction(sdp: &str) -> Option<Direction> {
     let mut session = Direction::Sendrecv;
@@ -68,6 +93,16 @@ pub(super) fn mirrored(offered: Direction) -> Direction {
     }
 }
 
+/// Whether who says this of the audio holds the call: they do not hear us.
+pub(super) fn holds(said: Direction) -> bool {
+    matches!(said, Direction::Sendonly | Direction::Inactive)
+}
+
+/// Our answer as one of the side that waits for the key exchange (RFC 8842 section 5.3): the core's says `active` always.
+pub(super) fn as_passive(answer: &str) -> String {
+    answer.replace("a=setup:active", "a=setup:passive")
+}
+
 /// The payload types of a codec in a description, in its order, by its name.
 pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
     sdp.lines()
@@ -95,9 +130,14 @@ mod tests {
     fn the_facts_of_an_offer() {
         assert_eq!(attribute(OFFER, "ice-ufrag"), Some("abcd"));
         assert_eq!(attribute(OFFER, "ice-pwd"), None);
+        let known = OFFER.replace("SHA-256", "sha-256");
+        assert_eq!(with_known_fingerprints(OFFER), known);
+        let more = OFFER.replace("a=fing", "a=fingerprint:sha-1 CC\r\na=fing");
+        assert_eq!(with_known_fingerprints(&more), known);
         assert_eq!(fingerprints(OFFER), ["sha-256 aa:bb"]);
         assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
         assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);
+        assert!(holds(Direction::Sendonly) && !holds(Direction::Recvonly));
         assert_eq!(payload_types(OFFER, "opus"), [111]);
         assert_eq!(payload_types(OFFER, "telephone-event"), [126]);
     }

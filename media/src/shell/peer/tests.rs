@@ -1,6 +1,7 @@
 //! Whole calls with a WebRTC client over real sockets on the loopback. The client is the core itself, in
 //! the other role, with a socket and a clock of its own.
 
+mod answers;
 mod limits;
 mod unread;
 
@@ -135,6 +136,14 @@ impl Placed {
         }
     }
 
+    /// Our own offer.
+    fn make_offer(&self) -> String {
+        match self.ask(PeerRequest::MakeOffer).unwrap() {
+            PeerReply::Description(offer) => offer,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn summary(&self) -> Summary {
         loop {
             if let CallNews::Event(CallEvent::Ended(summary)) =
@@ -255,6 +264,26 @@ impl Client {
     }
 
     fn offer(&mut self) -> String {
+        self.tell_where();
+        let offer = self.core.create_offer(None).unwrap();
+        self.core
+            .set_local_description(Instant::now(), offer)
+            .unwrap();
+        self.core.local_description().unwrap().sdp
+    }
+
+    /// The answer to an offer of ours.
+    fn answer(&mut self, offer: String) -> String {
+        let now = Instant::now();
+        let offer = RTCSessionDescription::offer(offer).unwrap();
+        self.core.set_remote_description(now, offer).unwrap();
+        self.tell_where();
+        let answer = self.core.create_answer(None).unwrap();
+        self.core.set_local_description(now, answer).unwrap();
+        self.core.local_description().unwrap().sdp
+    }
+
+    fn tell_where(&mut self) {
         let candidate = CandidateHostConfig {
             base_config: CandidateConfig {
                 network: "udp".to_owned(),
@@ -268,11 +297,6 @@ impl Client {
         let candidate = candidate.new_candidate_host().unwrap();
         let line = RTCIceCandidate::from(&candidate).to_json().unwrap();
         self.core.add_local_candidate(line).unwrap();
-        let offer = self.core.create_offer(None).unwrap();
-        self.core
-            .set_local_description(Instant::now(), offer)
-            .unwrap();
-        self.core.local_description().unwrap().sdp
     }
 
     fn accept(&mut self, answer: &str) {
@@ -621,6 +645,26 @@ fn another_fingerprint_is_another_peer() {
 }
 
 #[test]
+fn a_fingerprint_of_our_hash_is_found_among_others() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-hashes");
+    let mut client = Client::new();
+    let offer = client.offer();
+    let one = "a=fingerprint:sha-256 ";
+    assert!(offer.contains(one), "{offer}");
+    let none = offer.replace(one, "a=fingerprint:sha-512 ");
+    let refused = placed.offer(&none, false).unwrap_err();
+    assert!(
+        matches!(&refused, PeerError::InvalidSdp(why) if why.contains("sha-256")),
+        "{refused:?}"
+    );
+    let several = "a=fingerprint:sha-512 AB:CD\r\na=fingerprint:SHA-256 ";
+    let answer = placed.offer(&offer.replace(one, several), false).unwrap();
+    client.accept(&answer);
+    client.connected();
+}
+
+#[test]
 fn strangers_at_the_port_reach_nobody() {
     let bed = Bed::new();
     let placed = bed.place("webrtc-junk");
@@ -720,37 +764,6 @@ fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
         matches!(refused, Err(PeerError::InvalidCandidate(0, _))),
         "{refused:?}"
     );
-}
-
-#[test]
-fn a_client_may_answer_our_offer() {
-    let bed = Bed::new();
-    let placed = bed.place("webrtc-our-offer");
-    let PeerReply::Description(offer) = placed.ask(PeerRequest::MakeOffer).unwrap() else {
-        panic!("no offer");
-    };
-    let mut client = Client::new();
-    let now = Instant::now();
-    let offer = RTCSessionDescription::offer(offer).unwrap();
-    client.core.set_remote_description(now, offer).unwrap();
-    let candidate = CandidateHostConfig {
-        base_config: CandidateConfig {
-            network: "udp".to_owned(),
-            address: client.address.ip().to_string(),
-            port: client.address.port(),
-            component: 1,
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    let candidate = candidate.new_candidate_host().unwrap();
-    let line = RTCIceCandidate::from(&candidate).to_json().unwrap();
-    client.core.add_local_candidate(line).unwrap();
-    let answer = client.core.create_answer(None).unwrap();
-    client.core.set_local_description(now, answer).unwrap();
-    let sdp = client.core.local_description().unwrap().sdp;
-    assert_eq!(placed.ask(PeerRequest::Answer { sdp }), Ok(PeerReply::Done));
-    client.run(|client| client.hears(0, 0.5));
 }
 
 #[test]

@@ -33,6 +33,9 @@ impl Connection {
             }
             return Err(invalid(&error));
         }
+        if self.fingerprints.is_empty() {
+            self.passive = sdp::attribute(offer, "setup") == Some("active");
+        }
         self.remember(offer, candidates);
         self.direct(sdp::mirrored(direction));
         self.advertise(net)?;
@@ -40,9 +43,12 @@ impl Connection {
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let answer = offered::with_wishes(&self.described(net)?);
+        let mut answer = offered::with_wishes(&self.described(net)?);
+        if self.passive {
+            answer = sdp::as_passive(&answer);
+        }
         self.codecs_of(&answer);
-        self.hold = matches!(direction, Direction::Sendonly | Direction::Inactive);
+        self.hold = sdp::holds(direction);
         Ok((answer, self.hold))
     }
 
@@ -64,14 +70,14 @@ impl Connection {
         self.described(net)
     }
 
-    /// Takes the answer to our offer.
+    /// Takes the answer to our offer; whether the caller puts us on hold.
     pub(in super::super) fn answered(
         &mut self,
         now: Time,
         answer: &str,
         net: &mut Net,
-    ) -> Result<(), PeerError> {
-        self.check(answer)?;
+    ) -> Result<bool, PeerError> {
+        let direction = self.check(answer)?;
         let (usable, candidates) = self.usable(answer)?;
         let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.core
@@ -79,7 +85,9 @@ impl Connection {
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
         self.codecs_of(answer);
-        Ok(())
+        self.passive = sdp::attribute(answer, "setup") == Some("active");
+        self.hold = sdp::holds(direction);
+        Ok(self.hold)
     }
 
     pub(in super::super) fn add_candidates(
@@ -142,6 +150,10 @@ impl Connection {
         if fingerprints.is_empty() {
             return wrong("no fingerprint");
         }
+        let known = |print: &String| print.split(' ').next() == Some(sdp::HASH);
+        if !fingerprints.iter().any(known) {
+            return wrong("no fingerprint of sha-256");
+        }
         // The key exchange was with the first certificate; another is another peer.
         if !self.fingerprints.is_empty() && self.fingerprints != fingerprints {
             return wrong("the fingerprint has changed: ask for a new connection (restart_pc)");
@@ -149,9 +161,10 @@ impl Connection {
         Ok(direction)
     }
 
-    /// A description without the candidates that are of no use, and how many are left.
+    /// A description without the fingerprints and candidates that are of no use, and how many of these are left.
     fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
-        let (usable, candidates) = offered::with_reachable(sdp, self.loopback);
+        let sdp = sdp::with_known_fingerprints(sdp);
+        let (usable, candidates) = offered::with_reachable(&sdp, self.loopback);
         if candidates > MOST_CANDIDATES {
             let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
             return Err(PeerError::InvalidSdp(why));

@@ -133,9 +133,10 @@ impl Call {
         }
     }
 
+    /// Each at its time, however long ago the last look was.
     fn arrive(&mut self) {
-        while let Some((_, heard)) = self.under_way.pop_front_if(|(at, _)| *at <= self.now) {
-            self.session.result(self.now, heard);
+        while let Some((at, heard)) = self.under_way.pop_front_if(|(at, _)| *at <= self.now) {
+            self.session.result(at, heard);
         }
     }
 

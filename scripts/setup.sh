@@ -71,7 +71,7 @@ while read -r package check; do
     bash -c "$check" >/dev/null 2>&1 || missing+=("$package")
 done < <(needed)
 
-# Where peers from PyPI and npm go, each into a folder of its own.
+# Where peers from PyPI, npm and crates.io go, each into a folder of its own.
 peers=${CARGO_TARGET_DIR:-target}/peers
 
 # venv NAME PROGRAM PACKAGE…: a Python environment of this name, made unless the program is in it.
@@ -94,12 +94,19 @@ modules() {
     npm ci --prefix "$own" --no-audit --no-fund --loglevel=error >/dev/null
 }
 
+# crate NAME FOLDER: the Rust program of FOLDER, with the crates that it locks, built where it is not as it stands there.
+crate() {
+    [ -d "$peers/$1" ] || echo "Installing: what $2/Cargo.toml names (from crates.io, into $peers/$1)"
+    ${CARGO:-cargo} build --quiet --locked --manifest-path "$2/Cargo.toml" --target-dir "$peers/$1"
+}
+
 # Peers of the tests that Debian does not have.
 more_peers() {
     [ "$purpose" = test ] || return 0
     # A server of the S3 protocol.
     command -v moto_server >/dev/null || venv moto moto_server 'moto[server]==5.2.1'
-    # A WebRTC client.
+    # WebRTC clients.
+    crate webrtc-rs tests/peers/webrtc/webrtc-rs
     [ -d "$(echo "$peers"/aiortc/lib/python3*/site-packages/aiortc)" ] || venv aiortc none aiortc==1.16.0
     # The schemas of Kubernetes.
     venv kubernetes kubernetes-validate kubernetes-validate==1.37.0

@@ -439,7 +439,8 @@ fn resources_have_the_same_files() {
 fn readme_explains_every_dependency() {
     let readme = read("README.md");
     let mut named = BTreeSet::new();
-    for manifest in ["media", "sip", "control", "benches", "tests"] {
+    let peer = "tests/peers/webrtc/webrtc-rs";
+    for manifest in ["media", "sip", "control", "benches", "tests", "fuzz", peer] {
         named.extend(dependencies(&read(&format!("{manifest}/Cargo.toml"))));
     }
     let unexplained: Vec<String> = named

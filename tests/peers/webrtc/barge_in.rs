@@ -18,6 +18,10 @@ const AT_MOST_AFTER: f64 = 2_000.0;
 
 #[tokio::test]
 async fn a_caller_interrupts_and_the_transcript_says_how_much_was_heard() {
+    interrupted_call(Phone::start).await;
+}
+
+pub(crate) async fn interrupted_call(start: fn() -> Phone) {
     let _alone = stage::alone().await;
     let server = stage::server().await;
     let client = server.client();
@@ -25,7 +29,7 @@ async fn a_caller_interrupts_and_the_transcript_says_how_much_was_heard() {
         "first_message": stage::long_greeting(), "barge_in_min_speech_secs": 0.3,
     });
     let agent = stage::agent(&client, fields).await;
-    let mut phone = Phone::start();
+    let mut phone = start();
     let session = phone.call(&client, &json!({"agent_id": agent})).await;
     phone.until("voice").await;
     tokio::time::sleep(Duration::from_secs_f64(HEARD_BEFORE / 1_000.0)).await;
@@ -36,14 +40,12 @@ async fn a_caller_interrupts_and_the_transcript_says_how_much_was_heard() {
     phone.message("user_transcript").await;
     phone.until("voice").await;
     phone.until("silence").await;
-    phone.tell(json!({"do": "heard"})).await;
-    let heard = phone.until("heard").await;
+    let parts = phone.heard().await;
     session.end().await.expect(200);
     stage::over(&client, &session.id, Duration::from_secs(20)).await;
 
-    let parts = heard["parts"].as_array().unwrap();
-    assert_eq!(parts.len(), 2, "the greeting and an answer: {heard}");
-    let greeting = parts[0][1].as_f64().unwrap() - parts[0][0].as_f64().unwrap();
+    assert_eq!(parts.len(), 2, "the greeting and an answer: {parts:?}");
+    let greeting = parts[0][1] - parts[0][0];
     assert!(
         (HEARD_BEFORE..HEARD_BEFORE + AT_MOST_AFTER).contains(&greeting),
         "{greeting} ms of the greeting were heard"

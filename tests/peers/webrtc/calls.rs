@@ -63,10 +63,14 @@ pub(crate) async fn was_a_conversation(client: &Client, id: &str) -> Value {
 
 #[tokio::test]
 async fn a_browser_is_greeted_speaks_is_answered_and_both_sides_are_kept() {
+    whole_call(Phone::start).await;
+}
+
+pub(crate) async fn whole_call(start: fn() -> Phone) {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
-    let mut phone = Phone::start();
+    let mut phone = start();
     let session = phone.call(&client, &json!({"agent_id": agent})).await;
     let started = phone.message("session_started").await;
     assert_eq!(started["session_id"], session.id);
@@ -127,6 +131,10 @@ async fn a_visitor_calls_a_public_agent_with_nothing_but_its_id() {
 
 #[tokio::test]
 async fn candidates_may_all_come_later() {
+    trickled_call(Phone::start).await;
+}
+
+pub(crate) async fn trickled_call(start: fn() -> Phone) {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
@@ -136,7 +144,7 @@ async fn candidates_may_all_come_later() {
         .expect(200);
     let client = client.with_bearer(&minted.text("token"));
     let connected = client.connect(&json!({"agent_id": agent})).await;
-    let mut phone = Phone::start();
+    let mut phone = start();
     phone.tell(json!({"do": "new"})).await;
     let offer = phone.offer().await;
     let (late, early): (Vec<&str>, Vec<&str>) = offer.split("\r\n").partition(|line| {
@@ -268,6 +276,10 @@ async fn a_new_peer_connection_takes_the_place_of_the_old_one() {
 
 #[tokio::test]
 async fn the_server_may_make_the_offer() {
+    answering_call(Phone::start).await;
+}
+
+pub(crate) async fn answering_call(start: fn() -> Phone) {
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
@@ -283,7 +295,7 @@ async fn the_server_may_make_the_offer() {
     // Asked again, it is the same.
     let again = client.get(&session.path("offer")).await.expect(200);
     assert_eq!(again.body, offered.body);
-    let mut phone = Phone::start();
+    let mut phone = start();
     phone.tell(json!({"do": "new", "offers": false})).await;
     phone
         .tell(json!({"do": "take", "sdp": offered.body["sdp"]}))

@@ -1,4 +1,4 @@
-//! Calls from a browser's side, by aiortc, against the real program: all over the documented routes.
+//! Calls from a browser's side, by aiortc and webrtc-rs, against the real program: all over the documented routes.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,8 +8,10 @@
 
 mod barge_in;
 mod calls;
+mod ear;
 mod g722;
 mod hostile;
 mod phone;
+mod webrtc_rs;
 
 use kit::stage;

@@ -1,4 +1,4 @@
-//! aiortc as a browser: a process that does what it is told and tells what it hears.
+//! aiortc or webrtc-rs as a browser: a process that does what it is told and tells what it hears.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,6 +10,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::ear::{self, Ear};
+
 /// No single step takes longer on loopback, beside other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -19,6 +21,8 @@ pub(crate) struct Phone {
     output: Lines<BufReader<ChildStdout>>,
     /// What it told that nobody has waited for yet.
     told: Vec<Value>,
+    /// Of a phone that leaves sound to others.
+    ear: Option<Ear>,
     _process: Child,
 }
 
@@ -29,35 +33,54 @@ pub(crate) struct Session {
     pub(crate) pc_id: String,
 }
 
-/// Where `scripts/setup.sh test` installs it.
+/// aiortc's.
 pub(crate) fn python() -> PathBuf {
+    installed("aiortc/bin/python")
+}
+
+/// Where `scripts/setup.sh test` installs a peer.
+fn installed(peer: &str) -> PathBuf {
     let built = kit::server::program();
     let target = built.parent().and_then(Path::parent).unwrap();
-    let own = target.join("peers/aiortc/bin/python");
+    let own = target.join("peers").join(peer);
     assert!(
         own.exists(),
-        "aiortc is missing: run `bash scripts/setup.sh test`"
+        "{} is missing: run `bash scripts/setup.sh test`",
+        own.display()
     );
     own
 }
 
 impl Phone {
+    /// aiortc.
     pub(crate) fn start() -> Self {
-        let mut process = Command::new(python())
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/peers/webrtc/phone.py"
-            ))
+        let mut command = Command::new(python());
+        command.arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/peers/webrtc/phone.py"
+        ));
+        Self::run(command, None)
+    }
+
+    /// webrtc-rs.
+    pub(crate) fn webrtc_rs() -> Self {
+        let command = Command::new(installed("webrtc-rs/debug/phone"));
+        Self::run(command, Some(Ear::new()))
+    }
+
+    fn run(mut command: Command, ear: Option<Ear>) -> Self {
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("python starts");
+            .expect("the phone starts");
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         Self {
             input: process.stdin.take().unwrap(),
             output,
             told: Vec::new(),
+            ear,
             _process: process,
         }
     }
@@ -89,12 +112,22 @@ impl Phone {
                 .unwrap_or_else(|_| panic!("no {event} in time, but {:?}", self.told))
                 .unwrap()
                 .expect("the phone lives");
-            let told: Value = serde_json::from_str(&line).unwrap();
+            let told = serde_json::from_str(&line).unwrap();
+            let Some(told) = self.understand(told) else {
+                continue;
+            };
             assert_ne!(told["event"], "error", "{told}");
             if hit(&told) {
                 return told;
             }
             self.told.push(told);
+        }
+    }
+
+    fn understand(&mut self, told: Value) -> Option<Value> {
+        match &mut self.ear {
+            Some(ear) => ear.understand(told),
+            None => Some(told),
         }
     }
 
@@ -173,8 +206,22 @@ impl Phone {
 
     /// Speaks a tone.
     pub(crate) async fn speak(&mut self, ms: u32) {
-        self.tell(json!({"do": "speak", "ms": ms})).await;
+        let command = match self.ear {
+            Some(_) => json!({"do": "speak", "packets": ear::spoken(ms)}),
+            None => json!({"do": "speak", "ms": ms}),
+        };
+        self.tell(command).await;
         self.until("spoken").await;
+    }
+
+    /// From when to when the agent was heard, on the stream's own clock, ms.
+    pub(crate) async fn heard(&mut self) -> Vec<[f64; 2]> {
+        if let Some(ear) = &self.ear {
+            return ear.parts.clone();
+        }
+        self.tell(json!({"do": "heard"})).await;
+        let heard = self.until("heard").await;
+        serde_json::from_value(heard["parts"].clone()).unwrap()
     }
 }
 

@@ -15,8 +15,7 @@ pub struct Bars {
     /// Gap between agent frames: 99th percentile beyond the median, ms.
     #[arg(long, value_name = "MS")]
     pub max_gap_spread: Option<f64>,
-    /// Gap between agent frames: 99.9th percentile beyond the median, ms. Where the machine's own stalls could be
-    /// watched, without the gaps that they fell into.
+    /// Gap between agent frames: 99.9th percentile beyond the median, ms.
     #[arg(long, value_name = "MS")]
     pub max_gap_tail: Option<f64>,
     /// Median answer time beyond the hang-over, ms.
@@ -163,20 +162,12 @@ impl Report {
             .and_then(|figure| figure.2)
     }
 
-    /// Which tail of the gaps is judged.
-    fn tail(&self) -> &'static str {
-        match self.value("machine_stalls") {
-            Some(_) => "gap_tail_between",
-            None => "gap_tail",
-        }
-    }
-
     /// One sentence for each bar that was missed, or that could not be measured.
     pub(super) fn missed(&self, bars: &Bars) -> Vec<String> {
         let bars = [
             ("cpu", bars.max_cpu),
             ("gap_spread", bars.max_gap_spread),
-            (self.tail(), bars.max_gap_tail),
+            ("gap_tail", bars.max_gap_tail),
             ("turn_p50", bars.max_turn_p50),
             ("turn_p99", bars.max_turn_p99),
             ("barge_in_p99", bars.max_barge_in_p99),

@@ -62,6 +62,23 @@ fn who_connects_and_says_nothing_whole_is_closed_after_ten_seconds() {
     assert_eq!(alone.wait, Time::NEVER);
 }
 
+/// Registered over TCP by one trunk, and over UDP by another.
+fn registered() -> Alone {
+    let mut alone = Alone::new();
+    for (id, transport) in [(1, Transport::Tcp), (2, Transport::Udp)] {
+        let registers = Trunk {
+            register: Some(Register {
+                expires: 7_200,
+                user: "alice".to_owned(),
+            }),
+            ..trunk(id, A, transport)
+        };
+        alone.command(Command::SetTrunk(Box::new(registers)));
+        alone.answer(200, &[]);
+    }
+    alone
+}
+
 /// Whoever closes silent connections leaves these alone.
 #[test]
 fn the_connections_of_calls_and_registrations_are_told() {
@@ -81,18 +98,7 @@ fn the_connections_of_calls_and_registrations_are_told() {
             .all(|node| node.endpoint.flows().is_empty())
     );
 
-    let mut alone = Alone::new();
-    for (id, transport) in [(1, Transport::Tcp), (2, Transport::Udp)] {
-        let registers = Trunk {
-            register: Some(Register {
-                expires: 7_200,
-                user: "alice".to_owned(),
-            }),
-            ..trunk(id, A, transport)
-        };
-        alone.command(Command::SetTrunk(Box::new(registers)));
-        alone.answer(200, &[]);
-    }
+    let mut alone = registered();
     let registrar = Peer::new(Transport::Tcp, address(A));
     alone.run_for(secs(3_000));
     let flows = alone.endpoint.flows();
@@ -105,18 +111,7 @@ fn the_connections_of_calls_and_registrations_are_told() {
 /// A registrar's calls come over the connection that it was registered over, where a NAT stands between.
 #[test]
 fn what_was_registered_over_a_connection_that_is_lost_is_registered_again() {
-    let mut alone = Alone::new();
-    for (id, transport) in [(1, Transport::Tcp), (2, Transport::Udp)] {
-        let registers = Trunk {
-            register: Some(Register {
-                expires: 7_200,
-                user: "alice".to_owned(),
-            }),
-            ..trunk(id, A, transport)
-        };
-        alone.command(Command::SetTrunk(Box::new(registers)));
-        alone.answer(200, &[]);
-    }
+    let mut alone = registered();
     let [over_tcp, over_udp] =
         [Transport::Tcp, Transport::Udp].map(|transport| Peer::new(transport, address(A)));
     let sent = alone.sent.len();

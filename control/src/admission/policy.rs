@@ -1,6 +1,6 @@
 //! The arithmetic of admission, pure: leases, caps, time as an argument.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{Counts, GONE_FOR, Held, OpenCall, Owner, Refusal, Renewal, Request, State};
@@ -37,6 +37,10 @@ pub struct Book {
     trunks: HashMap<TrunkId, u32>,
     owners: HashMap<Owner, u32>,
     gone: HashMap<CallId, Timestamp>,
+    /// When each of `leases` runs out, the next one first, and when each of `gone` is forgotten: nobody
+    /// who takes a slot looks through all the others.
+    ends: BTreeSet<(Timestamp, CallId)>,
+    forgotten: BTreeSet<(Timestamp, CallId)>,
     live: u32,
 }
 
@@ -61,6 +65,8 @@ impl Book {
             trunks: HashMap::new(),
             owners: HashMap::new(),
             gone: HashMap::new(),
+            ends: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
             live: 0,
         }
     }
@@ -153,7 +159,11 @@ impl Book {
             .is_some_and(|entry| entry.state == State::Live && entry.owner != *owner);
         if !foreign {
             self.remove(lease);
-            self.gone.insert(lease, now.plus(GONE_FOR));
+            let until = now.plus(GONE_FOR);
+            if let Some(before) = self.gone.insert(lease, until) {
+                self.forgotten.remove(&(before, lease));
+            }
+            self.forgotten.insert((until, lease));
         }
     }
 
@@ -181,16 +191,18 @@ impl Book {
 
     /// Forgets what has run out.
     pub fn expire(&mut self, now: Timestamp) {
-        let gone: Vec<CallId> = self
-            .leases
-            .iter()
-            .filter(|(_, entry)| entry.until <= now)
-            .map(|(lease, _)| *lease)
-            .collect();
-        for lease in gone {
+        while let Some(&(until, lease)) = self.ends.first()
+            && until <= now
+        {
+            self.ends.pop_first();
             self.remove(lease);
         }
-        self.gone.retain(|_, until| *until > now);
+        while let Some(&(until, lease)) = self.forgotten.first()
+            && until <= now
+        {
+            self.forgotten.pop_first();
+            self.gone.remove(&lease);
+        }
     }
 
     /// Every lease.
@@ -264,6 +276,7 @@ impl Book {
             *self.trunks.entry(trunk).or_insert(0) += 1;
         }
         self.live += u32::from(state == State::Live);
+        let until = now.plus(ttl);
         let entry = Entry {
             owner: request.owner.clone(),
             account: request.account,
@@ -271,15 +284,17 @@ impl Book {
             trunk,
             state,
             since,
-            until: now.plus(ttl),
+            until,
         };
         self.leases.insert(request.lease, entry);
+        self.ends.insert((until, request.lease));
     }
 
     fn remove(&mut self, lease: CallId) {
         let Some(entry) = self.leases.remove(&lease) else {
             return;
         };
+        self.ends.remove(&(entry.until, lease));
         less(&mut self.accounts, &entry.account);
         less(&mut self.owners, &entry.owner);
         if let Some(agent) = entry.agent {

@@ -269,6 +269,10 @@ proptest! {
             prop_assert!(book.owners.values().all(|count| (1..=CAPS.node).contains(count)));
             prop_assert_eq!(book.accounts.values().sum::<u32>() as usize, book.leases.len());
             prop_assert_eq!(book.owners.values().sum::<u32>() as usize, book.leases.len());
+            let ends = book.leases.iter().map(|(lease, entry)| (entry.until, *lease));
+            prop_assert_eq!(&book.ends, &ends.collect());
+            let forgotten = book.gone.iter().map(|(lease, until)| (*until, *lease));
+            prop_assert_eq!(&book.forgotten, &forgotten.collect());
             let live = book.leases.values().filter(|entry| entry.state == State::Live).count();
             prop_assert_eq!(book.counts().live as usize, live);
         }

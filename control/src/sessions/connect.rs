@@ -240,9 +240,12 @@ async fn open(
     calls::store::insert(&mut tx, account, &call, now).await?;
     store::insert(&mut tx, account, &session, now).await?;
     // No call is refused over a placeholder that nothing fills; the agent's owner is told.
-    webhooks::service::tell_unfilled(app, &mut tx, account, agent, variables, id).await?;
+    let told =
+        webhooks::service::tell_unfilled(app, &mut tx, account, agent, variables, id).await?;
     tx.commit().await?;
-    app.webhooks.wake();
+    if told {
+        app.webhooks.wake();
+    }
     lease.leave();
     Ok(())
 }

@@ -89,7 +89,7 @@ fn fresh(app: &App, account: AccountId) -> io::Result<(Secret<String>, String)> 
 
 /// Adds `agent.prompt_variables.unfilled` for a conversation that proceeds although the agent's prompt
 /// asks for what neither it nor the session gives: once an agent and UTC day. Without an address
-/// nothing is noted.
+/// nothing is noted. Says whether an event was added: then the worker is to be woken after the commit.
 pub async fn tell_unfilled(
     app: &App,
     tx: &mut Tx,
@@ -97,16 +97,16 @@ pub async fn tell_unfilled(
     agent: &Agent,
     session: &agents::Variables,
     conversation: CallId,
-) -> Result<(), DbError> {
+) -> Result<bool, DbError> {
     let given = placeholders::merged(&agent.settings.dynamic_variables, session);
     let variables = placeholders::unfilled([agent.settings.system_prompt.as_str()], &given);
     if variables.is_empty() || agent.settings.webhook_url.is_none() {
-        return Ok(());
+        return Ok(false);
     }
     let now = app.clock.now();
     let day = now.to_string().chars().take(10).collect::<String>();
     if !outbox::note_unfilled(tx, account, agent.id, &day).await? {
-        return Ok(());
+        return Ok(false);
     }
     let kind = EventType::PromptVariablesUnfilled;
     let id = EventId::new(&app.clock);
@@ -130,5 +130,6 @@ pub async fn tell_unfilled(
         call: Some(conversation),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    outbox::insert(tx, account, &event, now).await
+    outbox::insert(tx, account, &event, now).await?;
+    Ok(true)
 }

@@ -374,13 +374,16 @@ async fn write(
     {
         return Ok(Written::Repeated);
     }
-    webhooks::service::tell_unfilled(app, &mut tx, account, agent, variables, id).await?;
+    let told =
+        webhooks::service::tell_unfilled(app, &mut tx, account, agent, variables, id).await?;
     if let Err(error) = tx.commit().await {
         // The answer may have been lost and not the commit: then nobody would dial or end this call.
         never_dialled(app, account, id, &error).await;
         return Err(error.into());
     }
-    app.webhooks.wake();
+    if told {
+        app.webhooks.wake();
+    }
     Ok(Written::Call(now))
 }
 

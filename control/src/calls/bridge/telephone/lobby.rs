@@ -262,22 +262,27 @@ impl Desk {
             store::insert(&mut tx, account, &call, now).await?;
             let (node, incarnation) = (&app.config.cluster.node, app.incarnation.number);
             store::take(&mut tx, account, id, node, incarnation, now).await?;
-            match (agent, rang) {
-                (_, Some(since)) => store::rang(&mut tx, account, id, since).await?,
+            let told = match (agent, rang) {
+                (_, Some(since)) => {
+                    store::rang(&mut tx, account, id, since).await?;
+                    false
+                }
                 (Some(agent), None) => {
                     let none = agents::Variables::new();
                     webhooks::service::tell_unfilled(app, &mut tx, account, agent, &none, id)
-                        .await?;
+                        .await?
                 }
-                (None, None) => {}
-            }
+                (None, None) => false,
+            };
             if let Err(error) = tx.commit().await {
                 // The answer may have been lost and not the commit: then nobody would end this call.
                 let why = "the database was lost while the call came in";
                 bridge::could_not_start(app, account, id, why).await;
                 return Err(error);
             }
-            app.webhooks.wake();
+            if told {
+                app.webhooks.wake();
+            }
             Ok::<_, DbError>(true)
         };
         written.await.map_err(|error| unavailable(&error))

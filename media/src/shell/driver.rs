@@ -1,12 +1,16 @@
 //! One media thread: a poll loop that owns its calls.
 //!
-//! A pass reads the clock once and then serves all that is due: commands and answers of providers,
-//! then each call that has something to read, is past its deadline, or has something to write; one
-//! write a call. Between passes the thread sleeps until a socket is ready, somebody wakes it, or the
-//! next deadline comes; `clock.rs` keeps passes a little apart, that one serves many.
+//! A pass first serves each call that is past its deadline: a frame that is due is sent however much
+//! else is to be done. Then come commands and answers of providers, and each call that has something to
+//! read or to write, in turn, until [`PASS`] is over; what is left of these stays in its place. So a
+//! processor that is too slow for a while hears late, and still speaks in time. Between passes the thread
+//! sleeps until a socket is ready, somebody wakes it, or the next deadline comes; `clock.rs` keeps passes
+//! a little apart, that one serves many.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Events, Poll, Token, Waker};
@@ -40,6 +44,10 @@ const FIRST_CALL: usize = 3;
 /// Events taken from the poll at once. What is more comes in the next pass.
 const EVENTS: usize = 1024;
 
+/// How long a pass goes on: then what has become due in the meantime comes first again. A call that came
+/// to its turn is served to the end, and at least one is.
+const PASS: Duration = Duration::from_millis(1);
+
 /// Commands and answers taken in one pass, so that a flood of them does not delay what is due.
 const MAIL: usize = 1024;
 
@@ -52,14 +60,16 @@ pub(super) struct Driver {
     calls: Slab<Box<Live>>,
     places: FxHashMap<CallKey, usize>,
     wheel: Wheel,
-    /// Calls to be served in this pass.
-    work: Vec<usize>,
+    /// Calls whose deadline has come.
+    due: Vec<usize>,
+    /// Calls that have something to read or to write and since when, who waits longest first.
+    work: VecDeque<(usize, Time)>,
     tools: Tools,
     histogram: Arc<Histogram>,
     /// The port has datagrams that were not read.
     port_ready: bool,
-    /// Those read in this pass.
-    datagrams: Vec<Datagram>,
+    /// Those that were read and not yet handed over.
+    datagrams: VecDeque<Datagram>,
     stopping: bool,
 }
 
@@ -99,11 +109,12 @@ impl Driver {
             calls: Slab::new(),
             places: FxHashMap::default(),
             wheel: Wheel::new(),
-            work: Vec::new(),
+            due: Vec::new(),
+            work: VecDeque::new(),
             tools,
             histogram: histogram.clone(),
             port_ready: false,
-            datagrams: Vec::new(),
+            datagrams: VecDeque::new(),
             stopping: false,
         };
         Ok((driver, mailbox, histogram))
@@ -123,16 +134,17 @@ impl Driver {
             }
             self.mailbox.awake();
             let mut now = self.clock.now();
-            // First, and so in the order of their times: frames keep their distance however much else is to be done.
-            let due = self.take_due(now);
-            self.take_events(&events);
-            more = self.take_mail(&mut now);
-            more |= self.take_datagrams(now);
-            more |= self.serve(now);
-            if let Some(due) = due {
-                let late = self.clock.now().since(due).as_micros() as u64;
+            let until = now + PASS;
+            if let Some(due) = self.serve_due(now) {
+                // A call that is heard late is served late, too.
+                let since = self.work.front().map_or(due, |(_, since)| due.min(*since));
+                let late = self.clock.now().since(since).as_micros() as u64;
                 self.histogram.add(now, late);
             }
+            self.take_events(now, &events);
+            more = self.take_mail(&mut now);
+            more |= self.take_datagrams(now, until);
+            more |= self.serve(now, until);
             count(&self.tools.tallies.passes, 1);
         }
     }
@@ -146,7 +158,7 @@ impl Driver {
         )
     }
 
-    fn take_events(&mut self, events: &Events) {
+    fn take_events(&mut self, now: Time, events: &Events) {
         for event in events {
             match event.token() {
                 WAKE => {}
@@ -158,7 +170,7 @@ impl Driver {
                         let end = event.is_read_closed() || event.is_error();
                         let (readable, writable) = (event.is_readable(), event.is_writable());
                         live.line.ready(socket, readable, writable, end);
-                        mark(&mut self.work, live, place);
+                        mark(&mut self.work, live, place, now);
                     }
                 }
             }
@@ -166,21 +178,27 @@ impl Driver {
     }
 
     /// Reads the port and hands each datagram to its call. `true`: there is more.
-    fn take_datagrams(&mut self, now: Time) -> bool {
-        let Some(webrtc) = self.tools.webrtc.as_mut().filter(|_| self.port_ready) else {
-            return false;
-        };
-        let mut datagrams = std::mem::take(&mut self.datagrams);
-        self.port_ready = webrtc.net.receive(|datagram| datagrams.push(datagram));
-        for datagram in datagrams.drain(..) {
+    fn take_datagrams(&mut self, now: Time, until: Time) -> bool {
+        if let Some(webrtc) = &mut self.tools.webrtc
+            && self.port_ready
+            && self.datagrams.is_empty()
+        {
+            let datagrams = &mut self.datagrams;
+            self.port_ready = webrtc
+                .net
+                .receive(|datagram| datagrams.push_back(datagram));
+        }
+        while let Some(datagram) = self.datagrams.pop_front() {
             if let Some(&place) = self.places.get(&datagram.key) {
                 let live = &mut self.calls[place];
                 live.datagram(now, datagram, &mut self.tools);
-                mark(&mut self.work, live, place);
+                mark(&mut self.work, live, place, now);
+            }
+            if self.clock.now() >= until {
+                break;
             }
         }
-        self.datagrams = datagrams;
-        self.port_ready
+        self.port_ready || !self.datagrams.is_empty()
     }
 
     /// `true`: there is more than one pass should take.
@@ -200,7 +218,7 @@ impl Driver {
                 let live = &mut self.calls[place];
                 live.taken();
                 live.deliver(*now, Input::Speech(event), &mut self.tools);
-                mark(&mut self.work, live, place);
+                mark(&mut self.work, live, place, *now);
             }
         }
         !self.inbox.commands.is_empty() || !self.inbox.speech.is_empty()
@@ -223,14 +241,14 @@ impl Driver {
                 if let Some(&place) = self.places.get(&key) {
                     let live = &mut self.calls[place];
                     live.renew(*now, *renewal, &mut self.tools);
-                    mark(&mut self.work, live, place);
+                    mark(&mut self.work, live, place, *now);
                 }
             }
             Command::Peer(key, request, answer) => {
                 if let Some(&place) = self.places.get(&key) {
                     let live = &mut self.calls[place];
                     live.ask(*now, request, answer, &mut self.tools);
-                    mark(&mut self.work, live, place);
+                    mark(&mut self.work, live, place, *now);
                 } else {
                     answer(Err(PeerError::NoPeer));
                 }
@@ -238,14 +256,14 @@ impl Driver {
             Command::EndAll(request) => {
                 for (place, live) in &mut self.calls {
                     live.deliver(*now, Input::End(request), &mut self.tools);
-                    mark(&mut self.work, live, place);
+                    mark(&mut self.work, live, place, *now);
                 }
             }
             Command::Stop => {
                 self.stopping = true;
                 for (place, live) in &mut self.calls {
                     live.cut(*now, &mut self.tools);
-                    mark(&mut self.work, live, place);
+                    mark(&mut self.work, live, place, *now);
                 }
             }
         }
@@ -261,7 +279,7 @@ impl Driver {
             live.cut(now, &mut self.tools);
         }
         // What came with the upgrade is read without waiting for the poll.
-        mark(&mut self.work, &mut live, place);
+        mark(&mut self.work, &mut live, place, now);
         self.places.insert(live.key, place);
         entry.insert(live);
     }
@@ -270,43 +288,58 @@ impl Driver {
         if let Some(&place) = self.places.get(&key) {
             let live = &mut self.calls[place];
             live.deliver(now, input, &mut self.tools);
-            mark(&mut self.work, live, place);
+            mark(&mut self.work, live, place, now);
         }
     }
 
-    /// Marks the calls whose deadline has come; returns the earliest.
-    fn take_due(&mut self, now: Time) -> Option<Time> {
+    /// Serves the calls whose deadline has come, in the order of their times; tells the earliest.
+    fn serve_due(&mut self, now: Time) -> Option<Time> {
         let mut earliest = None;
-        let (calls, work) = (&mut self.calls, &mut self.work);
-        self.wheel.expire(now, |place, due| {
-            if let Some(live) = calls.get_mut(place) {
-                mark(work, live, place);
-                earliest = Some(earliest.map_or(due, |earlier: Time| earlier.min(due)));
-            }
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.expire(now, |place, at| {
+            due.push(place);
+            earliest = Some(earliest.map_or(at, |earlier: Time| earlier.min(at)));
         });
+        for place in due.drain(..) {
+            if let Some(live) = self.calls.get_mut(place) {
+                live.tick(now, &mut self.tools);
+                self.served(place);
+            }
+        }
+        self.due = due;
         earliest
     }
 
-    /// Serves all that is marked. `true`: a call has more to read.
-    fn serve(&mut self, now: Time) -> bool {
-        let mut work = std::mem::take(&mut self.work);
-        for place in work.drain(..) {
+    /// Serves what is marked, each call once, until the pass is over. `true`: some are left, or have more
+    /// to read.
+    fn serve(&mut self, now: Time, until: Time) -> bool {
+        for _ in 0..self.work.len() {
+            let Some((place, _)) = self.work.pop_front() else {
+                break;
+            };
             let live = &mut self.calls[place];
             live.queued = false;
             live.serve(now, &mut self.tools);
-            if live.is_over() {
-                self.remove(place);
-                continue;
+            if live.line.wants_more() && !live.is_over() {
+                mark(&mut self.work, live, place, now);
             }
-            self.wheel.arm(place, live.wake());
-            if live.line.wants_more() {
-                mark(&mut self.work, live, place);
+            self.served(place);
+            if self.clock.now() >= until {
+                break;
             }
         }
-        // Keeps the list's room, and what was marked for the next pass.
-        work.append(&mut self.work);
-        self.work = work;
         !self.work.is_empty()
+    }
+
+    /// Sets when the call wants to be served next, or lets go of one that is over.
+    fn served(&mut self, place: usize) {
+        let live = &self.calls[place];
+        // One that waits for its turn is let go of then.
+        if live.is_over() && !live.queued {
+            self.remove(place);
+        } else {
+            self.wheel.arm(place, live.wake());
+        }
     }
 
     fn remove(&mut self, place: usize) {
@@ -325,9 +358,9 @@ impl Driver {
     }
 }
 
-fn mark(work: &mut Vec<usize>, live: &mut Live, place: usize) {
+fn mark(work: &mut VecDeque<(usize, Time)>, live: &mut Live, place: usize, now: Time) {
     if !live.queued {
         live.queued = true;
-        work.push(place);
+        work.push_back((place, now));
     }
 }

@@ -222,6 +222,12 @@ impl Live {
         self.gate.taken();
     }
 
+    /// What is due of this call, and one write. What came in waits.
+    pub(super) fn tick(&mut self, now: Time, tools: &mut Tools) {
+        self.guarded(now, tools, |live, tools| live.catch_up(now, tools));
+        self.settle(tools);
+    }
+
     /// This call's part of a pass: what came in, what is due, and one write.
     pub(super) fn serve(&mut self, now: Time, tools: &mut Tools) {
         self.guarded(now, tools, |live, tools| {
@@ -231,11 +237,20 @@ impl Live {
                 Line::Rtp(line) => line.new_pass(),
             }
             live.read(now, tools);
-            if now >= live.deadline {
-                live.handle(now, Input::Timeout, tools);
-            }
-            live.flush(now, tools);
+            live.catch_up(now, tools);
         });
+        self.settle(tools);
+    }
+
+    fn catch_up(&mut self, now: Time, tools: &mut Tools) {
+        if now >= self.deadline {
+            self.handle(now, Input::Timeout, tools);
+        }
+        self.flush(now, tools);
+    }
+
+    /// What the thread's own books need after a call was served.
+    fn settle(&mut self, tools: &mut Tools) {
         if self.end_owed && self.recorder.end(&mut tools.ring) {
             self.end_owed = false;
         }

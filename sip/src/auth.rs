@@ -345,14 +345,14 @@ impl Authenticator {
 
     /// Judges an Authorization value. `password_of` gives the password of a user that may call. An
     /// unknown user costs the same hashes and the same comparison as a known one.
-    pub fn verify(
+    pub fn verify<'a>(
         &mut self,
         now: Time,
         source: IpAddr,
         method: &str,
         uri: &Uri,
         authorization: Option<&str>,
-        password_of: impl FnOnce(&str) -> Option<String>,
+        password_of: impl FnOnce(&str) -> Option<&'a str>,
     ) -> Verdict {
         let Some(given) = authorization.and_then(AuthValue::parse) else {
             return Verdict::Refused;
@@ -384,13 +384,13 @@ impl Authenticator {
             return Verdict::Refused;
         };
         let password = password_of(username);
-        let known = password.is_some() && given.get("realm") == Some(self.realm.as_str());
+        let known = password.is_some() & (given.get("realm") == Some(self.realm.as_str()));
         let right = response(&Parts {
             algorithm,
             session: false,
             username,
             realm: &self.realm,
-            password: password.as_deref().unwrap_or(&self.nobody),
+            password: password.unwrap_or(self.nobody.as_str()),
             nonce,
             qop: Some((count, cnonce, "auth")),
             cnonce,

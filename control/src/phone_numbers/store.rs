@@ -232,27 +232,17 @@ pub async fn ending_with(
     trunk: Option<TrunkId>,
     ending: &str,
 ) -> Result<Vec<PhoneNumber>, DbError> {
-    let query = match trunk {
-        Some(trunk) => db
-            .query(
-                "select * from phone_numbers where account_id = $1 and digits like $2
-                    and released_at is null and provider = 'sip' and trunk_id = $4
-                 order by id limit $3",
-            )
-            .bind(account)
-            .bind(format!("%{ending}"))
-            .bind(MOST_ENDINGS)
-            .bind(trunk),
-        None => db
-            .query(
-                "select * from phone_numbers where account_id = $1 and digits like $2
-                    and released_at is null and provider = 'sip' order by id limit $3",
-            )
-            .bind(account)
-            .bind(format!("%{ending}"))
-            .bind(MOST_ENDINGS),
-    };
-    query.all(read).await
+    db.query(
+        "select * from phone_numbers where account_id = $1 and digits like $2
+            and ($3 is null or trunk_id = $3) and released_at is null and provider = 'sip'
+         order by id limit $4",
+    )
+    .bind(account)
+    .bind(format!("%{ending}"))
+    .bind(trunk)
+    .bind(MOST_ENDINGS)
+    .all(read)
+    .await
 }
 
 /// The number on this trunk, where there is one alone.

@@ -108,7 +108,7 @@ impl Server {
         let uri = self.uri.clone();
         self.authenticator
             .verify(now, source, "INVITE", &uri, Some(value), |user| {
-                (user == "carrier").then(|| "secret".to_owned())
+                (user == "carrier").then_some("secret")
             })
     }
 

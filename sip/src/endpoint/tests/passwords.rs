@@ -4,17 +4,28 @@ use super::alone::*;
 
 const CARRIER: &str = "192.0.2.1:5060";
 
-/// A trunk that is known by its address, and one of the same carrier that wants a password.
-fn beside(inbound: InboundAuth) -> Alone {
-    let mut alone = Alone::new();
-    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
-    let with_password = Trunk {
+/// A trunk of the carrier that wants a password.
+fn with_password(inbound: InboundAuth) -> Command {
+    Command::SetTrunk(Box::new(Trunk {
         inbound,
         host: None,
         credentials: Some(credentials()),
         ..trunk(2, A, Transport::Udp)
-    };
-    alone.command(Command::SetTrunk(Box::new(with_password)));
+    }))
+}
+
+/// Such a trunk alone.
+fn only(inbound: InboundAuth) -> Alone {
+    let mut alone = Alone::new();
+    alone.command(with_password(inbound));
+    alone
+}
+
+/// A trunk that is known by its address, and one of the same carrier that wants a password.
+fn beside(inbound: InboundAuth) -> Alone {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    alone.command(with_password(inbound));
     alone
 }
 
@@ -25,15 +36,16 @@ fn last(alone: &Alone) -> (Vec<u64>, bool) {
     (trunks, incoming.may_prove)
 }
 
-/// Refuses the last call with a challenge.
+/// The challenge that the last INVITE is answered with; where it made a call, that is refused with one.
 fn challenge(alone: &mut Alone) -> String {
-    let number = u64::try_from(alone.incoming.len()).unwrap() - 1;
-    let call = CallId(CallId::FIRST_INCOMING + number);
-    alone.command(Command::Reject(call, 401));
-    assert_eq!(
-        alone.told.last().map(String::as_str),
-        Some("ended by Local 401")
-    );
+    if let Some(last) = alone.incoming.len().checked_sub(1) {
+        let call = CallId(CallId::FIRST_INCOMING + u64::try_from(last).unwrap());
+        alone.command(Command::Reject(call, 401));
+        assert_eq!(
+            alone.told.last().map(String::as_str),
+            Some("ended by Local 401")
+        );
+    }
     let response = alone.last_response();
     assert_eq!(response.code, 401);
     let asked = response.headers.get(&Name::WwwAuthenticate);
@@ -92,4 +104,37 @@ fn a_password_does_not_open_a_trunk_that_wants_another_address_too() {
     let elsewhere = authorization(&challenge, "bob", "secret");
     alone.bytes(CARRIER, &invite(&elsewhere, 2));
     assert_eq!(last(&alone), (vec![1], true));
+}
+
+/// All that is answered to a carrier's address which scans for that user, but for the name: it asks with each
+/// method, and then calls with a wrong password.
+fn scanned(mut alone: Alone, user: &str) -> Vec<String> {
+    let asks = |method: &str, authorization: &str, branch: u32| {
+        let request = invite(authorization, branch).replace("INVITE", method);
+        request.replace("+15550100", user)
+    };
+    for (method, branch) in [("REGISTER", 1), ("OPTIONS", 2), ("INVITE", 3)] {
+        alone.bytes(CARRIER, &asks(method, "", branch));
+    }
+    let wrong = authorization(&challenge(&mut alone), user, "wrong");
+    alone.bytes(CARRIER, &asks("INVITE", &wrong, 4));
+    challenge(&mut alone);
+    let answers = alone.sent.iter().map(|(_, answer)| answer.to_bytes());
+    answers
+        .map(|bytes| String::from_utf8(bytes).unwrap().replace(user, "someone"))
+        .collect()
+}
+
+#[test]
+fn who_scans_from_a_carriers_address_learns_of_no_user() {
+    let made: [fn(InboundAuth) -> Alone; 2] = [only, beside];
+    for make in made {
+        for inbound in [InboundAuth::Digest, InboundAuth::AddressAndDigest] {
+            let there = scanned(make(inbound), "alice");
+            let codes: Vec<&str> = there.iter().map(|answer| &answer[8..11]).collect();
+            assert_eq!(codes, ["405", "200", "401", "401"], "{inbound:?}");
+            // Both begin with the same seed, so that even the nonces are the same.
+            assert_eq!(there, scanned(make(inbound), "carol"), "{inbound:?}");
+        }
+    }
 }

@@ -184,9 +184,7 @@ impl Driver {
             && self.datagrams.is_empty()
         {
             let datagrams = &mut self.datagrams;
-            self.port_ready = webrtc
-                .net
-                .receive(|datagram| datagrams.push_back(datagram));
+            self.port_ready = webrtc.net.receive(|datagram| datagrams.push_back(datagram));
         }
         while let Some(datagram) = self.datagrams.pop_front() {
             if let Some(&place) = self.places.get(&datagram.key) {

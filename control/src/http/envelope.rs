@@ -5,12 +5,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use uuid::Uuid;
 
 use super::error::ApiError;
@@ -25,6 +26,10 @@ const MAX_HEADERS: usize = 100;
 /// A path with its query may have this many bytes.
 const MAX_URI: usize = 8 * 1024;
 
+/// A body of more bytes may not have been read to its end when an error is answered; it does not come in one
+/// piece with the head.
+const LONG_BODY: u64 = 8 * 1024;
+
 /// The id of the request at hand; handlers take it with `Extension<RequestId>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(pub Uuid);
@@ -38,6 +43,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let id = RequestId(Uuid::new_v4());
     request.extensions_mut().insert(id);
     let method = request.method().clone();
+    let cut = may_be_cut(&request);
     let began = Instant::now();
     let response = match too_large(&request) {
         Some(error) => error.into_response(),
@@ -55,14 +61,30 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         .map_or("unmatched", |route| route.0);
     app.metrics
         .request(&method, route, response.status(), began.elapsed());
-    finish(response, id)
+    let mut response = finish(response, id);
+    if cut && is_error(response.status()) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}
+
+/// Whether the connection cannot go on after an error: the rest of the body is in the way of the next request.
+/// A client that was not told would send that into the closing connection (RFC 9112 section 9.6). HTTP/2 has
+/// streams, and no such header.
+fn may_be_cut(request: &Request) -> bool {
+    let most = request.body().size_hint().upper();
+    request.version() <= Version::HTTP_11 && most.is_none_or(|bytes| bytes > LONG_BODY)
+}
+
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
 }
 
 /// Errors get their body, everything gets its id.
 fn finish(response: Response, id: RequestId) -> Response {
     let text = id.0.to_string();
-    let mut response = if response.status().is_client_error() || response.status().is_server_error()
-    {
+    let mut response = if is_error(response.status()) {
         let error = response
             .extensions()
             .get::<Arc<ApiError>>()

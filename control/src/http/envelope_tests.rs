@@ -63,12 +63,15 @@ async fn too_much_is_refused_with_the_shape() {
     let key = test.key.as_str();
     let post = || request("POST", "/api/v1/api-keys").header("x-api-key", key);
     let json_post = || post().header("content-type", "application/json");
-    let (status, _, body) = send(&test, json_post(), vec![b' '; 1024 * 1024 + 1]).await;
+    let (status, headers, body) = send(&test, json_post(), vec![b' '; 1024 * 1024 + 1]).await;
     assert_eq!(
         (status, &body["code"]),
         (StatusCode::PAYLOAD_TOO_LARGE, &json!("payload_too_large"))
     );
-    let (status, _, body) = send(&test, post().header("content-type", "text/plain"), "{}").await;
+    assert_eq!(headers["connection"], "close");
+    let (status, headers, body) =
+        send(&test, post().header("content-type", "text/plain"), "{}").await;
+    assert!(!headers.contains_key("connection"));
     assert_eq!(
         (status, &body["code"]),
         (

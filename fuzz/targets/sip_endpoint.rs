@@ -139,10 +139,7 @@ impl World {
 
     fn step(&mut self, step: Step) {
         let call = self.latest;
-        let peer = Peer {
-            transport: Transport::Tcp,
-            addr: from(),
-        };
+        let peer = Peer::new(Transport::Tcp, from());
         let command = match step {
             Step::Request(shape) => {
                 let method = METHODS[usize::from(shape.method) % METHODS.len()];

@@ -84,7 +84,7 @@ impl Ringing {
 
     /// Refuses the call with this code, and has told it.
     pub async fn refuse(self, code: u16) {
-        let refusal = Command::Reject(self.line, code);
+        let refusal = Command::Reject(self.line, code, None);
         self.sip.command(refusal).unwrap();
         let (sip, ()) = event(self.sip, |event| {
             matches!(event, Event::Ended { .. }).then_some(())

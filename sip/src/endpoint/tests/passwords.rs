@@ -29,7 +29,7 @@ fn last(alone: &Alone) -> (Vec<u64>, bool) {
 fn challenge(alone: &mut Alone) -> String {
     let number = u64::try_from(alone.incoming.len()).unwrap() - 1;
     let call = CallId(CallId::FIRST_INCOMING + number);
-    alone.command(Command::Reject(call, 401));
+    alone.command(Command::Reject(call, 401, None));
     assert_eq!(
         alone.told.last().map(String::as_str),
         Some("ended by Local 401")

@@ -91,7 +91,7 @@ fuzz_target!(|steps: Vec<Step>| {
     }
     for call in 0..64 {
         let incoming = CallId((1 << 63) + call);
-        world.tell(Input::Command(Command::Reject(incoming, 486)));
+        world.tell(Input::Command(Command::Reject(incoming, 486, None)));
         world.tell(Input::Command(Command::HangUp(incoming, None)));
     }
     world.tell(Input::Command(Command::RemoveTrunk(TrunkId(1))));
@@ -139,10 +139,7 @@ impl World {
 
     fn step(&mut self, step: Step) {
         let call = self.latest;
-        let peer = Peer {
-            transport: Transport::Tcp,
-            addr: from(),
-        };
+        let peer = Peer::new(Transport::Tcp, from());
         let command = match step {
             Step::Request(shape) => {
                 let method = METHODS[usize::from(shape.method) % METHODS.len()];
@@ -166,7 +163,7 @@ impl World {
             Step::Failed => return self.tell(Input::Failed(peer)),
             Step::Wait(ms) => return self.go_by(Duration::from_millis(u64::from(ms) * 4)),
             Step::Answer => Command::Answer(call, Body::sdp(SDP)),
-            Step::Reject(code) => Command::Reject(call, 300 + code % 400),
+            Step::Reject(code) => Command::Reject(call, 300 + code % 400, None),
             Step::HangUp => Command::HangUp(call, Some("Q.850;cause=16".to_owned())),
             Step::Offer => Command::Offer(call, Body::sdp(SDP)),
             Step::AcceptOffer => Command::AcceptOffer(call, Body::sdp(SDP)),

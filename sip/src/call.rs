@@ -229,7 +229,7 @@ impl Call {
         match command {
             Command::Ring(_, body) => self.ring(now, body),
             Command::Answer(_, body) => self.accept(now, body),
-            Command::Reject(_, code) => self.reject(code),
+            Command::Reject(_, code, warning) => self.reject(code, warning),
             Command::HangUp(_, reason) => self.hang_up(now, reason),
             Command::Offer(_, body) => self.offer(body),
             Command::AcceptOffer(_, body) => self.accept_offer(now, body),
@@ -379,7 +379,7 @@ impl Call {
                 self.tell_end(EndedBy::Local, None, "");
                 self.cancel(now, reason);
             }
-            State::Ringing => self.reject(480),
+            State::Ringing => self.reject(480, None),
             State::Up => {
                 self.tell_end(EndedBy::Local, None, "");
                 self.say_goodbye(reason);

@@ -95,9 +95,18 @@ pub struct Advertised {
     pub port: u16,
 }
 
+impl Advertised {
+    /// Whether it is for somebody at that address: it is a name, or an address of the same family.
+    pub(crate) fn is_for(&self, theirs: IpAddr) -> bool {
+        let own = self.host.ip();
+        own.is_none_or(|own| own.is_ipv4() == theirs.is_ipv4())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// One for each transport that is spoken; the first is taken where none fits.
+    /// One for each transport that is spoken, and for each family of addresses that it is spoken over; the
+    /// first is taken where none fits.
     pub advertised: Vec<Advertised>,
     /// Of the challenges that we give.
     pub realm: String,
@@ -453,13 +462,15 @@ impl Endpoint {
         self.out.push_back(Output::Event(event));
     }
 
-    fn advertised(&self, transport: Transport) -> (Host, u16) {
-        let own = self
-            .config
-            .advertised
+    /// Where we are over a transport for somebody at one of `theirs`, the first that we are anywhere for.
+    fn advertised(&self, transport: Transport, theirs: &[IpAddr]) -> (Host, u16) {
+        let all = &self.config.advertised;
+        let over = || all.iter().filter(move |own| own.transport == transport);
+        let own = theirs
             .iter()
-            .find(|own| own.transport == transport)
-            .or(self.config.advertised.first());
+            .find_map(|ip| over().find(|own| own.is_for(*ip)))
+            .or_else(|| over().next())
+            .or(all.first());
         match own {
             Some(own) => (own.host.clone(), own.port),
             None => (
@@ -469,9 +480,9 @@ impl Endpoint {
         }
     }
 
-    /// Our Contact over a transport, with its brackets.
-    fn contact(&self, transport: Transport, user: Option<&str>) -> String {
-        let (host, port) = self.advertised(transport);
+    /// Our Contact over a transport for somebody at one of `theirs`, with its brackets.
+    fn contact(&self, transport: Transport, theirs: &[IpAddr], user: Option<&str>) -> String {
+        let (host, port) = self.advertised(transport, theirs);
         let mut uri = crate::message::SipUri::new(user, host, Some(port));
         if transport != Transport::Udp {
             uri.params.set("transport", Some(transport.param()));

@@ -43,8 +43,9 @@ pub enum Command {
     Ring(CallId, Option<Body>),
     /// Take the call. The body is the answer, or the offer when the INVITE had none.
     Answer(CallId, Body),
-    /// Refuse the call with a code of 300 to 699. 401 asks for a trunk's password: who knows one calls again.
-    Reject(CallId, u16),
+    /// Refuse the call with a code of 300 to 699. 401 asks for a trunk's password: who knows one calls again. The
+    /// text becomes a Warning header, such as `305 sidetone "Incompatible media format"`.
+    Reject(CallId, u16, Option<String>),
     /// Cancel, or say goodbye. `reason` becomes a Reason header, such as `Q.850;cause=16`.
     HangUp(CallId, Option<String>),
     /// Offer another session (hold, another codec) in a call that is up.

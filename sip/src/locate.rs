@@ -73,7 +73,7 @@ pub fn locate_host(host: &Host, port: Option<u16>, transport: Transport) -> Loca
     match host {
         Host::Ip(ip) => Located::At(
             transport,
-            SocketAddr::new(*ip, port.unwrap_or(transport.default_port())),
+            SocketAddr::new(ip.to_canonical(), port.unwrap_or(transport.default_port())),
         ),
         Host::Name(name) => Located::Ask(Lookup {
             host: name.to_ascii_lowercase(),
@@ -170,6 +170,11 @@ mod tests {
         assert_eq!(
             located("sip:a@[2001:db8::1]:5090;transport=TCP"),
             Located::At(Transport::Tcp, at("[2001:db8::1]:5090"))
+        );
+        // An IPv4 address, whatever it is written as.
+        assert_eq!(
+            located("sip:a@[::ffff:192.0.2.4]:5090"),
+            Located::At(Transport::Udp, at("192.0.2.4:5090"))
         );
         assert_eq!(
             located("sips:a@192.0.2.4"),

@@ -93,7 +93,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// `192.0.2.0/24` or a single address.
+    /// `192.0.2.0/24`, `2001:db8::/64` or a single address.
     pub fn parse(text: &str) -> Option<Self> {
         let (ip, bits) = match text.split_once('/') {
             Some((ip, bits)) => (ip, Some(bits.parse::<u8>().ok()?)),
@@ -102,7 +102,14 @@ impl Net {
         let ip: IpAddr = ip.parse().ok()?;
         let most = if ip.is_ipv4() { 32 } else { 128 };
         let bits = bits.unwrap_or(most);
-        (bits <= most).then(|| Self::of(ip, bits))
+        match ip.to_canonical() {
+            _ if bits > most => None,
+            // Sources are known by the address inside.
+            IpAddr::V4(inside) if ip.is_ipv6() => {
+                Some(Self::of(IpAddr::V4(inside), bits.checked_sub(96)?))
+            }
+            _ => Some(Self::of(ip, bits)),
+        }
     }
 
     /// Whether the address lies in the block.
@@ -158,6 +165,15 @@ mod tests {
             assert_eq!(Net::parse(bad), None, "{bad}");
         }
         assert!(Net::parse("0.0.0.0/0").is_some());
+        // An IPv4 address that is written as one of IPv6.
+        let mapped = [
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+        ];
+        for (written, same) in mapped {
+            assert_eq!(Net::parse(written), Net::parse(same), "{written}");
+        }
+        assert_eq!(Net::parse("::ffff:0.0.0.0/90"), None);
         let block = Net::parse("192.0.2.0/24").unwrap();
         for (inside, within) in [
             ("192.0.2.255", true),

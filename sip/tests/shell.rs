@@ -19,7 +19,7 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::{A, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use kit::{loopback, trunk_to};
-use sip::endpoint::Config;
+use sip::endpoint::{Advertised, Config};
 use sip::event::{CallId, Command, EndedBy, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip, Tls};
@@ -231,6 +231,38 @@ fn a_name_that_nobody_knows_fails_the_call() {
         _ => None,
     });
     assert_eq!(code, 503);
+}
+
+/// A socket on all addresses of IPv6: who is at one of IPv4 is known by it, called and heard.
+#[test]
+fn who_listens_on_all_addresses_of_ipv6_speaks_over_ipv4_too() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let port = kit::free_port();
+        let public = Advertised {
+            transport,
+            host: Host::Ip(loopback()),
+            port,
+        };
+        let all = Sip::start(Settings {
+            endpoint: Config::new(vec![public]),
+            seed: [4; 32],
+            listen: vec![Listen {
+                transport,
+                addr: SocketAddr::from(([0_u16; 8], port)),
+            }],
+            tls: None,
+            dns: Vec::new(),
+        })
+        .unwrap();
+        let (other, other_port) = start(transport, None, None);
+        kit::trust_loopback(&all, other_port, transport);
+        kit::trust_loopback(&other, port, transport);
+        call(&all, &other);
+        until(&other, |event| {
+            matches!(event, Event::Ended { .. }).then_some(())
+        });
+        call(&other, &all);
+    }
 }
 
 /// Many trunks whose names nobody answers for, and a call to a carrier beside them: it is reached at once,

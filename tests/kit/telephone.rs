@@ -1,6 +1,6 @@
 //! A telephone of our own: our SIP stack as a caller or as who is called, and one socket for its audio.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use media::audio::g711;
@@ -52,7 +52,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Waiting {
     pub fn new() -> Self {
-        Self(stack(None))
+        Self::at(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// At this address of the machine.
+    pub fn at(own: IpAddr) -> Self {
+        Self(stack(own, None))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -74,7 +79,8 @@ impl Waiting {
 
 impl Ringing {
     pub fn answer(self) -> Telephone {
-        let (socket, local) = audio(Encryption::Disable);
+        let own = self.sip.addresses()[0].addr.ip();
+        let (socket, local) = audio(own, Encryption::Disable);
         let answer = sdp::answer(&self.offer.bytes, &local, Flow::SendRecv);
         let (text, agreed) = answer.expect("an agreement");
         let answer = Command::Answer(self.line, Body::sdp(text));
@@ -84,7 +90,7 @@ impl Ringing {
 
     /// Refuses the call with this code, and has told it.
     pub async fn refuse(self, code: u16) {
-        let refusal = Command::Reject(self.line, code);
+        let refusal = Command::Reject(self.line, code, None);
         self.sip.command(refusal).unwrap();
         let (sip, ()) = event(self.sip, |event| {
             matches!(event, Event::Ended { .. }).then_some(())
@@ -130,8 +136,12 @@ impl Telephone {
         encryption: Encryption,
         ring_for: Duration,
     ) -> Result<Self, u16> {
-        let sip = stack(Some(target));
-        let (socket, local) = audio(encryption);
+        let own: IpAddr = match target {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let sip = stack(own, Some(target));
+        let (socket, local) = audio(own, encryption);
         let offered = sdp::offer(&local, Flow::SendRecv);
         let place = Place {
             trunk: TrunkId(1),
@@ -366,8 +376,8 @@ async fn event<T: Send + 'static>(
     .unwrap()
 }
 
-/// A stack that listens on loopback, with a trunk that is there, or one that calls come over.
-fn stack(target: Option<SocketAddr>) -> Sip {
+/// A stack that listens on an address of loopback, with a trunk that is there, or one that calls come over.
+fn stack(own: IpAddr, target: Option<SocketAddr>) -> Sip {
     let mut endpoint = Config::new(Vec::new());
     endpoint.session_expires = 0;
     let sip = Sip::start(Settings {
@@ -379,7 +389,7 @@ fn stack(target: Option<SocketAddr>) -> Sip {
             .unwrap(),
         listen: vec![Listen {
             transport: Transport::Udp,
-            addr: "127.0.0.1:0".parse().unwrap(),
+            addr: SocketAddr::new(own, 0),
         }],
         tls: None,
         dns: Vec::new(),
@@ -390,7 +400,7 @@ fn stack(target: Option<SocketAddr>) -> Sip {
         host: target.map(|target| Host::Ip(target.ip())),
         port: target.map(|target| target.port()),
         transport: Transport::Udp,
-        allowed: vec![Net::parse("127.0.0.1").unwrap()],
+        allowed: vec![Net::parse(&own.to_string()).unwrap()],
         inbound: InboundAuth::Address,
         credentials: None,
         domain: None,
@@ -403,11 +413,11 @@ fn stack(target: Option<SocketAddr>) -> Sip {
 }
 
 /// A socket for audio, and what is said of it.
-fn audio(encryption: Encryption) -> (tokio::net::UdpSocket, Local) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn audio(own: IpAddr, encryption: Encryption) -> (tokio::net::UdpSocket, Local) {
+    let socket = UdpSocket::bind((own, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let local = Local {
-        address: "127.0.0.1".parse().unwrap(),
+        address: own,
         port: socket.local_addr().unwrap().port(),
         session: 1,
         version: 1,

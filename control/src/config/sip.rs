@@ -1,7 +1,7 @@
 //! The settings of telephone calls.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use media::rtp::sdp::Encryption;
@@ -17,8 +17,9 @@ use crate::ids::AgentId;
 #[derive(Clone, Debug)]
 pub struct Sip {
     pub listen: Vec<Listen>,
-    /// What the other side is told of where we are; the address listened on when `None`.
-    pub public_address: Option<IpAddr>,
+    /// What the other side is told of where we are, one address of a family at most; the address listened on
+    /// where none is of its family.
+    pub public_addresses: Vec<IpAddr>,
     /// Whose calls are taken. Empty: nothing is listened on.
     pub sources: Vec<Net>,
     /// The name of the account whose agents answer.
@@ -40,6 +41,20 @@ pub struct Sip {
     pub tls_name: Option<Host>,
     /// The first and the last port for audio.
     pub ports: (u16, u16),
+}
+
+impl Sip {
+    /// What is told of a listener, besides its own address.
+    pub fn public(&self, listener: IpAddr) -> impl Iterator<Item = IpAddr> {
+        let public = self.public_addresses.iter().copied();
+        public.filter(move |public| is_reached_at(listener, *public))
+    }
+}
+
+/// Whether a listener has callers of that address's family. One on all addresses of IPv6 has those of IPv4, too
+/// (RFC 3493 section 5.3).
+fn is_reached_at(listener: IpAddr, address: IpAddr) -> bool {
+    listener.is_ipv4() == address.is_ipv4() || listener == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
 }
 
 pub(super) fn read(settings: &mut Settings) -> Sip {
@@ -79,13 +94,13 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
     if !name.is_empty() && tls_name.is_none() {
         settings.wrong("sip.tls_name", "must be a host name, as in sip.example.com");
     }
-    let public = settings.text("sip.public_address");
-    let public_address = public.parse().ok();
-    if !public.is_empty() && public_address.is_none() {
-        settings.wrong("sip.public_address", "must be an IP address");
-    }
-    let anywhere = |listen: &Listen| listen.addr.ip().is_unspecified();
-    if !sources.is_empty() && public_address.is_none() && listen.iter().any(anywhere) {
+    let public_addresses = public_addresses(settings, &listen);
+    let is_told = |listen: &Listen| {
+        let own = listen.addr.ip();
+        let mut public = public_addresses.iter();
+        !own.is_unspecified() || public.any(|public| is_reached_at(own, *public))
+    };
+    if !sources.is_empty() && !listen.iter().all(is_told) {
         settings.wrong(
             "sip.public_address",
             "must be set when sip.listen names no address that callers reach",
@@ -122,7 +137,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
     );
     Sip {
         listen,
-        public_address,
+        public_addresses,
         sources,
         account: settings.text("sip.account"),
         numbers,
@@ -139,6 +154,32 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         tls_name,
         ports: ports(settings),
     }
+}
+
+/// At most one address of each family, that something is listened on for.
+fn public_addresses(settings: &mut Settings, listen: &[Listen]) -> Vec<IpAddr> {
+    let named = settings.list("sip.public_address");
+    let read: Option<Vec<IpAddr>> = named.iter().map(|text| text.parse().ok()).collect();
+    let public = read.unwrap_or_default();
+    let of_one_family = |pair: &[IpAddr]| pair[0].is_ipv4() == pair[1].is_ipv4();
+    let is_none = public.len() != named.len() || public.iter().any(IpAddr::is_unspecified);
+    if is_none || public.len() > 2 || public.windows(2).any(of_one_family) {
+        settings.wrong(
+            "sip.public_address",
+            "must be an IP address, or one of IPv4 and one of IPv6 with a comma between",
+        );
+    }
+    let is_heard = |public: &IpAddr| {
+        let mut own = listen.iter().map(|listen| listen.addr.ip());
+        own.any(|own| is_reached_at(own, *public))
+    };
+    if !public.iter().all(is_heard) {
+        settings.wrong(
+            "sip.public_address",
+            "must be of a family, IPv4 or IPv6, that sip.listen has an address of",
+        );
+    }
+    public
 }
 
 /// `udp:127.0.0.1:5060`; without a transport it is UDP.

@@ -250,6 +250,56 @@ fn the_database_is_a_file_or_a_server() {
 }
 
 #[test]
+fn telephones_are_told_one_address_of_each_family_that_is_listened_on() {
+    let load = |listen: &str, public: &str| {
+        let text = format!(
+            "[sip]\nlisten = \"{listen}\"\npublic_address = \"{public}\"\nsources = \"8.8.8.8\""
+        );
+        let config = Config::load(Some(&text), &BTreeMap::new());
+        config
+            .map(|config| config.sip)
+            .map_err(|error| error.to_string())
+    };
+    let told = |listen: &str, public: &str, listener: &str| -> Vec<String> {
+        let sip = load(listen, public).unwrap();
+        let told = sip.public(listener.parse().unwrap());
+        told.map(|ip| ip.to_string()).collect()
+    };
+    let both = "203.0.113.5, 2001:db8::5";
+    let two = "10.0.0.1:5060, udp:[fd00::1]:5060";
+    assert!(told(two, "", "10.0.0.1").is_empty());
+    assert_eq!(told(two, both, "10.0.0.1"), ["203.0.113.5"]);
+    assert_eq!(told(two, both, "fd00::1"), ["2001:db8::5"]);
+    assert_eq!(
+        told("[::]:5060", both, "::"),
+        ["203.0.113.5", "2001:db8::5"]
+    );
+    assert_eq!(told("[::]:5060", "203.0.113.5", "::"), ["203.0.113.5"]);
+    for (listen, public, why) in [
+        (
+            "10.0.0.1:5060",
+            "voice.example.com",
+            "must be an IP address",
+        ),
+        (
+            "10.0.0.1:5060",
+            "203.0.113.5, 203.0.113.6",
+            "must be an IP address",
+        ),
+        ("10.0.0.1:5060", "2001:db8::5", "must be of a family"),
+        ("[fd00::1]:5060", both, "must be of a family"),
+        ("0.0.0.0:5060", "", "must be set"),
+        ("[::]:5060", "", "must be set"),
+    ] {
+        let error = load(listen, public).unwrap_err();
+        assert!(
+            error.contains(&format!("sip.public_address: {why}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn calls_over_tls_need_a_certificate_its_key_and_perhaps_a_name() {
     let load = |sip: &str| Config::load(Some(&format!("[sip]\n{sip}")), &BTreeMap::new());
     let wrong = |sip: &str| load(sip).unwrap_err().to_string();

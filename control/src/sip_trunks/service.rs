@@ -1,6 +1,6 @@
 //! Trunks as they are made and changed: what a rule of one field cannot tell, and the SIP stack's word.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::auth::{self, Given};
 use super::rules::{
@@ -542,7 +542,7 @@ fn check_host(field: &str, text: &str, allow: &Allow) -> Option<FieldError> {
         .map(|why| FieldError::body(field, "value_error", why))
 }
 
-/// Blocks of public IPv4 addresses, /24 to /32; `allow` lets others in.
+/// Blocks of public addresses, of IPv4 /24 to /32 and of IPv6 /64 to /128; `allow` lets others in.
 fn check_addresses(addresses: &[String], allow: &Allow) -> Vec<FieldError> {
     addresses
         .iter()
@@ -555,19 +555,33 @@ fn check_addresses(addresses: &[String], allow: &Allow) -> Vec<FieldError> {
 }
 
 fn check_block(text: &str, allow: &Allow) -> Result<(), &'static str> {
-    let (ip, bits) = text.split_once('/').unwrap_or((text, "32"));
-    let ip: Ipv4Addr = ip
+    let (ip, bits) = match text.split_once('/') {
+        Some((ip, bits)) => (ip, Some(bits)),
+        None => (text, None),
+    };
+    let ip: IpAddr = ip
         .parse()
-        .map_err(|_| "Input should be an IPv4 address or a block of them")?;
+        .map_err(|_| "Input should be an IP address or a block of them")?;
+    // Else a block of IPv4 could be larger than it may.
+    if ip != ip.to_canonical() {
+        return Err("An IPv4 address should be written as one");
+    }
+    let (least, most) = if ip.is_ipv4() { (24, 32) } else { (64, 128) };
     let bits: u32 = bits
-        .parse()
-        .ok()
-        .filter(|bits| (24..=32).contains(bits))
-        .ok_or("A block should be between /24 and /32")?;
-    let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
-    let (first, last) = (ip.to_bits() & !hosts, ip.to_bits() | hosts);
-    let fine = |bits: u32| egress::permits(IpAddr::V4(Ipv4Addr::from_bits(bits)), allow);
-    if fine(first) && fine(last) {
+        .map_or(Some(most), |bits| bits.parse().ok())
+        .filter(|bits| (least..=most).contains(bits))
+        .ok_or("A block should be between /24 and /32, of IPv6 between /64 and /128")?;
+    let ends: [IpAddr; 2] = match ip {
+        IpAddr::V4(ip) => {
+            let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
+            [ip.to_bits() & !hosts, ip.to_bits() | hosts].map(|ip| Ipv4Addr::from_bits(ip).into())
+        }
+        IpAddr::V6(ip) => {
+            let hosts = u128::MAX.checked_shr(bits).unwrap_or(0);
+            [ip.to_bits() & !hosts, ip.to_bits() | hosts].map(|ip| Ipv6Addr::from_bits(ip).into())
+        }
+    };
+    if ends.into_iter().all(|ip| egress::permits(ip, allow)) {
         Ok(())
     } else {
         Err("Addresses should be public ones")
@@ -590,9 +604,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_public_and_no_larger_than_24_bits_leave() {
+    fn blocks_are_public_and_no_larger_than_24_bits_leave_and_64_of_ipv6() {
         let allow = Allow::default();
-        for good in ["8.8.8.8", "8.8.8.0/24", "8.8.8.8/32", "8.8.8.77/28"] {
+        for good in [
+            "8.8.8.8",
+            "8.8.8.0/24",
+            "8.8.8.8/32",
+            "8.8.8.77/28",
+            "2001:4860::1",
+            "2001:4860:0:0:ffff:ffff:ffff:ffff/128",
+            "2001:4860::77/64",
+        ] {
             assert_eq!(check_block(good, &allow), Ok(()), "{good}");
         }
         for bad in [
@@ -604,15 +626,28 @@ mod tests {
             "127.0.0.1",
             "192.168.1.0/24",
             "169.254.169.254",
-            "2001:4860::1",
+            "2001:4860::/63",
+            "2001:4860::/129",
+            "2001:4860::/32",
+            "::/0",
+            "::1",
+            "fd00::/64",
+            "fe80::1",
+            "::ffff:8.8.8.8",
+            "::ffff:8.0.0.0/104",
+            "[2001:4860::1]",
             "carrier.example.com",
             "",
         ] {
             assert!(check_block(bad, &allow).is_err(), "{bad}");
         }
-        let allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
-        assert_eq!(check_block("127.0.0.1", &allow), Ok(()));
-        assert!(check_block("10.0.0.1", &allow).is_err());
+        let allow = Allow::parse(&["127.0.0.0/8", "::1", "fd00::/48"]).unwrap();
+        for good in ["127.0.0.1", "::1", "fd00::/64"] {
+            assert_eq!(check_block(good, &allow), Ok(()), "{good}");
+        }
+        for bad in ["10.0.0.1", "fd01::/64"] {
+            assert!(check_block(bad, &allow).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ const REALM: Kind = Kind::Pattern {
 
 /// What a block of addresses must be stands in `service.rs`, which knows the setting for laboratories.
 const ADDRESSES: Kind = Kind::List {
-    item: &Kind::Str { min: 1, max: 18 },
+    item: &Kind::Str { min: 1, max: 43 },
     min: 0,
     max: 100,
 };
@@ -248,7 +248,8 @@ impl Wire for CreateTrunk {
             Field::opt(
                 "allowed_addresses",
                 ADDRESSES,
-                "Where inbound calls come from: public IPv4 addresses, or blocks of /24 to /32",
+                "Where inbound calls come from: public addresses, or blocks of them, /24 to /32 of IPv4 and \
+                 /64 to /128 of IPv6",
             ),
             Field::opt(
                 "auth_mode",

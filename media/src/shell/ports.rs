@@ -114,6 +114,17 @@ impl PortPair {
         }
     }
 
+    /// An address as the sockets know it: on all addresses of IPv6 those of IPv4 are inside of one (RFC 3493
+    /// section 3.7).
+    pub(super) fn way_to(&self, to: SocketAddr) -> SocketAddr {
+        match (self.home.address, to) {
+            (IpAddr::V6(_), SocketAddr::V4(to)) => {
+                SocketAddr::new(IpAddr::V6(to.ip().to_ipv6_mapped()), to.port())
+            }
+            _ => to,
+        }
+    }
+
     pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {
         self.sockets.as_mut()
     }
@@ -177,6 +188,22 @@ mod tests {
         tone.send_to(&[1; 12], (LOOPBACK, pair.port())).unwrap();
         let (audio, _) = pair.sockets().unwrap();
         assert_eq!(audio.recv_from(&mut [0; 200]).unwrap().0, 12);
+    }
+
+    #[test]
+    fn on_all_addresses_of_ipv6_telephones_of_both_families_are_reached() {
+        let ports = Ports::new(IpAddr::from([0_u16; 8]), 41_021, 41_024).unwrap();
+        let mut pair = ports.take().unwrap();
+        for own in [LOOPBACK, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
+            let phone = std::net::UdpSocket::bind((own, 0)).unwrap();
+            let timeout = Duration::from_secs(10);
+            phone.set_read_timeout(Some(timeout)).unwrap();
+            let to = pair.way_to(phone.local_addr().unwrap());
+            let from = SocketAddr::new(own, pair.port());
+            let (audio, _) = pair.sockets().unwrap();
+            audio.send_to(&[1; 12], to).unwrap();
+            assert_eq!(phone.recv_from(&mut [0; 200]).unwrap(), (12, from));
+        }
     }
 
     #[test]

@@ -300,7 +300,7 @@ impl RtpLine {
         if let Some(crypt) = &mut self.crypt {
             crypt.sealer.1.seal(bytes);
         }
-        let to = self.audio.address();
+        let to = self.ports.way_to(self.audio.address());
         if let Some((audio, _)) = self.ports.sockets() {
             // A full buffer of the kernel, or a network that is away, is a lost packet.
             if audio.send_to(bytes, to).is_ok() {
@@ -359,6 +359,7 @@ impl RtpLine {
         } else {
             self.reports.address()
         };
+        let to = self.ports.way_to(to);
         if let Some((audio, reports)) = self.ports.sockets() {
             let socket = if mux { audio } else { reports };
             // As for audio: it is a lost packet.
@@ -391,12 +392,17 @@ impl Crypt {
     }
 }
 
-/// A call that a signal interrupted is made again.
+/// A call that a signal interrupted is made again. On all addresses of IPv6 those of IPv4 come inside of one.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, std::net::SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
+            other => {
+                return other.map(|(length, mut from)| {
+                    from.set_ip(from.ip().to_canonical());
+                    (length, from)
+                });
+            }
         }
     }
 }

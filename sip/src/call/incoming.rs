@@ -354,7 +354,7 @@ impl Call {
         self.offer_what_waits();
     }
 
-    pub(super) fn reject(&mut self, code: u16) {
+    pub(super) fn reject(&mut self, code: u16, warning: Option<String>) {
         if let Some(ringing) = self.ringing.take() {
             let code = if (300..700).contains(&code) {
                 code
@@ -363,6 +363,9 @@ impl Call {
             };
             let mut refusal = self.tagged(Response::to(&ringing.request.headers, code, ""));
             refusal.headers.push(Name::Allow, ALLOW);
+            if let Some(warning) = warning {
+                refusal.headers.push(Name::Warning, warning);
+            }
             let reason = refusal.reason.clone();
             self.out.push_back(Out::Respond(ringing.server, refusal));
             self.tell_end(EndedBy::Local, Some(code), &reason);

@@ -10,7 +10,7 @@ use crate::auth::Credentials;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
-use crate::locate::{Located, locate};
+use crate::locate::{Located, locate, locate_host};
 use crate::message::{Host, Method, Name, NameAddr, Request, Response, SipUri, Uri};
 use crate::time::Time;
 use crate::transaction::ServerInput;
@@ -49,7 +49,7 @@ impl Endpoint {
             Command::Register(trunk) => return self.register_again(now, *trunk),
             Command::Ring(call, _)
             | Command::Answer(call, _)
-            | Command::Reject(call, _)
+            | Command::Reject(call, ..)
             | Command::HangUp(call, _)
             | Command::Offer(call, _)
             | Command::AcceptOffer(call, _)
@@ -101,7 +101,11 @@ impl Endpoint {
                 headers.push(Name::parse(name), value.as_str());
             }
         }
-        let contact = self.contact(trunk.transport, Some(&place.from));
+        let hop = trunk.next_hop();
+        let theirs = hop.map_or_else(Vec::new, |(host, port)| {
+            self.addresses(&locate_host(host, port, trunk.transport))
+        });
+        let contact = self.contact(trunk.transport, &theirs, Some(&place.from));
         let call = Call::place(
             now,
             id,
@@ -154,7 +158,9 @@ impl Endpoint {
         trunks: &[TrunkId],
     ) -> Option<CallId> {
         let id = CallId(self.next_incoming);
-        let contact = self.contact(peer.transport, request.uri.user().as_deref());
+        let theirs = [peer.addr.ip()];
+        let user = request.uri.user();
+        let contact = self.contact(peer.transport, &theirs, user.as_deref());
         let ids = self.ids.fork();
         let settings = Arc::clone(&self.settings);
         let credentials = self.credentials_of(trunks);
@@ -360,7 +366,7 @@ impl Endpoint {
                 }
             }
         };
-        self.add_via(&mut request, to.transport, branch);
+        self.add_via(&mut request, &to, branch);
         self.out.push_back(Output::Transmit {
             to,
             wire: request.to_bytes().into(),

@@ -262,7 +262,7 @@ impl Endpoint {
         }
         let branch = self.ids.branch();
         request.headers.remove(&Name::Via);
-        self.add_via(&mut request, peer.transport, &branch);
+        self.add_via(&mut request, &peer, &branch);
         let key = ClientKey::new(&branch, request.method.clone());
         self.begin(now, owner, request, key, peer, peers);
     }
@@ -308,9 +308,9 @@ impl Endpoint {
         self.drive_client(now, id);
     }
 
-    pub(super) fn add_via(&self, request: &mut Request, transport: Transport, branch: &str) {
-        let (host, port) = self.advertised(transport);
-        let via = Via::new(transport, host, Some(port), branch);
+    pub(super) fn add_via(&self, request: &mut Request, to: &Peer, branch: &str) {
+        let (host, port) = self.advertised(to.transport, &[to.addr.ip()]);
+        let via = Via::new(to.transport, host, Some(port), branch);
         request.headers.push_front(Name::Via, via.to_string());
     }
 

@@ -165,12 +165,13 @@ impl Endpoint {
     fn registration_settings(&self, trunk: &Trunk) -> Option<(Settings, Located)> {
         let register = trunk.register.as_ref()?;
         let (host, located) = (trunk.host.clone()?, located(trunk)?);
+        let theirs = self.addresses(&located);
         let settings = Settings {
             registrar: host.clone(),
             port: trunk.port,
             user: register.user.clone(),
             domain: trunk.domain.clone().unwrap_or(host),
-            contact: self.contact(trunk.transport, Some(&register.user)),
+            contact: self.contact(trunk.transport, &theirs, Some(&register.user)),
             expires: register.expires,
             credentials: trunk.credentials.clone(),
         };
@@ -398,11 +399,23 @@ impl Endpoint {
         }
     }
 
+    /// The addresses of a host, as far as they are known.
+    pub(super) fn addresses(&self, located: &Located) -> Vec<IpAddr> {
+        match located {
+            Located::At(_, addr) => vec![addr.ip()],
+            Located::Ask(lookup) => {
+                let known = self.resolved.get(lookup);
+                known.map_or_else(Vec::new, |(_, answers)| found(answers))
+            }
+        }
+    }
+
     /// OPTIONS to the carrier itself: any answer shows that it is there.
     fn ping(&mut self, now: Time, id: TrunkId) {
         let Some(trunk) = self.trunks.get(&id).map(|record| record.trunk.clone()) else {
             return;
         };
+        let theirs = located(&trunk).map_or_else(Vec::new, |located| self.addresses(&located));
         let Some(host) = trunk.host else {
             return;
         };
@@ -421,7 +434,8 @@ impl Endpoint {
         headers.push(Name::To, NameAddr::new(uri).to_string());
         headers.push(Name::CallId, call_id);
         headers.push(Name::CSeq, cseq.to_string());
-        headers.push(Name::Contact, self.contact(trunk.transport, None));
+        let contact = self.contact(trunk.transport, &theirs, None);
+        headers.push(Name::Contact, contact);
         self.send_to_trunk(now, Owner::Ping(id), request, id);
     }
 

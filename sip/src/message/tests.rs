@@ -296,13 +296,15 @@ fn other_values() {
     assert_eq!(auth.get("A"), Some("x, \"y\""));
     assert_eq!(auth.to_string(), "Digest a=\"x, \\\"y\\\"\", b=c, d=\"\"");
     assert!(AuthValue::parse("Digest a=\"x").is_none());
-    assert!(Via::parse("SIP/2.0/UDP [2001:db8::1]:5060;received=[::1];branch=z").is_some());
     for bad in [
         "SIP/2.0/UDP",
         "SIP/3.0/UDP a",
         "HTTP/2.0/UDP a",
         "SIP/2.0/UDP a;",
         "SIP/2.0/ a",
+        "SIP/2.0/UDP ::1:5060",
+        "SIP/2.0/UDP [::1",
+        "SIP/2.0/UDP [::1]5060",
     ] {
         assert!(Via::parse(bad).is_none(), "{bad}");
     }
@@ -314,6 +316,40 @@ fn other_values() {
             .to_string(),
         "\"<a>;\\\"\" <sip:a@b>;x"
     );
+}
+
+/// RFC 5118: a last part that looks like a port (4.3), `received` with brackets and without them (4.5), an IPv4
+/// address inside (4.9).
+#[test]
+fn a_via_has_ipv6_addresses_in_brackets_and_received_in_either_form() {
+    for (text, host, port, received) in [
+        (
+            "SIP/2.0/UDP [2001:db8::1]:5060;received=[::1];branch=z",
+            "2001:db8::1",
+            Some(5060),
+            "[::1]",
+        ),
+        (
+            "SIP/2.0/UDP [2001:db8::9:5060];received=2001:db8::9:255;branch=z",
+            "2001:db8::9:5060",
+            None,
+            "2001:db8::9:255",
+        ),
+        (
+            "SIP/2.0/TLS [::ffff:192.0.2.10] : 19823;branch=z",
+            "::ffff:192.0.2.10",
+            Some(19823),
+            "",
+        ),
+    ] {
+        let via = Via::parse(text).unwrap();
+        assert_eq!(via.host.ip(), Some(host.parse().unwrap()), "{text}");
+        assert_eq!(via.port, port, "{text}");
+        let told = via.params.get("received");
+        assert_eq!(told.unwrap_or_default(), received, "{text}");
+        let again = Via::parse(&via.to_string());
+        assert_eq!(again, Some(via), "{text}");
+    }
 }
 
 #[test]

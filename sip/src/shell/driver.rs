@@ -17,7 +17,7 @@ use super::resolve::{Found, Permit, Resolver};
 use super::tcp::{Connection, Read};
 use super::tls::{Session, Tls};
 use super::udp::{BATCH, Udp};
-use super::{Listen, Settings};
+use super::{Listen, Settings, canonical};
 use crate::endpoint::{Advertised, Endpoint, Input, Output, Peer};
 use crate::event::{Command, Event};
 use crate::message::{Host, Transport};
@@ -116,14 +116,13 @@ impl Driver {
             .map(|udp| (Transport::Udp, udp.addr))
             .chain(listeners.iter().map(|own| (own.transport, own.addr)));
         for (transport, addr) in bound {
-            if !config
-                .advertised
-                .iter()
-                .any(|own| own.transport == transport)
-            {
+            // A listener on all addresses has none of its own to tell.
+            let (ip, all) = (addr.ip(), addr.ip().is_unspecified());
+            let told = |own: &Advertised| own.transport == transport && (all || own.is_for(ip));
+            if !config.advertised.iter().any(told) {
                 config.advertised.push(Advertised {
                     transport,
-                    host: Host::Ip(addr.ip()),
+                    host: Host::Ip(ip),
                     port: addr.port(),
                 });
             }
@@ -306,7 +305,7 @@ impl Driver {
                 (Transport::Tls, None) => continue,
                 _ => None,
             };
-            let peer = Peer::new(transport, addr);
+            let peer = Peer::new(transport, canonical(addr));
             // A stranger's connection is closed before anything is read or said.
             if !self.endpoint.accepts(now, &peer) {
                 continue;
@@ -483,10 +482,7 @@ impl Driver {
         if to.transport == Transport::Udp {
             // The first socket of the right family: an answer leaves from where it is expected when
             // one address of each family is listened on, as the settings advise.
-            let socket = self
-                .udp
-                .iter()
-                .find(|udp| udp.addr.is_ipv4() == to.addr.is_ipv4());
+            let socket = self.udp.iter().find(|udp| udp.reaches(to.addr));
             return socket.is_some_and(|udp| udp.send(to.addr, wire));
         }
         let token = match self.by_peer.get(to) {

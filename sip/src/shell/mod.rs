@@ -49,10 +49,17 @@ pub struct Listen {
     pub addr: SocketAddr,
 }
 
+/// A socket on all addresses of IPv6 shows those of IPv4 inside of them (RFC 4291 section 2.5.5.2): what they are.
+fn canonical(mut addr: SocketAddr) -> SocketAddr {
+    addr.set_ip(addr.ip().to_canonical());
+    addr
+}
+
 /// What a running stack is made of.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// With nothing advertised for a transport, the address that is listened on is advertised.
+    /// With nothing advertised for a transport and a family of addresses, the address that is listened on is
+    /// advertised.
     pub endpoint: Config,
     /// 32 random bytes.
     pub seed: [u8; 32],

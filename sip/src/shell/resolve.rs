@@ -196,7 +196,7 @@ impl Asking<'_> {
                 keep = keep.min(ttl);
                 found.extend(records.into_iter().filter_map(|record| match record {
                     RData::A(ip) => Some(IpAddr::V4(ip.0)),
-                    RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
+                    RData::AAAA(ip) => Some(IpAddr::V6(ip.0).to_canonical()),
                     _ => None,
                 }));
             }

@@ -26,6 +26,7 @@ mod forward;
 mod framing;
 mod http2;
 mod idle;
+mod ipv6;
 mod kamailio;
 mod leaks;
 mod outbound;

@@ -108,7 +108,7 @@ fn the_settings_are_taken_and_readme_tells_their_ports() {
     let config = loaded(&text);
     let ports: Vec<u16> = config.sip.listen.iter().map(|l| l.addr.port()).collect();
     assert_eq!(ports, [5060, 5060, 5061]);
-    assert!(config.sip.tls.is_some() && config.sip.public_address.is_some());
+    assert!(config.sip.tls.is_some() && !config.sip.public_addresses.is_empty());
     let (first, last) = config.sip.ports;
     let readme = read(README);
     assert!(readme.contains(&format!("| {first} to {last} UDP |")));

@@ -13,15 +13,14 @@ use crate::http::tls::{Certificates, LOOK_EVERY};
 
 /// What the other side is told of where we are. What is not among them is told as it is listened on.
 pub(super) fn advertised(settings: &Sip) -> Vec<Advertised> {
-    let told = settings.listen.iter().filter_map(|listen| {
-        let public = settings.public_address.map(Host::Ip);
-        let host = match listen.transport {
-            Transport::Tls => settings.tls_name.clone().or(public),
-            _ => public,
+    let told = settings.listen.iter().flat_map(|listen| {
+        let hosts: Vec<Host> = match (listen.transport, &settings.tls_name) {
+            (Transport::Tls, Some(name)) => vec![name.clone()],
+            _ => settings.public(listen.addr.ip()).map(Host::Ip).collect(),
         };
-        Some(Advertised {
+        hosts.into_iter().map(move |host| Advertised {
             transport: listen.transport,
-            host: host?,
+            host,
             port: listen.addr.port(),
         })
     });
@@ -76,8 +75,11 @@ mod tests {
     const TLS: &str = "tls_certificate = \"c.pem\"\ntls_key = \"k.pem\"\n";
 
     fn told(settings: &str) -> Vec<String> {
-        let file =
-            format!("[sip]\nlisten = \"udp:10.0.0.1:5060,tls:10.0.0.1:5061\"\n{TLS}{settings}");
+        told_of("udp:10.0.0.1:5060,tls:10.0.0.1:5061", settings)
+    }
+
+    fn told_of(listen: &str, settings: &str) -> Vec<String> {
+        let file = format!("[sip]\nlisten = \"{listen}\"\n{TLS}{settings}");
         let config = Config::load(Some(&file), &std::collections::BTreeMap::new()).unwrap();
         advertised(&config.sip)
             .iter()
@@ -99,6 +101,15 @@ mod tests {
         assert_eq!(
             told("tls_name = \"sip.example.com\""),
             ["Tls sip.example.com 5061"]
+        );
+        let both = "public_address = \"203.0.113.5, 2001:db8::5\"";
+        assert_eq!(
+            told_of("udp:10.0.0.1:5060,udp:[fd00::1]:5070", both),
+            ["Udp 203.0.113.5 5060", "Udp [2001:db8::5] 5070"]
+        );
+        assert_eq!(
+            told_of("udp:[::]:5060", both),
+            ["Udp 203.0.113.5 5060", "Udp [2001:db8::5] 5060"]
         );
     }
 }

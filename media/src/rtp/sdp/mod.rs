@@ -209,6 +209,8 @@ pub enum Refusal {
     Encryption,
     /// They want encryption, but with none of our suites.
     NoSuite,
+    /// Their audio has an IPv6 address and ours an IPv4 one, or the other way round.
+    Family,
     /// The answer has what was not offered.
     NotOffered,
 }
@@ -223,6 +225,9 @@ impl std::fmt::Display for Refusal {
                 "the SDP's encryption of media is not what the trunk's setting asks for",
             ),
             Self::NoSuite => f.write_str("the SDP has none of the SRTP suites that are known here"),
+            Self::Family => f.write_str(
+                "the SDP has an IPv6 address where the call's audio is over IPv4, or the other way round",
+            ),
             Self::NotOffered => f.write_str("the answer's SDP has what was not offered"),
         }
     }
@@ -302,7 +307,11 @@ fn choose(
     let address = media.address(offer).ok_or(Refusal::NoAudio)?;
     let theirs = media.flow(offer);
     // An address of zeros is how telephones said "hold" before there were attributes for it.
-    let hears = theirs.receives() && !address.is_unspecified();
+    let is_somewhere = !address.is_unspecified();
+    if is_somewhere && address.is_ipv4() != local.address.is_ipv4() {
+        return Err(Refusal::Family);
+    }
+    let hears = theirs.receives() && is_somewhere;
     let (events, events_clock) = media.events(codec.clock()).unzip();
     let comfort_noise = media.comfort_noise(codec);
     let agreed = Agreed {

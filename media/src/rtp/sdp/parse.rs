@@ -160,7 +160,11 @@ impl Media {
     pub(super) fn reports(&self, address: IpAddr) -> SocketAddr {
         match self.reports {
             _ if self.mux => SocketAddr::new(address, self.port),
-            Some((port, own)) => SocketAddr::new(own.unwrap_or(address), port),
+            Some((port, own)) => {
+                // Reports are not worth a call, and go where its audio goes.
+                let own = own.filter(|own| own.is_ipv4() == address.is_ipv4());
+                SocketAddr::new(own.unwrap_or(address), port)
+            }
             None => SocketAddr::new(address, self.port.saturating_add(1)),
         }
     }
@@ -239,7 +243,8 @@ fn flow(name: &str) -> Option<Flow> {
     Flow::ALL.into_iter().find(|flow| flow.name() == name)
 }
 
-/// `IN IP4 192.0.2.1`, perhaps with a multicast's rest.
+/// `IN IP4 192.0.2.1`, `IN IP6 2001:db8::1`, perhaps with a multicast's rest. An IPv4 address inside one of IPv6
+/// (RFC 5118 section 4.9) is the former.
 fn address(value: &str) -> Result<IpAddr, Malformed> {
     let bad = Malformed("an address that is no IP address");
     let mut words = value.split_ascii_whitespace();
@@ -254,6 +259,7 @@ fn address(value: &str) -> Result<IpAddr, Malformed> {
         .unwrap_or_default()
         .parse()
         .map_err(|_| bad)?;
+    let address = address.to_canonical();
     if address.is_multicast() {
         return Err(Malformed("a multicast address"));
     }

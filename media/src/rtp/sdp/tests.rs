@@ -103,6 +103,50 @@ a=sendrecv
     assert_eq!(agreed.remote_reports.to_string(), "198.51.100.3:4010");
 }
 
+#[test]
+fn audio_over_ipv6_is_answered_over_it_and_neither_family_by_the_other() {
+    let six = Local {
+        address: "2001:db8::9".parse().expect("an address"),
+        ..local(Encryption::Allow)
+    };
+    let four = local(Encryption::Allow);
+    let at = |address: &str| offer_of(&format!("m=audio 4000 RTP/AVP 0\nc=IN {address}"));
+    let answered = |local: &Local, address: &str| {
+        let answered = answer(&at(address), local, Flow::SendRecv);
+        let accepted = offer(local, Flow::SendRecv).accept(&at(address));
+        let remote = answered.map(|(_, agreed)| agreed.remote);
+        assert_eq!(remote, accepted.map(|agreed| agreed.remote), "{address}");
+        remote.map(|remote| remote.to_string())
+    };
+    for (local, address, remote) in [
+        (&six, "IP6 2001:db8::7", Ok("[2001:db8::7]:4000")),
+        (&six, "IP4 198.51.100.2", Err(Refusal::Family)),
+        (&four, "IP6 2001:db8::7", Err(Refusal::Family)),
+        // Of both families, as one: RFC 5118 section 4.9.
+        (&four, "IP6 ::ffff:198.51.100.2", Ok("198.51.100.2:4000")),
+        (&six, "IP6 ::ffff:198.51.100.2", Err(Refusal::Family)),
+        // Hold is no address.
+        (&six, "IP4 0.0.0.0", Ok("0.0.0.0:4000")),
+        (&six, "IP6 ::", Ok("[::]:4000")),
+    ] {
+        assert_eq!(
+            answered(local, address),
+            remote.map(str::to_owned),
+            "{address}"
+        );
+    }
+    let (text, _) = answer(&at("IP6 2001:db8::7"), &six, Flow::SendRecv).expect("an answer");
+    let head = "v=0\r\no=- 7 1 IN IP6 2001:db8::9\r\ns=-\r\nc=IN IP6 2001:db8::9\r\nt=0 0\r\n";
+    assert!(text.starts_with(head), "{text}");
+    // Of two lines the one that can be reached, and reports go where its audio goes.
+    let offer = offer_of(
+        "m=audio 4000 RTP/AVP 0\nc=IN IP6 2001:db8::7\nm=audio 4002 RTP/AVP 0\na=rtcp:4010 IN IP6 2001:db8::7",
+    );
+    let (_, agreed) = answer(&offer, &four, Flow::SendRecv).expect("an answer");
+    assert_eq!(agreed.remote.to_string(), "198.51.100.1:4002");
+    assert_eq!(agreed.remote_reports.to_string(), "198.51.100.1:4010");
+}
+
 /// RFC 3264 section 8: as many lines as before, the numbers of the call, and what is encrypted stays it.
 #[test]
 fn an_offer_within_a_call_keeps_its_lines_its_numbers_and_its_keys() {

@@ -215,7 +215,7 @@ fn an_offer_ends_with_its_call() {
         let offer = update(&world, "one", 1, "moved");
         inject(&mut world, B, &offer);
         match refused {
-            true => world.do_now(B, Command::Reject(call, 486)),
+            true => world.do_now(B, Command::Reject(call, 486, None)),
             false => world.do_now(A, Command::HangUp(CALL, None)),
         }
         world.run_out();

@@ -40,7 +40,7 @@ fn last(alone: &Alone) -> (Vec<u64>, bool) {
 fn challenge(alone: &mut Alone) -> String {
     if let Some(last) = alone.incoming.len().checked_sub(1) {
         let call = CallId(CallId::FIRST_INCOMING + u64::try_from(last).unwrap());
-        alone.command(Command::Reject(call, 401));
+        alone.command(Command::Reject(call, 401, None));
         assert_eq!(
             alone.told.last().map(String::as_str),
             Some("ended by Local 401")

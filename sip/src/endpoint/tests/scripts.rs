@@ -79,12 +79,30 @@ fn what_an_invite_tells() {
 fn a_call_that_is_refused() {
     let mut world = udp();
     let call = world.place();
-    world.do_now(B, Command::Reject(call, 486));
+    world.do_now(B, Command::Reject(call, 486, None));
     world.run_out();
     assert_eq!(
         world.line(0),
         "A:INVITE B[incoming \"offer\"] B:486/INVITE B[ended by Local 486] A:ACK A[ended by Remote 486]"
     );
+    world.assert_empty();
+}
+
+#[test]
+fn a_refusal_may_warn_of_its_reason() {
+    let mut world = udp();
+    let call = world.place();
+    let warning = "305 sidetone \"Incompatible media format\"";
+    world.do_now(B, Command::Reject(call, 488, Some(warning.to_owned())));
+    let warned = world.seen.iter().find_map(|(_, seen)| match seen {
+        Seen::Sent {
+            message: Message::Response(response),
+            ..
+        } if response.code == 488 => response.headers.get(&Name::Warning),
+        _ => None,
+    });
+    assert_eq!(warned, Some(warning));
+    world.run_out();
     world.assert_empty();
 }
 
@@ -467,7 +485,7 @@ fn a_session_that_is_not_refreshed_ends() {
 fn a_redirect_is_not_followed() {
     let mut world = udp();
     let call = world.place();
-    world.do_now(B, Command::Reject(call, 302));
+    world.do_now(B, Command::Reject(call, 302, None));
     world.run_out();
     assert!(world.line(0).ends_with("A:ACK A[ended by Remote 302]"));
     world.assert_empty();

@@ -84,9 +84,9 @@ fn react(world: &mut World, at: usize, event: &Event) {
                 world.do_in(wait, at, Command::Ring(call, early));
             }
             match world.below(6) {
-                0 => world.do_in(answer, at, Command::Reject(call, 486)),
+                0 => world.do_in(answer, at, Command::Reject(call, 486, None)),
                 // Nobody at home; a machine gives up after a while.
-                1 => world.do_in(ms(60_000), at, Command::Reject(call, 480)),
+                1 => world.do_in(ms(60_000), at, Command::Reject(call, 480, None)),
                 _ => world.do_in(answer, at, Command::Answer(call, sdp("answer"))),
             }
             if world.below(2) == 0 {

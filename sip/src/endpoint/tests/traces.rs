@@ -93,7 +93,7 @@ fn a_call_that_is_cancelled_or_refused_is_told_to_its_last_ack() {
     );
     let mut world = World::traced(Transport::Udp);
     let call = world.place();
-    world.do_now(B, Command::Reject(call, 486));
+    world.do_now(B, Command::Reject(call, 486, None));
     world.run_out();
     assert_eq!(
         trace(&world, A, CALL),
@@ -134,7 +134,7 @@ fn what_is_sent_again_is_told_again_and_nothing_long_after_the_end() {
     // The first INVITE is lost.
     world.censor = Some(|_, censored| censored == 0);
     let call = world.place();
-    world.do_now(B, Command::Reject(call, 486));
+    world.do_now(B, Command::Reject(call, 486, None));
     world.run_out();
     assert_eq!(
         trace(&world, A, CALL),

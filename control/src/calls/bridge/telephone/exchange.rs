@@ -14,7 +14,7 @@ use media::shell::{PortPair, Ports};
 use sip::endpoint::Config as Endpoint;
 use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::{Host, Transport};
-use sip::shell::{Settings, Sip};
+use sip::shell::{Settings as Stack, Sip};
 use sip::trunk::{InboundAuth, Net, Outbound, Trunk};
 use tokio::sync::mpsc;
 
@@ -23,6 +23,7 @@ use super::whereabouts::{Rules, Whereabouts};
 use super::{SOURCES, inbound, trunks};
 use crate::app::App;
 use crate::calls::bridge::transports;
+use crate::config::sip::Sip as Settings;
 use crate::ids::AccountId;
 use crate::{accounts, secret, sip_traces, sip_trunks};
 
@@ -33,14 +34,42 @@ const EVENTS: usize = 16_384;
 /// that makes more of them is not served further.
 const CALL_EVENTS: usize = 64;
 
+/// Where our audio is for telephones of one family of addresses.
+pub(super) struct Place {
+    ports: Arc<Ports>,
+    /// As the other side reaches it.
+    address: IpAddr,
+}
+
+impl Place {
+    /// Two ports for one call's audio.
+    pub(super) fn take_ports(&self) -> io::Result<PortPair> {
+        self.ports.take()
+    }
+
+    /// Our side of a session description.
+    pub(super) fn local(&self, ports: &PortPair, encryption: Encryption) -> io::Result<Local> {
+        let session: [u8; 4] = secret::random_bytes()?;
+        Ok(Local {
+            address: self.address,
+            port: ports.port(),
+            session: u32::from_be_bytes(session).into(),
+            version: 1,
+            codecs: RtpLeg::CODECS.to_vec(),
+            encryption,
+            random: secret::random_bytes()?,
+        })
+    }
+}
+
 /// What all telephone calls of this node share.
 pub struct Exchange {
     sip: Sip,
-    ports: Arc<Ports>,
+    /// Of the first address that is listened on, and of the other family.
+    home: Place,
+    other: Option<Place>,
     /// Whose agents the callers of `sip.sources` reach; `None` without any.
     pub(super) sources: Option<AccountId>,
-    /// Where our audio is, as the other side reaches it.
-    address: IpAddr,
     /// Which addresses that others name may be spoken with.
     rules: Arc<Rules>,
     /// The lines of calls that are not over.
@@ -63,10 +92,9 @@ impl Exchange {
     /// Listens, and knows the trunk of the settings.
     pub(super) async fn bind(app: &App) -> io::Result<Self> {
         let settings = &app.config.sip;
-        let first = settings
-            .listen
-            .first()
-            .ok_or_else(|| io::Error::other("sip.listen: names no address"))?;
+        if settings.listen.is_empty() {
+            return Err(io::Error::other("sip.listen: names no address"));
+        }
         let sources = match settings.sources.is_empty() {
             true => None,
             false => Some(
@@ -79,22 +107,19 @@ impl Exchange {
                     .id,
             ),
         };
-        let (first_port, last_port) = settings.ports;
-        let bind = first.addr.ip();
-        let ports = Ports::new(bind, first_port, last_port)
-            .ok_or_else(|| io::Error::other("rtp.ports: there is no pair of ports among them"))?;
-        let address = settings.public_address.unwrap_or(bind);
-        if address.is_unspecified() {
+        let mut places = places(settings)?.into_iter();
+        let (Some(home), other) = (places.next(), places.next()) else {
             let why = "sip.public_address: must be set when sip.listen names no address that callers reach";
             return Err(io::Error::other(why));
-        }
-        if address.is_loopback() {
+        };
+        let mut all = std::iter::once(&home).chain(&other);
+        if all.all(|place| place.address.is_loopback()) {
             tracing::warn!("sip.listen: telephone calls go to and come from this machine alone");
         }
         let mut endpoint = Endpoint::new(Vec::new());
         endpoint.advertised = transports::advertised(settings);
         endpoint.trace = true;
-        let stack = Settings {
+        let stack = Stack {
             endpoint,
             seed: secret::random_bytes()?,
             listen: settings.listen.clone(),
@@ -129,9 +154,9 @@ impl Exchange {
         }
         Ok(Self {
             sip,
-            ports,
+            home,
+            other,
             sources,
-            address,
             rules,
             lines: Mutex::default(),
             next_line: AtomicU64::new(1),
@@ -199,23 +224,14 @@ impl Exchange {
         addresses.any(|listen| listen.transport.param() == transport.name())
     }
 
-    /// Two ports for one call's audio.
-    pub fn take_ports(&self) -> io::Result<PortPair> {
-        self.ports.take()
-    }
-
-    /// Our side of a session description.
-    pub fn local(&self, ports: &PortPair, encryption: Encryption) -> io::Result<Local> {
-        let session: [u8; 4] = secret::random_bytes()?;
-        Ok(Local {
-            address: self.address,
-            port: ports.port(),
-            session: u32::from_be_bytes(session).into(),
-            version: 1,
-            codecs: RtpLeg::CODECS.to_vec(),
-            encryption,
-            random: secret::random_bytes()?,
-        })
+    /// Where the audio of a call is whose other side is there: of the same family as its signalling, as far as that
+    /// is known.
+    pub(super) fn place(&self, at: &Whereabouts) -> &Place {
+        let of = |ip: IpAddr| {
+            let mut places = std::iter::once(&self.home).chain(&self.other);
+            places.find(|place| place.address.is_ipv4() == ip.is_ipv4())
+        };
+        at.heard().into_iter().find_map(of).unwrap_or(&self.home)
     }
 
     /// Where a caller is. For a call of `sip.sources` that is all that the setting names.
@@ -267,6 +283,28 @@ impl Exchange {
             lines.remove(&line);
         }
     }
+}
+
+/// One place for each family of addresses that callers reach, that of the first listener first.
+fn places(settings: &Settings) -> io::Result<Vec<Place>> {
+    let (first, last) = settings.ports;
+    let mut places: Vec<Place> = Vec::new();
+    for listen in &settings.listen {
+        let bind = listen.addr.ip();
+        let ports = Ports::new(bind, first, last)
+            .ok_or_else(|| io::Error::other("rtp.ports: there is no pair of ports among them"))?;
+        let own = (!bind.is_unspecified()).then_some(bind);
+        for address in settings.public(bind).chain(own) {
+            let is_new = |place: &Place| place.address.is_ipv4() != address.is_ipv4();
+            if places.iter().all(is_new) {
+                places.push(Place {
+                    ports: Arc::clone(&ports),
+                    address,
+                });
+            }
+        }
+    }
+    Ok(places)
 }
 
 async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {

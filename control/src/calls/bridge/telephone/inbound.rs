@@ -34,26 +34,43 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(32);
 
 /// Why a call is not taken, as its SIP answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Declined(pub(super) u16);
+pub(super) struct Declined {
+    pub(super) code: u16,
+    /// What a Warning says of it (RFC 3261 section 20.43).
+    warning: Option<&'static str>,
+}
 
 impl Declined {
-    pub(super) const NOBODY: Self = Self(404);
-    pub(super) const AWAY: Self = Self(480);
-    pub(super) const BUSY: Self = Self(486);
-    pub(super) const NOT_ACCEPTABLE: Self = Self(488);
-    const MALFORMED: Self = Self(400);
+    pub(super) const NOBODY: Self = Self::with(404);
+    pub(super) const AWAY: Self = Self::with(480);
+    pub(super) const BUSY: Self = Self::with(486);
+    pub(super) const NOT_ACCEPTABLE: Self = Self::with(488);
+    /// What is offered is over IPv6 and the call over IPv4, or the other way round.
+    pub(super) const WRONG_FAMILY: Self = Self {
+        code: 488,
+        warning: Some("301 sidetone \"Incompatible network address formats\""),
+    };
+    const MALFORMED: Self = Self::with(400);
     /// The caller may give the password of a trunk, and has not: the stack asks for it.
-    const UNPROVED: Self = Self(401);
-    const FORBIDDEN: Self = Self(403);
-    pub(super) const UNAVAILABLE: Self = Self(503);
+    const UNPROVED: Self = Self::with(401);
+    const FORBIDDEN: Self = Self::with(403);
+    pub(super) const UNAVAILABLE: Self = Self::with(503);
     /// The caller is gone: nobody hears it.
-    pub(super) const CANCELED: Self = Self(487);
+    pub(super) const CANCELED: Self = Self::with(487);
+
+    pub(super) const fn with(code: u16) -> Self {
+        Self {
+            code,
+            warning: None,
+        }
+    }
 }
 
 impl From<Refusal> for Declined {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Malformed(_) => Self::MALFORMED,
+            Refusal::Family => Self::WRONG_FAMILY,
             _ => Self::NOT_ACCEPTABLE,
         }
     }
@@ -133,10 +150,10 @@ impl Desk {
         match self.take(line, incoming, &mut events).await {
             Ok(Conversation::Agent(talking)) => talking.follow(&self.exchange, line, events).await,
             Ok(Conversation::Joined(joined)) => joined.follow(&self.exchange, line, events).await,
-            Err(Declined(code)) => {
-                tracing::info!(code, "a telephone call is not taken");
+            Err(Declined { code, warning }) => {
+                tracing::info!(code, warning, "a telephone call is not taken");
                 // Refuses a call that rings, and ends one that was answered before both agreed.
-                self.tell(Command::Reject(line, code));
+                self.tell(Command::Reject(line, code, warning.map(str::to_owned)));
                 self.tell(Command::HangUp(line, None));
             }
         }
@@ -159,23 +176,21 @@ impl Desk {
             Declined::NOBODY if incoming.may_prove => Declined::UNPROVED,
             why => why,
         })?;
-        let ports = self.exchange.take_ports().map_err(|error| {
+        let sources = &self.app.config.sip.sources;
+        let at = self.exchange.of_caller(incoming, sources);
+        let place = self.exchange.place(&at);
+        let ports = place.take_ports().map_err(|error| {
             tracing::error!(%error, "no ports for a telephone call");
             Declined::UNAVAILABLE
         })?;
-        let local = self
-            .exchange
-            .local(&ports, called.encryption)
-            .map_err(|error| {
-                tracing::error!(%error, "no random bytes");
-                Declined::UNAVAILABLE
-            })?;
+        let local = place.local(&ports, called.encryption).map_err(|error| {
+            tracing::error!(%error, "no random bytes");
+            Declined::UNAVAILABLE
+        })?;
         let mut ours = Ours {
             local,
             described: String::new(),
-            at: self
-                .exchange
-                .of_caller(incoming, &self.app.config.sip.sources),
+            at,
         };
         let answer = match offer {
             Some(offer) => Some(ours.answer(offer)?),

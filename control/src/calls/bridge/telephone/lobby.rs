@@ -75,8 +75,7 @@ impl Desk {
                             Err(lack) => Happened::Refused(lack),
                         },
                         Ok(false) => {
-                            let Declined(code) = Declined::NOBODY;
-                            let end = Unanswered::not_taken(code);
+                            let end = Unanswered::not_taken(Declined::NOBODY.code);
                             self.not_taken(&called, since, &end, None).await;
                             return Err(Declined::NOBODY);
                         }
@@ -94,7 +93,7 @@ impl Desk {
                 }
                 Next::Message(_) => {
                     let taken = self.take_message(&called, since).await;
-                    if let Err(Declined(code)) = taken {
+                    if let Err(Declined { code, .. }) = taken {
                         let end = Unanswered::not_taken(code);
                         self.not_taken(&called, since, &end, None).await;
                     }
@@ -108,7 +107,7 @@ impl Desk {
                                 let end = Unanswered::not_taken(code);
                                 self.not_taken(&called, since, &end, Some(error)).await;
                             }
-                            Err(Declined(code))
+                            Err(Declined::with(code))
                         }
                     };
                 }
@@ -118,7 +117,7 @@ impl Desk {
                         let end = Unanswered::not_taken(code);
                         self.not_taken(&called, since, &end, None).await;
                     }
-                    return Err(Declined(code));
+                    return Err(Declined::with(code));
                 }
             }
         }
@@ -410,7 +409,7 @@ mod tests {
             (Reason::RedisError, None, 503),
         ] {
             let told = refused(&refusal(reason, resource));
-            assert_eq!(told, Declined(code), "{reason:?} of {resource:?}");
+            assert_eq!(told, Declined::with(code), "{reason:?} of {resource:?}");
         }
     }
 }

@@ -136,12 +136,12 @@ impl Placing {
     fn ask(&self, call: &Dial) -> Result<(PortPair, Ours, Offered), String> {
         let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
-        let ports = self
-            .exchange
+        let at = self.exchange.of_carrier(trunk);
+        let place = self.exchange.place(&at);
+        let ports = place
             .take_ports()
             .map_err(|error| format!("no ports for the audio: {error}"))?;
-        let local = self
-            .exchange
+        let local = place
             .local(&ports, encryption)
             .map_err(|error| format!("no random bytes: {error}"))?;
         let offered = sdp::offer(&local, Flow::SendRecv);
@@ -167,7 +167,7 @@ impl Placing {
         let ours = Ours {
             local,
             described: offered.text.clone(),
-            at: self.exchange.of_carrier(trunk),
+            at,
         };
         Ok((ports, ours, offered))
     }
@@ -366,6 +366,20 @@ mod tests {
             let agreed = answered(&mut ours, &offered, answer.map(theirs), renewed).ok();
             assert_eq!(agreed.map(|agreed| agreed.remote.port()), port);
         }
+    }
+
+    #[test]
+    fn an_answer_of_the_other_family_is_none() {
+        let mut ours = ours();
+        let offered = sdp::offer(&ours.local, Flow::SendRecv);
+        let text = String::from_utf8(theirs(4000).bytes).unwrap();
+        let six = Body::sdp(text.replace("c=IN IP4 8.8.8.8", "c=IN IP6 2001:4860::8"));
+        let Err(Over::Unanswered(end, Some(why))) = answered(&mut ours, &offered, Some(six), None)
+        else {
+            panic!("it is refused");
+        };
+        assert_eq!(end.reason, "carrier_error");
+        assert!(why.contains("IPv6"), "{why}");
     }
 
     #[test]

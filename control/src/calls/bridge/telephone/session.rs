@@ -43,7 +43,7 @@ impl Ours {
     /// Answers an offer: our description, and what is agreed by it.
     pub(super) fn answer(&mut self, offer: &Body) -> Result<(String, Agreed), Unusable> {
         let (text, agreed) = sdp::answer(&offer.bytes, &self.local, Flow::SendRecv)?;
-        let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        let agreed = self.settle(agreed)?;
         self.stay_encrypted(&agreed);
         self.described.clone_from(&text);
         Ok((text, agreed))
@@ -52,10 +52,15 @@ impl Ours {
     /// What the answer to an offer of ours agrees to.
     pub(super) fn accept(&mut self, offered: &Offered, answer: &Body) -> Result<Agreed, Unusable> {
         let agreed = offered.accept(&answer.bytes)?;
-        let agreed = self.at.settle(agreed).ok_or(Unusable::OutOfReach)?;
+        let agreed = self.settle(agreed)?;
         self.stay_encrypted(&agreed);
         self.described.clone_from(&offered.text);
         Ok(agreed)
+    }
+
+    fn settle(&self, agreed: Agreed) -> Result<Agreed, Unusable> {
+        let settled = self.at.settle(agreed, self.local.address);
+        settled.ok_or(Unusable::OutOfReach)
     }
 
     /// What was encrypted once is never plain again, though the trunk would allow it: whoever comes between the
@@ -72,7 +77,7 @@ impl Ours {
         let again = sdp::accept_again(&self.local, &self.described, agreed, &answer.bytes);
         let settled = again.map_err(Unusable::from).and_then(|again| {
             let named = again.remote.ip();
-            let mut settled = self.at.settle(again).ok_or(Unusable::OutOfReach)?;
+            let mut settled = self.settle(again)?;
             if settled.remote.ip() != named {
                 // Behind a NAT it is where it was found before, whatever else its name leads to by now.
                 settled.remote.set_ip(agreed.remote.ip());
@@ -382,6 +387,26 @@ mod tests {
             let (_, anew) = told(&mut session, &offer(Some(encrypted(4446))));
             assert_eq!(anew.unwrap().remote.port(), 4446);
         }
+    }
+
+    #[test]
+    fn an_offer_of_the_other_family_moves_nothing_there() {
+        let mut session = session();
+        let before = session.agreed.clone();
+        let six = || theirs("m=audio 4000 RTP/AVP 9\nc=IN IP6 2001:4860::8");
+        let (commands, anew) = told(&mut session, &offer(Some(six())));
+        assert!(
+            matches!(&commands[..], [Command::RefuseOffer(LINE, 488)]),
+            "{commands:?}"
+        );
+        assert!(anew.is_none() && session.agreed == before);
+        // Whoever answers so to what he asked for is let go.
+        told(&mut session, &offer(None));
+        let (commands, _) = told(&mut session, &accepted(Some(six())));
+        assert!(
+            matches!(&commands[..], [Command::HangUp(LINE, Some(_))]),
+            "{commands:?}"
+        );
     }
 
     #[test]

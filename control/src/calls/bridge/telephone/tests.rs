@@ -9,9 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
 use sip::event::{EndedBy, Event, Incoming};
-use sip::message::{Body, Uri};
+use sip::message::{Body, Transport, Uri};
+use sip::shell::Listen;
 
 use super::exchange::hand_on;
 use super::inbound::{Called, Conversation, Declined, Desk};
@@ -280,8 +282,51 @@ async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_n
         let mut line = bench.exchange.line();
         let events = &mut line.events;
         let taken = bench.desk().take(line.id, &incoming, events).await;
-        assert_eq!(taken.err(), Some(Declined(code)));
+        assert_eq!(taken.err(), Some(Declined::with(code)));
     }
+}
+
+#[tokio::test]
+async fn audio_is_of_the_family_that_the_call_comes_over() {
+    let test = TestApp::with(|config| {
+        let udp = |addr: &str| Listen {
+            transport: Transport::Udp,
+            addr: addr.parse().unwrap(),
+        };
+        config.sip.listen = vec![udp("[::1]:0"), udp("127.0.0.1:0")];
+    })
+    .await;
+    let exchange = Arc::clone(open(&test.app).await.unwrap());
+    for (source, ours) in [
+        ("127.0.0.1:5060", "127.0.0.1"),
+        ("[::1]:5060", "::1"),
+        ("192.0.2.7:5060", "127.0.0.1"),
+    ] {
+        let incoming = Incoming {
+            source: source.parse().unwrap(),
+            ..incoming(&[], NUMBER)
+        };
+        let place = exchange.place(&exchange.of_caller(&incoming, &[]));
+        let ports = place.take_ports().unwrap();
+        let local = place.local(&ports, Encryption::Allow).unwrap();
+        assert_eq!(local.address.to_string(), ours, "{source}");
+    }
+}
+
+#[tokio::test]
+async fn a_caller_whose_audio_is_of_the_other_family_is_told_so_and_leaves_no_record() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let incoming = Incoming {
+        offer: Some(Body::sdp(OFFER.replace("IP4 127.0.0.1", "IP6 ::1"))),
+        ..incoming(&[trunk], NUMBER)
+    };
+    let mut line = bench.exchange.line();
+    let events = &mut line.events;
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert_eq!(taken.err(), Some(Declined::WRONG_FAMILY));
+    let (_, list) = bench.test.call("GET", "/calls", None).await;
+    assert_eq!(list["total"], 0, "{list}");
 }
 
 #[tokio::test]

@@ -72,15 +72,21 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// The agreement as it may be kept: an address that nothing may be sent to is taken for that of a
-    /// telephone behind a NAT, whose audio is where its signalling is until its packets say otherwise.
-    /// `None`: it is not known where that is.
-    pub(super) fn settle(&self, mut agreed: Agreed) -> Option<Agreed> {
+    /// Where its signalling is, as far as that is known.
+    pub(super) fn heard(&self) -> Vec<IpAddr> {
         let hosts = self.hosts.iter();
-        let heard: Vec<IpAddr> = hosts
+        hosts
             .flat_map(|host| self.rules.addresses(host))
             .map(|ip| ip.to_canonical())
-            .collect();
+            .collect()
+    }
+
+    /// The agreement as it may be kept: an address that nothing may be sent to is taken for that of a
+    /// telephone behind a NAT, whose audio is where its signalling is until its packets say otherwise.
+    /// `None`: no address of it is known in the family of `ours`, where our audio is.
+    pub(super) fn settle(&self, mut agreed: Agreed, ours: IpAddr) -> Option<Agreed> {
+        let mut heard = self.heard();
+        heard.retain(|ip| ip.is_ipv4() == ours.is_ipv4());
         let may = |ip: IpAddr| {
             let ip = ip.to_canonical();
             heard.contains(&ip)
@@ -104,13 +110,15 @@ mod tests {
 
     use super::*;
 
+    const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
+
     fn agreed(address: &str, reports: &str) -> Agreed {
         let offer = format!(
             "v=0\r\no=- 1 1 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\nt=0 0\r\n\
              m=audio 4000 RTP/AVP 0\r\na=rtcp:4010 IN IP4 {reports}\r\n"
         );
         let local = Local {
-            address: "192.0.2.9".parse().unwrap(),
+            address: OURS,
             port: 20_000,
             session: 7,
             version: 1,
@@ -190,7 +198,7 @@ mod tests {
             (&unknown, "9.9.9.9", "9.9.9.9", "9.9.9.9:4000 9.9.9.9:4010"),
             (&unknown, "10.0.0.8", "10.0.0.8", ""),
         ] {
-            let settled = at.settle(agreed(address, reports));
+            let settled = at.settle(agreed(address, reports), OURS);
             let settled = settled.map(|s| format!("{} {}", s.remote, s.remote_reports));
             assert_eq!(settled.unwrap_or_default(), expected, "{address} {reports}");
         }

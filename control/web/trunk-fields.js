@@ -10,7 +10,7 @@ const PASSWORD = { name: 'auth_password', kind: 'secret', label: 'Password', uns
 const TRANSPORT = { name: 'transport', kind: 'choice', label: 'SIP goes over', options: TRANSPORTS, unset: 'udp' };
 const ENCRYPTION = { name: 'media_encryption', kind: 'choice', label: 'Encrypts the sound (SRTP)', options: ENCRYPTIONS, unset: 'allow', hint: 'Only with TLS are its keys hidden as well.' };
 const NUMBERS = { name: 'numbers', kind: 'lines', label: 'Numbers', unset: [] };
-const ADDRESSES = { name: 'allowed_addresses', kind: 'lines', label: 'Addresses that calls come from', unset: [], placeholder: '203.0.113.7\n198.51.100.0/24', hint: 'Public addresses, or blocks of them: /24 to /32 of IPv4, /64 to /128 of IPv6; one a line.' };
+const ADDRESSES = { name: 'allowed_addresses', kind: 'lines', label: 'Addresses that calls come from', unset: [], placeholder: '203.0.113.7\n198.51.100.0/24', hint: 'Public IPv4 addresses, or blocks of /24 to /32; IPv6 ones where the deployment allows them; one a line.' };
 
 const asksPassword = ({ auth_mode: mode }) => mode !== 'ip_acl';
 const asksAddresses = ({ type, auth_mode: mode }) => type !== 'outbound' && (mode === 'ip_acl' || mode === 'digest_plus_ip_acl');

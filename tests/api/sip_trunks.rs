@@ -245,7 +245,7 @@ async fn a_carriers_addresses_are_public_unless_a_laboratory_says_otherwise() {
         "8.8.0.0/16",
         "127.0.0.1",
         "10.0.0.0/24",
-        "2001:4860::/32",
+        "2001:4860::1",
         "::1",
         "acme.com",
     ] {
@@ -253,9 +253,6 @@ async fn a_carriers_addresses_are_public_unless_a_laboratory_says_otherwise() {
         let answer = test.call("POST", "/sip-trunks", Some(body)).await;
         refused(answer, 422, "validation_error", &["allowed_addresses.1"]);
     }
-    let addresses = json!({"allowed_addresses": ["2001:4860:abcd:1234:abcd:1234:abcd:1234/128"]});
-    let longest = make(&test, with(inbound(), addresses.clone())).await;
-    assert_eq!(longest["allowed_addresses"], addresses["allowed_addresses"]);
     let laboratory = TestApp::with(|config| {
         config.egress.allow = control::egress::Allow::parse(&["127.0.0.0/8", "::1"]).unwrap();
     });

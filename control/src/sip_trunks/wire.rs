@@ -248,8 +248,8 @@ impl Wire for CreateTrunk {
             Field::opt(
                 "allowed_addresses",
                 ADDRESSES,
-                "Where inbound calls come from: public addresses, or blocks of them, /24 to /32 of IPv4 and \
-                 /64 to /128 of IPv6",
+                "Where inbound calls come from: public IPv4 addresses, or blocks of /24 to /32; IPv6 ones, or blocks \
+                 of /64 to /128, where the deployment allows them",
             ),
             Field::opt(
                 "auth_mode",

@@ -10,6 +10,7 @@
     reason = "the one folder that reads the clock, spawns, and touches sockets and files"
 )]
 
+mod address;
 mod clock;
 mod counters;
 mod disk;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use mio::net::UdpSocket;
 
+use super::address;
+
 /// How long a call's ports stay bound after it: what the other side still had under way has come by
 /// then.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -114,15 +116,9 @@ impl PortPair {
         }
     }
 
-    /// An address as the sockets know it: on all addresses of IPv6 those of IPv4 are inside of one (RFC 3493
-    /// section 3.7).
+    /// An address as the sockets send to it.
     pub(super) fn way_to(&self, to: SocketAddr) -> SocketAddr {
-        match (self.home.address, to) {
-            (IpAddr::V6(_), SocketAddr::V4(to)) => {
-                SocketAddr::new(IpAddr::V6(to.ip().to_ipv6_mapped()), to.port())
-            }
-            _ => to,
-        }
+        address::way_to(self.home.address, to)
     }
 
     pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {

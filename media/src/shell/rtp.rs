@@ -8,6 +8,7 @@ use mio::event::Source as _;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
+use super::address::canonical;
 use super::ports::PortPair;
 use crate::call::input::Report;
 use crate::leg::RtpPacket;
@@ -392,17 +393,12 @@ impl Crypt {
     }
 }
 
-/// A call that a signal interrupted is made again. On all addresses of IPv6 those of IPv4 come inside of one.
+/// A call that a signal interrupted is made again.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, std::net::SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => {
-                return other.map(|(length, mut from)| {
-                    from.set_ip(from.ip().to_canonical());
-                    (length, from)
-                });
-            }
+            other => return other.map(|(length, from)| (length, canonical(from))),
         }
     }
 }

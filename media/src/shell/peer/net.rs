@@ -6,7 +6,7 @@
 //! that one's check, for whoever knows one call's password can ask in the name of any address.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use rustc_hash::FxHashMap;
 
+use super::super::address::{canonical, way_to};
 use super::super::clock::Clock;
 use super::super::counters::{Tallies, count};
 use super::super::mailbox::CallKey;
@@ -44,6 +45,8 @@ const MOST_CHECKS: usize = 8192;
 /// The WebRTC side of one media thread.
 pub(in super::super) struct Net {
     socket: UdpSocket,
+    /// What it is bound to.
+    own: IpAddr,
     /// Addresses that clients are told.
     pub(super) public: Vec<SocketAddr>,
     names: FxHashMap<String, CallKey>,
@@ -90,6 +93,7 @@ impl Net {
         };
         Ok(Self {
             socket: UdpSocket::from_std(socket),
+            own: bound.ip(),
             public,
             names: FxHashMap::default(),
             tuples: FxHashMap::default(),
@@ -146,6 +150,7 @@ impl Net {
 
     /// Sends a datagram; what the system does not take at once is lost, as on any network.
     pub(super) fn send(&self, bytes: &[u8], to: SocketAddr) {
+        let to = way_to(self.own, to);
         if self.socket.send_to(bytes, to).is_ok() {
             count(&self.tallies.bytes_out, bytes.len() as u64);
         }
@@ -224,7 +229,7 @@ impl Net {
 }
 
 /// The address this machine speaks from, when it listens on all.
-fn own_address(bound: SocketAddr) -> io::Result<std::net::IpAddr> {
+fn own_address(bound: SocketAddr) -> io::Result<IpAddr> {
     if !bound.ip().is_unspecified() {
         return Ok(bound.ip());
     }
@@ -248,7 +253,22 @@ fn own_address(bound: SocketAddr) -> io::Result<std::net::IpAddr> {
     ))
 }
 
-/// An IPv4 address in IPv6 clothes is an IPv4 address.
-fn canonical(from: SocketAddr) -> SocketAddr {
-    SocketAddr::new(from.ip().to_canonical(), from.port())
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_all_addresses_of_ipv6_clients_of_both_families_are_reached() {
+        let tallies = Arc::new(Tallies::default());
+        let listen = "[::]:0".parse().unwrap();
+        let net = Net::bind(listen, &[], Clock::start(), tallies).unwrap();
+        for own in ["127.0.0.1:0", "[::1]:0"] {
+            let client = std::net::UdpSocket::bind(own).unwrap();
+            let patience = Duration::from_secs(10);
+            client.set_read_timeout(Some(patience)).unwrap();
+            net.send(&[1; 12], client.local_addr().unwrap());
+            assert_eq!(client.recv(&mut [0; 200]).unwrap(), 12, "{own}");
+        }
+    }
 }

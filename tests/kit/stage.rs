@@ -101,7 +101,12 @@ pub async fn recording(client: &Client, id: &str) -> [Vec<i16>; 2] {
 
 /// Seconds of sound above −40 dBFS, 16 kHz.
 pub fn loud(samples: &[i16]) -> f64 {
-    let frames = samples.chunks(320);
+    loud_at(samples, 16_000)
+}
+
+/// Seconds of sound above −40 dBFS, at `hz` samples a second.
+pub fn loud_at(samples: &[i16], hz: usize) -> f64 {
+    let frames = samples.chunks(hz / 50);
     let loud = frames.filter(|frame| frame.iter().any(|s| s.unsigned_abs() > 330));
     loud.count() as f64 / 50.0
 }
@@ -113,6 +118,19 @@ pub async fn refused(url: &str) -> (Value, u16) {
     let errors = caller.of_kind("error");
     assert_eq!(errors.len(), 1, "{:?}", caller.messages);
     (errors[0].clone(), code.expect("it is closed"))
+}
+
+/// What both sides said, as the transcript has it: roles and words.
+pub async fn said(client: &Client, id: &str) -> Vec<(String, String)> {
+    let path = format!("/conversations/{id}/transcript");
+    let transcript = client.get(&path).await.expect(200);
+    let turns = transcript.body["turns"].as_array().unwrap().iter();
+    turns
+        .map(|turn| {
+            let text = |key: &str| turn[key].as_str().unwrap_or_default().to_owned();
+            (text("role"), text("text"))
+        })
+        .collect()
 }
 
 pub fn soak() -> bool {

@@ -4,7 +4,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use kit::client::Client;
 use kit::ports::free_port;
 use kit::server::Server;
 use kit::telephone::{Telephone, Waiting};
@@ -13,7 +12,7 @@ use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
 
 use crate::outbound::{self, answer, bye_taken, carrier, place, recv};
-use crate::stage::{self, loud};
+use crate::stage::{self, loud, loud_at};
 use crate::telephone::records;
 use crate::trunks::{NUMBER, line, scenario};
 
@@ -36,26 +35,8 @@ fn by_address() -> Value {
         "allowed_addresses": ["127.0.0.1", "::1"]})
 }
 
-/// Seconds of sound above −40 dBFS, 8 kHz.
-fn audible(samples: &[i16]) -> f64 {
-    let frames = samples.chunks(160);
-    let loud = frames.filter(|frame| frame.iter().any(|s| s.unsigned_abs() > 330));
-    loud.count() as f64 / 50.0
-}
-
 fn voice() -> Vec<i16> {
     tones::sine(8_000, 500.0, -12.0, 8 * 600)
-}
-
-/// What the agent heard the other side say.
-async fn said(client: &Client, id: &str) -> Vec<String> {
-    let path = format!("/conversations/{id}/transcript");
-    let transcript = client.get(&path).await.expect(200).body;
-    let turns = transcript["turns"].as_array().unwrap();
-    let of_user = turns.iter().filter(|turn| turn["role"] == "user");
-    of_user
-        .map(|turn| turn["text"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 #[tokio::test]
@@ -80,7 +61,7 @@ async fn telephones_of_both_families_are_greeted_and_heard() {
             let mut phone = called.unwrap_or_else(|code| panic!("{code}: {}", server.log()));
             assert_eq!(phone.remote().ip(), ip, "{listen}");
             phone.silence(4_000).await;
-            let greeting = audible(&phone.heard);
+            let greeting = loud_at(&phone.heard, 8_000);
             assert!(greeting > 1.0, "{greeting} s at {target} of {listen}");
             phone.speak(&voice()).await;
             phone.silence(2_500).await;
@@ -93,7 +74,10 @@ async fn telephones_of_both_families_are_greeted_and_heard() {
                 "{call}"
             );
             let id = call["id"].as_str().unwrap();
-            assert_eq!(said(&client, id).await, ["hello there"], "{listen}");
+            let mut said = stage::said(&client, id).await;
+            said.retain(|(role, _)| role == "user");
+            let words: Vec<&str> = said.iter().map(|(_, text)| text.as_str()).collect();
+            assert_eq!(words, ["hello there"], "{listen}");
             let [caller, agent] = stage::recording(&client, id).await;
             let (caller, agent) = (loud(&caller), loud(&agent));
             assert!((0.5..0.8).contains(&caller), "{caller} s in {listen}");
@@ -116,7 +100,7 @@ async fn an_agent_calls_a_telephone_over_ipv6() {
     phone.silence(500).await;
     phone.speak(&voice()).await;
     phone.silence(5_000).await;
-    let heard = audible(&phone.heard);
+    let heard = loud_at(&phone.heard, 8_000);
     assert!(heard > 1.0, "{heard} s; {}", server.log());
     phone.hang_up().await;
     let call = outbound::over(&server, &id).await;

@@ -19,21 +19,6 @@ fn voiced_ms(side: &[i16]) -> usize {
     loud.count() * 10
 }
 
-/// What both sides said, as the transcript has it: roles and words.
-async fn said(client: &Client, id: &str) -> Vec<(String, String)> {
-    let transcript = client
-        .get(&format!("/conversations/{id}/transcript"))
-        .await
-        .expect(200);
-    let turns = transcript.body["turns"].as_array().unwrap().iter();
-    turns
-        .map(|turn| {
-            let text = |key: &str| turn[key].as_str().unwrap_or_default().to_owned();
-            (text("role"), text("text"))
-        })
-        .collect()
-}
-
 /// Is greeted, speaks, is answered.
 pub(crate) async fn converse(phone: &mut Phone) {
     phone.until("voice").await;
@@ -47,7 +32,7 @@ pub(crate) async fn converse(phone: &mut Phone) {
 pub(crate) async fn was_a_conversation(client: &Client, id: &str) -> Value {
     let call = stage::over(client, id, Duration::from_secs(20)).await;
     assert_eq!(call["channel"], "webrtc", "{call}");
-    let said = said(client, id).await;
+    let said = stage::said(client, id).await;
     let roles: Vec<&str> = said.iter().map(|(role, _)| role.as_str()).collect();
     assert!(
         roles.starts_with(&["assistant", "user", "assistant"]),

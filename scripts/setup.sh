@@ -26,6 +26,8 @@ needed() {
         echo "postgresql          command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"
         echo "openssl             command -v openssl"
         echo "util-linux          command -v setpriv"
+        # The kernel counts the connections that the server begins (make soak).
+        echo "nftables            command -v nft || test -x /usr/sbin/nft"
         # Calls over WebRTC are relayed by it.
         echo "coturn              command -v turnserver"
         # The console page is tested in a real browser, the recogniser on human voices.

@@ -89,13 +89,13 @@ async def answer_of_echo(port, sdp):
 
 
 class Sidetone:
-    """An agent that talks all the time to callers who say nothing."""
+    """An agent that talks all the time to callers who say nothing, or listens to them all the time."""
 
-    def __init__(self, url):
+    def __init__(self, url, talks):
         self.url = url + "/api/v1"
         voices = self.ask("GET", "/voices?limit=500")["items"]
         voice = next((v["id"] for v in voices if "scripted" in (v["voice_key"] or "")), voices[0]["id"])
-        greeting = "This is a long greeting, and it goes on for a good while. " * 32
+        greeting = "This is a long greeting, and it goes on for a good while. " * 32 if talks else "Hello."
         self.agent = self.ask(
             "POST",
             "/agents",
@@ -157,10 +157,18 @@ class Caller:
 
 async def measure(pid, address, sessions, seconds):
     if address.isdigit():
-        answer = lambda sdp: answer_of_echo(int(address), sdp)
-    else:
-        server = Sidetone(address)
+        await calls(pid, lambda sdp: answer_of_echo(int(address), sdp), sessions, seconds, agent="echo")
+        return
+    costs = []
+    for agent in ("talks", "listens"):
+        server = Sidetone(address, agent == "talks")
         answer = lambda sdp: asyncio.to_thread(server.answer, sdp)
+        costs.append(await calls(pid, answer, sessions, seconds, agent=agent))
+    print(json.dumps({"cpu_ms_a_session_second_half_talk": round(sum(costs) / 2, 2)}))
+
+
+async def calls(pid, answer, sessions, seconds, agent):
+    """Makes calls, prints what they cost, and returns the CPU time, ms a session-second."""
     # What the server does while nobody calls is no cost of a call.
     began, cpu = time.monotonic(), cpu_ms(pid)
     await asyncio.sleep(IDLE)
@@ -176,18 +184,21 @@ async def measure(pid, address, sessions, seconds):
     await asyncio.sleep(seconds)
     took, cpu = time.monotonic() - began, cpu_ms(pid) - cpu
     frames = sorted((caller.heard - before) / took for caller, before in zip(callers, heard))
+    cost = (cpu / took - idle) / sessions
     print(
         json.dumps(
             {
+                "agent": agent,
                 "sessions": sessions,
                 "idle_cpu_ms_a_second": round(idle, 2),
-                "cpu_ms_a_session_second": round((cpu / took - idle) / sessions, 2),
+                "cpu_ms_a_session_second": round(cost, 2),
                 "frames_a_second_heard": [round(frames[0], 1), round(frames[-1], 1)],
             }
         )
     )
     for caller in callers:
         await caller.pc.close()
+    return cost
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a call over WebRTC costs, beside what it costs aiortc: aiortc's clients call its own echo server, then
-# sidetone, whose agent talks all the time, so that both decode and encode every frame. The servers have the first
-# core for themselves, the clients the last.
+# sidetone: first an agent that talks all the time, so that both decode and encode every frame, then one that
+# listens; half talk is the mean of the two. The servers have the first core for themselves, the clients the last.
 #   SESSIONS=8 SECONDS_MEASURED=15 bash scripts/load_aiortc.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,7 +37,7 @@ until [ -s "$data/port" ]; do
     [ $tries -lt 100 ] || { echo "aiortc's echo server did not start" >&2; exit 1; }
     sleep 0.1
 done
-printf 'aiortc    '
+echo 'aiortc:'
 $generator_pin "$python" scripts/load_aiortc.py measure $echo_pid "$(cat "$data/port")" "$sessions" "$seconds"
 kill "$echo_pid"
 echo_pid=
@@ -47,10 +47,12 @@ export SIDETONE_SERVER__DATA_DIR=$data
 export SIDETONE_SERVER__LOG=warn
 export SIDETONE_SPEECH__RECOGNISER=scripted
 export SIDETONE_ENGINE__MEDIA_THREADS=1
-export SIDETONE_LIMITS__ACCOUNT_CALLS=$sessions
-export SIDETONE_LIMITS__POOL_CALLS=$sessions
-export SIDETONE_LIMITS__NODE_CALLS=$sessions
+# Calls of the first round may not be over when those of the second begin.
+export SIDETONE_LIMITS__ACCOUNT_CALLS=$((2 * sessions))
+export SIDETONE_LIMITS__POOL_CALLS=$((2 * sessions))
+export SIDETONE_LIMITS__NODE_CALLS=$((2 * sessions))
+export SIDETONE_LIMITS__CALL_CREATIONS_PER_MINUTE=100000
 start_server "$data/server.out" "$data/server.log"
 trap finish EXIT
-printf 'sidetone  '
+echo 'sidetone:'
 SIDETONE_API_KEY=$key $generator_pin "$python" scripts/load_aiortc.py measure $server_pid "$url" "$sessions" "$seconds"

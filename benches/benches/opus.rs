@@ -15,7 +15,7 @@ fn opus(c: &mut Criterion) {
         media::audio::tones::mix(&mut sound, &more);
     }
     let frames = sound.as_chunks::<FRAME>().0;
-    for complexity in [0, 5, 10] {
+    for complexity in [1, 5, 10] {
         let Ok(mut encoder) = Encoder::new(complexity) else {
             continue;
         };

@@ -149,6 +149,7 @@ impl Session {
             comfort_noise: None,
             heard: None,
             packet_ms: 20,
+            most_bits: None,
             flow: Flow::SendRecv,
             ssrc: 7,
             sequence: 1,

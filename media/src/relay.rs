@@ -177,6 +177,7 @@ mod tests {
             comfort_noise: None,
             heard: None,
             packet_ms: 20,
+            most_bits: None,
             flow: Flow::SendRecv,
             ssrc,
             sequence: 7,

@@ -100,6 +100,8 @@ enum Kind {
     Press = 15,
     /// One byte: the key.
     Key = 16,
+    /// The most bits a second as JSON, or null.
+    Limit = 17,
     Check = 0x40,
     Stop = 0x41,
     Done = 0x42,
@@ -124,6 +126,7 @@ impl Kind {
             Self::Media,
             Self::Press,
             Self::Key,
+            Self::Limit,
             Self::Check,
             Self::Stop,
             Self::Done,

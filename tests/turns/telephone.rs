@@ -28,6 +28,7 @@ fn plan(flow: Flow) -> RtpPlan {
         comfort_noise: None,
         heard: None,
         packet_ms: 20,
+        most_bits: None,
         flow,
         ssrc: 7,
         sequence: 60_000,

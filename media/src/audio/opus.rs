@@ -22,9 +22,12 @@ pub const LONGEST: usize = RATE as usize * 120 / 1000;
 /// The largest packet of one frame (RFC 6716 section 3.4), bytes. What we encode stays far below it.
 const LARGEST: usize = 1275;
 
-/// Bits a second for the agent's voice: wideband speech is transparent from about 24 kbit/s on, the rest is
-/// room for the copies of in-band FEC.
-const BITRATE: i32 = 28_000;
+/// Bits a second for the agent's voice: enough for an encoder that does not work hard, and for the copies of in-band
+/// FEC (`scripts/opus_quality.sh` compares).
+const BITRATE: i32 = 48_000;
+
+/// No listener may ask for fewer (RFC 7587 section 6.1).
+const FEWEST_BITS: i32 = 6_000;
 
 /// The loss the encoder makes provision for before a report tells it, per cent: enough for it to send copies at all.
 const EXPECTED_LOSS: u8 = 10;
@@ -45,6 +48,16 @@ const HANGOVER: u32 = 10;
 /// The library could not be used as asked. It cannot be set up (its memory), or the packet is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpusError;
+
+/// The most bits a second that a listener wants to get, by the parameters of the format in its description
+/// (`maxaveragebitrate`, RFC 7587 section 6.1). `None`: it does not say.
+pub fn most_bits(parameters: &str) -> Option<u32> {
+    parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let asked = name.trim().eq_ignore_ascii_case("maxaveragebitrate");
+        asked.then(|| value.trim().parse().ok()).flatten()
+    })
+}
 
 /// What one packet holds, as far as its head tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +168,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// `complexity`: 0 to 10; 5 costs half of 10 and is as good for speech at this rate.
+    /// `complexity`: 0 to 10.
     pub fn new(complexity: u8) -> Result<Self, OpusError> {
         let make = || -> audiopus::Result<LibraryEncoder> {
             let mut library =
@@ -173,6 +186,15 @@ impl Encoder {
             clean: 0,
             quiet: 0,
         })
+    }
+
+    /// The listener wants no more than so many bits a second; `None`: it does not say.
+    pub fn limit(&mut self, most_bits: Option<u32>) -> Result<(), OpusError> {
+        let most = most_bits.and_then(|bits| i32::try_from(bits).ok());
+        let bits = most.map_or(BITRATE, |most| most.clamp(FEWEST_BITS, BITRATE));
+        self.library
+            .set_bitrate(Bitrate::BitsPerSecond(bits))
+            .map_err(|_| OpusError)
     }
 
     /// A report of the listener's says that so many per cent are lost, rounded up.
@@ -312,6 +334,46 @@ mod tests {
         assert_eq!(copies(&[0]), 0);
         assert!(copies(&[3]) > 20);
         assert!(copies(&[0, 0]) > 20);
+    }
+
+    #[test]
+    fn a_listener_gets_no_more_bits_than_it_wants() {
+        let frames = frames(250);
+        let mut encoder = Encoder::new(1).unwrap();
+        let mut sent = |most| {
+            encoder.limit(most).unwrap();
+            let mut out = Vec::new();
+            for frame in &frames {
+                encoder.encode(frame, &mut out).unwrap();
+            }
+            // 250 frames are five seconds.
+            out.len() as f64 * 8.0 / 5.0
+        };
+        let free = sent(None);
+        assert!((30_000.0..53_000.0).contains(&free), "{free}");
+        for most in [24_000_u32, 12_000] {
+            let bits = sent(Some(most));
+            assert!(bits < f64::from(most) * 1.1, "{bits} of {most}");
+        }
+        // Nobody is served with less than the codec can do, nor with more than we do.
+        assert!(sent(Some(1)) > 4_000.0);
+        assert!((sent(Some(u32::MAX)) - free).abs() < free / 10.0);
+    }
+
+    #[test]
+    fn the_limit_stands_among_other_parameters() {
+        assert_eq!(most_bits("maxaveragebitrate=20000"), Some(20_000));
+        let many = "minptime=10; useinbandfec=1; MaxAverageBitrate = 24000 ;stereo=0";
+        assert_eq!(most_bits(many), Some(24_000));
+        for none in [
+            "",
+            "useinbandfec=1",
+            "maxaveragebitrate=",
+            "maxaveragebitrate=fast",
+            "maxaveragebitrate",
+        ] {
+            assert_eq!(most_bits(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub enum Input<'a> {
     Peer(PeerState),
     /// The caller put us on hold, or took us off it.
     Hold(bool),
+    /// A caller over WebRTC wants no more than so many bits of Opus a second (RFC 7587 section 6.1); `None`: it does
+    /// not say.
+    Limit(Option<u32>),
     /// The caller's receiver report.
     Report(Report),
     /// Another agreement on a telephone call's media holds from now on.

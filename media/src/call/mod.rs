@@ -254,6 +254,7 @@ impl Call {
             Input::Packet(packet) => self.packet(now, &packet),
             Input::Peer(state) => self.peer(now, state),
             Input::Hold(hold) => self.hold(hold),
+            Input::Limit(most_bits) => self.limit(most_bits),
             Input::Report(report) => self.reported(report),
             Input::Media(plan) => self.renew_media(now, plan),
             Input::Press(key) => self.press(now, key),

@@ -81,6 +81,14 @@ impl Call {
         }
     }
 
+    pub(super) fn limit(&mut self, most_bits: Option<u32>) {
+        if let Leg::WebRtc(leg) = &mut self.leg
+            && leg.limit(most_bits).is_err()
+        {
+            self.note("the codec could not be held to the bits that the caller wants");
+        }
+    }
+
     /// Both sides of a telephone call agreed anew.
     pub(super) fn renew_media(&mut self, now: Time, plan: RtpPlan) {
         let Leg::Rtp(leg) = &mut self.leg else { return };

@@ -54,6 +54,9 @@ pub struct RtpPlan {
     /// The audio in a packet of ours, ms. Opus has 20 always.
     #[serde(default = "usual_packet")]
     pub packet_ms: u8,
+    /// The most bits of Opus a second.
+    #[serde(default)]
+    pub most_bits: Option<u32>,
     pub flow: Flow,
     pub ssrc: u32,
     pub sequence: u16,
@@ -73,6 +76,7 @@ impl RtpPlan {
             comfort_noise: agreed.comfort_noise,
             heard: Some(agreed.heard),
             packet_ms: agreed.packet_ms,
+            most_bits: agreed.most_bits,
             flow: agreed.flow,
             ssrc: u32::from_be_bytes([a, b, c, d]),
             sequence: u16::from_be_bytes([e, f]) & 0x7fff,
@@ -91,6 +95,7 @@ impl RtpPlan {
             comfort_noise: agreed.comfort_noise,
             heard: Some(agreed.heard),
             packet_ms: agreed.packet_ms,
+            most_bits: agreed.most_bits,
             flow: agreed.flow,
             ..self
         }

@@ -177,6 +177,11 @@ impl WebRtcLeg {
         self.jitter.jitter()
     }
 
+    /// The caller wants no more than so many bits a second; `None`: it does not say.
+    pub fn limit(&mut self, most_bits: Option<u32>) -> Result<(), OpusError> {
+        self.encoder.limit(most_bits)
+    }
+
     /// The caller's reports say that so many per cent of our packets are lost.
     pub fn expect_loss(&mut self, per_cent: u8) {
         self.encoder.expect_loss(per_cent);

@@ -71,6 +71,7 @@ pub(super) fn over(pcm: &[i16], line: Line) -> Result<Heard, String> {
         comfort_noise: None,
         heard: None,
         packet_ms: 20,
+        most_bits: None,
         flow: Flow::SendRecv,
         ssrc: 1,
         sequence: 1,

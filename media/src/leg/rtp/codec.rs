@@ -277,6 +277,14 @@ impl Encoder {
         }
     }
 
+    /// The other side wants no more than so many bits a second; `None`: it does not say.
+    pub(super) fn limit(&mut self, most_bits: Option<u32>) -> Result<(), OpusError> {
+        match &mut self.kind {
+            Encoding::Opus(encoder) => encoder.limit(most_bits),
+            Encoding::G711(_) | Encoding::G722(_) => Ok(()),
+        }
+    }
+
     /// The other side's reports say that so many per cent are lost.
     pub(super) fn expect_loss(&mut self, per_cent: u8) {
         if let Encoding::Opus(encoder) = &mut self.kind {

@@ -53,9 +53,11 @@ const DUCKED: i32 = 64;
 
 impl Mouth {
     pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
+        let mut encoder = Encoder::new(plan.codec)?;
+        encoder.limit(plan.most_bits)?;
         Ok(Self {
             plan: *plan,
-            encoder: Encoder::new(plan.codec)?,
+            encoder,
             payload: Vec::new(),
             packer: Packer::default(),
             begun: Time::NEVER,
@@ -86,6 +88,7 @@ impl Mouth {
             self.covered = self.covered * u64::from(plan.codec.clock()) / clock;
             self.encoder = Encoder::new(plan.codec)?;
         }
+        self.encoder.limit(plan.most_bits)?;
         self.plan = *plan;
         self.packer.clear();
         self.silence = now;

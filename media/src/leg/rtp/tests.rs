@@ -23,6 +23,7 @@ fn plan() -> RtpPlan {
         comfort_noise: None,
         heard: None,
         packet_ms: 20,
+        most_bits: None,
         flow: Flow::SendRecv,
         ssrc: 7,
         sequence: u16::MAX - 1,
@@ -475,6 +476,29 @@ fn packets(plan: RtpPlan, sound: &[i16]) -> Vec<Sent> {
         bed.speak(|leg, now, out| leg.audio(now, frame, false, out));
     }
     bed.sent
+}
+
+#[test]
+fn opus_has_no_more_bits_than_they_want() {
+    let rough: Vec<i16> = (0..50 * FRAME)
+        .map(|at| (at * 7_919 % 6_000) as i16 - 3_000)
+        .collect();
+    let opus = |most_bits| RtpPlan {
+        codec: Codec::Opus,
+        most_bits,
+        ..plan()
+    };
+    let bytes = |sent: &[Sent]| sent.iter().map(|packet| packet.5.len()).sum::<usize>();
+    let free = bytes(&packets(opus(None), &rough));
+    assert!(bytes(&packets(opus(Some(8_000)), &rough)) * 3 < free);
+    // They may say so later.
+    let mut bed = Bed::new(opus(None));
+    bed.leg.renew(bed.now, opus(Some(8_000))).expect("a codec");
+    for frame in rough.as_chunks::<FRAME>().0 {
+        bed.now = bed.now + ms(20);
+        bed.speak(|leg, now, out| leg.audio(now, frame, false, out));
+    }
+    assert!(bytes(&bed.sent) * 3 < free);
 }
 
 #[test]

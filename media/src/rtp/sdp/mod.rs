@@ -171,6 +171,8 @@ pub struct Agreed {
     pub heard: Formats,
     /// The audio in a packet of ours, ms: as they ask.
     pub packet_ms: u8,
+    /// The most bits of Opus a second that they want (RFC 7587 section 6.1); `None`: they do not say.
+    pub most_bits: Option<u32>,
     pub remote: SocketAddr,
     pub remote_reports: SocketAddr,
     /// Reports go over the port of the audio (RFC 5761).
@@ -322,6 +324,7 @@ fn choose(
         comfort_noise,
         heard: Formats::of((codec, payload_type), events, comfort_noise),
         packet_ms: media.packet_ms(codec),
+        most_bits: media.most_bits(payload_type),
         remote: SocketAddr::new(address, media.port),
         remote_reports: media.reports(address),
         mux: media.mux,

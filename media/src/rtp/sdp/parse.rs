@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 
 use super::{Codec, Flow, PACKET_MS};
+use crate::audio::opus;
 use crate::rtp::srtp::{Keys, Suite};
 
 /// The longest description, bytes: a browser's with all its codecs has a third of it.
@@ -41,6 +42,8 @@ pub(super) struct Media {
     flow: Option<Flow>,
     reports: Option<(u16, Option<IpAddr>)>,
     pub(super) mux: bool,
+    /// The most bits of Opus a second that they want, by format.
+    limits: Vec<(u8, u32)>,
     /// The audio that a packet is to have, and has at most, ms.
     packet: Option<u32>,
     longest_packet: Option<u32>,
@@ -124,6 +127,7 @@ impl Media {
                 self.maps
                     .push(map(value).ok_or(Malformed("an rtpmap without number, name and clock"))?);
             }
+            "fmtp" if self.limits.len() < MOST_FORMATS => self.limits.extend(limit(value)),
             "rtcp-mux" => self.mux = true,
             // What is no number asks for nothing.
             "ptime" => self.packet = value.trim().parse().ok(),
@@ -190,6 +194,15 @@ impl Media {
             Some(map) => codec.is(&map.name, map.clock, map.channels),
             None => number == codec.payload_type() && number < 96,
         }
+    }
+
+    /// The most bits of a format a second that they want; `None`: they do not say.
+    pub(super) fn most_bits(&self, payload_type: u8) -> Option<u32> {
+        let limit = self
+            .limits
+            .iter()
+            .find(|(number, _)| *number == payload_type);
+        limit.map(|(_, bits)| *bits)
     }
 
     /// How much audio our packets hold, ms: what they ask for (RFC 8866 section 6.4), as near as it can be made
@@ -264,6 +277,12 @@ fn address(value: &str) -> Result<IpAddr, Malformed> {
         return Err(Malformed("a multicast address"));
     }
     Ok(address)
+}
+
+/// `111 useinbandfec=1;maxaveragebitrate=20000`. `None`: it limits nothing.
+fn limit(value: &str) -> Option<(u8, u32)> {
+    let (number, parameters) = value.split_once(' ')?;
+    Some((number.parse().ok()?, opus::most_bits(parameters)?))
 }
 
 /// `0 PCMU/8000`, `111 opus/48000/2`

@@ -269,6 +269,26 @@ a=rtpmap:102 telephone-event/48000"
 }
 
 #[test]
+fn the_bits_that_they_want_of_opus_are_agreed() {
+    let bits = |parameters: &str| {
+        let lines = "m=audio 4000 RTP/AVP 96 0\na=rtpmap:96 opus/48000/2\na=fmtp:";
+        agreed(&format!("{lines}{parameters}")).most_bits
+    };
+    assert_eq!(
+        bits("96 useinbandfec=1; maxaveragebitrate=20000"),
+        Some(20_000)
+    );
+    for none in [
+        "96 useinbandfec=1",
+        "0 maxaveragebitrate=20000",
+        "96",
+        "x maxaveragebitrate=1",
+    ] {
+        assert_eq!(bits(none), None, "{none}");
+    }
+}
+
+#[test]
 fn our_offer_has_every_codec_and_events_for_each() {
     let offered = offer(&local(Encryption::Disable), Flow::SendRecv);
     let lines = "m=audio 20000 RTP/AVP 111 9 0 8 101 102 13

@@ -93,6 +93,8 @@ pub(super) struct Connection {
     /// The caller begins the key exchange, and stays who began it.
     passive: bool,
     hold: bool,
+    /// The most bits of Opus a second that the caller wants.
+    limit: Option<u32>,
     measured: Arc<Measured>,
     reports: u32,
     /// The stream whose packets the core knows.
@@ -178,6 +180,7 @@ impl Connection {
             was_connected: false,
             passive: false,
             hold: false,
+            limit: None,
             measured,
             reports: 0,
             stream: None,
@@ -293,6 +296,11 @@ impl Connection {
         if let Some(out) = self.core.poll_write() {
             self.write(now, &out, net);
         }
+    }
+
+    /// The most bits of Opus a second that the caller wants; `None`: it does not say.
+    pub(super) const fn limit(&self) -> Option<u32> {
+        self.limit
     }
 
     pub(super) const fn is_open(&self) -> bool {

@@ -56,6 +56,7 @@ pub(super) enum Heard {
     Text(BytesMut),
     State(PeerState),
     Hold(bool),
+    Limit(Option<u32>),
     Report(Report),
 }
 
@@ -65,6 +66,8 @@ pub(super) struct Peer {
     connection: Option<Box<Connection>>,
     /// What the call is to be told.
     heard: VecDeque<Heard>,
+    /// The most bits a second that it was told the caller wants.
+    limit: Option<u32>,
     /// Events for a data channel that is not open.
     waiting: VecDeque<String>,
     waiting_bytes: usize,
@@ -84,6 +87,7 @@ impl Peer {
             key,
             connection: None,
             heard: VecDeque::with_capacity(8),
+            limit: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             state: PeerState::New,
@@ -112,7 +116,7 @@ impl Peer {
             PeerRequest::Answer { sdp } => {
                 let connection = self.connection.as_mut().ok_or(PeerError::NoPeer)?;
                 let hold = connection.answered(now, &sdp, net)?;
-                self.heard.push_back(Heard::Hold(hold));
+                self.described(hold);
                 Ok(PeerReply::Done)
             }
             PeerRequest::Candidates(candidates) => self.candidates(&candidates),
@@ -136,7 +140,7 @@ impl Peer {
         };
         if let Some(connection) = old {
             let (answer, hold) = connection.answer(now, sdp, net)?;
-            self.heard.push_back(Heard::Hold(hold));
+            self.described(hold);
             return Ok(PeerReply::Description(answer));
         }
         let mut connection = Connection::new(self.key, now, identity, net)?;
@@ -148,8 +152,17 @@ impl Peer {
             }
         };
         self.replace(Box::new(connection), now, net);
-        self.heard.push_back(Heard::Hold(hold));
+        self.described(hold);
         Ok(PeerReply::Description(answer))
+    }
+
+    /// The caller's description was taken.
+    fn described(&mut self, hold: bool) {
+        self.heard.push_back(Heard::Hold(hold));
+        let limit = self.connection.as_ref().and_then(|c| c.limit());
+        if std::mem::replace(&mut self.limit, limit) != limit {
+            self.heard.push_back(Heard::Limit(limit));
+        }
     }
 
     fn make_offer(

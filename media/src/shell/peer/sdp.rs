@@ -2,6 +2,8 @@
 
 use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 
+use crate::audio::opus;
+
 /// The longest description that is looked at, bytes: a browser's with every codec has some 10 KiB.
 pub(super) const LONGEST: usize = 64 << 10;
 
@@ -117,6 +119,16 @@ pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
         .collect()
 }
 
+/// The most bits of Opus a second that who says this wants to get.
+pub(super) fn most_bits(sdp: &str) -> Option<u32> {
+    let numbers = payload_types(sdp, "opus");
+    let formats = sdp.lines().filter_map(|line| line.strip_prefix("a=fmtp:"));
+    formats
+        .filter_map(|format| format.split_once(' '))
+        .filter(|(number, _)| number.parse().is_ok_and(|number| numbers.contains(&number)))
+        .find_map(|(_, parameters)| opus::most_bits(parameters))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +152,20 @@ mod tests {
         assert!(holds(Direction::Sendonly) && !holds(Direction::Recvonly));
         assert_eq!(payload_types(OFFER, "opus"), [111]);
         assert_eq!(payload_types(OFFER, "telephone-event"), [126]);
+    }
+
+    #[test]
+    fn the_bits_that_are_wanted_are_those_of_opus() {
+        assert_eq!(most_bits(OFFER), None);
+        let of = |line: &str| {
+            most_bits(&OFFER.replace("a=rtpmap:126", &format!("{line}\r\na=rtpmap:126")))
+        };
+        assert_eq!(
+            of("a=fmtp:111 useinbandfec=1;maxaveragebitrate=20000"),
+            Some(20_000)
+        );
+        assert_eq!(of("a=fmtp:126 maxaveragebitrate=20000"), None);
+        assert_eq!(of("a=fmtp:x maxaveragebitrate=20000"), None);
     }
 
     #[test]

@@ -188,6 +188,8 @@ struct Client {
     decoder: Decoder,
     heard: Vec<i16>,
     packets: usize,
+    /// Of their payloads.
+    bytes: usize,
     frame: usize,
     next_frame: Instant,
     speaks: bool,
@@ -256,6 +258,7 @@ impl Client {
             decoder: Decoder::new().unwrap(),
             heard: Vec::new(),
             packets: 0,
+            bytes: 0,
             frame: 0,
             next_frame: Instant::now(),
             speaks: true,
@@ -430,6 +433,7 @@ impl Client {
                 match message.message {
                     RTCMessage::RtpPacket(_, packet) => {
                         self.packets += 1;
+                        self.bytes += packet.payload.len();
                         let mut pcm = [0; LONGEST];
                         let n = self.decoder.decode(&packet.payload, &mut pcm).unwrap();
                         self.heard.extend_from_slice(&pcm[..n]);

@@ -182,6 +182,7 @@ impl Connection {
         }
         self.candidates = self.candidates.max(candidates);
         self.fingerprints = sdp::fingerprints(remote);
+        self.limit = sdp::most_bits(remote);
         self.remote_password = sdp::attribute(remote, "ice-pwd")
             .unwrap_or_default()
             .to_owned();

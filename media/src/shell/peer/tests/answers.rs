@@ -37,6 +37,24 @@ fn an_answer_may_hold_the_call() {
     client.run(|client| client.hears(0, 0.5));
 }
 
+#[test]
+fn a_caller_gets_no_more_bits_than_it_wants() {
+    let bed = Bed::new();
+    let wishes = ["useinbandfec=1", "useinbandfec=1;maxaveragebitrate=6000"];
+    let [free, limited] = wishes.map(|wishes| {
+        let placed = bed.place(&format!("webrtc-bits-{}", wishes.len()));
+        let mut client = Client::new();
+        client.speaks = false;
+        let offer = client.offer().replace("useinbandfec=1", wishes);
+        assert!(offer.contains(wishes));
+        let answer = placed.offer(&offer, false).unwrap();
+        client.accept(&answer);
+        client.run(|client| client.hears(0, 0.5));
+        client.bytes / client.packets
+    });
+    assert!(limited * 2 < free, "bytes a packet: {limited} and {free}");
+}
+
 /// What a description says of the key exchange, in all of its media.
 fn setups(sdp: &str) -> Vec<&str> {
     let mut all: Vec<&str> = sdp

@@ -26,6 +26,8 @@ FRAME = 960
 WARM_UP = 8
 # Nobody calls.
 IDLE = 3
+# Until the calls of one round are over for the server, too.
+LEAVING = 10
 
 aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
 
@@ -156,23 +158,25 @@ class Caller:
 
 
 async def measure(pid, address, sessions, seconds):
+    # What the server does while nobody calls is no cost of a call.
+    began, cpu = time.monotonic(), cpu_ms(pid)
+    await asyncio.sleep(IDLE)
+    idle = (cpu_ms(pid) - cpu) / (time.monotonic() - began)
     if address.isdigit():
-        await calls(pid, lambda sdp: answer_of_echo(int(address), sdp), sessions, seconds, agent="echo")
+        await calls(pid, lambda sdp: answer_of_echo(int(address), sdp), sessions, seconds, idle, "echo")
         return
     costs = []
     for agent in ("talks", "listens"):
         server = Sidetone(address, agent == "talks")
         answer = lambda sdp: asyncio.to_thread(server.answer, sdp)
-        costs.append(await calls(pid, answer, sessions, seconds, agent=agent))
+        costs.append(await calls(pid, answer, sessions, seconds, idle, agent))
+        await asyncio.sleep(LEAVING)
     print(json.dumps({"cpu_ms_a_session_second_half_talk": round(sum(costs) / 2, 2)}))
 
 
-async def calls(pid, answer, sessions, seconds, agent):
-    """Makes calls, prints what they cost, and returns the CPU time, ms a session-second."""
-    # What the server does while nobody calls is no cost of a call.
-    began, cpu = time.monotonic(), cpu_ms(pid)
-    await asyncio.sleep(IDLE)
-    idle = (cpu_ms(pid) - cpu) / (time.monotonic() - began)
+async def calls(pid, answer, sessions, seconds, idle, agent):
+    """Makes calls, prints what they cost, and returns the CPU time, ms a session-second. `idle`: the server's without
+    calls, ms a second."""
     callers = [Caller(seed) for seed in range(sessions)]
     for caller in callers:
         await caller.call(answer)

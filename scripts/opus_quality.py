@@ -25,7 +25,10 @@ USUAL = ["28:5", "28:1", "48:5", "48:1", "48:0"]
 VOIP, VOICE = 2048, 3001
 SET_BITRATE, SET_COMPLEXITY, SET_COPIES, SET_LOSS, SET_SIGNAL, GET_LOOKAHEAD = 4002, 4010, 4012, 4014, 4024, 4027
 
-opus = ctypes.CDLL(ctypes.util.find_library("opus"))
+library = ctypes.util.find_library("opus")
+if not library:
+    raise SystemExit("libopus is missing: run bash scripts/setup.sh test")
+opus = ctypes.CDLL(library)
 opus.opus_encoder_create.restype = opus.opus_decoder_create.restype = ctypes.c_void_p
 opus.opus_get_version_string.restype = ctypes.c_char_p
 
@@ -70,6 +73,8 @@ def through(sound, bits, complexity, loss):
         said, began = frame.tobytes(), time.process_time()
         length = opus.opus_encode(encoder, said, FRAME, packet, len(packet))
         took += time.process_time() - began
+        if length < 0:
+            raise SystemExit(f"libopus does not encode at {bits}:{complexity}: error {length}")
         opus.opus_decode(decoder, packet, length, pcm, FRAME, 0)
         heard.append(numpy.frombuffer(pcm.raw, "<i2"))
         total += length

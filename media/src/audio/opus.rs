@@ -49,14 +49,16 @@ const HANGOVER: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpusError;
 
-/// The most bits a second that a listener wants to get, by the parameters of the format in its description
-/// (`maxaveragebitrate`, RFC 7587 section 6.1). `None`: it does not say.
-pub fn most_bits(parameters: &str) -> Option<u32> {
-    parameters.split(';').find_map(|parameter| {
+/// The most bits a second that a listener wants to get (`maxaveragebitrate`, RFC 7587 section 6.1), by a format's line in
+/// its description (`a=fmtp:`, what follows on it), and of which payload type. `None`: the line limits nothing.
+pub fn most_bits(format: &str) -> Option<(u8, u32)> {
+    let (number, parameters) = format.split_once(' ')?;
+    let bits = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let asked = name.trim().eq_ignore_ascii_case("maxaveragebitrate");
         asked.then(|| value.trim().parse().ok()).flatten()
-    })
+    });
+    Some((number.parse().ok()?, bits?))
 }
 
 /// What one packet holds, as far as its head tells.
@@ -362,15 +364,18 @@ mod tests {
 
     #[test]
     fn the_limit_stands_among_other_parameters() {
-        assert_eq!(most_bits("maxaveragebitrate=20000"), Some(20_000));
-        let many = "minptime=10; useinbandfec=1; MaxAverageBitrate = 24000 ;stereo=0";
-        assert_eq!(most_bits(many), Some(24_000));
+        assert_eq!(most_bits("96 maxaveragebitrate=20000"), Some((96, 20_000)));
+        let many = "111 minptime=10; useinbandfec=1; MaxAverageBitrate = 24000 ;stereo=0";
+        assert_eq!(most_bits(many), Some((111, 24_000)));
         for none in [
             "",
-            "useinbandfec=1",
-            "maxaveragebitrate=",
-            "maxaveragebitrate=fast",
-            "maxaveragebitrate",
+            "96",
+            "96 useinbandfec=1",
+            "96 maxaveragebitrate=",
+            "96 maxaveragebitrate=fast",
+            "96 maxaveragebitrate",
+            "x maxaveragebitrate=1",
+            "maxaveragebitrate=1",
         ] {
             assert_eq!(most_bits(none), None, "{none}");
         }

@@ -127,7 +127,9 @@ impl Media {
                 self.maps
                     .push(map(value).ok_or(Malformed("an rtpmap without number, name and clock"))?);
             }
-            "fmtp" if self.limits.len() < MOST_FORMATS => self.limits.extend(limit(value)),
+            "fmtp" if self.limits.len() < MOST_FORMATS => {
+                self.limits.extend(opus::most_bits(value))
+            }
             "rtcp-mux" => self.mux = true,
             // What is no number asks for nothing.
             "ptime" => self.packet = value.trim().parse().ok(),
@@ -277,12 +279,6 @@ fn address(value: &str) -> Result<IpAddr, Malformed> {
         return Err(Malformed("a multicast address"));
     }
     Ok(address)
-}
-
-/// `111 useinbandfec=1;maxaveragebitrate=20000`. `None`: it limits nothing.
-fn limit(value: &str) -> Option<(u8, u32)> {
-    let (number, parameters) = value.split_once(' ')?;
-    Some((number.parse().ok()?, opus::most_bits(parameters)?))
 }
 
 /// `0 PCMU/8000`, `111 opus/48000/2`

@@ -66,8 +66,6 @@ pub(super) struct Peer {
     connection: Option<Box<Connection>>,
     /// What the call is to be told.
     heard: VecDeque<Heard>,
-    /// The most bits a second that it was told the caller wants.
-    limit: Option<u32>,
     /// Events for a data channel that is not open.
     waiting: VecDeque<String>,
     waiting_bytes: usize,
@@ -87,7 +85,6 @@ impl Peer {
             key,
             connection: None,
             heard: VecDeque::with_capacity(8),
-            limit: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             state: PeerState::New,
@@ -160,9 +157,7 @@ impl Peer {
     fn described(&mut self, hold: bool) {
         self.heard.push_back(Heard::Hold(hold));
         let limit = self.connection.as_ref().and_then(|c| c.limit());
-        if std::mem::replace(&mut self.limit, limit) != limit {
-            self.heard.push_back(Heard::Limit(limit));
-        }
+        self.heard.push_back(Heard::Limit(limit));
     }
 
     fn make_offer(

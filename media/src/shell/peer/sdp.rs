@@ -123,10 +123,9 @@ pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
 pub(super) fn most_bits(sdp: &str) -> Option<u32> {
     let numbers = payload_types(sdp, "opus");
     let formats = sdp.lines().filter_map(|line| line.strip_prefix("a=fmtp:"));
-    formats
-        .filter_map(|format| format.split_once(' '))
-        .filter(|(number, _)| number.parse().is_ok_and(|number| numbers.contains(&number)))
-        .find_map(|(_, parameters)| opus::most_bits(parameters))
+    let mut limits = formats.filter_map(opus::most_bits);
+    let ours = limits.find(|(number, _)| numbers.contains(number));
+    ours.map(|(_, bits)| bits)
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 same clients in the same way. Everything stays on loopback. See load_aiortc.sh.
 
   echo                                    serves offers (JSON lines over TCP), prints its port, and sends back what it hears
-  measure PID ADDRESS SESSIONS SECONDS    calls; ADDRESS is the echo server's port, or sidetone's URL (key in
-                                          SIDETONE_API_KEY); prints one JSON object
+  measure PID PORT SESSIONS SECONDS       calls the echo server at this port, and prints one JSON object
+  measure PID URL SESSIONS SECONDS FILE LEAST
+                                          calls sidetone (key in SIDETONE_API_KEY), prints one JSON object for each
+                                          agent and one for both; FILE holds what the echo server cost, and fails when
+                                          that is not LEAST times as much
 """
 
 import asyncio
@@ -157,7 +160,7 @@ class Caller:
         await self.pc.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="answer"))
 
 
-async def measure(pid, address, sessions, seconds):
+async def measure(pid, address, sessions, seconds, file=None, least=None):
     # What the server does while nobody calls is no cost of a call.
     began, cpu = time.monotonic(), cpu_ms(pid)
     await asyncio.sleep(IDLE)
@@ -171,7 +174,12 @@ async def measure(pid, address, sessions, seconds):
         answer = lambda sdp: asyncio.to_thread(server.answer, sdp)
         costs.append(await calls(pid, answer, sessions, seconds, idle, agent))
         await asyncio.sleep(LEAVING)
-    print(json.dumps({"cpu_ms_a_session_second_half_talk": round(sum(costs) / 2, 2)}))
+    cost = sum(costs) / 2
+    with open(file) as printed:
+        times = json.load(printed)["cpu_ms_a_session_second"] / cost
+    print(json.dumps({"cpu_ms_a_session_second_half_talk": round(cost, 2), "times_cheaper": round(times, 1)}))
+    if times < float(least):
+        raise SystemExit(f"MISSED: not {least} times cheaper")
 
 
 async def calls(pid, answer, sessions, seconds, idle, agent):
@@ -209,4 +217,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "echo":
         asyncio.run(echo())
     else:
-        asyncio.run(measure(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), float(sys.argv[5])))
+        asyncio.run(measure(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), float(sys.argv[5]), *sys.argv[6:]))

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What a call over WebRTC costs, beside what it costs aiortc: aiortc's clients call its own echo server, then
 # sidetone: first an agent that talks all the time, so that both decode and encode every frame, then one that
-# listens; half talk is the mean of the two. The servers have the first core for themselves, the clients the last.
+# listens; half talk is the mean of the two. The servers have the first core for themselves, the clients the last. Red
+# when aiortc does not cost ten times as much (LEAST).
 #   SESSIONS=8 SECONDS_MEASURED=15 bash scripts/load_aiortc.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,7 +39,7 @@ until [ -s "$data/port" ]; do
     sleep 0.1
 done
 echo 'aiortc:'
-$generator_pin "$python" scripts/load_aiortc.py measure $echo_pid "$(cat "$data/port")" "$sessions" "$seconds"
+$generator_pin "$python" scripts/load_aiortc.py measure $echo_pid "$(cat "$data/port")" "$sessions" "$seconds" | tee "$data/aiortc"
 kill "$echo_pid"
 echo_pid=
 
@@ -55,4 +56,4 @@ export SIDETONE_LIMITS__CALL_CREATIONS_PER_MINUTE=100000
 start_server "$data/server.out" "$data/server.log"
 trap finish EXIT
 echo 'sidetone:'
-SIDETONE_API_KEY=$key $generator_pin "$python" scripts/load_aiortc.py measure $server_pid "$url" "$sessions" "$seconds"
+SIDETONE_API_KEY=$key $generator_pin "$python" scripts/load_aiortc.py measure $server_pid "$url" "$sessions" "$seconds" "$data/aiortc" "${LEAST:-10}"

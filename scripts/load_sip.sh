@@ -4,7 +4,8 @@
 # to the sound: what this machine takes for the packets alone. The server has the first core for itself, SIPp's
 # callers the last. Red when a bar is missed.
 #   SESSIONS=200 SECONDS_MEASURED=30 bash scripts/load_sip.sh
-#   RECORDED=false bash scripts/load_sip.sh      nothing is recorded
+#   RECORDED=true bash scripts/load_sip.sh       both sides of each call are recorded, too
+#   KEYS=sound bash scripts/load_sip.sh          callers agree on no keypad events: their sound is searched for keys
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/server.sh
@@ -14,7 +15,12 @@ seconds=${SECONDS_MEASURED:-30}
 # How many times the CPU of SIPp's echo a call may take.
 most=${MOST:-2.5}
 port=${SIP_PORT:-25060}
-recorded=${RECORDED:-true}
+recorded=${RECORDED:-false}
+case ${KEYS:-events} in
+    events) formats='0 101' events=$'a=rtpmap:101 telephone-event/8000\na=fmtp:101 0-15\n' ;;
+    sound) formats=0 events= ;;
+    *) echo "KEYS is events or sound" >&2; exit 2 ;;
+esac
 
 ${CARGO:-cargo} build --release --workspace --bin sidetone
 data=$(mktemp -d)
@@ -88,9 +94,9 @@ o=caller 1 1 IN IP[local_ip_type] [local_ip]
 s=-
 c=IN IP[media_ip_type] [media_ip]
 t=0 0
-m=audio [rtpstream_audio_port] RTP/AVP 0
+m=audio [rtpstream_audio_port] RTP/AVP $formats
 a=rtpmap:0 PCMU/8000
-]]></send>
+$events]]></send>
 <recv response="100" optional="true"/>
 <recv response="180" optional="true"/>
 <recv response="200" rrs="true"/>

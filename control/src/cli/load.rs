@@ -2,6 +2,7 @@
 //! (over WebRTC), made by one thread, and what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
 
 mod arrival;
+mod connection;
 mod ear;
 mod frames;
 mod generator;
@@ -21,6 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+pub use self::connection::{Connection, Received};
 use self::generator::{Call, Plan};
 use self::line::Line;
 use self::peer::Peer;

@@ -44,8 +44,11 @@ impl Clock {
 }
 
 /// Between the beginnings of two passes, unless a deadline comes before: what arrives in the meantime waits and is
-/// served by one wake-up. The packets of a lone call are 20 ms apart and never wait.
+/// served by one wake-up.
 const PACE: Duration = Duration::from_millis(1);
+
+/// With fewer calls than this a pace does not pay: in most milliseconds nothing comes, and its end is one more wake-up.
+const FEW: usize = 10;
 
 /// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`], however close its
 /// deadlines are, for a processor that slept has to learn anew what a pass needs. What is due in between is late by
@@ -106,11 +109,14 @@ impl Alarm {
 
     /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat.
     fn rest(&self, calls: usize, until: Time) -> io::Result<bool> {
-        if calls >= MANY {
-            self.nap(next_beat(self.woken))?;
-            return Ok(true);
+        match calls {
+            MANY.. => {
+                self.nap(next_beat(self.woken))?;
+                return Ok(true);
+            }
+            FEW.. => self.nap(until.min(self.woken + PACE))?,
+            _ => {}
         }
-        self.nap(until.min(self.woken + PACE))?;
         Ok(until <= self.clock.now())
     }
 

@@ -4,7 +4,6 @@
 mod offers;
 mod who;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +11,7 @@ use control::admission::State;
 use control::calls::bridge;
 use control::http::Scope;
 use control::http::auth::Peer;
+use control::http::proxies::Proxies;
 use control::ids::CallId;
 use control::sessions::call_token::{self, Claims};
 use http::{HeaderMap, Request};
@@ -57,8 +57,7 @@ impl<'a> Client<'a> {
             body => Body::from(body.to_string()),
         };
         let mut request = request.body(body).unwrap();
-        let peer = (IpAddr::from(self.ip), 40_000).into();
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Peer(self.ip.into()));
         let response = self.server.test.send(request).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();

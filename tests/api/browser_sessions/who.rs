@@ -636,6 +636,49 @@ async fn one_address_has_so_many_keyless_calls_and_asks_so_often() {
 }
 
 #[tokio::test]
+async fn visitors_behind_a_trusted_proxy_have_limits_of_their_own() {
+    for (trusted, apart) in [("127.0.0.0/8", true), ("192.0.2.0/24", false), ("", false)] {
+        let proxies = Proxies::parse(&trusted.split_terminator(',').collect::<Vec<_>>());
+        let server = Server::with(|config| {
+            config.limits.keyless_calls = 1;
+            config.limits.failed_auth_per_minute = 1;
+            config.server.trusted_proxies = proxies.unwrap();
+        })
+        .await;
+        let agent = server.agent(json!({"public_access": true})).await;
+        let base = &server.test.app.config.server.public_url;
+        let url = format!("{base}/api/v1/conversation/connect");
+        let http = kit::server::reqwest_client();
+        let connect = async |forwarded: &str, key: Option<&str>| {
+            let mut request = http.post(&url).header("x-forwarded-for", forwarded);
+            if let Some(key) = key {
+                request = request.header("x-api-key", key);
+            }
+            let body = json!({"agent_id": agent});
+            request.json(&body).send().await.unwrap().status().as_u16()
+        };
+        // The second address writes the first one's before its own.
+        let other = if apart { 200 } else { 429 };
+        assert_eq!(connect("198.51.100.1", None).await, 200, "{trusted}");
+        assert_eq!(connect("198.51.100.1", None).await, 429, "{trusted}");
+        let second = "198.51.100.1, 198.51.100.2";
+        assert_eq!(connect(second, None).await, other, "{trusted}");
+        assert_eq!(connect(second, None).await, 429, "{trusted}");
+        // Two wrong keys in a burst, for each of those who are told apart.
+        let other = if apart { 401 } else { 429 };
+        for (forwarded, status) in [
+            ("198.51.100.3", 401),
+            ("198.51.100.3", 401),
+            ("198.51.100.3", 429),
+            ("198.51.100.4", other),
+        ] {
+            let answer = connect(forwarded, Some("wrong")).await;
+            assert_eq!(answer, status, "{trusted}: {forwarded}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_token_has_a_budget_of_its_own() {
     let server = Server::with(|config| config.limits.call_creations_per_minute = 1).await;
     let agent = server.agent(json!({})).await;

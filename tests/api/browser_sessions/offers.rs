@@ -58,6 +58,48 @@ async fn what_is_wrong_with_an_offer_is_named_and_the_session_stays_open() {
     assert_eq!(status["status"], "open");
 }
 
+/// What the engine would refuse is known before the call begins.
+#[tokio::test]
+async fn an_offer_that_cannot_be_answered_leaves_the_session_open_for_another() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let path = format!("/conversation/{id}/offer");
+    let offer = async |sdp: &str| {
+        let body = json!({"sdp": sdp, "type": "offer"});
+        let (status, answer) = server.test.call("POST", &path, Some(body)).await;
+        (status.as_u16(), answer)
+    };
+    let good = recorded();
+    let audio = good.lines().find(|line| line.starts_with("m=audio "));
+    let refused = audio.unwrap().split(' ').skip(2).collect::<Vec<_>>();
+    let refused = format!("m=audio 0 {}", refused.join(" "));
+    for (sdp, word) in [
+        (good.replace("opus/48000", "speex/48000"), "opus"),
+        (good.replace("sha-256", "sha-512"), "sha-256"),
+        (good.replace(audio.unwrap(), &refused), "no audio"),
+    ] {
+        let (status, answer) = offer(&sdp).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (422, &json!("invalid_sdp")),
+            "{answer}"
+        );
+        let why = answer["error"].as_str().unwrap();
+        assert!(why.contains(word), "{why}");
+        assert_eq!(answer.get("fields"), None);
+    }
+    let (_, status) = server
+        .test
+        .call("GET", &format!("/conversation/{id}/status"), None)
+        .await;
+    assert_eq!(status["status"], "open");
+    let counts = server.test.app.admission.counts().await.unwrap();
+    assert_eq!((counts.pending, counts.live), (1, 0));
+    let (status, answer) = offer(&good).await;
+    assert_eq!(status, 200, "{answer}");
+}
+
 #[tokio::test]
 async fn a_session_that_is_no_browser_s_or_over_takes_no_offer() {
     let server = Server::start().await;

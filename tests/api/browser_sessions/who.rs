@@ -571,7 +571,7 @@ async fn an_agent_that_is_not_ready_or_cannot_speak_is_refused_at_connect() {
     };
     let change = async |set: &str, values: &[&str]| {
         let sql = format!("update agents set {set} where id = $1");
-        let mut change = db.query(&sql).bind(agent.as_str());
+        let mut change = db.query_built(sql).bind(agent.as_str());
         for value in values {
             change = change.bind(*value);
         }

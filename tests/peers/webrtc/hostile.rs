@@ -234,12 +234,13 @@ impl Flood {
             let sockets: Vec<_> = (0..8)
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
                 .collect();
+            // 20 ms; in a soak, which asks for the whole rate, 100 ms.
+            let late = FLOOD / if stage::soak() { 10 } else { 50 };
             let begun = Instant::now();
             let mut next = 0;
             while !told.load(Ordering::Relaxed) {
                 let due = (begun.elapsed().as_secs_f64() * FLOOD as f64) as u64;
-                // Whoever was not let run does not catch up by more than a moment's worth: 20 ms, in a soak 100 ms.
-                let late = FLOOD / if stage::soak() { 10 } else { 50 };
+                // Whoever was not let run does not catch up by more than this.
                 next = due.saturating_sub(late).max(next);
                 while next < due {
                     let packet = &packets[next as usize % packets.len()];

@@ -223,7 +223,7 @@ fn the_recording_is_as_long_as_a_stream_that_jumps_pauses_and_begins_anew() {
     let mut sender = Sender::new();
     sender.speak(60);
     assert_eq!(sender.error(), 0, "numbers and timestamps went round");
-    let doings: [(&str, fn(&mut Sender)); 8] = [
+    let doings: [(&str, fn(&mut Sender)); 9] = [
         ("packets come twice and thrice", |sender| {
             let (ssrc, sequence, timestamp) = sender.stream;
             for back in [1, 1, 2] {
@@ -257,9 +257,12 @@ fn the_recording_is_as_long_as_a_stream_that_jumps_pauses_and_begins_anew() {
                 sender.speak(1);
             }
         }),
-        // Nothing tells the first packet from a stray: it is not believed.
-        ("numbers from elsewhere", |sender| {
+        ("numbers far ahead", |sender| {
             sender.stream.1 = sender.stream.1.wrapping_add(20_000);
+        }),
+        // Nothing tells the first of them from a stray: it is not believed.
+        ("numbers from long before", |sender| {
+            sender.stream.1 = sender.stream.1.wrapping_sub(20_000);
         }),
     ];
     for (what, does) in doings {

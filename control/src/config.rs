@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::egress::Allow;
+use crate::http::proxies::Proxies;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
 use crate::vendors::remote::settings::RemoteSettings;
@@ -63,6 +64,8 @@ pub struct Server {
     pub drain_seconds: u32,
     pub max_connections: usize,
     pub max_connections_per_ip: usize,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Proxies,
     pub log: String,
     /// Unset: plain HTTP.
     pub tls: Option<Tls>,
@@ -230,6 +233,7 @@ impl Config {
                 max_connections: settings.int("server.max_connections", 1, 1_000_000) as usize,
                 max_connections_per_ip: settings.int("server.max_connections_per_ip", 1, 1_000_000)
                     as usize,
+                trusted_proxies: trusted_proxies(&mut settings),
                 log: settings.text("server.log"),
                 tls: tls(&mut settings, "server.tls.certificate", "server.tls.key"),
             },
@@ -446,6 +450,16 @@ fn allow(settings: &mut read::Settings) -> Allow {
             &format!("{entry:?} is no host name, address or range"),
         );
         Allow::default()
+    })
+}
+
+fn trusted_proxies(settings: &mut read::Settings) -> Proxies {
+    Proxies::parse(&settings.list("server.trusted_proxies")).unwrap_or_else(|entry| {
+        settings.wrong(
+            "server.trusted_proxies",
+            &format!("{entry:?} is no address or address range"),
+        );
+        Proxies::default()
     })
 }
 

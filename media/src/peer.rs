@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::shell::WebRtcConfig;
+pub use crate::shell::{WebRtcConfig, check_offer};
 
 /// One thing asked of the WebRTC side of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 mod offers;
 mod who;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +11,7 @@ use control::admission::State;
 use control::calls::bridge;
 use control::http::Scope;
 use control::http::auth::Peer;
+use control::http::proxies::Proxies;
 use control::ids::CallId;
 use control::sessions::call_token::{self, Claims};
 use http::{HeaderMap, Request};
@@ -22,7 +22,8 @@ use crate::in_process::Server;
 
 /// An offer that is right as far as it can be judged without an engine.
 const SDP: &str = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n\
-    a=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuv\r\na=fingerprint:sha-256 AA:BB\r\n";
+    a=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuv\r\na=fingerprint:sha-256 AA:BB\r\n\
+    a=rtpmap:111 opus/48000/2\r\n";
 
 /// Somebody with these headers at this address.
 #[derive(Clone, Copy)]
@@ -57,8 +58,7 @@ impl<'a> Client<'a> {
             body => Body::from(body.to_string()),
         };
         let mut request = request.body(body).unwrap();
-        let peer = (IpAddr::from(self.ip), 40_000).into();
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Peer(self.ip.into()));
         let response = self.server.test.send(request).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();

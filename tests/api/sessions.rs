@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::sessions::token;
 use serde_json::{Value, json};
 
 use crate::in_process::{Caller, Server};
@@ -303,6 +304,38 @@ async fn a_stranger_at_the_socket_gets_the_upgrade_and_1008() {
         caller.until("session_started").await["session_id"],
         json!(id)
     );
+}
+
+#[tokio::test]
+async fn a_socket_does_not_join_a_browser_s_session() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let (socket, ws_url) = server.connect(&agent, json!({})).await;
+    let body = json!({"agent_id": agent});
+    let (_, answer) = server
+        .test
+        .call("POST", "/conversation/connect", Some(body))
+        .await;
+    let browser = answer["session_id"].as_str().unwrap();
+    let base = ws_url.split_once("?token=").unwrap().0;
+    let base = base.replace(&socket, browser);
+    // Even a token that this server could have made for it, but has not.
+    let id = browser.parse().unwrap();
+    let made = token::mint(&server.test.app.master_key, id, [7; token::RANDOM]);
+    let other = ws_url.split_once("?token=").unwrap().1;
+    for url in [
+        base.clone(),
+        format!("{base}?token={other}"),
+        format!("{base}?token={made}"),
+        format!("{base}/{made}"),
+    ] {
+        let (error, code) = Caller::join(&url).await.until_closed().await;
+        assert_eq!((&error["type"], code), (&json!("error"), 1008), "{url}");
+        assert_eq!(error["code"], "session_not_joinable", "{url}");
+    }
+    let path = format!("/conversation/{browser}/status");
+    let (_, status) = server.test.call("GET", &path, None).await;
+    assert_eq!(status["status"], "open");
 }
 
 #[tokio::test]

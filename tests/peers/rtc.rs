@@ -109,6 +109,51 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     assert_eq!(page.troubles, Vec::<String>::new());
 }
 
+/// Keys as a browser's own media has them (RFC 4733), then as the library sends them on the data channel.
+#[tokio::test]
+async fn a_caller_s_keys_are_taken_from_the_media_and_from_the_data_channel() {
+    let server = stage::server().await;
+    let client = server.client();
+    let agent = stage::agent(&client, json!({})).await;
+    let mut page = caller(&server, &agent, json!({})).await;
+    heard(&mut page).await;
+    for keys in [
+        "peer.getSenders()[0].dtmf.insertDTMF('12#', 100, 70)",
+        "call.sendDigits('34#')",
+    ] {
+        page.until("seen.agentStates.at(-1) === 'listening'", 30)
+            .await;
+        let before = page.eval("seen.responses.length").await;
+        page.until("peer.getSenders()[0].dtmf.canInsertDTMF", 5)
+            .await;
+        page.eval(keys).await;
+        // The agent says what it was told.
+        page.until(&format!("seen.responses.length > {before}"), 30)
+            .await;
+    }
+    page.until("seen.agentStates.at(-1) === 'listening'", 30)
+        .await;
+    let id = page.eval("call.sessionId").await;
+    let id = id.as_str().unwrap();
+    page.eval("call.end()").await;
+    stage::over(&client, id, Duration::from_secs(20)).await;
+    let path = format!("/conversations/{id}/transcript");
+    let transcript = client.get(&path).await.expect(200).body;
+    let turns = transcript["turns"].as_array().unwrap().iter();
+    let told: Vec<_> = turns
+        .filter(|turn| turn["role"] == "user")
+        .map(|turn| (&turn["source"], &turn["text"]))
+        .collect();
+    let keypad = json!("keypad");
+    let (media, channel) = (json!("12#"), json!("34#"));
+    assert_eq!(
+        told,
+        [(&keypad, &media), (&keypad, &channel)],
+        "{transcript}"
+    );
+    assert_eq!(page.eval("seen.warnings").await, json!([]));
+}
+
 #[tokio::test]
 async fn with_a_key_a_caller_may_take_the_socket() {
     let server = stage::server().await;

@@ -155,10 +155,13 @@ impl Settings {
     /// A list in TOML, or text with commas between.
     pub(super) fn list(&mut self, key: &str) -> Vec<String> {
         let items: Vec<String> = match self.values.get(key) {
-            Some(Value::Array(items)) => items
-                .iter()
-                .filter_map(|item| item.as_str().map(str::to_owned))
-                .collect(),
+            Some(Value::Array(items)) => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                texts.collect::<Option<_>>().unwrap_or_else(|| {
+                    self.wrong(key, "must be a list of texts");
+                    Vec::new()
+                })
+            }
             _ => self
                 .text(key)
                 .split(',')

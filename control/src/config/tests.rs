@@ -102,6 +102,34 @@ fn redis_and_the_node_are_read_and_checked() {
 }
 
 #[test]
+fn trusted_proxies_are_addresses_and_ranges() {
+    let load = |file: &str| Config::load(Some(file), &BTreeMap::new());
+    assert_eq!(
+        Config::defaults().unwrap().server.trusted_proxies,
+        Proxies::default()
+    );
+    let named = Proxies::parse(&["10.0.0.0/8", "2001:db8::1"]).unwrap();
+    for text in [
+        "\"10.0.0.0/8, 2001:db8::1\"",
+        "[\"10.0.0.0/8\", \"2001:db8::1\"]",
+    ] {
+        let config = load(&format!("[server]\ntrusted_proxies = {text}")).unwrap();
+        assert_eq!(config.server.trusted_proxies, named);
+    }
+    for wrong in [
+        "\"*\"",
+        "\"10.0.0.0/8 ::1\"",
+        "[\"proxy.example.com\"]",
+        "[10]",
+        "true",
+    ] {
+        let error = load(&format!("[server]\ntrusted_proxies = {wrong}")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("server.trusted_proxies: "), "{error}");
+    }
+}
+
+#[test]
 fn the_collector_and_the_log_are_read_and_checked() {
     let good = Config::load(
         None,

@@ -1,7 +1,7 @@
 //! Who calls. A key comes in `X-API-Key` or as a bearer; it is looked up at every request, so a
 //! revoked key is refused from that moment on. Routes that say so take a call token as well, as a bearer.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::HeaderMap;
@@ -73,16 +73,17 @@ impl<S: Sync> OptionalFromRequestParts<S> for Caller {
     }
 }
 
-/// The other end of the connection. Set by the accept loop.
+/// The address that a request comes from and counts for: behind a proxy that is believed, of the client. Set by
+/// the accept loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer(pub IpAddr);
 
 impl Peer {
     /// Of a request; the unspecified address when it did not come over a connection (tests).
     pub fn ip(extensions: &http::Extensions) -> IpAddr {
         extensions
             .get::<Self>()
-            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip())
+            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
     }
 }
 

@@ -16,6 +16,7 @@ mod openapi_events;
 mod openapi_schema;
 pub mod page;
 pub mod patch;
+pub mod proxies;
 pub mod range;
 pub mod scope;
 pub mod serve;

@@ -23,6 +23,7 @@ use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 use super::auth::Peer;
+use super::proxies::Proxies;
 use super::tls::{self, Greeting};
 use crate::config::Server;
 
@@ -83,6 +84,7 @@ pub async fn serve_with(
         settings.max_connections,
         settings.max_connections_per_ip,
     ));
+    let proxies = Arc::new(settings.trusted_proxies.clone());
     // Its clones live in the connections: when all are gone, `closed` says so.
     let (alive, _) = watch::channel(());
     loop {
@@ -95,12 +97,13 @@ pub async fn serve_with(
                 // Over a cap the connection is closed at once: an answer would cost what the cap saves.
                 if let Some(slot) = slots.take(peer.ip()) {
                     let (router, tls) = (router.clone(), tls.clone());
+                    let from = (peer, proxies.clone());
                     let (stop, alive) = (stop.clone(), alive.subscribe());
                     tokio::spawn(async move {
                         match greeted(stream, tls.as_ref(), patience).await {
                             Ok(stream) => {
                                 let connection = Connection::new(stream, slot, patience.write);
-                                run(connection, peer, router, patience, stop, alive).await;
+                                run(connection, from, router, patience, stop, alive).await;
                             }
                             Err(error) => tracing::debug!(%peer, %error, "no TLS handshake"),
                         }
@@ -141,7 +144,7 @@ async fn greeted(
 
 async fn run(
     mut connection: Connection,
-    peer: SocketAddr,
+    (peer, proxies): (SocketAddr, Arc<Proxies>),
     router: Router,
     patience: Patience,
     mut stop: watch::Receiver<bool>,
@@ -152,7 +155,8 @@ async fn run(
     };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(|body| axum::body::Body::new(Impatient::new(body, patience)));
-        request.extensions_mut().insert(Peer(peer));
+        let client = proxies.client(peer.ip(), request.headers());
+        request.extensions_mut().insert(Peer(client));
         router.clone().oneshot(request)
     });
     let io = TokioIo::new(connection);

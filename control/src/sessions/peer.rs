@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use media::call::input::EndRequest;
 use media::config::OptionalEvents;
-use media::peer::{Candidate, PeerError, PeerReply, PeerRequest};
+use media::peer::{Candidate, PeerError, PeerReply, PeerRequest, check_offer};
 use media::shell::Carrier;
 
 use super::sdp;
@@ -161,6 +161,10 @@ async fn first(
 ) -> Result<Described, ApiError> {
     if body.r#type != "offer" {
         return Err(nothing_offered());
+    }
+    // A call that began could not wait for a better offer: it would have to end.
+    if let Err(PeerError::InvalidSdp(why)) = check_offer(&body.sdp) {
+        return Err(invalid_sdp(&why));
     }
     let live = begin(app, session, events).await?;
     let peer = peer_of(&live)?;

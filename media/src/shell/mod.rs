@@ -35,6 +35,7 @@ pub use self::engine::{
 };
 pub use self::finish::{RecordedFile, forget, salvage};
 pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
+pub use self::peer::check_offer;
 pub use self::ports::{PortPair, Ports};
 pub use self::relay::{OnLost, RelayHandle, RelayLeg, Relays};
 pub use self::rtp::RtpCarrier;

@@ -58,6 +58,48 @@ async fn what_is_wrong_with_an_offer_is_named_and_the_session_stays_open() {
     assert_eq!(status["status"], "open");
 }
 
+/// What the engine would refuse is known before the call begins.
+#[tokio::test]
+async fn an_offer_that_cannot_be_answered_leaves_the_session_open_for_another() {
+    let server = Server::start().await;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let path = format!("/conversation/{id}/offer");
+    let offer = async |sdp: &str| {
+        let body = json!({"sdp": sdp, "type": "offer"});
+        let (status, answer) = server.test.call("POST", &path, Some(body)).await;
+        (status.as_u16(), answer)
+    };
+    let good = recorded();
+    let audio = good.lines().find(|line| line.starts_with("m=audio "));
+    let refused = audio.unwrap().split(' ').skip(2).collect::<Vec<_>>();
+    let refused = format!("m=audio 0 {}", refused.join(" "));
+    for (sdp, word) in [
+        (good.replace("opus/48000", "speex/48000"), "opus"),
+        (good.replace("sha-256", "sha-512"), "sha-256"),
+        (good.replace(audio.unwrap(), &refused), "no audio"),
+    ] {
+        let (status, answer) = offer(&sdp).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (422, &json!("invalid_sdp")),
+            "{answer}"
+        );
+        let why = answer["error"].as_str().unwrap();
+        assert!(why.contains(word), "{why}");
+        assert_eq!(answer.get("fields"), None);
+    }
+    let (_, status) = server
+        .test
+        .call("GET", &format!("/conversation/{id}/status"), None)
+        .await;
+    assert_eq!(status["status"], "open");
+    let counts = server.test.app.admission.counts().await.unwrap();
+    assert_eq!((counts.pending, counts.live), (1, 0));
+    let (status, answer) = offer(&good).await;
+    assert_eq!(status, 200, "{answer}");
+}
+
 #[tokio::test]
 async fn a_session_that_is_no_browser_s_or_over_takes_no_offer() {
     let server = Server::start().await;
@@ -196,6 +238,91 @@ async fn an_offer_is_admitted_anew_when_its_slot_has_gone() {
 }
 
 #[tokio::test]
+async fn an_offer_to_a_full_node_is_503_and_the_session_stays() {
+    let server = Server::with(|config| config.limits.node_calls = 2).await;
+    let app = &server.test.app;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    // The store forgot the session's slot, and the node is full of others.
+    app.admission
+        .release(id.parse().unwrap(), &app.incarnation.owner);
+    app.admission.settled().await;
+    app.clock.advance(Duration::from_secs(11));
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let other = bridge::wish(
+            app,
+            server.test.account,
+            CallId::new(&app.clock),
+            State::Live,
+        );
+        others.push(app.admit(other).await.unwrap());
+    }
+    let key = [("x-api-key", server.test.key.as_str())];
+    let client = Client::of(&server, &key);
+    let path = |route: &str| format!("/conversation/{id}/{route}");
+    for (method, body) in [
+        ("POST", json!({"sdp": recorded(), "type": "offer"})),
+        ("GET", Value::Null),
+    ] {
+        let answer = client.ask(method, &path("offer"), body).await;
+        assert_eq!(code(&answer), (503, "service_unavailable"), "{method}");
+        assert_eq!(
+            (
+                &answer.1["resource"],
+                &answer.1["current"],
+                &answer.1["cap"]
+            ),
+            (&json!("node"), &json!(2), &json!(2)),
+            "{method}"
+        );
+        let seconds = answer.1["retry_after"].as_u64().unwrap();
+        assert_eq!(answer.2["retry-after"], seconds.to_string().as_str());
+    }
+    let (_, status) = server.test.call("GET", &path("status"), None).await;
+    assert_eq!(status["status"], "open");
+    drop(others);
+    app.admission.settled().await;
+    let offer = json!({"sdp": recorded(), "type": "offer"});
+    let answer = client.ask("POST", &path("offer"), offer).await;
+    assert_eq!(answer.0, 200, "{}", answer.1);
+}
+
+#[tokio::test]
+async fn a_node_that_ends_leaves_a_first_offer_to_another_one() {
+    let server = Server::start().await;
+    let app = &server.test.app;
+    let agent = server.agent(json!({})).await;
+    let id = session(&server, &agent).await;
+    let key = [("x-api-key", server.test.key.as_str())];
+    let client = Client::of(&server, &key);
+    let path = |route: &str| format!("/conversation/{id}/{route}");
+    let other =
+        "insert into nodes (incarnation, name, address, capacity, beats, beat_at, started_at)
+        values (999, 'other', 'http://127.0.0.1:1', 1, 0, 0, 0)";
+    app.db.query(other).execute().await.unwrap();
+    app.start_draining();
+    for (method, body) in [
+        ("POST", json!({"sdp": recorded(), "type": "offer"})),
+        ("GET", Value::Null),
+    ] {
+        let answer = client.ask(method, &path("offer"), body).await;
+        assert_eq!(code(&answer), (503, "service_unavailable"), "{method}");
+        assert_eq!(answer.2["retry-after"], "1", "{method}");
+    }
+    let (_, status) = server.test.call("GET", &path("status"), None).await;
+    assert_eq!(status["status"], "open");
+    let counts = app.admission.counts().await.unwrap();
+    assert_eq!((counts.pending, counts.live), (1, 0), "the slot is kept");
+    // Alone it takes whom it let in before.
+    let gone = "delete from nodes where incarnation = 999";
+    app.db.query(gone).execute().await.unwrap();
+    let offer = json!({"sdp": recorded(), "type": "offer"});
+    let answer = client.ask("POST", &path("offer"), offer).await;
+    assert_eq!(answer.0, 200, "{}", answer.1);
+}
+
+#[tokio::test]
 async fn a_call_that_cannot_start_is_500_at_its_first_offer_and_its_slot_is_free() {
     let server = Server::start().await;
     let app = &server.test.app;
@@ -274,7 +401,7 @@ async fn a_client_who_goes_at_any_moment_leaves_no_call_behind() {
 }
 
 /// An offer as aiortc makes it; nobody listens at its candidates.
-fn recorded() -> String {
+pub(super) fn recorded() -> String {
     include_str!("../../../fixtures/sdp/aiortc_offer.sdp").replace('\n', "\r\n")
 }
 

@@ -524,6 +524,117 @@ async fn an_origin_is_held_against_the_agent_s_where_there_is_no_key() {
 }
 
 #[tokio::test]
+async fn who_has_a_token_goes_on_from_any_origin() {
+    let server = Server::start().await;
+    let agent = server
+        .agent(json!({"public_access": true, "allowed_origins": ["shop.example.com"]}))
+        .await;
+    let (right, wrong) = ("https://shop.example.com", "https://evil.example");
+    let minted = token(&server, &agent).await;
+    let opened = session(&server, &agent).await;
+    let headers = [("origin", right)];
+    let visitor = Client::of(&server, &headers).connect(&agent).await;
+    for (id, token) in [
+        (opened, minted),
+        (text(&visitor, "session_id"), text(&visitor, "token")),
+    ] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("origin", wrong), ("authorization", bearer.as_str())];
+        let client = Client::of(&server, &headers);
+        let ask = async |method: &str, route: &str, body: Value| {
+            let path = format!("/conversation/{id}/{route}");
+            let answer = client.ask(method, &path, body).await;
+            assert_eq!(answer.0, 200, "{route}: {}", answer.1);
+            assert_eq!(answer.2["access-control-allow-origin"], wrong, "{route}");
+            answer
+        };
+        let offer = json!({"sdp": offers::recorded(), "type": "offer"});
+        let joined = ask("POST", "offer", offer).await;
+        let pc_id = text(&joined, "pc_id");
+        ask("PATCH", "ice", json!({"pc_id": pc_id, "candidates": []})).await;
+        ask("POST", "end", json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_ready_or_cannot_speak_is_refused_at_connect() {
+    let server = Server::start().await;
+    let db = &server.test.app.db;
+    let agent = server.agent(json!({})).await;
+    let connect = async |transport: &str| {
+        let body = json!({"agent_id": agent, "transport": transport});
+        let path = "/conversation/connect";
+        let (status, answer) = server.test.call("POST", path, Some(body)).await;
+        assert_eq!(answer.get("fields"), None, "{answer}");
+        let code = answer["code"].as_str().unwrap_or_default();
+        (status.as_u16(), code.to_owned())
+    };
+    let change = async |set: &str, values: &[&str]| {
+        let sql = format!("update agents set {set} where id = $1");
+        let mut change = db.query_built(sql).bind(agent.as_str());
+        for value in values {
+            change = change.bind(*value);
+        }
+        assert_eq!(change.execute().await.unwrap(), 1);
+    };
+    for status in ["provisioning", "failed"] {
+        change("status = $2", &[status]).await;
+        for transport in ["webrtc", "websocket"] {
+            let refused = (409, "agent_not_ready".to_owned());
+            assert_eq!(connect(transport).await, refused, "{status}");
+        }
+    }
+    change("status = $2", &["active"]).await;
+    // A voice that was taken out of the catalogue.
+    let (_, record) = server
+        .test
+        .call("GET", &format!("/agents/{agent}"), None)
+        .await;
+    let voice = record["voice_id"].as_str().unwrap();
+    let gone = "00000000-0000-0000-0000-000000000001";
+    change("settings = replace(settings, $2, $3)", &[voice, gone]).await;
+    for transport in ["webrtc", "websocket"] {
+        let refused = (422, "voice_unavailable".to_owned());
+        assert_eq!(connect(transport).await, refused);
+    }
+    let counts = server.test.app.admission.counts().await.unwrap();
+    assert_eq!((counts.pending, counts.live), (0, 0));
+    let (_, calls) = server.test.call("GET", "/calls", None).await;
+    assert_eq!(calls["total"], 0, "{calls}");
+    change("settings = replace(settings, $3, $2)", &[voice, gone]).await;
+    assert_eq!(connect("webrtc").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_token_is_minted_out_of_the_key_s_budget_for_writes() {
+    let server = Server::with(|config| config.limits.writes_per_minute = 1).await;
+    let agent = server.agent(json!({})).await;
+    let key = server
+        .test
+        .key_for(&[Scope::CallsWrite, Scope::AgentsWrite])
+        .await;
+    let headers = [("x-api-key", key.as_str())];
+    let client = Client::of(&server, &headers);
+    let mint = async || {
+        let body = json!({"agent_id": agent});
+        client.ask("POST", "/conversation/token", body).await
+    };
+    for left in ["1", "0"] {
+        let minted = mint().await;
+        assert_eq!(minted.0, 200, "{}", minted.1);
+        assert_eq!(minted.2["ratelimit-remaining"], left);
+    }
+    let refused = mint().await;
+    assert_eq!(code(&refused), (429, "rate_limited"));
+    assert_eq!(refused.2["retry-after"], "60");
+    // It is one budget with that of other writes.
+    let other = client.ask("POST", "/agents", json!({})).await;
+    assert_eq!(code(&other), (429, "rate_limited"));
+    server.test.app.clock.advance(Duration::from_secs(60));
+    assert_eq!(mint().await.0, 200);
+}
+
+#[tokio::test]
 async fn preflights_are_answered_at_every_session_route() {
     let server = Server::start().await;
     let headers = [
@@ -633,6 +744,49 @@ async fn one_address_has_so_many_keyless_calls_and_asks_so_often() {
     // A key is not counted there.
     let key = [("x-api-key", server.test.key.as_str())];
     assert_eq!(Client::of(&server, &key).connect(&agent).await.0, 200);
+}
+
+#[tokio::test]
+async fn visitors_behind_a_trusted_proxy_have_limits_of_their_own() {
+    for (trusted, apart) in [("127.0.0.0/8", true), ("192.0.2.0/24", false), ("", false)] {
+        let proxies = Proxies::parse(&trusted.split_terminator(',').collect::<Vec<_>>());
+        let server = Server::with(|config| {
+            config.limits.keyless_calls = 1;
+            config.limits.failed_auth_per_minute = 1;
+            config.server.trusted_proxies = proxies.unwrap();
+        })
+        .await;
+        let agent = server.agent(json!({"public_access": true})).await;
+        let base = &server.test.app.config.server.public_url;
+        let url = format!("{base}/api/v1/conversation/connect");
+        let http = kit::server::reqwest_client();
+        let connect = async |forwarded: &str, key: Option<&str>| {
+            let mut request = http.post(&url).header("x-forwarded-for", forwarded);
+            if let Some(key) = key {
+                request = request.header("x-api-key", key);
+            }
+            let body = json!({"agent_id": agent});
+            request.json(&body).send().await.unwrap().status().as_u16()
+        };
+        // The second address writes the first one's before its own.
+        let other = if apart { 200 } else { 429 };
+        assert_eq!(connect("198.51.100.1", None).await, 200, "{trusted}");
+        assert_eq!(connect("198.51.100.1", None).await, 429, "{trusted}");
+        let second = "198.51.100.1, 198.51.100.2";
+        assert_eq!(connect(second, None).await, other, "{trusted}");
+        assert_eq!(connect(second, None).await, 429, "{trusted}");
+        // Two wrong keys in a burst, for each of those who are told apart.
+        let other = if apart { 401 } else { 429 };
+        for (forwarded, status) in [
+            ("198.51.100.3", 401),
+            ("198.51.100.3", 401),
+            ("198.51.100.3", 429),
+            ("198.51.100.4", other),
+        ] {
+            let answer = connect(forwarded, Some("wrong")).await;
+            assert_eq!(answer, status, "{trusted}: {forwarded}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -100,6 +100,34 @@ async fn with_redis_down_every_connect_is_refused_at_once_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn with_redis_down_a_first_offer_is_refused_and_its_session_waits() {
+    let mut cluster = Cluster::new().await;
+    let server = cluster.node("a").start().await;
+    let client = server.client();
+    let agent = agent(&client).await;
+    let session = client.connect(&json!({"agent_id": agent})).await;
+    let path = |route: &str| format!("/conversation/{}/{route}", session.text("session_id"));
+    let sdp = include_str!("../../../fixtures/sdp/aiortc_offer.sdp").replace('\n', "\r\n");
+    let offer = json!({"sdp": sdp, "type": "offer"});
+    cluster.redis.kill();
+    let began = Instant::now();
+    let refused = client.post(&path("offer"), &offer).await;
+    println!("an offer without Redis: {:?}", began.elapsed());
+    // It was promised a slot and is tried for a while; by then it is known that nobody answers.
+    check_refusal(&refused, "redis_unavailable", 5);
+    let status = client.get(&path("status")).await.expect(200);
+    assert_eq!(status.text("status"), "open");
+
+    cluster.redis.start_again().await;
+    ready(&server, Duration::from_secs(2)).await;
+    client.post(&path("offer"), &offer).await.expect(200);
+    let status = client.get(&path("status")).await.expect(200);
+    assert_eq!(status.text("status"), "live");
+    client.post(&path("end"), &json!({})).await.expect(200);
+    cluster.empty(Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
 async fn while_redis_sleeps_answers_come_in_time_calls_live_on_and_no_lease_is_left_afterwards() {
     let cluster = Cluster::new().await;
     let (server, listen) = cluster.reachable_node("a");

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use control::config::Config;
+use control::http::proxies::Proxies;
 use serde_json::Value;
 
 use crate::{file, read};
@@ -105,6 +106,10 @@ fn the_compose_file_is_read_by_compose_and_its_nodes_by_the_program() {
         let grace = text(&service["stop_grace_period"]);
         let grace: u32 = grace.trim_end_matches('s').parse().unwrap();
         assert!(grace >= config.server.drain_seconds + 15, "{grace} s");
+        // Visitors are told apart behind the proxy, which is of the nodes' own network.
+        let network = text(&compose["networks"]["inside"]["ipam"]["config"][0]["subnet"]);
+        let proxies = Proxies::parse(&[network]).unwrap();
+        assert_eq!(config.server.trusted_proxies, proxies);
         names.push(config.cluster.node);
     }
     assert_eq!(names, ["node-a", "node-b"]);

@@ -139,6 +139,8 @@ async fn installation() -> Installation {
             .set("MASTER_KEY", &master)
             .set("SERVER__PUBLIC_URL", &public)
             .set("SERVER__DRAIN_SECONDS", "60")
+            .set("SERVER__TRUSTED_PROXIES", "127.0.0.1")
+            .set("LIMITS__KEYLESS_CALLS", "1")
             .set("STORAGE__URL", "s3://calls/objects")
             .set(
                 "STORAGE__ENDPOINT",
@@ -167,6 +169,7 @@ async fn installation() -> Installation {
 
 async fn agent(client: &Client) -> String {
     let fields = json!({
+        "public_access": true,
         "voice_id": socket::scripted_voice(client).await,
         "llm_model": "echo",
         "first_message": "This is a long greeting, and it goes on for a good while. ".repeat(16),
@@ -232,6 +235,30 @@ async fn hosts(db: &control::db::Db) -> BTreeMap<String, i64> {
         .all(|row| Ok((row.text("owner_node")?, row.i64("calls")?)))
         .await;
     rows.unwrap().into_iter().collect()
+}
+
+#[tokio::test]
+async fn visitors_behind_the_proxy_are_counted_apart_whatever_they_write() {
+    let installation = installation().await;
+    let proxy = &installation.proxy.url;
+    let agent = agent(&Client::new(proxy, Some(&installation.a.key))).await;
+    let url = format!("{proxy}/api/v1/conversation/connect");
+    // Visitors at addresses of the loopback other than the proxy's own, each of whom claims to be somebody else.
+    let connect = async |from: [u8; 4], claims: &str| {
+        let visitor = reqwest::Client::builder()
+            .no_proxy()
+            .local_address(std::net::IpAddr::from(from))
+            .build()
+            .unwrap();
+        let request = visitor.post(&url).header("x-forwarded-for", claims);
+        let body = json!({"agent_id": agent});
+        request.json(&body).send().await.unwrap().status().as_u16()
+    };
+    let (first, second) = ([127, 0, 0, 2], [127, 0, 0, 3]);
+    assert_eq!(connect(first, "192.0.2.1").await, 200);
+    assert_eq!(connect(first, "192.0.2.2").await, 429);
+    assert_eq!(connect(second, "127.0.0.2").await, 200);
+    assert_eq!(connect(second, "127.0.0.1").await, 429);
 }
 
 #[tokio::test]

@@ -115,7 +115,10 @@ async fn garbage_at_the_media_port_costs_little_and_is_not_heard() {
     drop(flood);
     phone.until("silence").await;
     assert!(bed.router.lied() > 100);
-    assert!(rate > FLOOD as f64 / 4.0, "only {rate} packets a second");
+    // Where other tests have the processors too, its thread is not always let run; a soak has time and room for all.
+    let least = if stage::soak() { 0.98 } else { 0.25 };
+    let least = FLOOD as f64 * least;
+    assert!(rate > least, "only {rate} packets a second");
     assert!(cost < 0.5, "{cost} of a core");
     session.end().await.expect(200);
     was_a_conversation(&bed.client, &session.id).await;
@@ -231,12 +234,14 @@ impl Flood {
             let sockets: Vec<_> = (0..8)
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
                 .collect();
+            // 20 ms; in a soak, which asks for the whole rate, 100 ms.
+            let late = FLOOD / if stage::soak() { 10 } else { 50 };
             let begun = Instant::now();
             let mut next = 0;
             while !told.load(Ordering::Relaxed) {
                 let due = (begun.elapsed().as_secs_f64() * FLOOD as f64) as u64;
                 // Whoever was not let run does not catch up by more than this.
-                next = due.saturating_sub(200).max(next);
+                next = due.saturating_sub(late).max(next);
                 while next < due {
                     let packet = &packets[next as usize % packets.len()];
                     let _ = sockets[next as usize % sockets.len()].send_to(packet, target);

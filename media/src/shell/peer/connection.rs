@@ -26,6 +26,7 @@ use rtc::rtp_transceiver::rtp_sender::{
 use rtc::sansio::Protocol;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+pub use self::negotiation::check_offer;
 use super::super::mailbox::CallKey;
 use super::channel::Channel;
 use super::identity::Identity;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use self::connection::Connection;
+pub use self::connection::check_offer;
 pub(super) use self::identity::Identity;
 pub(super) use self::net::{Datagram, Net};
 use super::mailbox::CallKey;

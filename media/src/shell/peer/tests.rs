@@ -732,13 +732,20 @@ fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
         (good.replace("a=fingerprint", "a=fingertip"), "fingerprint"),
         (good.replace("a=ice-pwd", "a=ice-no"), "ice-pwd"),
         (good.replace("opus", "vorbis"), "opus"),
+        (good.replace("m=audio 9 ", "m=audio 0 "), "no audio"),
+        (good.replace("sha-256", "sha-512"), "sha-256"),
+        (good.replace("t=0 0", "t=never"), ""),
         ("x".repeat(70_000), "64 KiB"),
     ] {
-        match placed.offer(&sdp, false) {
+        let refused = placed.offer(&sdp, false);
+        match &refused {
             Err(PeerError::InvalidSdp(why)) => assert!(why.contains(word), "{why}"),
             other => panic!("{word}: {other:?}"),
         }
+        // It can be known before there is a call.
+        assert_eq!(check_offer(&sdp), refused.map(drop), "{word}");
     }
+    assert_eq!(check_offer(&good), Ok(()));
     assert_eq!(
         placed.ask(PeerRequest::Candidates(Vec::new())),
         Err(PeerError::NoPeer)

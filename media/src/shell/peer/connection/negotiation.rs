@@ -133,43 +133,18 @@ impl Connection {
 
     /// Looks at a description before the core does.
     fn check(&self, sdp: &str) -> Result<Direction, PeerError> {
-        let wrong = |why: &str| Err(PeerError::InvalidSdp(format!("sdp: {why}")));
-        if sdp.len() > sdp::LONGEST {
-            return wrong("longer than 64 KiB");
-        }
-        let Some(direction) = sdp::audio_direction(sdp) else {
-            return wrong("no audio");
-        };
-        if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
-            return wrong("no ice-ufrag or ice-pwd");
-        }
-        if sdp::payload_types(sdp, "opus").is_empty() {
-            return wrong("no audio codec in common: opus is needed");
-        }
-        let fingerprints = sdp::fingerprints(sdp);
-        if fingerprints.is_empty() {
-            return wrong("no fingerprint");
-        }
-        let known = |print: &String| print.split(' ').next() == Some(sdp::HASH);
-        if !fingerprints.iter().any(known) {
-            return wrong("no fingerprint of sha-256");
-        }
+        let direction = check(sdp)?;
         // The key exchange was with the first certificate; another is another peer.
-        if !self.fingerprints.is_empty() && self.fingerprints != fingerprints {
-            return wrong("the fingerprint has changed: ask for a new connection (restart_pc)");
+        if !self.fingerprints.is_empty() && self.fingerprints != sdp::fingerprints(sdp) {
+            return Err(wrong(
+                "the fingerprint has changed: ask for a new connection (restart_pc)",
+            ));
         }
         Ok(direction)
     }
 
-    /// A description without the fingerprints and candidates that are of no use, and how many of these are left.
     fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
-        let sdp = sdp::with_known_fingerprints(sdp);
-        let (usable, candidates) = offered::with_reachable(&sdp, self.loopback);
-        if candidates > MOST_CANDIDATES {
-            let why = format!("sdp: more than {MOST_CANDIDATES} candidates");
-            return Err(PeerError::InvalidSdp(why));
-        }
-        Ok((usable, candidates))
+        usable(sdp, self.loopback)
     }
 
     /// `candidates`: how many of the description the core was given. One that is no new round names those again
@@ -233,6 +208,52 @@ impl Connection {
         self.opus = sdp::payload_types(negotiated, "opus").first().copied();
         self.digits = sdp::payload_types(negotiated, "telephone-event");
     }
+}
+
+/// Why a first offer would be refused here, as far as its text tells.
+pub fn check_offer(offer: &str) -> Result<(), PeerError> {
+    check(offer)?;
+    // Fewer candidates count than where callers may be on this machine, so nothing is refused that is taken there.
+    let (usable, _) = usable(offer, false)?;
+    RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
+    Ok(())
+}
+
+/// Whether a description has all that a connection needs; the direction of its audio.
+fn check(sdp: &str) -> Result<Direction, PeerError> {
+    if sdp.len() > sdp::LONGEST {
+        return Err(wrong("longer than 64 KiB"));
+    }
+    let direction = sdp::audio_direction(sdp).ok_or_else(|| wrong("no audio"))?;
+    if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
+        return Err(wrong("no ice-ufrag or ice-pwd"));
+    }
+    if sdp::payload_types(sdp, "opus").is_empty() {
+        return Err(wrong("no audio codec in common: opus is needed"));
+    }
+    let fingerprints = sdp::fingerprints(sdp);
+    if fingerprints.is_empty() {
+        return Err(wrong("no fingerprint"));
+    }
+    let known = |print: &String| print.split(' ').next() == Some(sdp::HASH);
+    if !fingerprints.iter().any(known) {
+        return Err(wrong("no fingerprint of sha-256"));
+    }
+    Ok(direction)
+}
+
+/// A description without the fingerprints and candidates that are of no use, and how many of these are left.
+fn usable(sdp: &str, loopback: bool) -> Result<(String, usize), PeerError> {
+    let sdp = sdp::with_known_fingerprints(sdp);
+    let (usable, candidates) = offered::with_reachable(&sdp, loopback);
+    if candidates > MOST_CANDIDATES {
+        return Err(wrong(&format!("more than {MOST_CANDIDATES} candidates")));
+    }
+    Ok((usable, candidates))
+}
+
+fn wrong(why: &str) -> PeerError {
+    PeerError::InvalidSdp(format!("sdp: {why}"))
 }
 
 fn invalid(error: &rtc::shared::error::Error) -> PeerError {

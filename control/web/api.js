@@ -63,6 +63,16 @@ export function query(values) {
   return set.length > 0 ? `?${new URLSearchParams(set)}` : '';
 }
 
+/** Every item of a list, page by page. `path` names how long a page is. */
+export async function all(ask, path) {
+  const items = [];
+  for (;;) {
+    const page = await ask(`${path}&offset=${items.length}`);
+    items.push(...page.items);
+    if (!page.has_more) return items;
+  }
+}
+
 /** The server's own figures (`/metrics`, Prometheus text): `value('name', {label: 'x'})`, null when absent. */
 export async function metrics(signal) {
   const response = await fetch('/metrics', { signal });

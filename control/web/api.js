@@ -11,6 +11,8 @@ export class Api {
   constructor(key, onRefused = () => {}) {
     this.key = key;
     this.onRefused = onRefused;
+    // How many agents there were when it was asked last: a page leaves room for those that come.
+    this.agents = 1;
   }
 
   get = (path, options) => this.request('GET', path, undefined, options);

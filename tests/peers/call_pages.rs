@@ -21,6 +21,9 @@ async fn no_page_moves_as_it_loads() {
     let server = Server::scripted().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({})).await;
+    for _ in 0..2 {
+        duplicate(&client, &agent).await;
+    }
     let call = a_call(&client, &agent).await;
     let recorded = format!("#/calls/{}", call["id"].as_str().unwrap());
     let mut page = console(&server).await;
@@ -43,7 +46,11 @@ async fn no_page_moves_as_it_loads() {
         "#/usage",
     ];
     for (width, height) in [(1280, 800), (390, 844)] {
-        page.screen(width, height, false).await;
+        // Not as a telephone: its window is sized anew at first, and what moves then does not count.
+        let window =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        page.call("Emulation.setDeviceMetricsOverride", window)
+            .await;
         for hash in pages {
             load(&mut page, &server, hash).await;
             if hash == recorded {
@@ -88,6 +95,10 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     }
     let placed = canceled(&client, &bar).await;
     stage::session(&client, &bar).await;
+    // More than one page of a list has.
+    for _ in 0..100 {
+        duplicate(&client, &bar).await;
+    }
     // Half an hour before the end of a day that has 25 hours in Berlin.
     let db = server.database().await;
     db.query("update calls set direction = 'outbound', created_at = $1 where id = $2")
@@ -112,6 +123,11 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     click(&mut page, ".pager button:last-child").await;
     counted(&mut page, "26–28 of 28").await;
     rows(&mut page, "Door,Canceled Door,Canceled Bar,Canceled").await;
+    let agents = client.get("/agents?limit=1").await.expect(200).body["total"].clone();
+    assert!(agents.as_u64() > Some(100), "{agents}");
+    // And one for all of them.
+    let options = "document.querySelectorAll('#by-agent_id option').length - 1";
+    assert_eq!(page.eval(options).await, agents);
     click(&mut page, ".pager button:first-child").await;
     counted(&mut page, "1–25 of 28").await;
 
@@ -153,6 +169,11 @@ async fn canceled(client: &Client, agent: &str) -> String {
     let end = format!("/calls/{id}/end");
     client.post(&end, &json!({})).await.expect(200);
     id
+}
+
+async fn duplicate(client: &Client, agent: &str) {
+    let path = format!("/agents/{agent}/duplicate");
+    client.post(&path, &json!({})).await.expect(201);
 }
 
 async fn choose(page: &mut Browser, filter: &str, value: &str) {

@@ -11,6 +11,8 @@ export class Api {
   constructor(key, onRefused = () => {}) {
     this.key = key;
     this.onRefused = onRefused;
+    // How many agents there were when it was asked last: a page leaves room for those that come.
+    this.agents = 1;
   }
 
   get = (path, options) => this.request('GET', path, undefined, options);
@@ -61,6 +63,16 @@ export function ownAddress(url) {
 export function query(values) {
   const set = Object.entries(values).filter(([, value]) => value !== '' && value !== null && value !== undefined);
   return set.length > 0 ? `?${new URLSearchParams(set)}` : '';
+}
+
+/** Every item of a list, page by page. `path` names how long a page is. */
+export async function all(ask, path) {
+  const items = [];
+  for (;;) {
+    const page = await ask(`${path}&offset=${items.length}`);
+    items.push(...page.items);
+    if (!page.has_more) return items;
+  }
 }
 
 /** The server's own figures (`/metrics`, Prometheus text): `value('name', {label: 'x'})`, null when absent. */

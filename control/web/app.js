@@ -60,7 +60,7 @@ async function begin() {
   const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
   fill(app, h('div.boot', { role: 'status' }, h('img', { src: '/web/icon.svg', alt: '', width: 44, height: 44 }), h('span.unseen', 'Loading')));
   try {
-    await candidate.get('/agents?limit=1');
+    candidate.agents = (await candidate.get('/agents?limit=1')).total;
   } catch (error) {
     // A key without `agents:read` is a key all the same.
     if (error.status !== 403) {

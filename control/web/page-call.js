@@ -9,9 +9,13 @@ import { sipCode } from './telephone-names.js';
 import { cut } from './transcript.js';
 import { waterfall } from './waterfall.js';
 
-// A call that still runs, or whose recording or webhook is not through yet, is looked at again.
+// A call that still runs, or whose recording or webhook is not through yet, is looked at again: what comes after the
+// end may take long, a webhook three days, so the looks at that become rare.
 const AGAIN_MS = 2000;
+const RARELY_MS = 60_000;
 const RUNNING = ['queued', 'ringing', 'in_progress'];
+// A delivery that failed is tried again; one that is given up has another name.
+const UNDELIVERED = ['pending', 'delivering', 'failed'];
 
 export function page({ api, id, name }) {
   const leaving = new AbortController();
@@ -37,7 +41,7 @@ export function page({ api, id, name }) {
 
 class View {
   constructor(call, trunk, api, ask) {
-    Object.assign(this, { call, trunk, api, ask, recording: null, rows: [] });
+    Object.assign(this, { call, trunk, api, ask, recording: null, opening: false, isLost: false, isClosed: false, looks: 0, asked: 0, rows: [] });
   }
 
   nodes() {
@@ -128,21 +132,37 @@ class View {
 
   async fillSound() {
     const { call } = this;
+    if (this.recording || this.opening) return;
     if (!call.has_recording) {
-      fill(this.sound, h('p.soft', { class: 'soft quiet-box' }, RUNNING.includes(call.status) ? 'The recording is made while the call runs.' : 'This call has no recording.'));
+      fill(this.sound, h('p', { class: 'soft quiet-box' }, this.silence()));
       return;
     }
-    if (this.recording) return;
+    this.opening = true;
     fill(this.sound, h('div.ghost.recording-room'));
     try {
       const link = await this.ask(`/conversations/${call.id}/audio`);
+      if (this.isClosed) return;
       this.recording = new Recording(link, call.duration_seconds, call.transcript ?? []);
       this.recording.onTime = (at) => this.follow(at);
       fill(this.sound, this.recording.node);
     } catch (error) {
       if (error.name === 'AbortError') return;
-      fill(this.sound, error.status === 404 ? h('p', { class: 'soft quiet-box' }, 'The recording is being finished.') : failure(error, () => this.fillSound()));
+      fill(this.sound, error.status === 404 ? h('p', { class: 'soft quiet-box' }, 'The recording was deleted.') : failure(error, () => this.fillSound()));
+    } finally {
+      this.opening = false;
     }
+  }
+
+  // Why there is nothing to hear.
+  silence() {
+    if (RUNNING.includes(this.call.status)) return 'The recording is made while the call runs.';
+    if (this.isLost) return 'The recording failed.';
+    return this.recordingComes() ? 'The recording is being finished.' : 'This call has no recording.';
+  }
+
+  // The end of a call that is recorded names its recording; it can be heard once the file is kept.
+  recordingComes() {
+    return Boolean(this.call.recording_id) && !this.call.has_recording && !this.isLost;
   }
 
   // The turn that is heard is marked.
@@ -152,8 +172,11 @@ class View {
   }
 
   async fillDiagnostics() {
+    this.asked += 1;
+    const own = this.asked;
     try {
       const told = await this.ask(`/conversations/${this.call.id}/diagnostics`);
+      if (own !== this.asked) return;
       const median = told.latency_summary?.response_ms;
       fill(this.times, told.waterfall.length === 0
         ? h('p.soft', 'No answer was measured.')
@@ -165,37 +188,46 @@ class View {
         ['Jitter', network.jitter_ms === null ? DASH : ms(network.jitter_ms)], ['MOS, estimated', network.mos === null ? DASH : network.mos.toFixed(1)],
       ]) : h('p.soft', 'Nothing was measured on this line.'), told.errors.length > 0 && h('ul.faults', told.errors.map((fault) => h('li.notice.bad', h('div', `${title(fault.source)}: ${fault.message}`)))));
     } catch (error) {
-      if (error.name === 'AbortError') return;
+      if (error.name === 'AbortError' || own !== this.asked) return;
       fill(this.times, failure(error, () => this.fillDiagnostics()));
     }
   }
 
   again() {
-    const { call } = this;
-    const waits = RUNNING.includes(call.status) || !this.settled || ['pending', 'delivering'].includes(call.webhook_delivery_status);
-    if (!waits) return;
+    const runs = RUNNING.includes(this.call.status);
+    if (!runs && !this.recordingComes() && !UNDELIVERED.includes(this.call.webhook_delivery_status)) return;
+    const wait = runs ? AGAIN_MS : Math.min(RARELY_MS, AGAIN_MS * 1.5 ** this.looks);
+    if (!runs) this.looks += 1;
     this.timer = setTimeout(async () => {
       try {
-        const before = this.call;
-        this.call = await this.ask(`/calls/${call.id}`);
-        // Once more after the end: the recording becomes ready a moment later.
-        this.settled = !RUNNING.includes(this.call.status) && (this.call.has_recording || this.tries++ > 3);
-        this.fillFacts();
-        this.hangUpButton.hidden = !RUNNING.includes(this.call.status);
-        if (this.call.transcript.length !== (before.transcript ?? []).length) {
-          this.fillTurns();
-          this.fillDiagnostics();
-        }
-        if (this.call.has_recording || before.status !== this.call.status) this.fillSound();
+        await this.look();
       } catch (error) {
         if (error.name === 'AbortError') return;
       }
       this.again();
-    }, AGAIN_MS);
+    }, wait);
   }
 
-  tries = 0;
-  settled = false;
+  async look() {
+    const before = this.call;
+    const call = await this.ask(`/calls/${before.id}`);
+    this.call = call;
+    if (this.recordingComes()) this.isLost = await this.recordingFailed();
+    this.fillFacts();
+    this.hangUpButton.hidden = !RUNNING.includes(call.status);
+    const ended = before.status !== call.status;
+    // The line, the errors and the summary are written with the end.
+    if (ended || call.transcript.length !== (before.transcript ?? []).length) {
+      this.fillTurns();
+      this.fillDiagnostics();
+    }
+    if (ended || this.isLost || before.has_recording !== call.has_recording || before.recording_id !== call.recording_id) this.fillSound();
+  }
+
+  // A key that may not see recordings sees in the call when one is ready.
+  recordingFailed() {
+    return this.ask(`/recordings/${this.call.recording_id}`).then(({ status }) => status === 'failed', () => false);
+  }
 
   async hangUp() {
     try {
@@ -207,6 +239,7 @@ class View {
   }
 
   close() {
+    this.isClosed = true;
     clearTimeout(this.timer);
     this.recording?.close();
   }

@@ -1,6 +1,6 @@
 // All calls, newest first; by agent, state, direction and day, or by words that were said.
 
-import { query } from './api.js';
+import { all, query } from './api.js';
 import { callRows } from './call-rows.js';
 import { fill, h } from './dom.js';
 import { title } from './format.js';
@@ -37,7 +37,7 @@ export function page({ api, params, go }) {
 
   function show(offset = 0) {
     const { q, from: first, to: last, ...rest } = chosen();
-    const days = { from: first && new Date(`${first}T00:00`).toISOString(), to: last && new Date(new Date(`${last}T00:00`).getTime() + 86_400_000).toISOString() };
+    const days = { from: first && midnight(first).toISOString(), to: last && midnight(last, 1).toISOString() };
     // A search knows neither status nor direction: what it finds is looked through here.
     states.hidden = Boolean(q);
     directions.hidden = Boolean(q);
@@ -60,7 +60,7 @@ export function page({ api, params, go }) {
     return [callRows(calls, said), pager(answer, show)];
   }
 
-  ask('/agents?limit=100').then(({ items }) => {
+  all(ask, '/agents?limit=100').then((items) => {
     const select = agents.querySelector('select');
     select.append(...items.map((agent) => option([agent.id, agent.name])));
     if (params.has('agent_id')) select.value = params.get('agent_id');
@@ -71,4 +71,11 @@ export function page({ api, params, go }) {
     node: h('div.stack.gap', head('Calls', { lead: 'What was said, how it sounded, and how fast the answers came.', actions: [h('button.button', { type: 'button', id: 'place-call', onclick: () => placeCall(api, go) }, 'Call a number')] }), form, list),
     close: () => leaving.abort(),
   };
+}
+
+// Where a day begins here, or one so many later: not every day has 24 hours.
+function midnight(day, later = 0) {
+  const begin = new Date(`${day}T00:00`);
+  begin.setDate(begin.getDate() + later);
+  return begin;
 }

@@ -9,6 +9,8 @@ import { empty, failure, ghosts, head, load } from './parts.js';
 // The figures are asked for this often while the page is looked at; the small curves hold two minutes.
 const EVERY_MS = 2000;
 const KEPT = 60;
+// Agents that are shown; the others are a page away.
+const FACES = 6;
 
 export function page({ api }) {
   const leaving = new AbortController();
@@ -16,7 +18,11 @@ export function page({ api }) {
   const calls = h('div');
   const live = new Live();
 
-  load(agents, async () => talkTo(await api.get('/agents?limit=6', { signal: leaving.signal })), { shape: h('ul.faces', { 'aria-hidden': 'true' }, [1, 2].map(() => h('li', h('div.ghost.face')))) });
+  load(agents, async () => {
+    const found = await api.get(`/agents?limit=${FACES}`, { signal: leaving.signal });
+    api.agents = found.total;
+    return talkTo(found);
+  }, { shape: h('ul.faces', { 'aria-hidden': 'true' }, Array.from({ length: Math.min(api.agents, FACES) + 1 }, () => h('li', h('div.ghost.face')))) });
   load(calls, async () => {
     const { items } = await api.get('/calls?limit=6', { signal: leaving.signal });
     return items.length > 0 ? callRows(items) : empty('Talk to an agent, and the call is kept here: its sound, its words, and where the time went.', { heading: 'No calls yet' });

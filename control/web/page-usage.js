@@ -1,6 +1,6 @@
 // What was used and what it cost, by day and by agent; the account's standing; the secret that signs webhooks.
 
-import { query } from './api.js';
+import { all, query } from './api.js';
 import { fill, h } from './dom.js';
 import { count, money, when } from './format.js';
 import { cell, confirm, copyButton, dialog, empty, ghosts, head, load } from './parts.js';
@@ -69,8 +69,8 @@ function chart(items, from, length, name) {
 
 async function names(ask) {
   try {
-    const { items } = await ask('/agents?limit=100');
-    return new Map(items.map((agent) => [agent.id, agent.name]));
+    const agents = await all(ask, '/agents?limit=100');
+    return new Map(agents.map((agent) => [agent.id, agent.name]));
   } catch (error) {
     if (error.status === 403) return new Map();
     throw error;

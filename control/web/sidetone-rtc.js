@@ -14,8 +14,11 @@ const MOST_CANDIDATES = 64;
 // A data channel that fills up more than this is not read at the other end.
 const MOST_WAITING = 256 * 1024;
 const CONNECT_MS = 20_000;
-// A server that has not said goodbye after this is asked to end the call by a request.
+// A server that has not said goodbye after this is asked to end the call by a request, which has as long.
 const CLOSE_MS = 2000;
+// A request that goes out while the network is away may never be answered: after this it counts as lost, so that there
+// are several tries within GIVE_UP_MS.
+const ANSWER_MS = 5000;
 
 export class RtcLine {
   constructor(session, told) {
@@ -47,7 +50,12 @@ export class RtcLine {
     // Whichever fails first: what a closed connection was asked for is never answered.
     await Promise.all([this.connected(told.patience ?? CONNECT_MS), this.exchange()]);
     peer.onconnectionstatechange = () => this.watch();
-    this.online = () => this.restart();
+    // What is under way went out on a network that is no more.
+    this.online = () => {
+      this.trying?.abort();
+      this.trying = null;
+      this.restart();
+    };
     addEventListener('online', this.online);
     await keepRunning(this.context, told.onWarning);
   }
@@ -72,7 +80,7 @@ export class RtcLine {
   }
 
   // One offer, one answer. An answer to an older offer is dropped: a newer one is under way.
-  async exchange(options) {
+  async exchange(options, signal) {
     const offer = await this.peer.createOffer(options);
     await this.peer.setLocalDescription(offer);
     const round = (this.round ?? 0) + 1;
@@ -82,7 +90,7 @@ export class RtcLine {
       sdp: this.peer.localDescription.sdp,
       type: 'offer',
       ...(this.pcId ? { pc_id: this.pcId } : {}),
-    });
+    }, { signal });
     if (this.isClosed || round !== this.round) return;
     this.pcId = answer.pc_id;
     await this.peer.setRemoteDescription({ type: answer.type, sdp: answer.sdp });
@@ -105,7 +113,7 @@ export class RtcLine {
     while (this.pcId && this.waiting.length > 0 && !this.isClosed) {
       const candidates = this.waiting.splice(0, MOST_CANDIDATES);
       try {
-        await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates });
+        await this.told.ask('PATCH', '/ice', { pc_id: this.pcId, candidates }, { signal: AbortSignal.timeout(ANSWER_MS) });
       } catch (error) {
         // The candidates of the offer may suffice; if not, the path is made anew.
         this.told.onWarning(`Candidates were not taken: ${error.message}`);
@@ -137,20 +145,26 @@ export class RtcLine {
     );
   }
 
-  /** A new path for the same call: the recording and the conversation go on. */
+  /** A new path for the same call: the recording and the conversation go on. One try at a time. */
   async restart() {
-    if (this.isClosed || this.restarting) return;
-    this.restarting = true;
+    if (this.isClosed || this.trying) return;
+    const trying = new AbortController();
+    this.trying = trying;
+    clearTimeout(this.again);
+    const late = setTimeout(() => trying.abort(), ANSWER_MS);
     try {
-      await this.exchange({ iceRestart: true });
+      await this.exchange({ iceRestart: true }, trying.signal);
     } catch (error) {
+      // A newer one is under way.
+      if (this.isClosed || this.trying !== trying) return;
       if (error.status === 404 || error.status === 400 || error.status === 401) {
         this.told.onClose(error);
         return;
       }
       this.again = setTimeout(() => this.restart(), RESTART_AFTER_MS);
     } finally {
-      this.restarting = false;
+      clearTimeout(late);
+      if (this.trying === trying) this.trying = null;
     }
   }
 
@@ -226,7 +240,7 @@ export class RtcLine {
       if (this.isClosed) return;
     }
     // A server that cannot be asked ends the call of a caller who has gone.
-    await this.told.ask('POST', '/end', {}).catch(() => {});
+    await this.told.ask('POST', '/end', {}, { signal: AbortSignal.timeout(CLOSE_MS) }).catch(() => {});
     this.told.onClose(null);
   }
 
@@ -242,6 +256,7 @@ export class RtcLine {
     this.isClosed = true;
     this.abandon?.();
     this.goodbye?.();
+    this.trying?.abort();
     for (const timer of [this.flushing, this.again, this.giveUp]) clearTimeout(timer);
     removeEventListener('online', this.online);
     if (this.element) this.element.srcObject = null;

@@ -6,7 +6,8 @@ import { fromBase64, openSpeaker, toBase64 } from './sidetone-sound.js';
 // More than this waiting in the socket means that the line is too slow: newer sound is worth more
 // than old, so frames are left out (half a second of sound as base64).
 const MOST_WAITING = 24_000;
-// The server closes the line after `end`; if it does not, the page does.
+// The server closes the line after `end`; if it does not, the page does, and waits for nobody: where the network is
+// gone, a browser takes very long to close.
 const CLOSE_MS = 1500;
 
 export class SocketLine {
@@ -86,7 +87,10 @@ export class SocketLine {
 
   async end() {
     this.send({ type: 'end' });
-    setTimeout(() => this.socket?.close(1000), CLOSE_MS);
+    setTimeout(() => {
+      this.socket?.close(1000);
+      this.told.onClose(null);
+    }, CLOSE_MS);
   }
 
   /** The page goes away: the server takes the closed socket for a hang-up. */

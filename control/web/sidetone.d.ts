@@ -146,7 +146,7 @@ export declare class Call {
   stats(): Promise<CallStats>;
   /** Plays on after the browser refused to sound. */
   resumeAudio(): Promise<void>;
-  /** Hangs up; before the call is live `start` then rejects with the code `ended`. */
+  /** Hangs up, within seconds also where no network is left; before the call is live `start` then rejects with the code `ended`. */
   end(): Promise<void>;
 }
 

@@ -341,7 +341,7 @@ export class Call {
   /** Hangs up. Resolves when the call is over. */
   async end() {
     if (this.#over) return;
-    if (!this.#line || this.state !== 'live') {
+    if (!this.#line || this.state === 'connecting') {
       this.#line?.leave();
       this.#finish(null);
       return;
@@ -367,23 +367,27 @@ export class Call {
     this.#emit('ended', { reason: this.#reason, error, sessionId: this.sessionId });
   }
 
-  async #ask(method, path, body, { keepalive = false } = {}) {
+  async #ask(method, path, body, { keepalive = false, signal } = {}) {
     const { server, apiKey, token } = this.options;
     let response;
+    let answer;
     try {
       response = await fetch(new URL(`/api/v1${path}`, server), {
         method,
         keepalive,
+        signal,
         headers: {
           'Content-Type': 'application/json',
           ...(token ? { Authorization: `Bearer ${token}` } : apiKey ? { 'X-API-Key': apiKey } : {}),
         },
         body: body === undefined ? undefined : JSON.stringify(body),
       });
+      answer = await response.json().catch(() => ({}));
+      // An answer that was cut off is none.
+      signal?.throwIfAborted();
     } catch {
       throw new SidetoneError('The server does not answer', { code: 'network' });
     }
-    const answer = await response.json().catch(() => ({}));
     if (response.ok) return answer;
     const fields = Array.isArray(answer.fields) ? answer.fields : [];
     const wait = Number(response.headers.get('Retry-After') ?? answer.retry_after);

@@ -1,5 +1,6 @@
 // Trunks and numbers as a person calls them, and the way between their pages.
 
+import { all } from './api.js';
 import { h } from './dom.js';
 
 export const TYPES = [['inbound', 'Calls in'], ['outbound', 'Calls out']];
@@ -39,6 +40,6 @@ const WAYS = [['numbers', 'Phone numbers'], ['trunks', 'Trunks'], ['suppressions
 export const ways = (current) => h('nav.ways', { 'aria-label': 'Telephone' },
   WAYS.map(([page, name]) => h('a', { href: `#/${page}`, 'aria-current': page === current ? 'page' : null }, name)));
 
-/** The items of a list; none where the key may not see them. */
+/** The items of a list, all of them; none where the key may not see them. */
 export const seen = (api, path, signal) =>
-  api.get(path, { signal }).then(({ items }) => items, (error) => { if (error.status === 403) return []; throw error; });
+  all((page) => api.get(page, { signal }), path).catch((error) => { if (error.status === 403) return []; throw error; });

@@ -1,5 +1,5 @@
 //! The console page in a real browser, with a WAV file as its microphone and a server of its own. The pages of the
-//! telephone are in `telephone_pages.rs`.
+//! telephone are in `telephone_pages.rs`, those of calls in `call_pages.rs`, those of the account in `account_pages.rs`.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +21,54 @@ pub(crate) fn shown(hash: &str) -> String {
         "document.querySelector('main')?.dataset.page === '{hash}' \
          && !document.querySelector('[aria-busy]') && document.querySelector('main h1')"
     )
+}
+
+/// The console, signed in, in front of nobody who speaks.
+pub(crate) async fn console(server: &Server) -> Browser {
+    let mut page = Browser::open(&server.data.join("nobody.wav")).await;
+    page.screen(1280, 800, false).await;
+    page.goto(&format!("{}/#key={}", server.url, server.key))
+        .await;
+    page.until(&shown("#/"), 20).await;
+    page
+}
+
+/// A page as one that comes from elsewhere loads it.
+pub(crate) async fn load(page: &mut Browser, server: &Server, hash: &str) {
+    page.goto(&format!("{}/docs", server.url)).await;
+    page.goto(&format!("{}/{hash}", server.url)).await;
+    page.until(&shown(hash), 20).await;
+}
+
+pub(crate) async fn go(page: &mut Browser, hash: &str) {
+    page.eval(&format!("location.hash = '{hash}'")).await;
+    page.until(&shown(hash), 20).await;
+}
+
+pub(crate) async fn click(page: &mut Browser, what: &str) {
+    page.until(&format!("document.querySelector('{what}')"), 10)
+        .await;
+    page.eval(&format!("document.querySelector('{what}').click()"))
+        .await;
+}
+
+/// In the dialog that is open.
+pub(crate) async fn submit(page: &mut Browser) {
+    click(page, "dialog[open] [type=submit]").await;
+}
+
+pub(crate) async fn dialog_gone(page: &mut Browser) {
+    page.until("!document.querySelector('dialog')", 10).await;
+    page.until("!document.querySelector('[aria-busy]')", 10)
+        .await;
+}
+
+/// What a fact of the page says.
+pub(crate) async fn fact(page: &mut Browser, name: &str, value: &str) {
+    let says = format!(
+        "[...document.querySelectorAll('.facts > div')].some((one) => one.querySelector('dt').textContent === '{name}' && one.querySelector('dd').textContent === '{value}')"
+    );
+    page.until(&says, 10).await;
 }
 
 /// A person signs in, makes an agent, calls it, interrupts it, types, hangs up, and listens to the call.
@@ -279,6 +327,13 @@ async fn look_at_the_call(page: &mut Browser) {
         page.until(&format!("document.querySelector('{shown}')"), 10)
             .await;
     }
+    // Loss, jitter and the grade; a browser on this machine may have no round trip to tell.
+    let line = "[...document.querySelectorAll('[aria-labelledby=title-line] dd')].map((one) => one.textContent).join()";
+    page.until(
+        &format!("/^(\\d+ ms|–),[\\d.]+ %,\\d+ ms,[1-4]\\.\\d$/.test({line})"),
+        10,
+    )
+    .await;
     let place = "Number.parseFloat(document.querySelector('.playhead').style.left)";
     assert_eq!(page.eval(place).await, 0);
     page.eval("document.querySelector('.turns li.user button.at').click()")

@@ -60,12 +60,12 @@ async () => {
     },
   };
   answers.end = async () => ({});
-  window.fetch = async (address, { method, headers, body }) => {
+  window.fetch = async (address, { method, headers, body, signal }) => {
     const url = new URL(address);
     const route = url.pathname.split('/').pop();
     if (route !== 'ice') told.asked.push(`${method} ${route}${url.search}`);
     told.credentials.add(headers.Authorization ?? 'none');
-    return new Response(JSON.stringify(await answers[route](JSON.parse(body))), { status: 200 });
+    return new Response(JSON.stringify(await answers[route](JSON.parse(body), signal)), { status: 200 });
   };
 
   const { startCall } = await import('/web/sidetone.js');
@@ -161,6 +161,69 @@ async () => {
   await lonely.end();
   answers.end = async () => ({});
 
+  // While the network is away no offer is answered: the next one comes by itself, and at once when the network is back.
+  // Who hangs up meanwhile has hung up, over the channel as ever.
+  const plain = window.RTCPeerConnection;
+  let calling = null;
+  window.RTCPeerConnection = class extends plain {
+    constructor(...given) {
+      super(...given);
+      calling ??= this;
+    }
+  };
+  const away = await another(warnings, ends);
+  window.RTCPeerConnection = plain;
+  await until('the channel opens', () => channel?.readyState === 'open');
+  const become = (state) => {
+    delete calling.connectionState;
+    if (state) Object.defineProperty(calling, 'connectionState', { configurable: true, get: () => state });
+    calling.dispatchEvent(new Event('connectionstatechange'));
+  };
+  const { offer } = answers;
+  let unanswered = 0;
+  answers.offer = (_body, signal) => new Promise((_resolve, reject) => {
+    unanswered += 1;
+    if (signal) signal.onabort = () => reject(signal.reason);
+  });
+  become('failed');
+  await until('an offer is made again', () => unanswered === 2);
+  answers.offer = offer;
+  const back = performance.now();
+  dispatchEvent(new Event('online'));
+  await until('the offer is answered', () => told.fragments.length === 2);
+  const soon = performance.now() - back < 3000;
+  become(null);
+  await until('the call is live again', () => away.state === 'live');
+  become('disconnected');
+  const reconnecting = away.state;
+  const asked = told.asked.length;
+  await away.end();
+  const lost = { soon, reconnecting, asked: told.asked.slice(asked) };
+
+  // Over a socket whose other end is gone, too: a browser would take long to close it.
+  const { WebSocket: Socket } = window;
+  window.WebSocket = class {
+    static OPEN = 1;
+    readyState = 1;
+    bufferedAmount = 0;
+    constructor() {
+      setTimeout(() => this.onmessage({ data: '{"type":"session_started"}' }));
+    }
+    send() {}
+    close() {}
+  };
+  const { connect } = answers;
+  answers.connect = async () => ({ session_id: 'a', ws_url: 'ws://localhost/a' });
+  const socket = await startCall({
+    agentId: 'b',
+    transport: 'websocket',
+    apiKey: 'k',
+    on: { ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`) },
+  });
+  await socket.end();
+  answers.connect = connect;
+  window.WebSocket = Socket;
+
   // Whoever hangs up while the call is being made has none: not when the browser gives the microphone later, nor
   // when the server answers later.
   const { Call } = await import('/web/sidetone.js');
@@ -235,5 +298,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state, lost, hungUp, silent, flocks };
 }

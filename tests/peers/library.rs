@@ -1,9 +1,10 @@
 //! `sidetone.js` over WebRTC in a real browser, against a peer in the same page: offer, candidates, events,
-//! tools, mute, levels, and a new path for the same call; what a page is told when sound is refused, when a call
-//! fails, when it is left, when it hangs up before the call is live, and when the microphone is taken away.
+//! tools, mute, levels, and a new path for the same call, also where the network is away for a while; what a page is
+//! told when sound is refused, when a call fails, when it is left, when it hangs up before the call is live or where
+//! nobody answers any more, and when the microphone is taken away.
 
 use kit::server::Server;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::browser::speak;
 use super::devtools::Browser;
@@ -20,7 +21,14 @@ async fn a_call_from_a_page_over_webrtc() {
     let mut page = Browser::open(&microphone).await;
     page.goto(&format!("{}/", server.url)).await;
     let script = include_str!("library.js");
-    let told = page.eval(&format!("({script})()")).await;
+    // It takes longer than one answer of the browser may.
+    page.eval(&format!(
+        "void ({script})().then((all) => {{ window.told = all; }}, (error) => {{ window.told = {{ failed: error.stack }}; }})"
+    ))
+    .await;
+    page.until("window.told", 90).await;
+    let told = page.eval("told").await;
+    assert_eq!(told["failed"], Value::Null, "{told}");
 
     // The token of the connect answer is used from then on; optional events are asked for with the offer.
     let offer = "POST offer?events=tool_call,vad";
@@ -75,9 +83,13 @@ async fn a_call_from_a_page_over_webrtc() {
         json!([
             "provider_error provider_error",
             "null null",
+            "caller_hangup null",
+            "caller_hangup null",
             "caller_hangup null"
         ])
     );
+    let lost = json!({"soon": true, "reconnecting": "reconnecting", "asked": []});
+    assert_eq!(told["lost"], lost);
     assert_eq!(told["left"], "ended");
     assert_eq!(told["replaced"], true, "{told}");
     // Who hangs up before the call is live has none: the session is given back, the microphone let go.

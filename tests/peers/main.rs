@@ -6,7 +6,9 @@
     reason = "a failed step is a failed test"
 )]
 
+mod account_pages;
 mod browser;
+mod call_pages;
 mod command_line;
 mod devtools;
 mod library;

@@ -7,7 +7,7 @@ use kit::ports::free_udp;
 use kit::server::{Server, Setup};
 use serde_json::{Value, json};
 
-use super::browser::{look_right, set, shown, speak};
+use super::browser::{click, console, dialog_gone, fact, go, look_right, set, shown, submit};
 use super::devtools::Browser;
 
 const PASSWORD: &str = "correct horse battery";
@@ -25,13 +25,7 @@ async fn a_person_connects_a_carrier_and_its_numbers_get_an_agent() {
         .set("EGRESS__ALLOW", "127.0.0.1")
         .start()
         .await;
-    let microphone = server.data.join("microphone.wav");
-    speak(&microphone, "hello", 0.5);
-    let mut page = Browser::open(&microphone).await;
-    page.screen(1280, 800, false).await;
-    page.goto(&format!("{}/#key={}", server.url, server.key))
-        .await;
-    page.until(&shown("#/"), 20).await;
+    let mut page = console(&server).await;
     for name in ["numbers", "trunks", "suppressions"] {
         go(&mut page, &format!("#/{name}")).await;
         page.until("document.querySelector('main .empty h2')", 5)
@@ -71,39 +65,8 @@ async fn a_person_connects_a_carrier_and_its_numbers_get_an_agent() {
     take_away(&mut page, &server, &trunk, &number).await;
 }
 
-async fn go(page: &mut Browser, hash: &str) {
-    page.eval(&format!("location.hash = '{hash}'")).await;
-    page.until(&shown(hash), 20).await;
-}
-
-async fn click(page: &mut Browser, what: &str) {
-    page.until(&format!("document.querySelector('{what}')"), 10)
-        .await;
-    page.eval(&format!("document.querySelector('{what}').click()"))
-        .await;
-}
-
-/// In the dialog that is open.
-async fn submit(page: &mut Browser) {
-    click(page, "dialog[open] [type=submit]").await;
-}
-
-async fn dialog_gone(page: &mut Browser) {
-    page.until("!document.querySelector('dialog')", 10).await;
-    page.until("!document.querySelector('[aria-busy]')", 10)
-        .await;
-}
-
 async fn wrong(page: &mut Browser, fields: &str) {
     page.until(&format!("{WRONG} === '{fields}'"), 10).await;
-}
-
-/// What a fact of the page says.
-async fn fact(page: &mut Browser, name: &str, value: &str) {
-    let says = format!(
-        "[...document.querySelectorAll('.facts > div')].some((one) => one.querySelector('dt').textContent === '{name}' && one.querySelector('dd').textContent === '{value}')"
-    );
-    page.until(&says, 10).await;
 }
 
 async fn record(server: &Server, path: &str) -> Value {

@@ -1,0 +1,126 @@
+//! The console's pages of the account in a real browser: keys and the webhook secret, which are shown once; the theme;
+//! the documents of the API.
+
+use kit::server::Server;
+use serde_json::json;
+
+use super::browser::{click, console, dialog_gone, go, load, submit};
+use super::devtools::Browser;
+
+#[tokio::test]
+async fn a_key_is_shown_once_rotated_and_revoked() {
+    let server = Server::scripted().await;
+    let client = server.client();
+    let mut page = console(&server).await;
+    go(&mut page, "#/keys").await;
+    click(&mut page, "#new-key").await;
+    submit(&mut page).await;
+    page.until(
+        "document.querySelector('dialog [data-field=name] .wrong')?.hidden === false",
+        10,
+    )
+    .await;
+    page.eval("document.querySelector('#key-name').value = 'reporting'")
+        .await;
+    submit(&mut page).await;
+    let first = secret(&mut page, &server).await;
+    status(&mut page, "reporting", "Active").await;
+    client.with_key(&first).get("/agents").await.expect(200);
+
+    click(&mut page, "[aria-label=\"Rotate reporting\"]").await;
+    submit(&mut page).await;
+    let second = secret(&mut page, &server).await;
+    client.with_key(&first).get("/agents").await.expect(401);
+    client.with_key(&second).get("/agents").await.expect(200);
+
+    go(&mut page, "#/keys").await;
+    click(&mut page, "[aria-label=\"Revoke reporting\"]").await;
+    submit(&mut page).await;
+    dialog_gone(&mut page).await;
+    status(&mut page, "reporting", "Revoked").await;
+    client.with_key(&second).get("/agents").await.expect(401);
+    let again = "document.querySelector('[aria-label=\"Rotate reporting\"]')";
+    assert_eq!(page.eval(again).await, json!(null));
+
+    // The secret that signs webhooks is shown in the same way.
+    go(&mut page, "#/usage").await;
+    click(&mut page, "#rotate").await;
+    submit(&mut page).await;
+    let one = secret(&mut page, &server).await;
+    go(&mut page, "#/usage").await;
+    click(&mut page, "#rotate").await;
+    submit(&mut page).await;
+    let other = secret(&mut page, &server).await;
+    assert!(one.starts_with("whsec_") && other.starts_with("whsec_"));
+    assert_ne!(one, other);
+
+    page.troubles
+        .retain(|trouble| !trouble.contains("status of 422"));
+    assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// What the dialog shows once: it is neither on the page behind it nor there when the page is opened again.
+async fn secret(page: &mut Browser, server: &Server) -> String {
+    let shows = "document.querySelector('dialog[open] .secret code')";
+    page.until(shows, 10).await;
+    let secret = page.eval(&format!("{shows}.textContent")).await;
+    let secret = secret.as_str().unwrap().to_owned();
+    page.press("Escape", 27, "").await;
+    dialog_gone(page).await;
+    let there = format!("document.documentElement.outerHTML.includes('{secret}')");
+    assert_eq!(page.eval(&there).await, false);
+    let hash = page.eval("location.hash").await;
+    load(page, server, hash.as_str().unwrap()).await;
+    assert_eq!(page.eval(&there).await, false);
+    secret
+}
+
+async fn status(page: &mut Browser, name: &str, status: &str) {
+    let says = format!(
+        "[...document.querySelectorAll('tbody tr')].some((row) => row.querySelector('.lead').textContent === '{name}' && row.querySelector('.badge').textContent === '{status}')"
+    );
+    page.until(&says, 10).await;
+}
+
+#[tokio::test]
+async fn a_theme_is_chosen_and_kept() {
+    let server = Server::scripted().await;
+    let mut page = console(&server).await;
+    let ground = "getComputedStyle(document.body).backgroundColor";
+    let bright = page.eval(ground).await;
+    page.screen(1280, 800, true).await;
+    let dark = page.eval(ground).await;
+    assert_ne!(bright, dark);
+    // Against the system's colours, and then as they are.
+    for (system, theme, expected) in [
+        (true, "light", &bright),
+        (false, "dark", &dark),
+        (true, "system", &dark),
+    ] {
+        page.screen(1280, 800, system).await;
+        click(&mut page, "#theme").await;
+        let label = format!("document.querySelector('#theme')?.ariaLabel === 'Theme: {theme}'");
+        page.until(&label, 5).await;
+        assert_eq!(page.eval(ground).await, *expected, "{theme}");
+        load(&mut page, &server, "#/keys").await;
+        page.until(&label, 5).await;
+        assert_eq!(page.eval(ground).await, *expected, "{theme}, opened again");
+    }
+    assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_documents_of_the_api_list_every_route() {
+    let server = Server::scripted().await;
+    let mut page = console(&server).await;
+    page.goto(&format!("{}/docs", server.url)).await;
+    let all = "fetch('/api/v1/openapi.json').then((answer) => answer.json()).then(({ paths }) => Object.values(paths).flatMap(Object.keys).length)";
+    let all = page.eval(all).await;
+    assert!(all.as_u64() > Some(50), "{all}");
+    page.until(
+        &format!("document.querySelectorAll('details').length === {all}"),
+        10,
+    )
+    .await;
+    assert_eq!(page.troubles, Vec::<String>::new());
+}

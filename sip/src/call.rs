@@ -298,8 +298,8 @@ impl Call {
             self.takes_update = true;
         }
         if (200..300).contains(&response.code) {
-            // What comes later is challenged anew, however long the call lasts.
-            self.retry = Retry::default();
+            // However long the call lasts, what comes later may be challenged anew.
+            self.retry.start_over();
         }
         if matches!(response.code, 401 | 407) && self.answer_challenge(purpose, request, response) {
             return;

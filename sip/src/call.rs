@@ -323,8 +323,9 @@ impl Call {
         request: &Request,
         response: &Response,
     ) -> bool {
-        // Nobody waits for a call that is cancelled.
-        if self.state == State::Cancelling {
+        // Nobody waits for a call that is cancelled, nor for these; an answer that is not sent would be counted.
+        if self.state == State::Cancelling || matches!(purpose, Purpose::Prack | Purpose::StrayBye)
+        {
             return false;
         }
         let Some(credentials) = &self.credentials else {
@@ -338,7 +339,6 @@ impl Call {
         };
         let number = match (purpose, &mut self.caller, &mut self.dialog) {
             (Purpose::Invite, Some(caller), _) => caller.next_seq(),
-            (Purpose::Prack | Purpose::StrayBye, ..) => return false,
             (_, _, Some(dialog)) => dialog.next_seq(),
             _ => return false,
         };

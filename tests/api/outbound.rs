@@ -279,12 +279,17 @@ async fn refusals_come_in_their_order() {
     assert_eq!(desk.calls().await, 0, "nothing was spent on any of them");
     let here = json!({"destination_allowlist": {"mode": "allowlist", "entries": ["+49"]}});
     desk.change_trunk(here.clone()).await;
-    let gone = "update agents set settings = replace(settings, 'scripted-tone', 'scripted-gone')";
-    sql(test, gone).await;
+    let tone = control::voices::find("scripted-tone").unwrap();
+    let tone = tone.id.to_string();
+    let voice = async |from: &str, to: &str| {
+        let change = "update agents set settings = replace(settings, $1, $2)";
+        let change = test.app.db.query(change).bind(from).bind(to);
+        change.execute().await.unwrap();
+    };
+    voice(&tone, "nobodys-voice").await;
     refused(&desk.trigger(wish.clone()).await, 422, "voice_unavailable");
     refused(&desk.place(wish.clone()).await, 422, "voice_unavailable");
-    let back = "update agents set settings = replace(settings, 'scripted-gone', 'scripted-tone')";
-    sql(test, back).await;
+    voice("nobodys-voice", &tone).await;
     let (status, first) = desk.trigger(wish.clone()).await;
     assert_eq!(status, 202, "{first}");
     // What may not be called is told before the hour that is full, and the hour before the slots.

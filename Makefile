@@ -5,7 +5,7 @@
 # fuzz  what strangers' bytes reach first, a minute each
 # soak  the long bars: a bare machine, the question set, the full load; red when one fails
 
-.PHONY: run test bench load fuzz soak setup setup-test
+.PHONY: run test bench load fuzz soak setup setup-fuzz setup-test
 
 run: setup
 	@bash scripts/run.sh
@@ -19,7 +19,7 @@ bench: setup
 load: setup
 	@bash scripts/load.sh
 
-fuzz: setup
+fuzz: setup-fuzz
 	@bash scripts/fuzz.sh
 
 soak: setup-test
@@ -27,6 +27,9 @@ soak: setup-test
 
 setup:
 	@bash scripts/setup.sh run
+
+setup-fuzz:
+	@bash scripts/setup.sh fuzz
 
 setup-test:
 	@bash scripts/setup.sh test

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make run` (argument `run`) or `make test` (argument `test`) needs and is not there.
+# Installs what `make run` (argument `run`), `make fuzz` (`fuzz`) or `make test` (`test`) needs and is not there.
 # On Debian and Ubuntu through apt; elsewhere it names what is missing and stops.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +21,10 @@ needed() {
     # Rust links with the C compiler; one C library (SQLite) is compiled.
     echo "gcc                 command -v cc"
     echo "libc6-dev           test -e /usr/include/stdlib.h"
+    if [ "$purpose" != run ]; then
+        # libFuzzer is compiled for the fuzz targets, which the tests compile, too.
+        echo "g++                 command -v c++"
+    fi
     if [ "$purpose" = test ]; then
         # The store is tested on both engines; Debian keeps the server's programs out of the PATH.
         echo "postgresql          command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"

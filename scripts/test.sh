@@ -24,6 +24,9 @@ every_test() {
 
 cargo fmt --all --check
 cargo clippy --release --workspace --all-targets -- -D warnings
+# The fuzz targets are no members of the workspace: nothing else tells that they compile no more (make fuzz runs them).
+cargo fmt --manifest-path fuzz/Cargo.toml --check
+cargo clippy --release --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz-check" -- -D warnings
 # The binary itself: tests with real peers start it. All packages are named each time, so that all crates have the same
 # features and nothing is compiled twice.
 cargo build --release --workspace --bin sidetone

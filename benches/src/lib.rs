@@ -25,7 +25,15 @@ pub fn allocated() -> u64 {
     COUNT.get()
 }
 
-fn counted() {
+/// The most memory, bytes, that the current thread asks for at once while `work` runs.
+pub fn largest(work: impl FnOnce()) -> usize {
+    LARGEST.set(0);
+    work();
+    LARGEST.get()
+}
+
+fn counted(size: usize) {
+    LARGEST.with(|largest| largest.set(largest.get().max(size)));
     COUNT.with(|count| {
         count.set(count.get() + 1);
         places::note(count);
@@ -37,6 +45,7 @@ struct Counting;
 thread_local! {
     // Without a destructor and set before it is first read: reading it allocates nothing.
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
@@ -45,7 +54,7 @@ thread_local! {
 // off while it allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        counted();
+        counted(layout.size());
         // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.alloc(layout) }
     }
@@ -56,13 +65,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        counted();
+        counted(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        counted();
+        counted(size);
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -71,6 +80,17 @@ unsafe impl GlobalAlloc for Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_piece_is_known() {
+        let pieces = || {
+            for length in [7, 1_000, 20] {
+                drop(std::hint::black_box(vec![1_u8; length]));
+            }
+        };
+        assert_eq!(largest(pieces), 1_000);
+        assert_eq!(largest(|| {}), 0);
+    }
 
     #[test]
     fn allocations_of_this_thread_are_counted() {

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-use benches_kit::allocations;
+use std::hint::black_box;
+
 use benches_kit::session::{LIFE, Scene, Session};
+use benches_kit::{allocations, largest};
 use media::audio::resample::Resampler;
 use media::audio::tones::noise;
 use media::config::VadKind;
-use media::rtp::packet::Header;
-use media::rtp::sdp::Codec;
+use media::rtp::packet::{Header, Packet};
+use media::rtp::rtcp;
+use media::rtp::sdp::{self, Codec, Encryption, Flow, Local};
 use media::rtp::srtp::{Keys, Opener, Sealer, Suite};
 use media::vad::Vad;
 
@@ -165,5 +168,65 @@ fn a_frame_through_a_call_allocates_nothing() {
         for vad in [VadKind::Energy, VadKind::Neural] {
             steady_ticks(&format!("{scene:?} {vad:?}"), Session::new(scene, vad));
         }
+    }
+}
+
+/// The longest UDP datagram, bytes.
+const DATAGRAM: usize = 65_507;
+
+/// What strangers send, at its longest: no more is taken at once than a datagram has.
+#[test]
+fn no_session_description_takes_more_at_once_than_a_datagram() {
+    let local = Local {
+        address: [192, 0, 2, 1].into(),
+        port: 20_000,
+        session: 1,
+        version: 1,
+        codecs: Codec::ALL.to_vec(),
+        encryption: Encryption::Allow,
+        random: [0x5a; 46],
+    };
+    let offered = sdp::offer(&local, Flow::SendRecv);
+    let head = "v=0\r\no=- 1 1 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\nt=0 0\r\n\
+        m=audio 4000 RTP/AVP 0";
+    for again in [
+        " 0",
+        "\r\na=x",
+        "\r\nm=audio 4000 RTP/AVP 0",
+        "\r\nm=a",
+        "\r\na=rtpmap:96 opus/48000/2",
+        "\r\na=fmtp:96 maxaveragebitrate=20000",
+        "\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:PS1uQCVeeCFCanVmcjkpPywjNWhcYD0mXXtxaVBR",
+    ] {
+        // The longest that is read, and the longest that comes.
+        for length in [16 << 10, DATAGRAM - 2] {
+            let count = (length - head.len() - 2) / again.len();
+            let text = format!("{head}{}\r\n", again.repeat(count));
+            let most = largest(|| {
+                _ = black_box(sdp::answer(text.as_bytes(), &local, Flow::SendRecv));
+                _ = black_box(offered.accept(text.as_bytes()));
+            });
+            assert!(
+                most <= 1 << 16,
+                "{again:?}: {most} bytes at once of {length}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reading_packets_and_reports_allocates_nothing() {
+    // Receiver reports one after the other, each with a block of another stream.
+    let report = [&[0x81, 201, 0, 7][..], &[1; 28]].concat();
+    let reports = report.repeat(DATAGRAM / report.len());
+    // An extension that is as long as the packet.
+    let mut packet = vec![0x90; DATAGRAM];
+    packet[14..16].copy_from_slice(&16_000_u16.to_be_bytes());
+    for bytes in [reports, packet, vec![0; DATAGRAM], vec![0xff; DATAGRAM]] {
+        let count = allocations(|| {
+            _ = black_box(rtcp::parse(&bytes, 7));
+            _ = black_box(Packet::parse(&bytes));
+        });
+        assert_eq!(count, 0);
     }
 }

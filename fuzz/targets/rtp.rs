@@ -40,8 +40,8 @@ const FLOWS: [Flow; 4] = [
     Flow::Inactive,
 ];
 
-fuzz_target!(|input: (u8, bool, Vec<Step>)| {
-    let (codec, events, steps) = input;
+fuzz_target!(|input: (u8, bool, Option<u32>, Vec<Step>)| {
+    let (codec, events, most_bits, steps) = input;
     let plan = RtpPlan {
         codec: Codec::ALL[usize::from(codec) % 4],
         payload_type: 0,
@@ -49,6 +49,7 @@ fuzz_target!(|input: (u8, bool, Vec<Step>)| {
         events_clock: 8_000,
         comfort_noise: None,
         heard: None,
+        most_bits,
         packet_ms: 20,
         flow: Flow::SendRecv,
         ssrc: 7,

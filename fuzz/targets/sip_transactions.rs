@@ -41,7 +41,7 @@ fuzz_target!(|script: Script| {
     let request = request(&method);
     let start = Time::from_millis(1_000);
     let timing = Timing::default();
-    let mut client = AnyClient::new(start, &request, script.reliable, timing.clone());
+    let mut client = AnyClient::new(start, &request, script.reliable, timing);
     let mut server = AnyServer::new(start, &request, script.reliable, timing);
     let mut now = start;
     let mut ended = (false, false);

@@ -197,15 +197,50 @@ impl Challenge {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retry {
     given: u8,
+    /// The latest challenge of each server that asked, oldest first.
+    asked: Vec<Asked>,
 }
 
 /// Challenges that a call or registration answers until something succeeds: each of its requests may be asked
 /// once, and again when stale.
 const MOST_RETRIES: u8 = 12;
 
+/// Servers whose challenges are remembered: the one that is called, and the proxies on the way.
+const MOST_ASKED: usize = 4;
+
+/// A challenge that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    /// The header of its answers.
+    answer: Name,
+    challenge: Challenge,
+    /// One for all answers, which a `-sess` algorithm wants (RFC 7616 3.4.2).
+    cnonce: String,
+    /// The answers that were given with its nonce.
+    count: u32,
+}
+
+impl Asked {
+    /// Credentials for the next request under its nonce.
+    fn next(&mut self, credentials: &Credentials, request: &Request) -> String {
+        self.count += 1;
+        let (method, uri) = (request.method.as_str(), request.uri.to_string());
+        self.challenge
+            .answer(credentials, method, &uri, self.count, &self.cnonce)
+            .to_string()
+    }
+}
+
 impl Retry {
-    /// The request again, with credentials for the challenge in its 401 or 407, and without a new
-    /// CSeq and branch. `None` when there is nothing to answer, or the credentials were wrong.
+    /// Something succeeded: what comes later is challenged anew. The counts go on, for a server may ask
+    /// with the same nonce again.
+    pub fn start_over(&mut self) {
+        self.given = 0;
+    }
+
+    /// The request again, with credentials for the challenge in its 401 or 407 and for those that it had
+    /// answered before, and without a new CSeq and branch. `None` when there is nothing to answer, or the
+    /// credentials were wrong.
     pub fn answer(
         &mut self,
         request: &Request,
@@ -219,21 +254,51 @@ impl Retry {
             _ => return None,
         };
         let challenge = Challenge::first(response.headers.all(&ask), credentials)?;
-        let before = request
-            .headers
-            .all(&answer)
-            .filter_map(AuthValue::parse)
-            .find(|given| given.get("realm") == Some(challenge.realm.as_str()));
-        if (before.is_some() && !challenge.stale) || self.given >= MOST_RETRIES {
+        let has = |answer: &Name, realm: &str| {
+            let mut given = request.headers.all(answer).filter_map(AuthValue::parse);
+            given.any(|given| given.get("realm") == Some(realm))
+        };
+        if (has(&answer, &challenge.realm) && !challenge.stale) || self.given >= MOST_RETRIES {
             return None;
         }
         self.given += 1;
-        let uri = request.uri.to_string();
-        let value = challenge.answer(credentials, request.method.as_str(), &uri, 1, &ids.tag());
+        self.remember(answer, challenge, ids);
         let mut again = request.clone();
-        again.headers.remove(&Name::Via);
-        again.headers.set(answer, value.to_string());
+        for name in [Name::Via, Name::Authorization, Name::ProxyAuthorization] {
+            again.headers.remove(&name);
+        }
+        let latest = self.asked.len() - 1;
+        for (place, asked) in self.asked.iter_mut().enumerate() {
+            if place == latest || has(&asked.answer, &asked.challenge.realm) {
+                let value = asked.next(credentials, request);
+                again.headers.push(asked.answer.clone(), value);
+            }
+        }
         Some(again)
+    }
+
+    /// Puts a challenge last of those that were asked. A nonce is counted on whoever asks with it.
+    fn remember(&mut self, answer: Name, challenge: Challenge, ids: &mut Ids) {
+        let (cnonce, count) = self
+            .asked
+            .iter()
+            .filter(|asked| asked.challenge.nonce == challenge.nonce)
+            .max_by_key(|asked| asked.count)
+            .map_or_else(
+                || (ids.tag(), 0),
+                |asked| (asked.cnonce.clone(), asked.count),
+            );
+        self.asked
+            .retain(|asked| asked.answer != answer || asked.challenge.realm != challenge.realm);
+        if self.asked.len() >= MOST_ASKED {
+            self.asked.remove(0);
+        }
+        self.asked.push(Asked {
+            answer,
+            challenge,
+            cnonce,
+            count,
+        });
     }
 }
 

@@ -298,8 +298,8 @@ impl Call {
             self.takes_update = true;
         }
         if (200..300).contains(&response.code) {
-            // What comes later is challenged anew, however long the call lasts.
-            self.retry = Retry::default();
+            // However long the call lasts, what comes later may be challenged anew.
+            self.retry.start_over();
         }
         if matches!(response.code, 401 | 407) && self.answer_challenge(purpose, request, response) {
             return;
@@ -323,8 +323,9 @@ impl Call {
         request: &Request,
         response: &Response,
     ) -> bool {
-        // Nobody waits for a call that is cancelled.
-        if self.state == State::Cancelling {
+        // Nobody waits for a call that is cancelled, nor for these; an answer that is not sent would be counted.
+        if self.state == State::Cancelling || matches!(purpose, Purpose::Prack | Purpose::StrayBye)
+        {
             return false;
         }
         let Some(credentials) = &self.credentials else {
@@ -338,7 +339,6 @@ impl Call {
         };
         let number = match (purpose, &mut self.caller, &mut self.dialog) {
             (Purpose::Invite, Some(caller), _) => caller.next_seq(),
-            (Purpose::Prack | Purpose::StrayBye, ..) => return false,
             (_, _, Some(dialog)) => dialog.next_seq(),
             _ => return false,
         };

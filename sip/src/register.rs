@@ -129,7 +129,7 @@ impl Registration {
     pub(crate) fn renew(&mut self, settings: Settings) {
         self.expires = settings.expires;
         self.credentials = settings.credentials;
-        self.retry = Retry::default();
+        self.retry.start_over();
         self.again();
     }
 
@@ -218,7 +218,7 @@ impl Registration {
 
     fn registered(&mut self, now: Time, response: &Response) {
         self.failures = 0;
-        self.retry = Retry::default();
+        self.retry.start_over();
         let expires = self.granted(response).max(1);
         // Early enough for a REGISTER that is lost and asked for credentials: at 85 to 90 per cent,
         // and 32 s before the end where that leaves half the time.
@@ -284,7 +284,7 @@ impl Registration {
         let doubled = FIRST_WAIT * 2_u32.saturating_pow(self.failures.min(10));
         let most = doubled.min(LONGEST_WAIT);
         self.failures += 1;
-        self.retry = Retry::default();
+        self.retry.start_over();
         let asked = response
             .headers
             .get(&Name::RetryAfter)
@@ -352,6 +352,7 @@ fn same_place(one: &Uri, two: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::header::AuthValue;
     use std::fmt::Write as _;
 
     fn registration(expires: u32) -> Registration {
@@ -448,6 +449,13 @@ mod tests {
             "REGISTER 1 for 3600; REGISTER 2 for 3600 with credentials; registered 120; \
              REGISTER 3 for 3600; REGISTER 4 for 3600 with credentials; failed 401; "
         );
+        let count = |request: &Request| {
+            let given = request.headers.get(&Name::Authorization).unwrap();
+            let given = AuthValue::parse(given).unwrap();
+            given.get("nc").unwrap().to_owned()
+        };
+        // It asks with the same nonce.
+        assert_eq!([count(&second), count(&fourth)], ["00000001", "00000002"]);
         assert_eq!(third.call_id(), first.call_id());
         assert_eq!(first.uri.to_string(), "sip:carrier.example");
     }

@@ -14,6 +14,8 @@ pub(crate) enum Mutant {
     AnswerAckedOnce,
     /// A CANCEL that crosses the 2xx leaves the call up.
     CrossedCancelForgotten,
+    /// A request that is no INVITE is not sent again when no answer comes.
+    RequestSentOnce,
 }
 
 #[cfg(not(test))]

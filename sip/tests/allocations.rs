@@ -1,5 +1,5 @@
-//! No datagram makes the parser allocate more than 64 KiB at a time, nor hold more than a small multiple
-//! of what came in.
+//! No datagram makes the parser, or the whole stack behind it, allocate more than 64 KiB at a time, nor hold
+//! more than a small multiple of what came in.
 
 #![allow(
     unsafe_code,
@@ -10,7 +10,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use sip::endpoint::{Advertised, Config, Endpoint, Input, Output};
 use sip::message::parse::{Framing, parse};
+use sip::message::{Host, Transport};
+use sip::time::Time;
+use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
 
 struct Counting;
 
@@ -46,6 +50,48 @@ fn cost(bytes: &[u8]) -> (usize, usize) {
     let cost = (LARGEST.get(), TOTAL.get());
     drop(parsed);
     cost
+}
+
+/// An endpoint that tells of each message, and hears whoever is at 192.0.2.0/24.
+fn endpoint() -> Endpoint {
+    let mut config = Config::new(vec![Advertised {
+        transport: Transport::Udp,
+        host: Host::Ip([192, 0, 2, 1].into()),
+        port: 5060,
+    }]);
+    config.trace = true;
+    let mut endpoint = Endpoint::new(config, [7; 32]);
+    let trunk = Trunk {
+        id: TrunkId(1),
+        host: Some(Host::Ip([192, 0, 2, 9].into())),
+        port: Some(5060),
+        transport: Transport::Udp,
+        allowed: Net::parse("192.0.2.0/24").into_iter().collect(),
+        inbound: InboundAuth::Address,
+        credentials: None,
+        domain: None,
+        outbound: Outbound::Host,
+        register: None,
+        keep_alive: None,
+    };
+    let command = Input::Command(sip::event::Command::SetTrunk(Box::new(trunk)));
+    endpoint.handle(Time::from_secs(1), command);
+    while !matches!(endpoint.poll(), Output::Wait(_)) {}
+    endpoint
+}
+
+/// The same while an endpoint serves them, and gives what it has to say; how many outputs there were.
+fn cost_to_serve(bytes: &[u8]) -> (usize, usize, usize) {
+    let mut endpoint = endpoint();
+    let from = ([192, 0, 2, 9], 5060).into();
+    LARGEST.set(0);
+    TOTAL.set(0);
+    endpoint.handle(Time::from_secs(2), Input::Datagram { from, bytes });
+    let mut outputs = 0;
+    while !matches!(endpoint.poll(), Output::Wait(_)) {
+        outputs += 1;
+    }
+    (LARGEST.get(), TOTAL.get(), outputs)
 }
 
 fn head(fields: &str) -> Vec<u8> {
@@ -106,5 +152,80 @@ fn no_allocation_is_larger_than_a_datagram() {
         assert!(largest <= 65_536, "{name}: {largest} bytes at once");
         // Parameters of short names cost most: some 50 bytes for two, freed at once.
         assert!(total <= 2_000_000, "{name}: {total} bytes in all");
+    }
+}
+
+#[test]
+fn nothing_that_is_served_allocates_more_than_a_datagram() {
+    const CONTACT: &str = "Max-Forwards: 70\r\nContact: <sip:b@192.0.2.9>\r\n";
+    let with_body = |kind: &str, body: String| {
+        let length = body.len();
+        head(&format!(
+            "{CONTACT}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    };
+    let long =
+        |name: &str, count: usize| format!("{name}: {}\r\n", "x".repeat(8_000)).repeat(count);
+    let vias = format!(
+        "Via: SIP/2.0/UDP 192.0.2.8;branch=z9hG4bK{}\r\n",
+        "b".repeat(7_900)
+    );
+    let cases = [
+        ("nothing", head(CONTACT)),
+        (
+            "many fields",
+            head(&format!("{CONTACT}{}", "Subject: a\r\n".repeat(245))),
+        ),
+        (
+            "long fields",
+            head(&format!("{CONTACT}{}", long("Subject", 7))),
+        ),
+        (
+            "a way that is echoed",
+            head(&format!("{CONTACT}{}", vias.repeat(7))),
+        ),
+        (
+            "a way that is recorded",
+            head(&format!(
+                "{CONTACT}{}",
+                "Record-Route: <sip:192.0.2.8;lr>\r\n".repeat(95)
+            )),
+        ),
+        (
+            "a long URI",
+            String::from_utf8(head(CONTACT))
+                .unwrap()
+                .replacen("sip:a@", &format!("sip:{}@", "a".repeat(7_900)), 1)
+                .into_bytes(),
+        ),
+        (
+            "a long description",
+            with_body(
+                "application/sdp",
+                format!("v=0\r\n{}", "a=x\r\n".repeat(12_000)),
+            ),
+        ),
+        (
+            "many parts",
+            with_body("multipart/mixed;boundary=b", "--b\r\n\r\n".repeat(7_000)),
+        ),
+        (
+            "keys",
+            with_body("application/dtmf-relay", "Signal=1\r\n".repeat(6_000)),
+        ),
+    ];
+    for (name, bytes) in cases {
+        assert!(bytes.len() <= 65_507, "{name}: {} bytes", bytes.len());
+        for method in ["INVITE", "OPTIONS", "INFO", "BYE", "REFER", "NOTIFY"] {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            let bytes = text.replace("INVITE", method).into_bytes();
+            let (largest, total, outputs) = cost_to_serve(&bytes);
+            assert!(outputs > 0, "{method}, {name}: nothing is said of it");
+            assert!(
+                largest <= 65_536,
+                "{method}, {name}: {largest} bytes at once"
+            );
+            assert!(total <= 2_000_000, "{method}, {name}: {total} bytes in all");
+        }
     }
 }

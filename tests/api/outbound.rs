@@ -14,6 +14,9 @@ use futures_util::future::join_all;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use sip::message::parse::{Framing, parse};
+use sip::message::{Message, Method, Name, Request as SipRequest};
+use tokio::time::timeout;
 
 use crate::in_process::{PATIENCE, abandoned};
 
@@ -28,7 +31,7 @@ struct Desk {
     trunk: String,
     number: String,
     /// Where the carrier would be.
-    _carrier: UdpSocket,
+    carrier: UdpSocket,
 }
 
 impl Desk {
@@ -66,7 +69,7 @@ impl Desk {
             agent,
             trunk,
             number,
-            _carrier: carrier,
+            carrier,
         }
     }
 
@@ -214,7 +217,7 @@ async fn refusals_come_in_their_order() {
     let test = &desk.test;
     // Everything is wrong at first, and put right from the front.
     let elsewhere = json!({"destination_allowlist": {"mode": "allowlist", "entries": ["+33"]}});
-    desk.change_trunk(elsewhere).await;
+    desk.change_trunk(elsewhere.clone()).await;
     let number = format!("/phone-numbers/{}", desk.number);
     desk.change(&number, json!({"outbound_enabled": false}))
         .await;
@@ -242,6 +245,10 @@ async fn refusals_come_in_their_order() {
     wish["to_number"] = json!(TO);
     refused(&desk.trigger(wish.clone()).await, 404, "not_found");
     wish["agent_id"] = json!(desk.agent);
+    sql(test, "update agents set status = 'provisioning'").await;
+    refused(&desk.trigger(wish.clone()).await, 409, "agent_not_ready");
+    refused(&desk.place(wish.clone()).await, 409, "agent_not_ready");
+    sql(test, "update agents set status = 'active'").await;
     refused(&desk.trigger(wish.clone()).await, 402, "billing.hard_block");
     admin("unblock").await;
     let answer = desk.trigger(wish.clone()).await;
@@ -252,11 +259,15 @@ async fn refusals_come_in_their_order() {
     refused(&answer, 422, "validation_error");
     assert_eq!(reason(&answer.1), "not_registered");
     wish["from_number"] = json!(FROM);
+    sql(test, "alter table suppressions rename to elsewhere").await;
     let answer = desk.trigger(wish.clone()).await;
     refused(&answer, 422, "validation_error");
     assert_eq!(reason(&answer.1), "outbound_disabled");
     desk.change(&number, json!({"outbound_enabled": true}))
         .await;
+    let answer = desk.trigger(wish.clone()).await;
+    refused(&answer, 503, "suppression_check_unavailable");
+    sql(test, "alter table elsewhere rename to suppressions").await;
     refused(&desk.trigger(wish.clone()).await, 403, "number_suppressed");
     let release = format!("/suppressions/{entry}/release");
     assert_eq!(test.call("POST", &release, None).await.0, 200);
@@ -267,10 +278,25 @@ async fn refusals_come_in_their_order() {
     );
     assert_eq!(desk.calls().await, 0, "nothing was spent on any of them");
     let here = json!({"destination_allowlist": {"mode": "allowlist", "entries": ["+49"]}});
-    desk.change_trunk(here).await;
+    desk.change_trunk(here.clone()).await;
+    let tone = control::voices::find("scripted-tone").unwrap();
+    let tone = tone.id.to_string();
+    let voice = async |from: &str, to: &str| {
+        let change = "update agents set settings = replace(settings, $1, $2)";
+        let change = test.app.db.query(change).bind(from).bind(to);
+        change.execute().await.unwrap();
+    };
+    voice(&tone, "nobodys-voice").await;
+    refused(&desk.trigger(wish.clone()).await, 422, "voice_unavailable");
+    refused(&desk.place(wish.clone()).await, 422, "voice_unavailable");
+    voice("nobodys-voice", &tone).await;
     let (status, first) = desk.trigger(wish.clone()).await;
     assert_eq!(status, 202, "{first}");
-    // The hour before the slots.
+    // What may not be called is told before the hour that is full, and the hour before the slots.
+    desk.change_trunk(elsewhere).await;
+    let answer = desk.trigger(wish.clone()).await;
+    refused(&answer, 403, "destination_not_allowed");
+    desk.change_trunk(here).await;
     let answer = desk.trigger(wish.clone()).await;
     refused(&answer, 429, "capacity");
     assert_eq!(
@@ -291,6 +317,86 @@ async fn refusals_come_in_their_order() {
 
 fn plain((status, body): (http::StatusCode, Value)) -> (u16, Value) {
     (status.as_u16(), body)
+}
+
+/// Breaks something, or puts it right.
+async fn sql(test: &TestApp, text: &'static str) {
+    test.app.db.query(text).execute().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_is_full_says_that_another_may_have_room() {
+    let desk = Desk::with(|config| config.limits.node_calls = 1, json!({})).await;
+    let (status, first) = desk.place(desk.wish()).await;
+    assert_eq!(status, 202, "{first}");
+    let both = [
+        desk.place(desk.wish()).await,
+        desk.trigger(desk.wish()).await,
+    ];
+    for answer in both {
+        refused(&answer, 503, "service_unavailable");
+        assert_eq!(
+            (
+                &answer.1["resource"],
+                &answer.1["current"],
+                &answer.1["cap"]
+            ),
+            (&json!("node"), &json!(1), &json!(1))
+        );
+        assert!(answer.1["retry_after"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(desk.calls().await, 1, "no record is left");
+    desk.end(&first).await;
+    assert_eq!(desk.place(desk.wish()).await.0, 202);
+}
+
+/// The next call that the carrier is asked for. What it was asked for before comes again, for it is silent.
+async fn invited(carrier: &tokio::net::UdpSocket, known: &mut Vec<String>) -> SipRequest {
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let heard = timeout(PATIENCE, carrier.recv(&mut buffer)).await;
+        let length = heard.expect("an INVITE").unwrap();
+        if let Ok(Some(Message::Request(request))) = parse(&buffer[..length], Framing::Datagram)
+            && request.method == Method::Invite
+            && !known.iter().any(|known| known == request.call_id())
+        {
+            known.push(request.call_id().to_owned());
+            return request;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_carrier_is_told_the_number_as_it_wants_it() {
+    let desk = Desk::with(|_| {}, json!({"numbers": ["15550100"]})).await;
+    let carrier = desk.carrier.try_clone().unwrap();
+    carrier.set_nonblocking(true).unwrap();
+    let carrier = tokio::net::UdpSocket::from_std(carrier).unwrap();
+    let mut known = Vec::new();
+    for (format, to, dialled) in [
+        ("e164", TO, "+4930123456"),
+        ("digits", TO, "4930123456"),
+        ("national", TO, "030123456"),
+        ("national", "+12025550123", "2025550123"),
+    ] {
+        desk.change_trunk(json!({"outbound_dial_format": format}))
+            .await;
+        let mut wish = desk.wish();
+        wish["to_number"] = json!(to);
+        let (status, call) = desk.trigger(wish).await;
+        assert_eq!(status, 202, "{call}");
+        let invite = invited(&carrier, &mut known).await;
+        let called = invite.to().unwrap().uri;
+        for uri in [&invite.uri, &called] {
+            assert_eq!(uri.user().as_deref(), Some(dialled), "{format}");
+        }
+        // As the carrier was given it, whatever the callee's format.
+        let from = invite.from().unwrap().uri;
+        assert_eq!(from.user().as_deref(), Some("15550100"), "{format}");
+        let preferred = Name::parse("P-Preferred-Identity");
+        assert_eq!(invite.headers.get(&preferred), None);
+        assert_eq!(desk.record(&call["call_id"]).await["to_number"], to);
+    }
 }
 
 #[tokio::test]
@@ -384,8 +490,7 @@ async fn a_suppressed_number_is_not_called_until_its_entry_is_released() {
 #[tokio::test]
 async fn a_do_not_call_list_that_cannot_be_read_places_no_call() {
     let desk = Desk::new().await;
-    let broken = "alter table suppressions rename to elsewhere";
-    desk.test.app.db.query(broken).execute().await.unwrap();
+    sql(&desk.test, "alter table suppressions rename to elsewhere").await;
     let answer = desk.trigger(desk.wish()).await;
     refused(&answer, 503, "suppression_check_unavailable");
     assert_eq!(desk.calls().await, 0);
@@ -420,8 +525,8 @@ async fn a_trunk_calls_its_destinations_only() {
 async fn the_trunk_is_the_numbers_then_the_agents_then_the_accounts() {
     let desk = Desk::new().await;
     let test = &desk.test;
-    let agents = made(test, "/sip-trunks", trunk_to(&desk._carrier, json!({}))).await;
-    let default = made(test, "/sip-trunks", trunk_to(&desk._carrier, json!({}))).await;
+    let agents = made(test, "/sip-trunks", trunk_to(&desk.carrier, json!({}))).await;
+    let default = made(test, "/sip-trunks", trunk_to(&desk.carrier, json!({}))).await;
     let path = format!("/agents/{}", desk.agent);
     desk.change(&path, json!({"outbound_trunk_id": agents}))
         .await;

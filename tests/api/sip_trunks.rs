@@ -221,6 +221,12 @@ async fn wrong_fields_of_a_trunk_are_named() {
                 "auth_password": "b", "outbound_address": "sip.acme.com", "register_expires": 29}),
             &["register_expires"],
         ),
+        // Where it registers.
+        (
+            json!({"name": "r", "type": "inbound", "auth_mode": "register", "auth_username": "a",
+                "auth_password": "b"}),
+            &["outbound_address"],
+        ),
     ] {
         let answer = test.call("POST", "/sip-trunks", Some(body)).await;
         refused(answer, 422, "validation_error", fields);

@@ -7,6 +7,7 @@
     reason = "a test that meets the unexpected fails"
 )]
 
+pub mod browser;
 pub mod bucket;
 pub mod certificates;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Live calls over WebSockets and by telephone, in and out, seen alike: they go on beside what a test does to
+//! Live calls over WebSockets, over WebRTC and by telephone, in and out, seen alike: they go on beside what a test does to
 //! the server, and tell afterwards what they heard.
 
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::browser::Browser;
 use crate::client::Client;
 use crate::socket::{Caller, native};
 use crate::stage;
@@ -40,6 +41,7 @@ pub struct Peer {
 
 enum End {
     Socket(Box<Caller>),
+    Browser(Box<Browser>),
     Telephone(Box<Telephone>),
 }
 
@@ -47,6 +49,8 @@ enum End {
 #[derive(Clone, Copy)]
 pub struct Mix {
     pub sockets: usize,
+    /// Over WebRTC.
+    pub browsers: usize,
     pub telephones: usize,
     /// Telephones that the agent calls.
     pub called: usize,
@@ -54,7 +58,7 @@ pub struct Mix {
 
 impl Mix {
     pub fn count(self) -> usize {
-        self.sockets + self.telephones + self.called
+        self.sockets + self.browsers + self.telephones + self.called
     }
 }
 
@@ -73,8 +77,11 @@ pub async fn line(client: &Client, agent: &str) {
 pub async fn calls(client: &Client, listen: SocketAddr, agent: &str, mix: Mix) -> Vec<Peer> {
     let callers = (0..mix.telephones).map(|_| Peer::telephone(client, listen));
     let called = (0..mix.called).map(|_| Peer::called(client, agent));
-    let (mut peers, called) = tokio::join!(join_all(callers), join_all(called));
+    let browsers = (0..mix.browsers).map(|_| Peer::browser(client, agent));
+    let (mut peers, called, browsers) =
+        tokio::join!(join_all(callers), join_all(called), join_all(browsers));
     peers.extend(called);
+    peers.extend(browsers);
     let sockets = (0..mix.sockets).map(|_| Peer::socket(client, agent));
     peers.extend(join_all(sockets).await);
     peers
@@ -107,6 +114,13 @@ impl Peer {
     pub async fn on(caller: Caller) -> Self {
         let (id, since) = (caller.session_id.clone(), caller.connected);
         Self::heard(id, since, End::Socket(Box::new(caller))).await
+    }
+
+    /// A caller over WebRTC.
+    pub async fn browser(client: &Client, agent: &str) -> Self {
+        let browser = Browser::call(client, agent).await;
+        let id = browser.session_id.clone();
+        Self::heard(id, Instant::now(), End::Browser(Box::new(browser))).await
     }
 
     /// A caller by telephone.
@@ -149,10 +163,20 @@ impl Peer {
         matches!(self.end, End::Telephone(_))
     }
 
+    /// How it reaches its agent.
+    fn way(&self) -> &'static str {
+        match self.end {
+            End::Socket(_) => "over a socket",
+            End::Browser(_) => "over WebRTC",
+            End::Telephone(_) => "by telephone",
+        }
+    }
+
     /// Whether its call has ended, as far as it knows.
     pub fn is_lost(&mut self) -> bool {
         match &mut self.end {
             End::Socket(caller) => caller.closed.is_some(),
+            End::Browser(browser) => browser.is_over(),
             End::Telephone(phone) => phone.is_over(),
         }
     }
@@ -160,6 +184,7 @@ impl Peer {
     pub async fn be_silent(&mut self, ms: u64) {
         match &mut self.end {
             End::Socket(caller) => caller.listen(ms).await,
+            End::Browser(browser) => browser.silence(ms as usize).await,
             End::Telephone(phone) => phone.silence(ms as usize).await,
         }
     }
@@ -170,6 +195,7 @@ impl Peer {
         let voice = |rate: u32| tones::sine(rate, 500.0, -12.0, ms as usize * rate as usize / 1000);
         match &mut self.end {
             End::Socket(caller) => caller.speak(&voice(16_000)).await,
+            End::Browser(browser) => browser.speak(&voice(16_000)).await,
             End::Telephone(phone) => phone.speak(&voice(8_000)).await,
         }
     }
@@ -187,17 +213,19 @@ impl Peer {
 
     /// When each piece of the agent's sound came.
     fn times(&self) -> impl Iterator<Item = Instant> {
-        let (socket, phone) = match &self.end {
+        let (socket, packets) = match &self.end {
             End::Socket(caller) => (caller.audio_since(caller.connected), &[][..]),
+            End::Browser(browser) => (Vec::new(), &browser.came[..]),
             End::Telephone(phone) => (Vec::new(), &phone.came[..]),
         };
         let socket = socket.into_iter().map(|(at, _)| at);
-        socket.chain(phone.iter().copied())
+        socket.chain(packets.iter().copied())
     }
 
     pub async fn hang_up(self) {
         match self.end {
             End::Socket(caller) => caller.hang_up().await,
+            End::Browser(browser) => browser.hang_up().await,
             End::Telephone(phone) => phone.hang_up().await,
         }
     }
@@ -226,12 +254,8 @@ pub fn check_heard(peers: &mut [Peer], from: Instant, gap: Duration) {
     for peer in peers {
         assert!(!peer.is_lost(), "a call was lost");
         let longest = peer.longest_silence(from, now);
-        let kind = if peer.is_telephone() {
-            "by telephone"
-        } else {
-            "over a socket"
-        };
-        assert!(longest < gap, "{longest:?} of silence {kind}: {}", peer.id);
+        let way = peer.way();
+        assert!(longest < gap, "{longest:?} of silence {way}: {}", peer.id);
     }
 }
 

@@ -307,7 +307,8 @@ fn with_turn<'a>(query: Query<'a>, of: Owner, turn: &NewTurn<'_>, now: Timestamp
         .bind(turn.text.to_lowercase())
 }
 
-/// Makes this process the host of a call that waits. `false`: it ended, or has a host.
+/// Makes this process the host of a call that waits, and which is answered: over SIP with 200. `false`: it
+/// ended, or has a host.
 pub async fn take(
     tx: &mut Tx,
     account: AccountId,
@@ -319,7 +320,7 @@ pub async fn take(
     let rows = tx
         .query(
             "update calls set owner_node = $1, owner_incarnation = $2, status = $3, conversation_status = $4,
-                started_at = $5, answered_at = $5, updated_at = $5
+                started_at = $5, answered_at = $5, sip_code = case when channel = 'sip' then 200 end, updated_at = $5
              where account_id = $6 and id = $7 and owner_incarnation is null and ended_at is null",
         )
         .bind(node)
@@ -343,6 +344,17 @@ pub async fn rang(
 ) -> Result<(), DbError> {
     tx.query("update calls set rang_at = $1, started_at = $1 where account_id = $2 and id = $3")
         .bind(since)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Writes what a caller was told whose call ended before it was answered.
+pub async fn refused(db: &Db, account: AccountId, id: CallId, code: u16) -> Result<(), DbError> {
+    db.query("update calls set sip_code = $1 where account_id = $2 and id = $3")
+        .bind(i64::from(code))
         .bind(account)
         .bind(id)
         .execute()

@@ -119,8 +119,8 @@ pub struct CallRecord {
     pub end_reason: Option<String>,
     #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
-    /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that rang and
-    /// was not taken. Null where there was none.
+    /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that came in: 200,
+    /// or what it was refused with after it rang. Null where there was none.
     pub sip_code: Option<u32>,
     #[schemars(extend("enum" = ["human", "voicemail", "unknown", null]))]
     pub answered_by: Option<&'static str>,

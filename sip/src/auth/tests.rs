@@ -248,3 +248,128 @@ fn a_forgotten_nonce_cannot_be_used_again() {
         Verdict::Stale
     );
 }
+
+fn invite() -> Request {
+    let uri = Uri::parse("sip:+15550100@192.0.2.1").unwrap();
+    let mut request = Request::new(crate::message::Method::Invite, uri);
+    request.headers.push(Name::Via, "SIP/2.0/UDP 192.0.2.9");
+    request
+}
+
+/// The request again after a challenge with this nonce, and what it says of itself there.
+fn asked(retry: &mut Retry, ids: &mut Ids, request: &Request, code: u16, nonce: &str) -> Request {
+    let (name, realm) = match code {
+        401 => (Name::WwwAuthenticate, "server"),
+        _ => (Name::ProxyAuthenticate, "proxy"),
+    };
+    let mut response = Response::to(&request.headers, code, "");
+    let challenge = format!("Digest realm=\"{realm}\", nonce=\"{nonce}\", qop=\"auth\"");
+    response.headers.push(name, challenge);
+    let of = credentials("carrier", "secret");
+    retry.answer(request, &response, &of, ids).unwrap()
+}
+
+fn given(request: &Request, name: &Name) -> AuthValue {
+    let all: Vec<&str> = request.headers.all(name).collect();
+    assert_eq!(all.len(), 1, "{name:?}");
+    AuthValue::parse(all[0]).unwrap()
+}
+
+/// RFC 7616 3.4: the count of requests that were sent with this nonce.
+#[test]
+fn a_nonce_that_comes_again_is_counted_on() {
+    let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
+    let request = invite();
+    let mut counts = Vec::new();
+    for nonce in ["n", "n", "n", "other", "other"] {
+        let again = asked(&mut retry, &mut ids, &request, 401, nonce);
+        retry.start_over();
+        let given = given(&again, &Name::Authorization);
+        let count = given.get("nc").unwrap();
+        let expected = response(&Parts {
+            algorithm: Algorithm::Md5,
+            session: false,
+            username: "carrier",
+            realm: "server",
+            password: "secret",
+            nonce,
+            qop: Some((count, given.get("cnonce").unwrap(), "auth")),
+            cnonce: "",
+            method: "INVITE",
+            uri: "sip:+15550100@192.0.2.1",
+        });
+        assert_eq!(given.get("response"), Some(expected.as_str()));
+        assert_eq!(given.get("nonce"), Some(nonce));
+        counts.push(count.to_owned());
+    }
+    assert_eq!(
+        counts,
+        ["00000001", "00000002", "00000003", "00000001", "00000002"]
+    );
+}
+
+/// A server that counts takes each answer, however often it asks with the same nonce.
+#[test]
+fn a_server_that_counts_takes_what_is_asked_for_again() {
+    let mut server = Server::new();
+    let now = Time::from_secs(100);
+    let challenge = server.authenticator.challenge(now, SOURCE, false)[0].to_string();
+    let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
+    for _ in 0..30 {
+        let request = invite();
+        let mut response = Response::to(&request.headers, 401, "");
+        response
+            .headers
+            .push(Name::WwwAuthenticate, challenge.as_str());
+        let of = credentials("carrier", "secret");
+        let again = retry.answer(&request, &response, &of, &mut ids).unwrap();
+        let value = again.headers.get(&Name::Authorization).unwrap();
+        assert!(matches!(
+            server.verify(now, SOURCE, value),
+            Verdict::Known(_)
+        ));
+        retry.start_over();
+    }
+}
+
+/// A proxy asks, then the server behind it: the request that answers the second is one more under the
+/// proxy's nonce.
+#[test]
+fn a_request_with_two_credentials_counts_on_both() {
+    let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
+    let first = asked(&mut retry, &mut ids, &invite(), 407, "p");
+    let second = asked(&mut retry, &mut ids, &first, 401, "s");
+    let to_proxy = [&first, &second].map(|request| given(request, &Name::ProxyAuthorization));
+    assert_eq!(
+        to_proxy.map(|value| value.get("nc").map(str::to_owned)),
+        ["00000001", "00000002"].map(|count| Some(count.to_owned()))
+    );
+    assert_eq!(
+        given(&second, &Name::Authorization).get("nc"),
+        Some("00000001")
+    );
+    assert!(!second.headers.has(&Name::Via));
+    // A request that bears none, such as a BYE, answers the one who asks.
+    let third = asked(&mut retry, &mut ids, &invite(), 401, "s");
+    assert_eq!(
+        given(&third, &Name::Authorization).get("nc"),
+        Some("00000002")
+    );
+    assert!(!third.headers.has(&Name::ProxyAuthorization));
+}
+
+/// Two proxies on the way: whoever asks second does not make us forget the first.
+#[test]
+fn two_proxies_are_both_answered() {
+    let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
+    let mut request = invite();
+    for (answered, realm) in ["near", "far"].into_iter().enumerate() {
+        let mut response = Response::to(&request.headers, 407, "");
+        let challenge = format!("Digest realm=\"{realm}\", nonce=\"{realm}\", qop=\"auth\"");
+        response.headers.push(Name::ProxyAuthenticate, challenge);
+        let of = credentials("carrier", "secret");
+        request = retry.answer(&request, &response, &of, &mut ids).unwrap();
+        let given = request.headers.all(&Name::ProxyAuthorization).count();
+        assert_eq!(given, answered + 1);
+    }
+}

@@ -3,6 +3,7 @@
 use super::timers::{Timer, Timers, Timing};
 use super::{ClientInput, End, Outbox, Output, Wire};
 use crate::message::{Request, Response};
+use crate::seam::{Mutant, mutant};
 use crate::time::Time;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,9 @@ impl Client {
     fn fire(&mut self, timer: Timer, due: Time) {
         match timer {
             Timer::E => {
-                self.out.send(&self.wire);
+                if !mutant(Mutant::RequestSentOnce) {
+                    self.out.send(&self.wire);
+                }
                 self.interval = match self.state {
                     State::Trying => (self.interval * 2).min(self.timing.t2),
                     _ => self.timing.t2,

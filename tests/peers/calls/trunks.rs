@@ -9,7 +9,11 @@ use std::time::Duration;
 use kit::client::Client;
 use kit::ports::free_port;
 use kit::server::Server;
+use kit::telephone::Telephone;
+use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
+use sip::message::parse::{Framing, parse};
+use sip::message::{Message, Method, Name, Request, Response};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -143,8 +147,8 @@ async fn a_call_over_a_trunk_of_the_api_reaches_the_numbers_agent() {
             "{call}"
         );
         assert_eq!(
-            (&call["to_number"], &call["channel"]),
-            (&json!(NUMBER), &json!("sip"))
+            (&call["to_number"], &call["channel"], &call["sip_code"]),
+            (&json!(NUMBER), &json!("sip"), &json!(200))
         );
     }
     // Nobody's number, and a number whose trunk is disabled.
@@ -162,6 +166,36 @@ async fn a_call_over_a_trunk_of_the_api_reaches_the_numbers_agent() {
         );
     }
     assert_eq!(client.get("/calls").await.expect(200).body["total"], 3);
+}
+
+#[tokio::test]
+async fn a_trunk_takes_the_numbers_that_it_lists_as_its_carrier_writes_them() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    let (trunk, ..) = line(&client, by_address(), json!({})).await;
+    let path = format!("/sip-trunks/{trunk}");
+    let within = Duration::from_secs(10);
+    for listed in ["030123456", NUMBER] {
+        let numbers = json!({"numbers": [listed]});
+        client.patch(&path, &numbers).await.expect(200);
+        for number in ["030123456", NUMBER] {
+            let call = Telephone::call_number(listen, number, Encryption::Disable, within);
+            match call.await {
+                Ok(telephone) => {
+                    assert_eq!(number, listed);
+                    telephone.hang_up().await;
+                }
+                Err(code) => {
+                    assert_ne!(number, listed, "{}", server.log());
+                    assert_eq!(code, 404);
+                }
+            }
+        }
+    }
+    for call in calls(&client, 2).await {
+        assert_eq!(call["to_number"], NUMBER, "{call}");
+    }
 }
 
 /// Asks from an address with OPTIONS; the answer's first line, if one comes within a second.
@@ -265,6 +299,61 @@ async fn a_trunk_registers_and_receives_a_call_where_it_registered() {
     assert_eq!(
         (&call["status"], &call["to_number"], &call["trunk_id"]),
         (&json!("completed"), &json!(NUMBER), &json!(trunk))
+    );
+}
+
+/// A registrar that takes every registration, until it is asked for a call.
+async fn invited(registrar: &tokio::net::UdpSocket) -> Request {
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let heard = timeout(Duration::from_secs(30), registrar.recv_from(&mut buffer)).await;
+        let (length, from) = heard.expect("an INVITE").unwrap();
+        let Ok(Some(Message::Request(request))) = parse(&buffer[..length], Framing::Datagram)
+        else {
+            continue;
+        };
+        match request.method {
+            Method::Invite => return request,
+            Method::Register => {
+                let mut taken = Response::to(&request.headers, 200, "");
+                taken.set_to_tag("registrar");
+                taken.headers.copy(&Name::Contact, &request.headers);
+                let answer = taken.to_bytes();
+                registrar.send_to(&answer, from).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trunk_that_registers_calls_by_its_user_name_and_tells_the_number_beside() {
+    let _together = stage::together().await;
+    let (server, _) = server().await;
+    let client = server.client();
+    let registrar = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
+        "auth_username": "line7", "auth_password": "secret7", "realm": "acme.example",
+        "outbound_address": registrar.local_addr().unwrap().to_string(),
+        "outbound_from_user": "username", "outbound_dial_format": "national"});
+    let (trunk, agent, _) = line(&client, trunk, json!({"outbound_enabled": true})).await;
+    let path = format!("/sip-trunks/{trunk}");
+    let calling = async {
+        until(&client, &path, |trunk| {
+            trunk["registration"]["status"] == "registered"
+        })
+        .await;
+        let wish = json!({"agent_id": agent, "to_number": "+33123456789", "from_number": NUMBER});
+        client.post("/calls", &wish).await.expect(202);
+    };
+    let (invite, ()) = tokio::join!(invited(&registrar), calling);
+    assert_eq!(invite.uri.user().as_deref(), Some("0123456789"));
+    let from = invite.from().unwrap().uri;
+    assert_eq!(from.user().as_deref(), Some("line7"));
+    let preferred = Name::parse("P-Preferred-Identity");
+    assert_eq!(
+        invite.headers.get(&preferred),
+        Some(format!("<sip:{NUMBER}@acme.example>").as_str())
     );
 }
 

@@ -68,10 +68,17 @@ async fn with_redis_down_every_connect_is_refused_at_once_and_leaves_nothing() {
     let client = server.client();
     let agent = agent(&client).await;
     peer::line(&client, &agent).await;
+    let out = json!({"name": "out", "auth_mode": "ip_acl", "numbers": ["+15550100"],
+        "outbound_address": "127.0.0.1:9"});
+    client.post("/sip-trunks/onboard", &out).await.expect(201);
     cluster.redis.kill();
     let (answers, slowest) = connects(&client, &agent, 200).await;
     for answer in &answers {
         check_refusal(answer, "redis_unavailable", 5);
+    }
+    let wish = json!({"agent_id": agent, "to_number": "+4989123456", "from_number": "+15550100"});
+    for path in ["/calls", "/calls/trigger"] {
+        check_refusal(&client.post(path, &wish).await, "redis_unavailable", 5);
     }
     println!("200 connects without Redis: p99 {slowest:?}");
     assert!(slowest < Duration::from_millis(300), "{slowest:?}");

@@ -84,9 +84,23 @@ impl Connection {
     }
 
     /// Where it stands, as of the last [`Connection::flush`].
-    #[must_use]
-    pub const fn state(&self) -> RTCPeerConnectionState {
+    pub(super) const fn state(&self) -> RTCPeerConnectionState {
         self.state
+    }
+
+    /// Whether both sides have found a way and the keys.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state == RTCPeerConnectionState::Connected
+    }
+
+    /// Whether there is no way any more.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(
+            self.state,
+            RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed
+        )
     }
 
     /// When [`Connection::keep`] has something to do.

@@ -154,10 +154,14 @@ fn a_call_answers_challenges_for_as_long_as_what_it_asks_for_succeeds() {
     };
     alone.command(Command::SetTrunk(Box::new(trunk)));
     let call = taken(&mut alone);
-    for _ in 0..20 {
+    for count in 1..=20 {
         alone.command(Command::Info(call, Body::new("application/dtmf", "1")));
         alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
-        assert!(alone.last().1.headers.has(&Name::ProxyAuthorization));
+        let (_, again) = alone.last();
+        let given = again.headers.get(&Name::ProxyAuthorization).unwrap();
+        // It asks with the same nonce each time (RFC 7616 3.4).
+        let given = AuthValue::parse(given).unwrap();
+        assert_eq!(given.get("nc"), Some(format!("{count:08x}").as_str()));
         alone.answer(200, &[]);
     }
 }

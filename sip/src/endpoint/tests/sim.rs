@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::world::*;
+use crate::event::EndedBy;
 use crate::message::{Body, Method};
 use crate::seam::{Mutant, plant};
 
@@ -126,11 +127,13 @@ fn judge(world: &World, seed: u64) -> Wrong {
         }
     }
     one_end_for_each_call(world, &mut wrong);
+    each_call_ends_alike_at_both_ends(world, &mut wrong);
     if world.weather.lost == 0 {
         both_ends_agree(world, &mut wrong);
         an_end_is_heard(world, &mut wrong);
     }
     requests_keep_their_intervals(world, &mut wrong);
+    requests_are_repeated_until_answered(world, &mut wrong);
     finals_are_repeated_until_acknowledged(world, &mut wrong);
     finals_are_acknowledged_each_time(world, &mut wrong);
     if !wrong.is_empty() {
@@ -208,7 +211,7 @@ fn both_ends_agree(world: &World, wrong: &mut Wrong) {
         matches!(
             event,
             Event::Ended {
-                by: crate::event::EndedBy::Network,
+                by: EndedBy::Network,
                 ..
             }
         )
@@ -227,7 +230,7 @@ fn both_ends_agree(world: &World, wrong: &mut Wrong) {
             matches!(
                 event,
                 Event::Ended {
-                    by: crate::event::EndedBy::Local,
+                    by: EndedBy::Local,
                     ..
                 }
             )
@@ -237,35 +240,94 @@ fn both_ends_agree(world: &World, wrong: &mut Wrong) {
     }
 }
 
-/// On a network that loses nothing the callee hears of the caller's end within seconds.
-fn an_end_is_heard(world: &World, wrong: &mut Wrong) {
-    let mut theirs: BTreeMap<CallId, CallId> = BTreeMap::new();
-    let mut ends: BTreeMap<(usize, CallId), Time> = BTreeMap::new();
-    for (at, seen) in &world.seen {
-        match seen {
-            Seen::Event {
-                at: B,
-                event: Event::Incoming(call, incoming),
-            } => {
-                let number = incoming.headers[0].1.parse().unwrap();
-                theirs.insert(CallId(number), *call);
-            }
-            Seen::Event {
-                at: node,
-                event: Event::Ended { call, .. },
-            } => {
-                ends.insert((*node, *call), *at);
-            }
-            _ => {}
+/// The calls that A placed, each with what B calls it; without those that came to B more than once, for then B
+/// had forgotten the first.
+fn pairs(world: &World) -> Vec<(CallId, CallId)> {
+    let mut theirs: BTreeMap<u64, Vec<CallId>> = BTreeMap::new();
+    for (_, seen) in &world.seen {
+        if let Seen::Event {
+            at: B,
+            event: Event::Incoming(call, incoming),
+        } = seen
+        {
+            let number = incoming.headers[0].1.parse().unwrap();
+            theirs.entry(number).or_default().push(*call);
         }
     }
-    for (ours, theirs) in theirs {
-        if let (Some(one), Some(two)) = (ends.get(&(A, ours)), ends.get(&(B, theirs)))
-            && two.since(*one) > ms(5_000)
+    let pairs = theirs
+        .into_iter()
+        .filter_map(|(ours, theirs)| match theirs[..] {
+            [only] => Some((CallId(ours), only)),
+            _ => None,
+        });
+    pairs.collect()
+}
+
+/// How and when a call ended at a node.
+fn end_of(world: &World, node: usize, wanted: CallId) -> Option<(Time, EndedBy, Option<u16>)> {
+    world.seen.iter().find_map(|(time, seen)| match seen {
+        Seen::Event {
+            at,
+            event: Event::Ended { call, by, code, .. },
+        } if *at == node && *call == wanted => Some((*time, *by, *code)),
+        _ => None,
+    })
+}
+
+fn is_told(world: &World, node: usize, fits: impl Fn(&Event) -> bool) -> bool {
+    world
+        .seen
+        .iter()
+        .any(|(_, seen)| matches!(seen, Seen::Event { at, event } if *at == node && fits(event)))
+}
+
+/// Who is told that the other side ended a call is right: it did, or gave the network up. On a network that loses
+/// nothing it did, with the code that is told, and a call that is up at the callee was answered at the caller
+/// unless the caller had ended it.
+fn each_call_ends_alike_at_both_ends(world: &World, wrong: &mut Wrong) {
+    let calm = world.weather.lost == 0;
+    for (ours, theirs) in pairs(world) {
+        let (one, two) = (end_of(world, A, ours), end_of(world, B, theirs));
+        let (Some((_, by, code)), Some((_, their, said))) = (one, two) else {
+            // Told of as a call without an end.
+            continue;
+        };
+        let alike = match (by, their) {
+            (EndedBy::Remote, EndedBy::Remote) => false,
+            (EndedBy::Remote, EndedBy::Local) if calm => code == said,
+            _ => true,
+        };
+        if !alike {
+            wrong.push(format!(
+                "{ours:?} ended by {by:?} {code:?}, {theirs:?} by {their:?} {said:?}"
+            ));
+        }
+        let up = is_told(
+            world,
+            B,
+            |event| matches!(event, Event::Established { call, .. } if *call == theirs),
+        );
+        let answered = is_told(
+            world,
+            A,
+            |event| matches!(event, Event::Answered { call, .. } if *call == ours),
+        );
+        if calm && up && !answered && by != EndedBy::Local {
+            wrong.push(format!("{theirs:?} is up, and {ours:?} was never answered"));
+        }
+    }
+}
+
+/// On a network that loses nothing the callee hears of the caller's end within seconds.
+fn an_end_is_heard(world: &World, wrong: &mut Wrong) {
+    for (ours, theirs) in pairs(world) {
+        if let (Some((one, ..)), Some((two, ..))) =
+            (end_of(world, A, ours), end_of(world, B, theirs))
+            && two.since(one) > ms(5_000)
         {
             wrong.push(format!(
                 "the end of {ours:?} was heard after {:?}",
-                two.since(*one)
+                two.since(one)
             ));
         }
     }
@@ -299,6 +361,54 @@ fn requests_keep_their_intervals(world: &World, wrong: &mut Wrong) {
                 wrong.push(format!("{what} again after {gap:?}"));
             }
             least = gap;
+        }
+    }
+}
+
+/// A request that is no INVITE is sent by T1, 2 T1 … T2 until its answer comes, or for 32 s (17.1.2.2).
+fn requests_are_repeated_until_answered(world: &World, wrong: &mut Wrong) {
+    // A CANCEL has its INVITE's branch.
+    let mut sent: BTreeMap<(usize, String, String), (Time, usize)> = BTreeMap::new();
+    let mut heard: BTreeMap<(usize, String, String), Time> = BTreeMap::new();
+    for (at, seen) in &world.seen {
+        let (node, via, method) = match seen {
+            Seen::Sent {
+                from,
+                message: Message::Request(request),
+            } => (*from, request.via(), Some(request.method.clone())),
+            Seen::Arrived {
+                to,
+                message: Message::Response(response),
+            } => {
+                let method = response.cseq().map(|cseq| cseq.method);
+                (*to, response.via(), method)
+            }
+            _ => continue,
+        };
+        let branch = via.and_then(|via| Some(via.branch()?.to_owned()));
+        let (Some(branch), Some(method)) = (branch, method) else {
+            continue;
+        };
+        if matches!(method, Method::Invite | Method::Ack) {
+            continue;
+        }
+        let key = (node, branch, method.to_string());
+        match seen {
+            Seen::Sent { .. } => sent.entry(key).or_insert((*at, 0)).1 += 1,
+            _ => _ = heard.entry(key).or_insert(*at),
+        }
+    }
+    for (key, (first, count)) in sent {
+        let until = heard.get(&key).copied().unwrap_or(Time::NEVER);
+        let (mut offset, mut step, mut expected) = (ms(0), ms(500), 0);
+        while offset < ms(32_000) && first + offset < until {
+            expected += 1;
+            offset += step;
+            step = (step * 2).min(ms(4_000));
+        }
+        if count < expected {
+            let (_, _, method) = key;
+            wrong.push(format!("{method} was sent {count} times, not {expected}"));
         }
     }
 }
@@ -444,7 +554,7 @@ fn many_calls_over_a_bad_network() {
     }
 }
 
-/// Five faults that the simulation must find; the first seed that does is printed.
+/// Six faults that the simulation must find; the first seed that does is printed.
 #[test]
 fn planted_faults_are_found() {
     for fault in [
@@ -453,6 +563,7 @@ fn planted_faults_are_found() {
         Mutant::AnswerSentOnce,
         Mutant::AnswerAckedOnce,
         Mutant::CrossedCancelForgotten,
+        Mutant::RequestSentOnce,
     ] {
         plant(Some(fault));
         let found = (0..2_000).find(|seed| !run(*seed).1.is_empty());

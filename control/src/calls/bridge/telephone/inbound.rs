@@ -24,6 +24,7 @@ use crate::calls::dial::rules::Unanswered;
 use crate::calls::journal::Owner;
 use crate::calls::lifecycle;
 use crate::calls::rules::Ending;
+use crate::calls::store;
 use crate::db::DbError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
@@ -210,9 +211,13 @@ impl Desk {
                     ours,
                     agreed,
                 };
-                let conversation = self.begin(taken, settled).await?;
-                self.tell(Command::Answer(line, Body::sdp(text)));
-                Ok(conversation)
+                match self.begin(taken, settled).await {
+                    Ok(conversation) => {
+                        self.tell(Command::Answer(line, Body::sdp(text)));
+                        Ok(conversation)
+                    }
+                    Err(why) => Err(self.refused(account, id, why).await),
+                }
             }
             None => {
                 let offered = sdp::offer(&ours.local, Flow::SendRecv);
@@ -245,6 +250,15 @@ impl Desk {
             }
             Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
         }
+    }
+
+    /// A call whose record is that of an answered one is refused after all. A database that is away misses it.
+    async fn refused(&self, account: AccountId, id: CallId, why: Declined) -> Declined {
+        let written = store::refused(&self.app.db, account, id, why.code).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "what a caller was refused with could not be written down");
+        }
+        why
     }
 
     /// The caller is gone, and the record stands.

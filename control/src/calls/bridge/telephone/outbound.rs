@@ -334,6 +334,7 @@ fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
 mod tests {
     use super::super::session::fixtures::ours;
     use super::*;
+    use crate::calls::dial::rules::tests::trunk;
 
     fn theirs(port: u16) -> Body {
         Body::sdp(format!(
@@ -365,6 +366,39 @@ mod tests {
             );
             let agreed = answered(&mut ours, &offered, answer.map(theirs), renewed).ok();
             assert_eq!(agreed.map(|agreed| agreed.remote.port()), port);
+        }
+    }
+
+    #[test]
+    fn a_number_beside_a_user_name_is_of_the_carriers_domain() {
+        let caller = |number: Option<&str>| CallerId {
+            user: "acme".to_owned(),
+            preferred: number.map(str::to_owned),
+        };
+        let number = Some("+4930123456");
+        for (realm, address, expected) in [
+            (
+                None,
+                Some("192.0.2.1:5070"),
+                Some("<sip:+4930123456@192.0.2.1:5070>"),
+            ),
+            (
+                Some("acme.example"),
+                Some("192.0.2.1"),
+                Some("<sip:+4930123456@acme.example>"),
+            ),
+            (None, None, None),
+        ] {
+            let trunk = Trunk {
+                realm: realm.map(str::to_owned),
+                outbound_address: address.map(str::to_owned),
+                ..trunk(&[])
+            };
+            let header = preferred(&trunk, &caller(number));
+            let expected =
+                expected.map(|value| ("P-Preferred-Identity".to_owned(), value.to_owned()));
+            assert_eq!(header, expected);
+            assert_eq!(preferred(&trunk, &caller(None)), None);
         }
     }
 

@@ -181,6 +181,47 @@ fn told(record: &Value, expected: [&str; 3]) {
     assert_eq!(told, expected, "{record}");
 }
 
+/// Document 3: an inbound trunk matches the called number exactly as the carrier sends it.
+#[tokio::test]
+async fn a_trunk_with_numbers_takes_calls_to_those_as_they_are_written_there() {
+    let bench = Bench::new().await;
+    let key = &bench.test.key;
+    let trunk = bench.by_address(key).await;
+    bench.number(key, NUMBER, trunk, json!({})).await;
+    let written = [NUMBER, "4930123456", "030123456", "004930123456"];
+    let taken = async || {
+        let mut taken = Vec::new();
+        for to in written {
+            match bench.desk().called(&incoming(&[trunk], to)).await {
+                Ok(called) => {
+                    assert_eq!(called.to, NUMBER);
+                    taken.push(to);
+                }
+                Err(why) => assert_eq!(why, Declined::NOBODY, "{to}"),
+            }
+        }
+        taken
+    };
+    assert_eq!(taken().await, written, "none are listed");
+    let path = format!("/sip-trunks/{trunk}");
+    // What is changed holds for the next call.
+    for listed in [
+        &["030123456"][..],
+        &["4930123456", NUMBER],
+        &["+4930999999"],
+        &[],
+    ] {
+        let body = json!({"numbers": listed});
+        let (status, changed) = bench.test.call("PATCH", &path, Some(body)).await;
+        assert!(status.is_success(), "{changed}");
+        let expected = written.into_iter();
+        let expected: Vec<&str> = expected
+            .filter(|to| listed.is_empty() || listed.contains(to))
+            .collect();
+        assert_eq!(taken().await, expected, "{listed:?}");
+    }
+}
+
 /// Two accounts have trunks of one carrier.
 #[tokio::test]
 async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
@@ -454,6 +495,47 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
 }
 
 #[tokio::test]
+async fn the_record_has_the_response_that_the_caller_got() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let app = &bench.test.app;
+    let mut line = bench.exchange.line();
+    let incoming = incoming(&[trunk], NUMBER);
+    let events = &mut line.events;
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert!(matches!(taken, Ok(Conversation::Agent(_))));
+    let record = bench.record().await;
+    assert_eq!(
+        (&record["status"], &record["sip_code"]),
+        (&json!("in_progress"), &json!(200))
+    );
+    let path = format!("/calls/{}/end", record["id"].as_str().unwrap());
+    bench.post(&bench.test.key, &path, json!({})).await;
+    assert!(app.live.drained(Duration::from_secs(20)).await);
+    let record = bench.record().await;
+    assert_eq!(
+        (&record["status"], &record["sip_code"]),
+        (&json!("completed"), &json!(200))
+    );
+}
+
+/// Its record stood as that of a call which is answered.
+#[tokio::test]
+async fn a_call_that_is_refused_at_the_last_moment_has_that_response() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let app = &bench.test.app;
+    let block = app.db.query("update accounts set blocked_at = 1");
+    block.execute().await.unwrap();
+    let mut line = bench.exchange.line();
+    let incoming = incoming(&[trunk], NUMBER);
+    let events = &mut line.events;
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert_eq!(taken.err(), Some(Declined::with(403)));
+    assert_eq!(bench.record().await["sip_code"], 403);
+}
+
+#[tokio::test]
 async fn a_call_whose_telephone_is_lost_has_failed() {
     for (by, expected) in [
         (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
@@ -480,7 +562,9 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
         talking.follow(&bench.exchange, line.id, line.events).await;
         let live = &bench.test.app.live;
         assert!(live.drained(Duration::from_secs(20)).await);
-        told(&bench.record().await, expected);
+        let record = bench.record().await;
+        told(&record, expected);
+        assert_eq!(record["sip_code"], 200, "it was answered");
     }
 }
 

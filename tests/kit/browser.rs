@@ -60,7 +60,9 @@ impl Browser {
                 "{} does not connect",
                 browser.session_id
             );
-            browser.go_on(Instant::now() + Duration::from_millis(20)).await;
+            browser
+                .go_on(Instant::now() + Duration::from_millis(20))
+                .await;
         }
         browser.next = Instant::now();
         browser

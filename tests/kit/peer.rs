@@ -159,8 +159,8 @@ impl Peer {
         peer
     }
 
-    pub fn is_telephone(&self) -> bool {
-        matches!(self.end, End::Telephone(_))
+    pub fn is_socket(&self) -> bool {
+        matches!(self.end, End::Socket(_))
     }
 
     /// How it reaches its agent.

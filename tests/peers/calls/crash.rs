@@ -95,9 +95,10 @@ async fn after_kill_9_calls_are_node_lost_once_each_and_heard_to_the_last_second
     }
 }
 
-/// A telephone that calls and one that is called.
+/// Telephones that call and ones that are called, and browsers.
 #[tokio::test]
-async fn after_kill_9_telephone_calls_are_node_lost_once_each_and_heard_to_the_last_second() {
+async fn after_kill_9_calls_without_a_socket_are_node_lost_once_each_and_heard_to_the_last_second()
+{
     let _alone = stage::alone().await;
     let listen = free_udp();
     let mut server = stage::setup().telephones(listen).start().await;
@@ -105,9 +106,10 @@ async fn after_kill_9_telephone_calls_are_node_lost_once_each_and_heard_to_the_l
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let agent = stage::agent(&client, fields).await;
     peer::line(&client, &agent).await;
-    let (telephones, called) = if stage::soak() { (9, 3) } else { (2, 1) };
+    let (browsers, telephones, called) = if stage::soak() { (10, 7, 3) } else { (2, 2, 1) };
     let mix = Mix {
         sockets: 0,
+        browsers,
         telephones,
         called,
     };
@@ -214,7 +216,11 @@ async fn sigterm_lets_live_calls_go_on_and_takes_no_new_ones() {
 #[tokio::test]
 async fn a_drain_loses_no_call() {
     let _alone = stage::alone().await;
-    let (sockets, telephones, called) = if stage::soak() { (30, 8, 2) } else { (6, 2, 1) };
+    let (sockets, browsers, telephones, called) = if stage::soak() {
+        (30, 10, 8, 2)
+    } else {
+        (6, 2, 2, 1)
+    };
     let listen = free_udp();
     let mut server = stage::setup()
         .telephones(listen)
@@ -230,6 +236,7 @@ async fn a_drain_loses_no_call() {
         .map(async |n| Peer::on(Caller::call(&client, &kinds[n % kinds.len()]).await).await);
     let mix = Mix {
         sockets: 0,
+        browsers,
         telephones,
         called,
     };

@@ -52,8 +52,8 @@ async fn scene(mix: Mix) -> Scene {
     let kinds = [native(&agent), ulaw(&agent), telco(&agent)];
     let placed = (0..mix.sockets)
         .map(async |n| Peer::on(Caller::call(&client, &kinds[n % kinds.len()]).await).await);
-    let telephones = Mix { sockets: 0, ..mix };
-    let mut peers = peer::calls(&client, listen, &agent, telephones).await;
+    let others = Mix { sockets: 0, ..mix };
+    let mut peers = peer::calls(&client, listen, &agent, others).await;
     peers.extend(join_all(placed).await);
     let talk = async |peer: &mut Peer| {
         peer.speak(1200).await;
@@ -138,12 +138,13 @@ async fn check_events(server: &Server, calls: &BTreeMap<String, Value>) {
 #[tokio::test]
 async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
     let _alone = stage::alone().await;
-    let (sockets, telephones, called, away) = match stage::soak() {
-        true => (40, 8, 2, Duration::from_secs(30)),
-        false => (9, 2, 1, Duration::from_secs(4)),
+    let (sockets, browsers, telephones, called, away) = match stage::soak() {
+        true => (30, 10, 8, 2, Duration::from_secs(30)),
+        false => (9, 2, 2, 1, Duration::from_secs(4)),
     };
     let mix = Mix {
         sockets,
+        browsers,
         telephones,
         called,
     };
@@ -219,6 +220,7 @@ async fn calls_that_ring_through_an_outage_of_the_database_have_their_ends_writt
     let _together = stage::together().await;
     let mix = Mix {
         sockets: 0,
+        browsers: 0,
         telephones: 0,
         called: 0,
     };
@@ -279,6 +281,7 @@ async fn what_a_killed_process_could_not_write_the_next_one_does() {
     let _alone = stage::alone().await;
     let mix = Mix {
         sockets: 2,
+        browsers: 2,
         telephones: 2,
         called: 2,
     };

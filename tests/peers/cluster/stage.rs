@@ -148,9 +148,11 @@ pub(crate) fn gap() -> Duration {
 
 /// A few calls of each kind in the small volume; else fifty, divided by so many.
 pub(crate) fn mix(parts: usize) -> Mix {
-    let (sockets, telephones, called) = if soak() { (36, 10, 4) } else { (4, 4, 4) };
+    let (sockets, browsers, telephones, called) =
+        if soak() { (30, 10, 6, 4) } else { (4, 4, 4, 4) };
     Mix {
         sockets: sockets / parts,
+        browsers: browsers / parts,
         telephones: telephones / parts,
         called: called / parts,
     }

@@ -42,6 +42,7 @@ mod streams;
 mod synthesis;
 mod telephone;
 mod terminal;
+mod torture;
 mod traces;
 mod trunks;
 mod ws_url;

@@ -23,7 +23,7 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(String, bool), PeerError> {
         let direction = self.check(offer)?;
-        let (usable, candidates) = self.usable(offer)?;
+        let (usable, candidates) = usable(offer, self.loopback)?;
         let at = net.instant(now);
         let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
@@ -78,7 +78,7 @@ impl Connection {
         net: &mut Net,
     ) -> Result<bool, PeerError> {
         let direction = self.check(answer)?;
-        let (usable, candidates) = self.usable(answer)?;
+        let (usable, candidates) = usable(answer, self.loopback)?;
         let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.core
             .set_remote_description(net.instant(now), description)
@@ -141,10 +141,6 @@ impl Connection {
             ));
         }
         Ok(direction)
-    }
-
-    fn usable(&self, sdp: &str) -> Result<(String, usize), PeerError> {
-        usable(sdp, self.loopback)
     }
 
     /// `candidates`: how many of the description the core was given. One that is no new round names those again

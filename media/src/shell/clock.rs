@@ -48,7 +48,11 @@ impl Clock {
 const PACE: Duration = Duration::from_millis(1);
 
 /// With fewer calls than this a pace does not pay: in most milliseconds nothing comes, and its end is one more wake-up.
+/// But what strangers send may come at any rate: once so many passes in a row were called for within the pace, it is kept.
 const FEW: usize = 10;
+const DENSE: u32 = 4;
+/// What still counts as within the pace: a sleep that ends late.
+const LATE: Duration = Duration::from_micros(200);
 
 /// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`], however close its
 /// deadlines are, for a processor that slept has to learn anew what a pass needs. What is due in between is late by
@@ -64,6 +68,8 @@ pub(super) struct Alarm {
     set: Time,
     /// When the last sleep was over.
     woken: Time,
+    /// Passes in a row that were called for within the pace.
+    dense: u32,
 }
 
 impl Alarm {
@@ -78,6 +84,7 @@ impl Alarm {
             clock,
             set: Time::NEVER,
             woken: Time::from_micros(0),
+            dense: 0,
         })
     }
 
@@ -103,19 +110,20 @@ impl Alarm {
             }
             other => other,
         };
-        self.woken = self.clock.now();
+        let woken = self.clock.now();
+        self.dense = row(self.dense, woken.since(self.woken));
+        self.woken = woken;
         polled
     }
 
     /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat.
     fn rest(&self, calls: usize, until: Time) -> io::Result<bool> {
-        match calls {
-            MANY.. => {
-                self.nap(next_beat(self.woken))?;
-                return Ok(true);
-            }
-            FEW.. => self.nap(until.min(self.woken + PACE))?,
-            _ => {}
+        if calls >= MANY {
+            self.nap(next_beat(self.woken))?;
+            return Ok(true);
+        }
+        if calls >= FEW || self.dense >= DENSE {
+            self.nap(until.min(self.woken + PACE))?;
         }
         Ok(until <= self.clock.now())
     }
@@ -175,6 +183,15 @@ impl Alarm {
     }
 }
 
+/// Passes in a row that were called for within the pace, after one that came so long after the one before.
+fn row(before: u32, since: Duration) -> u32 {
+    if since <= PACE + LATE {
+        before.saturating_add(1)
+    } else {
+        0
+    }
+}
+
 /// The first beat after `woken`.
 fn next_beat(woken: Time) -> Time {
     let beat = BEAT.as_micros() as u64;
@@ -199,6 +216,17 @@ fn monotonic() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passes_that_are_called_for_at_once_are_counted_until_one_is_not() {
+        let at_once = Duration::from_micros(30);
+        let counted = (0..5).fold(0, |row_so_far, _| row(row_so_far, at_once));
+        assert_eq!(counted, 5);
+        // The pace was kept, and there was work again when it was over.
+        assert_eq!(row(counted, PACE + Duration::from_micros(60)), 6);
+        assert_eq!(row(counted, PACE + LATE + Duration::from_micros(1)), 0);
+        assert_eq!(row(u32::MAX, at_once), u32::MAX);
+    }
 
     #[test]
     fn a_busy_thread_wakes_at_the_beats_of_one_grid_whenever_it_was_done() {

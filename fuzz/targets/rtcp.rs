@@ -8,7 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use media::rtp::rtcp::{Reception, Sent, parse, round_trip_ms, write};
 use media::time::Time;
 
-fuzz_target!(|input: (Vec<u8>, Vec<(u16, Option<u32>, u16)>)| {
+/// The sequence number, timestamp of each packet, and the wait before it, ms.
+type Packets = Vec<(u16, Option<u32>, u16)>;
+
+fuzz_target!(|input: (Vec<u8>, Packets)| {
     let (bytes, packets) = input;
     let mut now = Time::from_millis(5_000);
     if let Some(told) = parse(&bytes, 7)

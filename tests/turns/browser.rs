@@ -218,12 +218,15 @@ impl Sender {
     }
 }
 
+/// What a sender does between two stretches of sound.
+type Doing = fn(&mut Sender);
+
 #[test]
 fn the_recording_is_as_long_as_a_stream_that_jumps_pauses_and_begins_anew() {
     let mut sender = Sender::new();
     sender.speak(60);
     assert_eq!(sender.error(), 0, "numbers and timestamps went round");
-    let doings: [(&str, fn(&mut Sender)); 9] = [
+    let doings: [(&str, Doing); 9] = [
         ("packets come twice and thrice", |sender| {
             let (ssrc, sequence, timestamp) = sender.stream;
             for back in [1, 1, 2] {

@@ -106,6 +106,8 @@ pub struct JitterBuffer {
     strange: Option<u16>,
     /// One bit for each number before the expected one, the nearest lowest: it was handed out.
     fates: u128,
+    /// So many of them are known: those since the stream began.
+    known: u64,
     arrival: Arrivals,
     counts: JitterCounts,
     restarted: bool,
@@ -141,6 +143,7 @@ impl JitterBuffer {
             after: None,
             strange: None,
             fates: 0,
+            known: 0,
             arrival: Arrivals::default(),
             counts: JitterCounts::default(),
             restarted: false,
@@ -194,6 +197,8 @@ impl JitterBuffer {
             } else {
                 self.fates |= 1 << behind;
                 self.counts.late += 1;
+                // One from before the first that came was never waited for.
+                self.counts.lost += u64::from(behind >= self.known);
                 if packet.duration > 0 {
                     self.arrival.note(now, self.time(timestamp));
                 }
@@ -317,6 +322,7 @@ impl JitterBuffer {
         self.after = None;
         self.strange = None;
         self.fates = 0;
+        self.known = 0;
         self.arrival = Arrivals::default();
         self.restarted = false;
     }
@@ -396,6 +402,7 @@ impl JitterBuffer {
         let after = self.after.take()?;
         self.counts.lost += after.sequence - expected.sequence;
         self.fates = 0;
+        self.known += after.sequence - expected.sequence;
         let here = place(after.sequence);
         self.expected = Some(Place {
             sequence: after.sequence,
@@ -416,6 +423,7 @@ impl JitterBuffer {
 
     fn passed(&mut self, handed_out: bool, sequence: u64, timestamp: u64) {
         self.fates = self.fates << 1 | u128::from(handed_out);
+        self.known += 1;
         self.expected = Some(Place {
             sequence,
             timestamp,

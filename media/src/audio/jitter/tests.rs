@@ -163,6 +163,16 @@ proptest! {
 }
 
 #[test]
+fn what_was_overtaken_by_the_first_packet_is_late_and_lost() {
+    let mut buffer = JitterBuffer::new(48_000);
+    let mut packets = steady(0..10, |n| if n < 2 { 50 } else { 0 });
+    packets.sort_by_key(|(at, ..)| *at);
+    run(&mut buffer, packets, 0);
+    let counts = buffer.counts();
+    assert_eq!((counts.packets, counts.late, counts.lost), (8, 2, 2));
+}
+
+#[test]
 fn a_packet_in_its_turn_does_not_wait() {
     let mut buffer = JitterBuffer::new(48_000);
     let mut out = Vec::new();

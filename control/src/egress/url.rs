@@ -185,8 +185,7 @@ fn is_host_name(host: &str) -> bool {
     host.len() <= 253 && host.split('.').all(label)
 }
 
-/// Whether the first so many bits of both are the same.
-pub fn in_range(address: IpAddr, network: IpAddr, length: u8) -> bool {
+fn in_range(address: IpAddr, network: IpAddr, length: u8) -> bool {
     match (address, network) {
         (IpAddr::V4(address), IpAddr::V4(network)) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);

@@ -4,21 +4,20 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
-
-use crate::egress::url::in_range;
+use sip::trunk::Net;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The networks of the proxies that are believed, those of IPv4 as such.
+/// The networks of the proxies that are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proxies(Vec<(IpAddr, u8)>);
+pub struct Proxies(Vec<Net>);
 
 impl Proxies {
     /// Reads the setting: addresses and CIDR networks. The error is the entry that is neither.
     pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, String> {
         let read = |entry: &S| {
             let entry = entry.as_ref().trim();
-            network(entry).ok_or_else(|| entry.to_owned())
+            Net::parse(entry).ok_or_else(|| entry.to_owned())
         };
         entries.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
@@ -46,25 +45,7 @@ impl Proxies {
     }
 
     fn has(&self, address: IpAddr) -> bool {
-        self.0
-            .iter()
-            .any(|(network, length)| in_range(address, *network, *length))
-    }
-}
-
-fn network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let whole = if address.is_ipv4() { 32 } else { 128 };
-    let length = length.unwrap_or(whole);
-    match address.to_canonical() {
-        _ if length > whole => None,
-        // An IPv4 network in IPv6 clothes: the first 96 bits are the clothes.
-        v4 if v4 != address => Some((v4, length.checked_sub(96)?)),
-        same => Some((same, length)),
+        self.0.iter().any(|network| network.contains(address))
     }
 }
 

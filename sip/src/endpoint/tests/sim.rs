@@ -240,9 +240,9 @@ fn both_ends_agree(world: &World, wrong: &mut Wrong) {
     }
 }
 
-/// The calls that A placed, each with what B calls it; without those that came to B more than once, for then B
-/// had forgotten the first.
-fn pairs(world: &World) -> Vec<(CallId, CallId)> {
+/// The calls that A placed, each with what B calls it: more than one name where it came to B again, which had
+/// forgotten it.
+fn pairs(world: &World) -> Vec<(CallId, Vec<CallId>)> {
     let mut theirs: BTreeMap<u64, Vec<CallId>> = BTreeMap::new();
     for (_, seen) in &world.seen {
         if let Seen::Event {
@@ -254,13 +254,8 @@ fn pairs(world: &World) -> Vec<(CallId, CallId)> {
             theirs.entry(number).or_default().push(*call);
         }
     }
-    let pairs = theirs
-        .into_iter()
-        .filter_map(|(ours, theirs)| match theirs[..] {
-            [only] => Some((CallId(ours), only)),
-            _ => None,
-        });
-    pairs.collect()
+    let pairs = theirs.into_iter();
+    pairs.map(|(ours, theirs)| (CallId(ours), theirs)).collect()
 }
 
 /// How and when a call ended at a node.
@@ -287,6 +282,9 @@ fn is_told(world: &World, node: usize, fits: impl Fn(&Event) -> bool) -> bool {
 fn each_call_ends_alike_at_both_ends(world: &World, wrong: &mut Wrong) {
     let calm = world.weather.lost == 0;
     for (ours, theirs) in pairs(world) {
+        let [theirs] = theirs[..] else {
+            continue;
+        };
         let (one, two) = (end_of(world, A, ours), end_of(world, B, theirs));
         let (Some((_, by, code)), Some((_, their, said))) = (one, two) else {
             // Told of as a call without an end.
@@ -321,8 +319,9 @@ fn each_call_ends_alike_at_both_ends(world: &World, wrong: &mut Wrong) {
 /// On a network that loses nothing the callee hears of the caller's end within seconds.
 fn an_end_is_heard(world: &World, wrong: &mut Wrong) {
     for (ours, theirs) in pairs(world) {
+        let latest = theirs[theirs.len() - 1];
         if let (Some((one, ..)), Some((two, ..))) =
-            (end_of(world, A, ours), end_of(world, B, theirs))
+            (end_of(world, A, ours), end_of(world, B, latest))
             && two.since(one) > ms(5_000)
         {
             wrong.push(format!(

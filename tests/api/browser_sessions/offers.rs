@@ -1,5 +1,7 @@
 //! Offers and candidates: what is wrong with them is named, one offer joins, the slot is taken first.
 
+use control::app::App;
+
 use super::*;
 use crate::in_process::{PATIENCE, abandoned};
 
@@ -197,6 +199,14 @@ async fn candidates_are_not_counted_as_requests() {
     }
 }
 
+/// The store forgets the slot of a session, and by now the node knows.
+async fn forget_slot(app: &App, id: &str) {
+    app.admission
+        .release(id.parse().unwrap(), &app.incarnation.owner);
+    app.admission.settled().await;
+    app.clock.advance(Duration::from_secs(11));
+}
+
 #[tokio::test]
 async fn an_offer_is_admitted_anew_when_its_slot_has_gone() {
     let server = Server::with(|config| config.limits.account_calls = 1).await;
@@ -204,10 +214,7 @@ async fn an_offer_is_admitted_anew_when_its_slot_has_gone() {
     let agent = server.agent(json!({})).await;
     let id = session(&server, &agent).await;
     // The store forgot the slot, and somebody else has it.
-    app.admission
-        .release(id.parse().unwrap(), &app.incarnation.owner);
-    app.admission.settled().await;
-    app.clock.advance(Duration::from_secs(11));
+    forget_slot(app, &id).await;
     let other = CallId::new(&app.clock);
     let taken = app
         .admit(bridge::wish(app, server.test.account, other, State::Live))
@@ -244,10 +251,7 @@ async fn an_offer_to_a_full_node_is_503_and_the_session_stays() {
     let agent = server.agent(json!({})).await;
     let id = session(&server, &agent).await;
     // The store forgot the session's slot, and the node is full of others.
-    app.admission
-        .release(id.parse().unwrap(), &app.incarnation.owner);
-    app.admission.settled().await;
-    app.clock.advance(Duration::from_secs(11));
+    forget_slot(app, &id).await;
     let mut others = Vec::new();
     for _ in 0..2 {
         let other = bridge::wish(

@@ -106,7 +106,7 @@ async fn after_kill_9_calls_without_a_socket_are_node_lost_once_each_and_heard_t
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
     let agent = stage::agent(&client, fields).await;
     peer::line(&client, &agent).await;
-    let (browsers, telephones, called) = if stage::soak() { (10, 7, 3) } else { (2, 2, 1) };
+    let (browsers, telephones, called) = if stage::soak() { (10, 9, 3) } else { (2, 2, 1) };
     let mix = Mix {
         sockets: 0,
         browsers,

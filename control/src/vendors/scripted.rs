@@ -69,18 +69,16 @@ const PIECE_MS: u32 = 200;
 #[cfg(test)]
 pub const PANIC: &str = "scripted panic";
 
-/// A voice that is a tone of `hz`, as long as the text would be.
+/// A voice that is a tone of `hz`, as long as the text would be; another where the text names one: `600 Hz`
+/// ([`named`]).
 pub struct ScriptedVoice {
-    tone: Arc<[i16]>,
+    hz: u32,
     sink: Arc<dyn SpeechSink>,
 }
 
 impl ScriptedVoice {
     pub fn new(hz: u32, sink: Arc<dyn SpeechSink>) -> Self {
-        Self {
-            tone: tone(hz),
-            sink,
-        }
+        Self { hz, sink }
     }
 
     fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
@@ -96,12 +94,13 @@ impl Synthesiser for ScriptedVoice {
     fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
         #[cfg(test)]
         assert!(!text.contains(PANIC), "{PANIC}");
+        let tone = tone(named(text).unwrap_or(self.hz));
         let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
         let length = chars.saturating_mul(MS_PER_CHAR).min(LONGEST_MS);
         let mut left = (RATE / 1000 * length) as usize;
         while left > 0 {
-            let count = left.min(self.tone.len());
-            let samples = self.tone[..count].to_vec();
+            let count = left.min(tone.len());
+            let samples = tone[..count].to_vec();
             if !self.send(
                 reply,
                 segment,
@@ -120,7 +119,24 @@ impl Synthesiser for ScriptedVoice {
     fn cancel(&mut self, _reply: ReplyId) {}
 }
 
-/// Two seconds of the tone; whole periods, so pieces join without a step. Kept for all calls.
+/// The first tone that a text names, Hz: those of a telephone, in steps of five, so that a piece holds whole periods.
+fn named(text: &str) -> Option<u32> {
+    let mut before = None;
+    for word in text.split_whitespace() {
+        if word.trim_end_matches(['.', ',']) == "Hz"
+            && let Some(hz) = before
+        {
+            return Some(hz);
+        }
+        before = word
+            .parse()
+            .ok()
+            .filter(|hz| (300..=3_400).contains(hz) && hz % 5 == 0);
+    }
+    None
+}
+
+/// A piece of the tone; whole periods, so pieces join without a step. Kept for all calls.
 fn tone(hz: u32) -> Arc<[i16]> {
     type Kept = Mutex<Vec<(u32, Arc<[i16]>)>>;
     static TONES: LazyLock<Kept> = LazyLock::new(Kept::default);
@@ -132,7 +148,31 @@ fn tone(hz: u32) -> Arc<[i16]> {
     let samples =
         (0..RATE / 1000 * PIECE_MS).map(|i| (6000.0 * (step * f64::from(i)).sin()) as i16);
     let tone: Arc<[i16]> = samples.collect();
-    // The catalogue has a handful of scripted voices, each with its own tone.
+    // The catalogue's and those that texts may name: a few hundred.
     tones.push((hz, Arc::clone(&tone)));
     tone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_its_tone() {
+        for (text, hz) in [
+            ("600 Hz", Some(600)),
+            ("Now 1250 Hz, and 600 Hz.", Some(1_250)),
+            ("It is 440.", None),
+            ("Hz 600", None),
+            ("601 Hz", None),
+            ("295 Hz", None),
+            ("3405 Hz", None),
+            ("99999999999 Hz", None),
+        ] {
+            assert_eq!(named(text), hz, "{text}");
+        }
+        for hz in (300..=3_400).step_by(5) {
+            assert_eq!(hz * PIECE_MS % 1_000, 0, "whole periods of {hz} Hz");
+        }
+    }
 }

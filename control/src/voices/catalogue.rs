@@ -475,7 +475,7 @@ const ENTRIES: &[Entry] = &[
     Entry {
         key: "scripted-tone",
         name: "Tone",
-        description: "A plain tone instead of speech, for load runs and tests.",
+        description: "A plain tone instead of speech, for load runs and tests. A text chooses another by its name: 600 Hz.",
         language: "english",
         country: "GB",
         gender: "neutral",

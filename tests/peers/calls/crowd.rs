@@ -1,5 +1,5 @@
-//! Many telephones at twenty agents at the same moment: each hears its own agent and no other, and is heard in its
-//! own recording and in no other.
+//! Many telephones at twenty agents at the same moment, each agent with a tone of its own: each telephone hears its
+//! agent's and no other, and is heard in its own recording and in no other.
 
 use std::time::Duration;
 
@@ -14,8 +14,6 @@ use crate::stage;
 const AGENTS: usize = 20;
 /// How long the scripted voice sounds for a character, ms.
 const MS_PER_CHAR: usize = 65;
-/// The tone of that voice, Hz.
-const AGENT: f64 = 440.0;
 /// Each caller is silent for so long, ms: longer than the longest greeting. Then they speak.
 const SILENT: usize = 7_000;
 const SPOKEN: usize = 1_600;
@@ -36,22 +34,45 @@ fn caller(call: usize) -> String {
     format!("+3312345{call:04}")
 }
 
+/// The tone that an agent speaks, Hz: whole ones in pieces of 20 ms, which do not mix.
+fn voice(agent: usize) -> usize {
+    600 + 50 * agent
+}
+
 /// The tone that a caller speaks, Hz: whole ones, which over a second do not mix.
 fn tone(call: usize) -> f64 {
     500.0 + 7.0 * call as f64
 }
 
-/// Characters of an agent's greeting: each is a quarter of a second longer than the one before.
-fn characters(call: usize) -> usize {
-    20 + 4 * (call % AGENTS)
+/// An agent's greeting: each is a quarter of a second longer than the one before.
+fn greeting(agent: usize) -> String {
+    let name = format!("{} Hz ", voice(agent));
+    format!("{name:o<0$}.", 19 + 4 * agent)
 }
 
-/// For how long the agent's tone is there, ms, by pieces of 20 ms.
-fn heard(samples: &[i16], rate: u32) -> usize {
-    let pieces = samples.chunks_exact(rate as usize / 50);
-    20 * pieces
-        .filter(|piece| goertzel(piece, rate, AGENT) > 0.001)
-        .count()
+/// For how long each agent's tone is there, ms, by pieces of 20 ms.
+fn heard(samples: &[i16], rate: u32) -> Vec<usize> {
+    let pieces = || samples.chunks_exact(rate as usize / 50);
+    let sounds = |agent, piece: &&[i16]| goertzel(piece, rate, voice(agent) as f64) > 0.001;
+    let agents = 0..AGENTS;
+    agents
+        .map(|agent| 20 * pieces().filter(|piece| sounds(agent, piece)).count())
+        .collect()
+}
+
+/// The tone of the call's agent is there for as long as its greeting is, give or take so many ms, and that of no
+/// other for longer than where the tone begins and ends within a piece.
+fn is_its_agent(call: usize, heard: &[usize], within: usize) {
+    let own = call % AGENTS;
+    let expected = MS_PER_CHAR * greeting(own).len();
+    for (agent, &heard) in heard.iter().enumerate() {
+        if agent == own {
+            let off = heard.abs_diff(expected);
+            assert!(off <= within, "{call}: {heard} ms of {expected}");
+        } else {
+            assert!(heard <= 40, "{call} hears {agent} for {heard} ms");
+        }
+    }
 }
 
 #[tokio::test]
@@ -72,8 +93,7 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
     trunk["max_concurrent_calls"] = json!(crowd());
     let trunk = client.post("/sip-trunks", &trunk).await.expect(201);
     for call in 0..AGENTS {
-        let greeting = format!("{}.", "o".repeat(characters(call) - 1));
-        let agent = json!({"interruption_enabled": false, "first_message": greeting});
+        let agent = json!({"interruption_enabled": false, "first_message": greeting(call)});
         let agent = stage::agent(&client, agent).await;
         let body =
             json!({"phone_number": number(call), "trunk_id": trunk.text("id"), "agent_id": agent});
@@ -91,12 +111,8 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
         phone.hang_up().await;
         heard
     });
-    for (call, heard_for) in join_all(telephones).await.into_iter().enumerate() {
-        let expected = MS_PER_CHAR * characters(call);
-        assert!(
-            heard_for.abs_diff(expected) <= 80,
-            "{call}: {heard_for} ms of {expected}"
-        );
+    for (call, heard_by) in join_all(telephones).await.into_iter().enumerate() {
+        is_its_agent(call, &heard_by, 80);
         let path = format!("/calls?phone=%2B{}", &caller(call)[1..]);
         let over = |list: &Value| list["total"] == 1 && !list["items"][0]["ended_at"].is_null();
         let list = until(&client, &path, over).await;
@@ -108,11 +124,7 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
             .iter()
             .position(|sample| sample.unsigned_abs() > 1_000);
         let spoke = spoke.unwrap_or_else(|| panic!("{call} is not heard"));
-        let recorded = heard(&agent[..spoke], 16_000);
-        assert!(
-            recorded.abs_diff(expected) <= 40,
-            "{call}: {recorded} ms of {expected}"
-        );
+        is_its_agent(call, &heard(&agent[..spoke], 16_000), 40);
         // A second in which the caller spoke, by the tone that is in it.
         let second = &theirs[spoke + 4_800..][..16_000];
         for other in 0..crowd() {

@@ -64,10 +64,14 @@ export function page({ api, id, name, go }) {
 
 const doing = (trunk) => facts([
   ['Calls now', h('span.num', `${trunk.active_calls} of ${trunk.max_concurrent_calls}`)],
+  ['Failed within a day', h('span.num', count(trunk.failed_calls))],
+  trunk.last_failed_call && ['Last of them', lost(trunk.last_failed_call)],
   ['Registration', registration(trunk) ?? h('span.soft', trunk.registration ? 'not while it is disabled' : 'it does not register')],
   trunk.registration?.expires_at && ['Holds until', when(trunk.registration.expires_at)],
   trunk.registration?.last_failure && ['Failed last', failure(trunk.registration.last_failure)],
 ]);
+
+const lost = ({ call_id, ended_at, status, sip_code }) => [h('a', { href: `#/calls/${call_id}` }, when(ended_at)), h('span.soft.small.said', sip_code === null ? status : `${status}, ${sip_code}`)];
 
 const failure = ({ at, code, reason }) => [when(at), h('span.soft.small.said', code === null ? reason : `${code} ${reason}`)];
 

@@ -98,6 +98,8 @@ async fn a_trunk_has_the_documented_defaults_and_shows_no_secret() {
         ("has_credentials", json!(true)),
         ("registration", json!(null)),
         ("active_calls", json!(0)),
+        ("failed_calls", json!(0)),
+        ("last_failed_call", json!(null)),
         ("realm", json!(null)),
         ("register_expires", json!(null)),
     ] {

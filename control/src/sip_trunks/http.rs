@@ -1,16 +1,21 @@
 //! Routes of SIP trunks (document 3, SIP trunks).
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 
+use super::service;
+use super::store::{self, Traffic};
 use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
-use super::{service, store};
 use crate::app::App;
+use crate::db::DbError;
 use crate::http::page::TrunksPage;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope};
-use crate::ids::TrunkId;
+use crate::ids::{AccountId, TrunkId};
 use crate::phone_numbers::wire::PhoneNumberRecord;
 
 const READ: Access = Access::Scopes(&[Scope::SipTrunksRead]);
@@ -104,7 +109,7 @@ async fn onboard(
 ) -> Result<impl IntoResponse, ApiError> {
     let (trunk, numbers) = service::onboard(&app, caller.account, body).await?;
     let made = OnboardedTrunk {
-        trunk: TrunkRecord::new(trunk, 0),
+        trunk: TrunkRecord::new(trunk, Traffic::default()),
         phone_numbers: numbers.into_iter().map(PhoneNumberRecord::from).collect(),
     };
     Ok((StatusCode::CREATED, Json(made)))
@@ -116,7 +121,10 @@ async fn create(
     Body(body): Body<CreateTrunk>,
 ) -> Result<impl IntoResponse, ApiError> {
     let trunk = service::create(&app, caller.account, body).await?;
-    Ok((StatusCode::CREATED, Json(TrunkRecord::new(trunk, 0))))
+    Ok((
+        StatusCode::CREATED,
+        Json(TrunkRecord::new(trunk, Traffic::default())),
+    ))
 }
 
 async fn list(
@@ -125,12 +133,12 @@ async fn list(
     page: Page<TrunksPage>,
 ) -> Result<impl IntoResponse, ApiError> {
     let (trunks, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let calls = store::active_calls(&app.db, caller.account).await?;
+    let mut traffic = traffic(&app, caller.account).await?;
     let records = trunks
         .into_iter()
         .map(|trunk| {
-            let active = calls.get(&trunk.id).copied().unwrap_or(0);
-            TrunkRecord::new(trunk, active)
+            let traffic = traffic.remove(&trunk.id).unwrap_or_default();
+            TrunkRecord::new(trunk, traffic)
         })
         .collect();
     Ok(List::new(records, total, page))
@@ -175,8 +183,15 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// For so long a call that failed is told of.
+const LATELY: Duration = Duration::from_secs(86_400);
+
+async fn traffic(app: &App, account: AccountId) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+    store::traffic(&app.db, account, app.clock.now().minus(LATELY)).await
+}
+
 async fn record(app: &App, trunk: store::Trunk) -> Result<Json<TrunkRecord>, ApiError> {
-    let calls = store::active_calls(&app.db, trunk.account).await?;
-    let active = calls.get(&trunk.id).copied().unwrap_or(0);
-    Ok(Json(TrunkRecord::new(trunk, active)))
+    let mut traffic = traffic(app, trunk.account).await?;
+    let traffic = traffic.remove(&trunk.id).unwrap_or_default();
+    Ok(Json(TrunkRecord::new(trunk, traffic)))
 }

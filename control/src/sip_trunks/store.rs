@@ -8,7 +8,7 @@ use super::rules::{
     RegistrationStatus, Status, Transport, TrunkType,
 };
 use crate::db::{Db, DbError, Row, Tx};
-use crate::ids::{AccountId, TrunkId};
+use crate::ids::{AccountId, CallId, TrunkId};
 use crate::phone_numbers::PhoneNumber;
 use crate::secret::{MasterKey, Purpose, Secret};
 use crate::time::Timestamp;
@@ -347,17 +347,85 @@ pub async fn delete(
     Ok(rows == 1)
 }
 
+/// What goes over a trunk, and what went wrong over it lately.
+#[derive(Default)]
+pub struct Traffic {
+    /// Calls that are not over.
+    pub active: u32,
+    pub failed: Option<Failed>,
+}
+
+/// The traffic of each trunk of the account that has any; failures, of the calls made since then.
+pub async fn traffic(
+    db: &Db,
+    account: AccountId,
+    since: Timestamp,
+) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+    let mut traffic: HashMap<TrunkId, Traffic> = HashMap::new();
+    for (trunk, calls) in active_calls(db, account).await? {
+        traffic.entry(trunk).or_default().active = calls;
+    }
+    for (trunk, failed) in failed_calls(db, account, since).await? {
+        traffic.entry(trunk).or_default().failed = Some(failed);
+    }
+    Ok(traffic)
+}
+
 /// How many calls over each trunk are not over.
-pub async fn active_calls(db: &Db, account: AccountId) -> Result<HashMap<TrunkId, u32>, DbError> {
-    let counts = db
-        .query(
-            "select trunk_id, count(*) as calls from calls
+async fn active_calls(db: &Db, account: AccountId) -> Result<Vec<(TrunkId, u32)>, DbError> {
+    db.query(
+        "select trunk_id, count(*) as calls from calls
              where account_id = $1 and trunk_id is not null and ended_at is null group by trunk_id",
+    )
+    .bind(account)
+    .all(|row| Ok((row.parse("trunk_id")?, row.u32("calls")?)))
+    .await
+}
+
+/// The calls over a trunk that failed lately: its carrier refused them, nobody answered, or they broke off.
+pub struct Failed {
+    pub calls: u32,
+    pub last: FailedCall,
+}
+
+/// The one of them that ended last.
+pub struct FailedCall {
+    pub call: CallId,
+    pub at: Timestamp,
+    pub status: String,
+    /// The final response, when there was one.
+    pub code: Option<u32>,
+}
+
+async fn failed_calls(
+    db: &Db,
+    account: AccountId,
+    since: Timestamp,
+) -> Result<Vec<(TrunkId, Failed)>, DbError> {
+    db
+        .query(
+            "select * from (
+                select c.trunk_id, c.id, c.ended_at, c.status, c.sip_code,
+                    count(*) over (partition by c.trunk_id) as calls,
+                    row_number() over (partition by c.trunk_id order by c.ended_at desc, c.id desc) as place
+                from calls c join sip_trunks t on t.id = c.trunk_id
+                where t.account_id = $1 and t.deleted_at is null and c.created_at >= $2
+                    and c.status in ('failed', 'no-answer', 'busy') and c.ended_at is not null
+             ) as failed where place = 1",
         )
         .bind(account)
-        .all(|row| Ok((row.parse("trunk_id")?, row.u32("calls")?)))
-        .await?;
-    Ok(counts.into_iter().collect())
+        .bind(since)
+        .all(|row| {
+            let last = FailedCall {
+                call: row.parse("id")?,
+                at: row.time("ended_at")?,
+                status: row.text("status")?,
+                code: opt_u32(row, "sip_code")?,
+            };
+            let calls = row.u32("calls")?;
+            Ok((row.parse("trunk_id")?, Failed { calls, last }))
+        })
+        .await
 }
 
 /// How many trunks of all accounts there are in which state: how those that are active and register

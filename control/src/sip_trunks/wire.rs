@@ -8,10 +8,10 @@ use super::rules::{
     RegistrationStatus, Status, Transport, TrunkType, host_and_port, is_destination,
     is_wire_number,
 };
-use super::store::{Failure, Registration, Trunk};
+use super::store::{Failed, FailedCall, Failure, Registration, Traffic, Trunk};
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::http::{Patch, Wire};
-use crate::ids::{AgentId, TrunkId};
+use crate::ids::{AgentId, CallId, TrunkId};
 use crate::phone_numbers::RoutingRules;
 use crate::phone_numbers::wire::{PhoneNumberRecord, ROUTING_RULES};
 use crate::time::Timestamp;
@@ -379,6 +379,10 @@ pub struct TrunkRecord {
     pub registration: Option<RegistrationRecord>,
     /// Calls over it that are not over.
     pub active_calls: u32,
+    /// Calls over it, made within the last 24 hours, that ended as `failed`, `no-answer` or `busy`.
+    pub failed_calls: u32,
+    /// The one of them that ended last.
+    pub last_failed_call: Option<FailedCallRecord>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -416,9 +420,26 @@ pub struct FailureRecord {
     pub reason: String,
 }
 
+/// A call over a trunk that failed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FailedCall")]
+pub struct FailedCallRecord {
+    pub call_id: CallId,
+    pub ended_at: Timestamp,
+    #[schemars(extend("enum" = ["failed", "no-answer", "busy"]))]
+    pub status: String,
+    /// The final response of SIP; null when there was none.
+    pub sip_code: Option<u32>,
+}
+
 impl TrunkRecord {
-    /// The record of a trunk over which so many calls go.
-    pub fn new(trunk: Trunk, active_calls: u32) -> Self {
+    /// The record of a trunk over which such calls go and went.
+    pub fn new(trunk: Trunk, traffic: Traffic) -> Self {
+        let Traffic { active, failed } = traffic;
+        let (failed_calls, last_failed_call) = match failed {
+            Some(Failed { calls, last }) => (calls, Some(FailedCallRecord::from(last))),
+            None => (0, None),
+        };
         let Trunk {
             id,
             account: _,
@@ -472,7 +493,9 @@ impl TrunkRecord {
             is_default_outbound,
             status: status.name(),
             registration: registration.map(RegistrationRecord::from),
-            active_calls,
+            active_calls: active,
+            failed_calls,
+            last_failed_call,
             created_at,
             updated_at,
         }
@@ -492,6 +515,23 @@ impl From<Registration> for RegistrationRecord {
             expires_at,
             last_error,
             last_failure: last_failure.map(FailureRecord::from),
+        }
+    }
+}
+
+impl From<FailedCall> for FailedCallRecord {
+    fn from(failed: FailedCall) -> Self {
+        let FailedCall {
+            call,
+            at,
+            status,
+            code,
+        } = failed;
+        Self {
+            call_id: call,
+            ended_at: at,
+            status,
+            sip_code: code,
         }
     }
 }

@@ -262,6 +262,11 @@ async fn every_no_of_a_carrier_is_in_the_record() {
         assert_eq!(call["duration_seconds"], 0.0);
         assert_eq!(call["answered_at"], json!(null));
         assert_eq!(call["has_recording"], false);
+        let path = format!("/sip-trunks/{}", call["trunk_id"].as_str().unwrap());
+        let trunk = client.get(&path).await.expect(200);
+        assert_eq!(trunk.body["failed_calls"], 1, "each carrier is called once");
+        let last = json!({"call_id": id, "ended_at": call["ended_at"], "status": status, "sip_code": code});
+        assert_eq!(trunk.body["last_failed_call"], last);
     }
 }
 

@@ -569,6 +569,49 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
 }
 
 #[tokio::test]
+async fn what_failed_over_a_trunk_is_told_for_a_day() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let app = &bench.test.app;
+    for _ in 0..2 {
+        app.clock.advance(Duration::from_secs(1));
+        let mut line = bench.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let events = &mut line.events;
+        let taken = bench.desk().take(line.id, &incoming, events).await;
+        let Ok(Conversation::Agent(talking)) = taken else {
+            panic!("not taken");
+        };
+        let ended = Event::Ended {
+            call: line.id,
+            by: EndedBy::Network,
+            code: None,
+            reason: "Transport failed".to_owned(),
+        };
+        hand_on(app, &bench.exchange, ended);
+        talking.follow(&bench.exchange, line.id, line.events).await;
+        assert!(app.live.drained(Duration::from_secs(20)).await);
+    }
+    let path = format!("/sip-trunks/{trunk}");
+    let (_, record) = bench.test.call("GET", &path, None).await;
+    let (_, calls) = bench.test.call("GET", "/calls", None).await;
+    let latest = &calls["items"][0];
+    let last = json!({"call_id": latest["id"], "ended_at": latest["ended_at"], "status": "failed", "sip_code": 200});
+    assert_eq!(
+        (&record["failed_calls"], &record["last_failed_call"]),
+        (&json!(2), &last)
+    );
+    let (_, list) = bench.test.call("GET", "/sip-trunks", None).await;
+    assert_eq!(list["items"], json!([record]));
+    app.clock.advance(Duration::from_secs(86_401));
+    let (_, record) = bench.test.call("GET", &path, None).await;
+    assert_eq!(
+        (&record["failed_calls"], &record["last_failed_call"]),
+        (&json!(0), &Value::Null)
+    );
+}
+
+#[tokio::test]
 async fn a_number_that_is_released_while_it_rings_leaves_a_record() {
     let bench = Bench::new().await;
     let (called, number) = bench.called_in_vain().await;

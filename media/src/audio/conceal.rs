@@ -33,8 +33,9 @@ const VOICED: f64 = 0.25;
 pub struct Concealer {
     /// Samples in an 8,000th of a second.
     unit: usize,
-    /// The latest sound, made up or not.
+    /// The latest sound, made up or not; the oldest of it at `oldest`.
     history: Vec<i16>,
+    oldest: usize,
     /// What is repeated, and its period.
     cycle: Vec<i16>,
     period: usize,
@@ -51,6 +52,7 @@ impl Concealer {
         Self {
             unit,
             history: vec![0; REMEMBERED * unit],
+            oldest: 0,
             cycle: Vec::with_capacity(2 * REPEATED * unit),
             period: LONGEST * unit,
             step: 0.0,
@@ -111,6 +113,8 @@ impl Concealer {
     /// Decides what is repeated.
     fn choose(&mut self) {
         let unit = self.unit;
+        self.history.rotate_left(self.oldest);
+        self.oldest = 0;
         self.period = self.find_period().unwrap_or(LONGEST * unit);
         let length = self.period * (REPEATED * unit).div_ceil(self.period);
         let end = self.history.len();
@@ -167,12 +171,11 @@ impl Concealer {
 
     fn remember(&mut self, samples: &[i16]) {
         let room = self.history.len();
-        if let Some(from) = samples.len().checked_sub(room) {
-            self.history.copy_from_slice(&samples[from..]);
-        } else {
-            self.history.copy_within(samples.len().., 0);
-            self.history[room - samples.len()..].copy_from_slice(samples);
-        }
+        let samples = &samples[samples.len().saturating_sub(room)..];
+        let (now, rest) = samples.split_at(samples.len().min(room - self.oldest));
+        self.history[self.oldest..][..now.len()].copy_from_slice(now);
+        self.history[..rest.len()].copy_from_slice(rest);
+        self.oldest = (self.oldest + samples.len()) % room;
     }
 }
 

@@ -4,6 +4,7 @@
 //! same order as the portable code, so a tape replays to the same samples anywhere.
 
 pub mod conceal;
+pub(crate) mod fetch;
 pub mod g711;
 pub mod g722;
 pub mod jitter;

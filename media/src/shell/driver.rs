@@ -29,6 +29,7 @@ use super::peer::Datagram;
 use super::recorder::Ring;
 use super::rtp::LARGEST;
 use super::wheel::Wheel;
+use crate::audio::fetch::fetch;
 use crate::call::Scratch;
 use crate::call::input::{Gone, Input};
 use crate::peer::PeerError;
@@ -298,12 +299,14 @@ impl Driver {
             due.push(place);
             earliest = Some(earliest.map_or(at, |earlier: Time| earlier.min(at)));
         });
-        for place in due.drain(..) {
+        for (at, &place) in due.iter().enumerate() {
+            self.soon(due.get(at + 1));
             if let Some(live) = self.calls.get_mut(place) {
                 live.tick(now, &mut self.tools);
                 self.served(place);
             }
         }
+        due.clear();
         self.due = due;
         earliest
     }
@@ -315,6 +318,7 @@ impl Driver {
             let Some((place, _)) = self.work.pop_front() else {
                 break;
             };
+            self.soon(self.work.front().map(|(next, _)| next));
             let live = &mut self.calls[place];
             live.queued = false;
             live.serve(now, &mut self.tools);
@@ -327,6 +331,13 @@ impl Driver {
             }
         }
         !self.work.is_empty()
+    }
+
+    /// The call that has the next turn is brought near while this one has its own.
+    fn soon(&self, next: Option<&usize>) {
+        if let Some(live) = next.and_then(|place| self.calls.get(*place)) {
+            fetch(&**live);
+        }
     }
 
     /// Sets when the call wants to be served next, or lets go of one that is over.

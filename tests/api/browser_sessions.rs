@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 
 use crate::in_process::Server;
 
-/// An offer that is right as far as it can be judged without an engine.
+/// An offer that can be answered; nobody is behind it.
 const SDP: &str = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n\
     a=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuv\r\na=fingerprint:sha-256 AA:BB\r\n\
-    a=rtpmap:111 opus/48000/2\r\n";
+    a=rtpmap:111 opus/48000/2\r\na=mid:0\r\na=setup:actpass\r\na=sendrecv\r\na=rtcp-mux\r\n";
 
 /// Somebody with these headers at this address.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use rtc::media_stream::MediaStreamTrack;
@@ -104,6 +104,51 @@ pub(super) struct Connection {
     due: Time,
 }
 
+/// A connection of the core that speaks as we do, and who sends on it.
+fn core(
+    identity: &Identity,
+    at: Instant,
+    ssrc: u32,
+    measured: Arc<Measured>,
+) -> Result<(RTCPeerConnection, RTCRtpSenderId), rtc::shared::error::Error> {
+    let mut media = MediaEngine::default();
+    for codec in offered::codecs() {
+        media.register_codec(codec, RtpCodecKind::Audio)?;
+    }
+    let registry = configure_rtcp_reports(rtc::interceptor::Registry::new())
+        // Nearer to the wire than both reporters, so that it sees what they send and get.
+        .with(9_500.into(), Reports::new(ssrc, measured));
+    let settings = SettingEngineBuilder::new()
+        .with_crypto_provider(identity.provider.clone())
+        .with_multicast_dns_mode(rtc::ice::mdns::MulticastDnsMode::Disabled)
+        .build();
+    let configuration = RTCConfigurationBuilder::new()
+        .with_certificates(vec![identity.certificate.clone()])
+        .build();
+    let mut core = RTCPeerConnectionBuilder::new()
+        .with_configuration(configuration)
+        .with_media_engine(media)
+        .with_setting_engine(settings)
+        .with_interceptor_registry(registry)
+        .build(at)?;
+    let track = MediaStreamTrack::new(
+        "sidetone".to_owned(),
+        "agent".to_owned(),
+        "agent".to_owned(),
+        RtpCodecKind::Audio,
+        vec![RTCRtpEncodingParameters {
+            rtp_coding_parameters: RTCRtpCodingParameters {
+                ssrc: Some(ssrc),
+                ..Default::default()
+            },
+            codec: offered::opus(),
+            ..Default::default()
+        }],
+    );
+    let sender = core.add_track(track)?;
+    Ok((core, sender))
+}
+
 impl Connection {
     pub(super) fn new(
         key: CallKey,
@@ -114,45 +159,8 @@ impl Connection {
         let ssrc = u32::from_le_bytes(identity.random()?);
         let sequence = u16::from_le_bytes(identity.random()?);
         let measured = Arc::new(Measured::default());
-        let build = || -> Result<_, rtc::shared::error::Error> {
-            let mut media = MediaEngine::default();
-            for codec in offered::codecs() {
-                media.register_codec(codec, RtpCodecKind::Audio)?;
-            }
-            let registry = configure_rtcp_reports(rtc::interceptor::Registry::new())
-                // Nearer to the wire than both reporters, so that it sees what they send and get.
-                .with(9_500.into(), Reports::new(ssrc, measured.clone()));
-            let settings = SettingEngineBuilder::new()
-                .with_crypto_provider(identity.provider.clone())
-                .with_multicast_dns_mode(rtc::ice::mdns::MulticastDnsMode::Disabled)
-                .build();
-            let configuration = RTCConfigurationBuilder::new()
-                .with_certificates(vec![identity.certificate.clone()])
-                .build();
-            let mut core = RTCPeerConnectionBuilder::new()
-                .with_configuration(configuration)
-                .with_media_engine(media)
-                .with_setting_engine(settings)
-                .with_interceptor_registry(registry)
-                .build(net.instant(now))?;
-            let track = MediaStreamTrack::new(
-                "sidetone".to_owned(),
-                "agent".to_owned(),
-                "agent".to_owned(),
-                RtpCodecKind::Audio,
-                vec![RTCRtpEncodingParameters {
-                    rtp_coding_parameters: RTCRtpCodingParameters {
-                        ssrc: Some(ssrc),
-                        ..Default::default()
-                    },
-                    codec: offered::opus(),
-                    ..Default::default()
-                }],
-            );
-            let sender = core.add_track(track)?;
-            Ok((core, sender))
-        };
-        let (core, sender) = build().map_err(|error| PeerError::Failed(error.to_string()))?;
+        let (core, sender) = core(identity, net.instant(now), ssrc, measured.clone())
+            .map_err(|error| PeerError::Failed(error.to_string()))?;
         Ok(Self {
             key,
             core,

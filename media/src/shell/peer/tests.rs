@@ -716,6 +716,12 @@ fn strangers_at_the_port_reach_nobody() {
     );
 }
 
+/// The description with another ICE user name in its last section.
+fn two_names(sdp: &str) -> String {
+    let (before, last) = sdp.rsplit_once("a=ice-ufrag:").unwrap();
+    format!("{before}a=ice-ufrag:x{last}")
+}
+
 #[test]
 fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
     let bed = Bed::new();
@@ -735,6 +741,8 @@ fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
         (good.replace("m=audio 9 ", "m=audio 0 "), "no audio"),
         (good.replace("sha-256", "sha-512"), "sha-256"),
         (good.replace("t=0 0", "t=never"), ""),
+        (good.replace("a=mid:", "a=mud:"), "mid"),
+        (two_names(&good), "ufrag"),
         ("x".repeat(70_000), "64 KiB"),
     ] {
         let refused = placed.offer(&sdp, false);

@@ -1,9 +1,14 @@
 //! What both sides of a connection say of it: offers, answers and candidates (RFC 8829, RFC 8838).
 
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use rtc::peer_connection::RTCPeerConnection;
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::transport::RTCIceCandidateInit;
-use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
+use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Direction};
 
+use super::super::identity::Identity;
 use super::super::net::Net;
 use super::super::{channel, offered, sdp};
 use super::Connection;
@@ -13,6 +18,9 @@ use crate::time::Time;
 /// Candidates of one caller until they restart ICE, those of descriptions included: each is checked again and again,
 /// wherever it points.
 const MOST_CANDIDATES: usize = 100;
+
+/// The stream of a connection that nobody uses.
+const SSRC: u32 = 1;
 
 impl Connection {
     /// Takes an offer; the answer, and whether the caller puts us on hold.
@@ -37,7 +45,7 @@ impl Connection {
             self.passive = sdp::attribute(offer, "setup") == Some("active");
         }
         self.remember(offer, candidates);
-        self.direct(sdp::mirrored(direction));
+        direct(&mut self.core, self.sender, sdp::mirrored(direction));
         self.advertise(net)?;
         let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
         self.core
@@ -159,17 +167,6 @@ impl Connection {
             .to_owned();
     }
 
-    /// Sets the directions: the first audio as given, all other media not at all.
-    fn direct(&mut self, audio: Direction) {
-        let all: Vec<_> = self.core.get_transceivers().collect();
-        for id in all {
-            if let Some(mut transceiver) = self.core.rtp_transceiver(id) {
-                let ours = transceiver.sender() == Some(self.sender);
-                transceiver.set_direction(if ours { audio } else { Direction::Inactive });
-            }
-        }
-    }
-
     fn advertise(&mut self, net: &Net) -> Result<(), PeerError> {
         for public in &net.public {
             let line = offered::candidate(*public).map_err(|e| failed(&e))?;
@@ -206,13 +203,37 @@ impl Connection {
     }
 }
 
-/// Why a first offer would be refused here, as far as its text tells.
+/// Sets the directions: the first audio as given, all other media not at all.
+fn direct(core: &mut RTCPeerConnection, sender: RTCRtpSenderId, audio: Direction) {
+    let all: Vec<_> = core.get_transceivers().collect();
+    for id in all {
+        if let Some(mut transceiver) = core.rtp_transceiver(id) {
+            let ours = transceiver.sender() == Some(sender);
+            transceiver.set_direction(if ours { audio } else { Direction::Inactive });
+        }
+    }
+}
+
+/// Why a first offer would be refused: it is answered by a connection that nobody uses.
 pub fn check_offer(offer: &str) -> Result<(), PeerError> {
-    check(offer)?;
+    // Nobody can ask for its key: no packet ever comes of it.
+    static IDENTITY: LazyLock<Result<Identity, String>> = LazyLock::new(Identity::new);
+    let direction = check(offer)?;
     // Fewer candidates count than where callers may be on this machine, so nothing is refused that is taken there.
     let (usable, _) = usable(offer, false)?;
-    RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
-    Ok(())
+    let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
+    let identity = IDENTITY
+        .as_ref()
+        .map_err(|why| PeerError::Failed(why.clone()))?;
+    let at = Instant::now();
+    let (mut core, sender) =
+        super::core(identity, at, SSRC, Arc::default()).map_err(|e| failed(&e))?;
+    core.set_remote_description(at, description)
+        .map_err(|e| invalid(&e))?;
+    direct(&mut core, sender, sdp::mirrored(direction));
+    let answer = core.create_answer(None).map_err(|e| invalid(&e))?;
+    core.set_local_description(at, answer)
+        .map_err(|e| invalid(&e))
 }
 
 /// Whether a description has all that a connection needs; the direction of its audio.

@@ -30,6 +30,8 @@ pub struct ClientInvite {
     /// Of Timer A.
     interval: std::time::Duration,
     ack: Option<Wire>,
+    /// Its user needs no answer: a provisional response is no reason to wait longer.
+    given_up: bool,
     out: Outbox,
 }
 
@@ -44,6 +46,7 @@ impl ClientInvite {
             request: request.clone(),
             interval: timing.t1,
             ack: None,
+            given_up: false,
             out: Outbox::default(),
         };
         machine.out.send(&machine.wire);
@@ -66,8 +69,12 @@ impl ClientInvite {
             (State::Calling | State::Proceeding, ClientInput::Failed) => self.end(End::Failed),
             (State::Accepted | State::Completed, ClientInput::Failed | ClientInput::GiveUp) => {}
             // An answer may still come; asking again for one that nobody wants would be wrong.
-            (State::Calling, ClientInput::GiveUp) => self.timers.disarm(Timer::A),
+            (State::Calling, ClientInput::GiveUp) => {
+                self.given_up = true;
+                self.timers.disarm(Timer::A);
+            }
             (State::Proceeding, ClientInput::GiveUp) => {
+                self.given_up = true;
                 self.timers.arm(Timer::B, now + self.timing.patience());
             }
             (_, ClientInput::Response(response)) => self.response(now, response),
@@ -85,7 +92,9 @@ impl ClientInvite {
     fn response(&mut self, now: Time, response: Response) {
         match (self.state, response.code / 100) {
             (State::Calling | State::Proceeding, 1) => {
-                self.timers.clear();
+                if !self.given_up {
+                    self.timers.clear();
+                }
                 self.state = State::Proceeding;
                 self.out.give(response);
             }

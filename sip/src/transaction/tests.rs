@@ -155,6 +155,20 @@ fn invite_client_waits_32_s_for_an_answer_that_nobody_needs() {
         ),
         "0 INVITE, 500 INVITE, 700 [180], 2000 ACK, 2000 [487], 34000 Done"
     );
+    // That it rings on is no answer, before a provisional response as after one.
+    assert_eq!(
+        client(
+            INVITE,
+            false,
+            &[(700, 180), (1_000, 1), (20_000, 180)],
+            600_000
+        ),
+        "0 INVITE, 500 INVITE, 700 [180], 20000 [180], 33000 TimedOut"
+    );
+    assert_eq!(
+        client(INVITE, false, &[(300, 1), (700, 180)], 600_000),
+        "0 INVITE, 700 [180], 32000 TimedOut"
+    );
 }
 
 #[test]

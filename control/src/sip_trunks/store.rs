@@ -397,35 +397,37 @@ pub struct FailedCall {
     pub code: Option<u32>,
 }
 
+/// What failed over each trunk of the account, of the calls made since then.
 async fn failed_calls(
     db: &Db,
     account: AccountId,
     since: Timestamp,
 ) -> Result<Vec<(TrunkId, Failed)>, DbError> {
-    db
-        .query(
-            "select * from (
+    db.query(
+        "select * from (
                 select c.trunk_id, c.id, c.ended_at, c.status, c.sip_code,
                     count(*) over (partition by c.trunk_id) as calls,
-                    row_number() over (partition by c.trunk_id order by c.ended_at desc, c.id desc) as place
+                    row_number() over (
+                        partition by c.trunk_id order by c.ended_at desc, c.id desc
+                    ) as place
                 from calls c join sip_trunks t on t.id = c.trunk_id
                 where t.account_id = $1 and t.deleted_at is null and c.created_at >= $2
                     and c.status in ('failed', 'no-answer', 'busy') and c.ended_at is not null
              ) as failed where place = 1",
-        )
-        .bind(account)
-        .bind(since)
-        .all(|row| {
-            let last = FailedCall {
-                call: row.parse("id")?,
-                at: row.time("ended_at")?,
-                status: row.text("status")?,
-                code: opt_u32(row, "sip_code")?,
-            };
-            let calls = row.u32("calls")?;
-            Ok((row.parse("trunk_id")?, Failed { calls, last }))
-        })
-        .await
+    )
+    .bind(account)
+    .bind(since)
+    .all(|row| {
+        let last = FailedCall {
+            call: row.parse("id")?,
+            at: row.time("ended_at")?,
+            status: row.text("status")?,
+            code: opt_u32(row, "sip_code")?,
+        };
+        let calls = row.u32("calls")?;
+        Ok((row.parse("trunk_id")?, Failed { calls, last }))
+    })
+    .await
 }
 
 /// How many trunks of all accounts there are in which state: how those that are active and register

@@ -72,13 +72,16 @@ pub const PANIC: &str = "scripted panic";
 /// A voice that is a tone of `hz`, as long as the text would be; another where the text names one: `600 Hz`
 /// ([`named`]).
 pub struct ScriptedVoice {
-    hz: u32,
+    tone: Arc<[i16]>,
     sink: Arc<dyn SpeechSink>,
 }
 
 impl ScriptedVoice {
     pub fn new(hz: u32, sink: Arc<dyn SpeechSink>) -> Self {
-        Self { hz, sink }
+        Self {
+            tone: tone(hz),
+            sink,
+        }
     }
 
     fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
@@ -94,7 +97,7 @@ impl Synthesiser for ScriptedVoice {
     fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
         #[cfg(test)]
         assert!(!text.contains(PANIC), "{PANIC}");
-        let tone = tone(named(text).unwrap_or(self.hz));
+        let tone = named(text).map_or_else(|| Arc::clone(&self.tone), tone);
         let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
         let length = chars.saturating_mul(MS_PER_CHAR).min(LONGEST_MS);
         let mut left = (RATE / 1000 * length) as usize;

@@ -103,6 +103,27 @@ impl Bench {
         shown["registration"].take()
     }
 
+    /// A call over the trunk is answered, and then the stack says that it is over.
+    async fn lose(&self, trunk: TrunkId, by: EndedBy) {
+        let app = &self.test.app;
+        let mut line = self.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let events = &mut line.events;
+        let taken = self.desk().take(line.id, &incoming, events).await;
+        let Ok(Conversation::Agent(talking)) = taken else {
+            panic!("not taken");
+        };
+        let ended = Event::Ended {
+            call: line.id,
+            by,
+            code: None,
+            reason: "Session Expired".to_owned(),
+        };
+        hand_on(app, &self.exchange, ended);
+        talking.follow(&self.exchange, line.id, line.events).await;
+        assert!(app.live.drained(Duration::from_secs(20)).await);
+    }
+
     async fn number(&self, key: &str, number: &str, trunk: TrunkId, more: Value) -> String {
         let mut body = json!({"phone_number": number, "trunk_id": trunk});
         let fields = body.as_object_mut().unwrap();
@@ -545,23 +566,7 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
     ] {
         let bench = Bench::new().await;
         let trunk = bench.line().await;
-        let mut line = bench.exchange.line();
-        let incoming = incoming(&[trunk], NUMBER);
-        let events = &mut line.events;
-        let taken = bench.desk().take(line.id, &incoming, events).await;
-        let Ok(Conversation::Agent(talking)) = taken else {
-            panic!("not taken");
-        };
-        let ended = Event::Ended {
-            call: line.id,
-            by,
-            code: None,
-            reason: "Session Expired".to_owned(),
-        };
-        hand_on(&bench.test.app, &bench.exchange, ended);
-        talking.follow(&bench.exchange, line.id, line.events).await;
-        let live = &bench.test.app.live;
-        assert!(live.drained(Duration::from_secs(20)).await);
+        bench.lose(trunk, by).await;
         let record = bench.record().await;
         told(&record, expected);
         assert_eq!(record["sip_code"], 200, "it was answered");
@@ -575,22 +580,7 @@ async fn what_failed_over_a_trunk_is_told_for_a_day() {
     let app = &bench.test.app;
     for _ in 0..2 {
         app.clock.advance(Duration::from_secs(1));
-        let mut line = bench.exchange.line();
-        let incoming = incoming(&[trunk], NUMBER);
-        let events = &mut line.events;
-        let taken = bench.desk().take(line.id, &incoming, events).await;
-        let Ok(Conversation::Agent(talking)) = taken else {
-            panic!("not taken");
-        };
-        let ended = Event::Ended {
-            call: line.id,
-            by: EndedBy::Network,
-            code: None,
-            reason: "Transport failed".to_owned(),
-        };
-        hand_on(app, &bench.exchange, ended);
-        talking.follow(&bench.exchange, line.id, line.events).await;
-        assert!(app.live.drained(Duration::from_secs(20)).await);
+        bench.lose(trunk, EndedBy::Network).await;
     }
     let path = format!("/sip-trunks/{trunk}");
     let (_, record) = bench.test.call("GET", &path, None).await;

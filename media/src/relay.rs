@@ -6,6 +6,7 @@
 //! timestamps; keys that came as events go on as events, or as tones to a side that takes none. Who joins the legs, and why, is not known here:
 //! a call that is forwarded and one that is transferred are the same.
 
+use crate::audio::company::Arrivals;
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::leg::rtp::{RtpLeg, RtpPlan};
@@ -106,7 +107,8 @@ impl Relay {
             self.hear(now, side, out, |leg, sink| leg.timeout(now, sink));
         }
         for side in Side::BOTH {
-            self.legs[side as usize].send_due(now, &mut |packet| out(side, packet));
+            self.legs[side as usize]
+                .send_due(now, &Arrivals::default(), &mut |packet| out(side, packet));
         }
     }
 
@@ -280,7 +282,9 @@ mod tests {
                         .leg
                         .audio(now, frame, false, &mut |p| sent.push(Owned::of(&p)));
                 }
-                phone.leg.send_due(now, &mut |p| sent.push(Owned::of(&p)));
+                phone
+                    .leg
+                    .send_due(now, &Arrivals::default(), &mut |p| sent.push(Owned::of(&p)));
                 for packet in &sent {
                     relay.packet(now, side, &packet.borrowed(), &mut out);
                 }
@@ -356,7 +360,9 @@ mod tests {
                 assert!(relay.pressed(now, Side::Caller, key));
             }
             let (mut sent, mut came) = (Vec::new(), Vec::new());
-            caller.leg.send_due(now, &mut |p| sent.push(Owned::of(&p)));
+            caller
+                .leg
+                .send_due(now, &Arrivals::default(), &mut |p| sent.push(Owned::of(&p)));
             let mut out = |to: Side, packet: RtpPacket<'_>| {
                 if to == Side::Callee {
                     came.push(Owned::of(&packet));

@@ -3,6 +3,7 @@
 //! the machine it runs on: where vector instructions are used, they do the same operations in the
 //! same order as the portable code, so a tape replays to the same samples anywhere.
 
+pub mod company;
 pub mod conceal;
 pub(crate) mod fetch;
 pub mod g711;

@@ -36,6 +36,8 @@ const LATE: u64 = FRAME as u64 / 2;
 #[derive(Debug)]
 pub struct Playout {
     lead: u64,
+    /// How much sooner than that frames go out, in company with the caller's packets.
+    early: u64,
     waiting: VecDeque<i16>,
     /// Index of the next sample to be queued.
     queued: u64,
@@ -78,6 +80,7 @@ impl Playout {
     pub fn new(lead: u64) -> Self {
         Self {
             lead: lead.clamp(FRAME as u64, MOST_LEAD),
+            early: 0,
             waiting: VecDeque::with_capacity(FRAME * 8),
             queued: 0,
             sent: 0,
@@ -141,11 +144,22 @@ impl Playout {
         Some(match self.run {
             Some(run) => {
                 let next = self.sent + FRAME as u64;
-                let grid = (run.earliest + next).saturating_sub(self.lead);
+                let grid = (run.earliest + next).saturating_sub(self.lead + self.early);
                 grid.max((run.base + next).saturating_sub(MOST_LEAD))
             }
             None => 0,
         })
+    }
+
+    /// The position at which the next frame's time is, however early it goes out; `None`: nothing is under way.
+    pub fn next_due(&self) -> Option<u64> {
+        let run = self.run?;
+        Some((run.earliest + self.sent + FRAME as u64).saturating_sub(self.lead))
+    }
+
+    /// Frames go out so many samples before their time.
+    pub fn go_early(&mut self, samples: u64) {
+        self.early = samples;
     }
 
     /// The beginning of what would be sent next, fading to silence within 10 ms; `None`: nothing waits.
@@ -163,9 +177,9 @@ impl Playout {
     }
 
     /// The next frame, if it is due at position `now` (up to which [`settle`](Self::settle) was
-    /// called). The last part of a frame is filled with silence.
-    pub fn send(&mut self, now: u64, tail: bool) -> Option<[i16; FRAME]> {
-        if self.next_send(tail)? > now {
+    /// called) or within `allowance` of it. The last part of a frame is filled with silence.
+    pub fn send(&mut self, now: u64, allowance: u64, tail: bool) -> Option<[i16; FRAME]> {
+        if self.next_send(tail)? > now + allowance {
             return None;
         }
         let begins = match self.run {
@@ -324,13 +338,13 @@ mod tests {
         let mut playout = Playout::new(960);
         playout.push(&[1; 3200]);
         let mut sent = 0;
-        while playout.send(1000, false).is_some() {
+        while playout.send(1000, 0, false).is_some() {
             sent += 1;
         }
         assert_eq!(sent, 3);
         assert_eq!(playout.next_send(false), Some(1000 + 320));
-        assert!(playout.send(1319, false).is_none());
-        assert!(playout.send(1320, false).is_some());
+        assert!(playout.send(1319, 0, false).is_none());
+        assert!(playout.send(1320, 0, false).is_some());
         assert_eq!(
             settle(&mut playout, 1640),
             [(1000, 0, 320), (1320, 320, 320)]
@@ -341,7 +355,7 @@ mod tests {
     fn a_cut_records_just_what_was_played() {
         let mut playout = Playout::new(960);
         playout.push(&[1; 3200]);
-        while playout.send(0, false).is_some() {}
+        while playout.send(0, 0, false).is_some() {}
         let mut out = Vec::new();
         let heard = playout.clear(500, |p| out.push((p.at, p.samples.len())));
         assert_eq!(heard, 500);
@@ -354,7 +368,7 @@ mod tests {
     fn a_report_moves_playing_later_and_never_before_real_time() {
         let mut playout = Playout::new(960);
         playout.push(&[1; 3200]);
-        while playout.send(0, false).is_some() {}
+        while playout.send(0, 0, false).is_some() {}
         playout.report(960, 100);
         assert_eq!(playout.played(100), 100);
         playout.report(320, 1320);
@@ -369,11 +383,11 @@ mod tests {
     fn audio_after_a_dry_ear_is_heard_when_it_comes() {
         let mut playout = Playout::new(960);
         playout.push(&[1; 640]);
-        assert!(playout.send(0, false).is_some() && playout.began_a_run());
-        assert!(playout.send(320, false).is_some() && !playout.began_a_run());
+        assert!(playout.send(0, 0, false).is_some() && playout.began_a_run());
+        assert!(playout.send(320, 0, false).is_some() && !playout.began_a_run());
         assert_eq!(settle(&mut playout, 5000), [(0, 0, 320), (320, 320, 320)]);
         playout.push(&[2; 320]);
-        assert!(playout.send(5000, false).is_some() && playout.began_a_run());
+        assert!(playout.send(5000, 0, false).is_some() && playout.began_a_run());
         assert_eq!(settle(&mut playout, 5320), [(5000, 640, 320)]);
     }
 
@@ -385,7 +399,7 @@ mod tests {
         for frame in 0..10 {
             let now = frame * 320 + frame % 3 * LATE / 2;
             recorded.extend(settle(&mut playout, now));
-            assert!(playout.send(now, false).is_some());
+            assert!(playout.send(now, 0, false).is_some());
             assert_eq!(playout.began_a_run(), frame == 0);
         }
         recorded.extend(settle(&mut playout, 3200));
@@ -399,10 +413,10 @@ mod tests {
     fn a_sender_that_is_later_than_that_begins_anew() {
         let mut playout = Playout::new(FRAME as u64);
         playout.push(&[1; 640]);
-        assert!(playout.send(0, false).is_some());
+        assert!(playout.send(0, 0, false).is_some());
         let now = 320 + LATE + 1;
         assert_eq!(settle(&mut playout, now), [(0, 0, 320)]);
-        assert!(playout.send(now, false).is_some() && playout.began_a_run());
+        assert!(playout.send(now, 0, false).is_some() && playout.began_a_run());
         assert_eq!(settle(&mut playout, now + 320), [(now, 320, 320)]);
     }
 
@@ -410,9 +424,26 @@ mod tests {
     fn a_tail_is_filled_with_silence() {
         let mut playout = Playout::new(960);
         playout.push(&[7; 100]);
-        assert!(playout.send(0, false).is_none());
-        let frame = playout.send(0, true).unwrap_or([1; FRAME]);
+        assert!(playout.send(0, 0, false).is_none());
+        let frame = playout.send(0, 0, true).unwrap_or([1; FRAME]);
         assert_eq!((frame[99], frame[100], frame[319]), (7, 0, 0));
         assert_eq!(playout.queued(), 320);
+    }
+
+    #[test]
+    fn a_frame_that_goes_out_early_is_played_at_its_time() {
+        let mut playout = Playout::new(FRAME as u64);
+        playout.push(&[1; 960]);
+        assert!(playout.send(100, 0, false).is_some());
+        assert_eq!(playout.next_due(), Some(420));
+        playout.go_early(120);
+        assert_eq!(playout.next_send(false), Some(300));
+        assert!(playout.send(235, 64, false).is_none());
+        assert!(playout.send(236, 64, false).is_some() && !playout.began_a_run());
+        assert_eq!(playout.next_due(), Some(740));
+        assert!(playout.send(620, 0, false).is_some() && !playout.began_a_run());
+        let contiguous = [(100, 0, 320), (420, 320, 320), (740, 640, 320)];
+        assert_eq!(settle(&mut playout, 1059), contiguous[..2]);
+        assert_eq!(settle(&mut playout, 1060), contiguous[2..]);
     }
 }

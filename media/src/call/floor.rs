@@ -98,7 +98,8 @@ impl Call {
         }
         let tail = self.tail();
         let ducked = self.is_ducked();
-        while let Some(frame) = self.playout.send(position, tail) {
+        let allowance = Samples::in_duration(self.arrivals.allowance()).0;
+        while let Some(frame) = self.playout.send(position, allowance, tail) {
             let index = self.playout.sent() - FRAME as u64;
             if self.playout.began_a_run() && self.is_within_a_segment(index) {
                 self.underruns += 1;
@@ -138,7 +139,23 @@ impl Call {
             {
                 self.out.message(|out| leg.mark(out, sent));
             }
+            self.keep_company();
             self.first_sound(sent);
+        }
+    }
+
+    /// The next frame goes out with the caller's packet, where both come in packets.
+    fn keep_company(&mut self) {
+        if let Leg::Socket(_) = self.leg {
+            return;
+        }
+        if self.playout.began_a_run() {
+            self.lead.begin();
+        }
+        if let Some(due) = self.playout.next_due() {
+            self.lead.follow(&self.arrivals, self.time_of(due));
+            let lead = Samples::in_duration(self.lead.duration());
+            self.playout.go_early(lead.0);
         }
     }
 

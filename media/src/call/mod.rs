@@ -40,6 +40,7 @@ use reply::{Filler, Reply, Unheard};
 
 pub use scratch::Scratch;
 
+use crate::audio::company::{Arrivals, Lead};
 use crate::audio::playout::Playout;
 use crate::bucket::Bucket;
 use crate::config::{CallConfig, Protocol};
@@ -73,6 +74,9 @@ pub struct Call {
     ear: Ear,
     timeline: Timeline,
     playout: Playout,
+    /// When the caller's packets come, and how far the agent's go ahead of their time to keep them company.
+    arrivals: Arrivals,
+    lead: Lead,
     dialog: Dialog,
     out: Outbox,
     /// When the call was connected: position 0 of its sample clock.
@@ -163,6 +167,8 @@ impl Call {
             ear: Ear::new(vad),
             timeline: Timeline::default(),
             playout: Playout::new(u64::from(lead_ms) * u64::from(RATE) / 1000),
+            arrivals: Arrivals::default(),
+            lead: Lead::default(),
             dialog: Dialog::new(&config.agent),
             out: Outbox::default(),
             origin: None,
@@ -231,6 +237,7 @@ impl Call {
         self.now = self.now.max(now);
         let now = self.now;
         self.out.recycle();
+        self.arrivals.note(now, matches!(input, Input::Packet(_)));
         if let Some(why) = self.broken.take() {
             self.note(why);
             return self.cue(Cue::End(EndReason::EngineError));

@@ -114,7 +114,7 @@ impl Call {
         if let Leg::Rtp(leg) = &mut self.leg
             && !self.ended
         {
-            leg.send_due(now, &mut |packet| self.out.rtp(&packet));
+            leg.send_due(now, &self.arrivals, &mut |packet| self.out.rtp(&packet));
         }
     }
 
@@ -153,10 +153,13 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::super::input::Input;
-    use super::super::output::{AgentState, Output};
+    use super::super::output::{AgentState, Output, Side, TtsCommand};
     use super::super::record::Summary;
     use super::*;
     use crate::config::*;
+    use crate::rtp::sdp::{Codec, Flow};
+    use crate::speech::{SpeechEvent, TtsEvent};
+    use crate::time::RATE;
 
     fn call() -> Call {
         call_with(AgentConfig {
@@ -299,6 +302,131 @@ mod tests {
             give(&mut call, 211, Input::Timeout)
                 .0
                 .contains(&"speak".to_owned())
+        );
+    }
+
+    /// A telephone call whose agent says a greeting of so many ms.
+    fn greeting(ms: usize) -> Call {
+        let plan = RtpPlan {
+            codec: Codec::Pcmu,
+            payload_type: 0,
+            events: None,
+            events_clock: 8_000,
+            comfort_noise: None,
+            heard: None,
+            packet_ms: 20,
+            most_bits: None,
+            flow: Flow::SendRecv,
+            ssrc: 7,
+            sequence: 0,
+            timestamp: 0,
+        };
+        let mut call = Call::new(
+            CallConfig {
+                protocol: Protocol::Rtp(plan),
+                audio_format: AudioFormat::Ulaw8000,
+                ..call_with(AgentConfig {
+                    first_message: Some("Good morning.".to_owned()),
+                    ..AgentConfig::default()
+                })
+                .config
+            },
+            START,
+            true,
+        );
+        call.handle(START, Input::Connected);
+        let mut asked = None;
+        loop {
+            match call.poll(START) {
+                Output::Tts(TtsCommand::Speak { reply, segment, .. }) => {
+                    asked = Some((reply, segment));
+                }
+                Output::Wait(_) => break,
+                _ => {}
+            }
+        }
+        let (reply, segment) = asked.expect("the greeting is asked for");
+        let samples = vec![9_000; 16 * ms];
+        for event in [
+            TtsEvent::Audio {
+                rate: RATE,
+                samples,
+            },
+            TtsEvent::Done,
+        ] {
+            let event = SpeechEvent::Tts {
+                reply,
+                segment,
+                event,
+            };
+            call.handle(START, Input::Speech(event));
+        }
+        call
+    }
+
+    #[test]
+    fn the_agent_speaks_in_company_with_the_callers_packets() {
+        let mut call = greeting(1_500);
+        let payload = [0xff; 160];
+        // What went out with a packet, and what did not; and the agent's sound in the recording.
+        let (mut together, mut apart, mut recorded) = (0, Vec::new(), 0);
+        let (mut number, mut now) = (0_u16, START);
+        let mut timestamps = Vec::new();
+        while now < START + Duration::from_secs(3) {
+            let next = loop {
+                match call.poll(now) {
+                    Output::Rtp(packet) => {
+                        timestamps.push(packet.timestamp);
+                        let since = now.since(START).as_micros() % 20_000;
+                        if (13_000..=13_100).contains(&since) {
+                            together += 1;
+                        } else {
+                            apart.push(now.since(START));
+                        }
+                    }
+                    Output::Record {
+                        side: Side::Agent,
+                        at,
+                        samples,
+                    } => {
+                        assert_eq!(at, recorded, "nothing is left out");
+                        recorded += samples.len() as u64;
+                    }
+                    Output::Wait(at) => break at,
+                    _ => {}
+                }
+            };
+            let packet_at = START + Duration::from_micros(20_000 * u64::from(number) + 13_050);
+            now = now.max(next.min(packet_at));
+            if next < packet_at {
+                call.handle(now, Input::Timeout);
+                continue;
+            }
+            call.handle(
+                now,
+                Input::Packet(RtpPacket {
+                    payload_type: 0,
+                    marker: number == 0,
+                    sequence: number,
+                    timestamp: u32::from(number) * 160,
+                    ssrc: 9,
+                    payload: &payload,
+                }),
+            );
+            number += 1;
+        }
+        // The first frame waits for nobody, and the one behind it was set before a packet came. Between talk and
+        // silence a grid begins anew.
+        assert!(
+            apart.len() <= 4 && together >= 146,
+            "{together}, apart: {apart:?}"
+        );
+        assert_eq!(recorded, 24_000);
+        let steps = timestamps.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(
+            steps.clone().all(|step| step == 160),
+            "{:?}",
+            steps.collect::<Vec<_>>()
         );
     }
 }

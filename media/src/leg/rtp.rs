@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::ear::Ear;
 use self::mouth::Mouth;
 use super::{Coding, LegEvent, RtpPacket};
+use crate::audio::company::Arrivals;
 use crate::audio::opus::OpusError;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
@@ -276,8 +277,8 @@ impl RtpLeg {
     }
 
     /// Sends the silence or the digits that are due. Agent audio that is due now goes first.
-    pub fn send_due(&mut self, now: Time, out: Out<'_>) {
-        self.mouth.timeout(now, out);
+    pub fn send_due(&mut self, now: Time, arrivals: &Arrivals, out: Out<'_>) {
+        self.mouth.timeout(now, arrivals, out);
     }
 
     /// What the caller's packets came to.

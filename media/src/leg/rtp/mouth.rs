@@ -1,8 +1,8 @@
 //! What is sent: agent audio as it comes, silence or comfort noise between, digits instead of both.
 //!
 //! Timestamps follow the clock: a frame that comes early (the first of a reply does not wait for the
-//! grid) is put behind what was sent, and silence after it waits until the clock has come there, so the
-//! stream is never more than a frame ahead.
+//! grid) is put behind what was sent, and silence after it waits until the clock has come there, or the caller's
+//! packet that it keeps company with, so the stream is never more than two frames ahead.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::codec::Encoder;
 use super::keypad::Keypad;
 use super::packer::Packer;
 use super::{Out, RtpPlan};
+use crate::audio::company::{Arrivals, Lead};
 use crate::audio::opus::OpusError;
 use crate::frame::{FRAME, FRAME_MS};
 use crate::leg::{Coding, RtpPacket};
@@ -38,6 +39,8 @@ pub(super) struct Mouth {
     covered: u64,
     /// The next packet of silence.
     silence: Time,
+    /// How long before its time silence goes out.
+    lead: Lead,
     /// The next audio follows on nothing.
     talk_begins: bool,
     /// Keys as events, and as tones.
@@ -64,6 +67,7 @@ impl Mouth {
             sequence: plan.sequence,
             covered: 0,
             silence: Time::NEVER,
+            lead: Lead::default(),
             talk_begins: true,
             digits: Sender::default(),
             keypad: Keypad::default(),
@@ -120,6 +124,7 @@ impl Mouth {
         }
         self.covered += self.encoder.frame() as u64;
         self.silence = now + PATIENCE;
+        self.lead.begin();
     }
 
     pub(super) fn cut(&mut self) {
@@ -149,11 +154,19 @@ impl Mouth {
         if self.keypad.is_busy() {
             return self.time_of(self.covered);
         }
-        self.silence.max(self.time_of(self.covered))
+        let due = self.time_of(self.covered);
+        self.silence.max(due.before(self.lead.duration()))
     }
 
-    pub(super) fn timeout(&mut self, now: Time, out: Out<'_>) {
-        if now < self.deadline() {
+    /// Sends what is due, and silence in company with the caller's packets.
+    pub(super) fn timeout(&mut self, now: Time, arrivals: &Arrivals, out: Out<'_>) {
+        let keys = self.digits.is_busy() || self.keypad.is_busy();
+        let allowance = if keys {
+            Duration::ZERO
+        } else {
+            arrivals.allowance()
+        };
+        if now + allowance < self.deadline() {
             return;
         }
         if self.digits.is_busy() {
@@ -182,6 +195,7 @@ impl Mouth {
         self.covered += self.encoder.frame() as u64;
         self.talk_begins = between;
         self.silence = if between { now + NOISE_EVERY } else { now };
+        self.lead.follow(arrivals, self.time_of(self.covered));
     }
 
     fn send_digit(&mut self, now: Time, out: Out<'_>) {

@@ -38,6 +38,7 @@ fn start() -> Time {
 /// A leg whose call has begun, and what was heard on it.
 struct Bed {
     leg: RtpLeg,
+    arrivals: Arrivals,
     now: Time,
     /// Audio and gaps as samples.
     audio: Vec<i16>,
@@ -56,6 +57,7 @@ impl Bed {
         leg.start(start());
         Self {
             leg,
+            arrivals: Arrivals::default(),
             now: start(),
             audio: Vec::new(),
             digits: String::new(),
@@ -113,12 +115,19 @@ impl Bed {
         });
     }
 
+    /// Sends what is due; `packet`: with one of the caller's that came.
+    fn send_due(&mut self, packet: bool) {
+        self.arrivals.note(self.now, packet);
+        let arrivals = self.arrivals;
+        self.speak(|leg, now, out| leg.send_due(now, &arrivals, out));
+    }
+
     /// Plays the world up to then.
     fn until(&mut self, until: Time) {
         while self.leg.deadline() <= until {
             self.now = self.now.max(self.leg.deadline());
             self.hear(|leg, now, sink| leg.timeout(now, sink));
-            self.speak(|leg, now, out| leg.send_due(now, out));
+            self.send_due(false);
         }
         self.now = until;
     }
@@ -244,6 +253,34 @@ fn silence_fills_the_line_and_talk_follows_on_it() {
     assert_eq!(bed.sent.len() - silence, 10);
     // 50 packets cover a second, whoever speaks.
     assert!((50..=51).contains(&bed.sent.len()), "{}", bed.sent.len());
+}
+
+#[test]
+fn silence_goes_out_in_company_with_the_callers_packets() {
+    let mut bed = Bed::new(plan());
+    let payload = [0x55; 160];
+    for count in 0..100_u16 {
+        // They come at 13 ms of each frame of ours, a little late now and then.
+        let late = u64::from(count % 5 / 4);
+        bed.until(start() + ms(20 * u64::from(count) + 13 + late));
+        bed.packet(&audio_packet(count, u32::from(count) * 160, &payload));
+        bed.send_due(true);
+    }
+    let times = bed.sent.iter().map(|sent| sent.0);
+    // The first knew of no packets, and the second's time was set before one came.
+    let apart = times.skip(2).filter(|at| {
+        let in_frame = at.since(start()).as_millis() % 20;
+        !(13..=14).contains(&in_frame)
+    });
+    assert_eq!(apart.count(), 0);
+    assert!((100..=101).contains(&bed.sent.len()), "{}", bed.sent.len());
+    for (before, after) in bed.sent.iter().zip(&bed.sent[1..]) {
+        assert_eq!(after.4, before.4.wrapping_add(160), "the stream is one");
+    }
+    // Nothing is waited for: without packets it goes on at the times that they had.
+    let before = bed.sent.len();
+    bed.until(bed.now + ms(1_000));
+    assert!((49..=50).contains(&(bed.sent.len() - before)));
 }
 
 #[test]

@@ -53,6 +53,7 @@ needed() {
         echo "faketime            ls /usr/lib/*/faketime/libfaketimeMT.so.1"
         # The SIP stack is called by, and calls, SIPp.
         echo "sip-tester          command -v sipp"
+        echo "tcpdump             command -v tcpdump || test -x /usr/sbin/tcpdump"
         # What scanners of telephone servers are made of.
         echo "sipvicious          command -v svmap"
         # A telephone with codecs, TLS and SRTP of its own.

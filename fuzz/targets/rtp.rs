@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
+use media::audio::company::Arrivals;
 use media::leg::rtp::{RtpLeg, RtpPlan};
 use media::leg::{LegEvent, RtpPacket};
 use media::rtp::packet::{HEADER, Packet, header_length};
@@ -63,12 +64,15 @@ fuzz_target!(|input: (u8, bool, Option<u32>, Vec<Step>)| {
     let mut opener = Opener::new(&keys);
     let mut sealer = Sealer::new(&keys);
     let (mut sequence, mut timestamp) = (0_u16, 0_u32);
+    let mut arrivals = Arrivals::default();
     let mut sink = |event: LegEvent<'_>| {
         if let LegEvent::Audio(samples) = event {
             assert!(samples.len() <= 16_000, "more than a second at once");
         }
     };
     for step in steps.into_iter().take(200) {
+        // What is due goes out with a packet that comes.
+        let packet = matches!(step, Step::Packet { .. } | Step::Far(..));
         match step {
             Step::Packet {
                 kind,
@@ -130,7 +134,10 @@ fuzz_target!(|input: (u8, bool, Option<u32>, Vec<Step>)| {
                 while leg.deadline() <= until {
                     now = now.max(leg.deadline());
                     leg.timeout(now, &mut sink);
-                    leg.send_due(now, &mut |packet| assert!(packet.payload.len() <= 1_275));
+                    arrivals.note(now, false);
+                    leg.send_due(now, &arrivals, &mut |packet| {
+                        assert!(packet.payload.len() <= 1_275);
+                    });
                     assert!(leg.deadline() > now, "it waits for the past");
                 }
                 now = until;
@@ -147,6 +154,10 @@ fuzz_target!(|input: (u8, bool, Option<u32>, Vec<Step>)| {
                 };
                 leg.renew(now, plan).expect("a codec");
             }
+        }
+        if packet {
+            arrivals.note(now, true);
+            leg.send_due(now, &arrivals, &mut |_| {});
         }
     }
     let totals = leg.totals();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use media::audio::company::Arrivals;
 use media::audio::level;
 use media::frame::FRAME;
 use media::leg::rtp::{RtpLeg, RtpPlan};
@@ -144,7 +145,7 @@ impl Talk {
         let mut send = |packet: RtpPacket<'_>| out.push(sealed(&packet, sealer.as_mut()));
         self.leg.audio(now, &frame, false, &mut send);
         // Keys take the place of audio.
-        self.leg.send_due(now, &mut send);
+        self.leg.send_due(now, &Arrivals::default(), &mut send);
         None
     }
 

@@ -5,12 +5,18 @@
 //! predictor with two poles and six zeros expects. The blocks have the names of the Recommendation
 //! (section 6.2). All of it is whole numbers, so decoders everywhere say the same.
 
+use std::time::Duration;
+
 /// Samples in a byte.
 pub const SAMPLES_A_BYTE: usize = 2;
 
 /// Taps of the filters that part the bands and join them again (Table 11), every second one; the rest are the
 /// same in reverse.
 const TAPS: usize = 12;
+
+/// How much later a sound comes out of a decoder than it went into the encoder: 23 samples at 16 kHz, of both filters.
+pub const DELAY: Duration = Duration::from_nanos(23 * 1_000_000_000 / 16_000);
+
 const FILTER: [i32; TAPS] = [3, -11, 12, 32, -210, 951, 3876, -805, 362, -156, 53, -11];
 
 /// Sound to bytes.

@@ -21,8 +21,8 @@ const NOISE: u64 = 160;
 /// has little to take back.
 const MOST_LEAD: u64 = 6_400;
 
-/// Frames of the greatest lead, and a few that are settled late.
-const MOST_UNPLAYED: usize = 24;
+/// Frames beyond those of the lead that may be unplayed: they go out early, or are settled late.
+const MORE_UNPLAYED: usize = 4;
 
 /// Sent frames whose message can still be named by a `playback` report. 64 frames are 1.3 s, three
 /// times the greatest lead.
@@ -78,14 +78,15 @@ pub struct Played<'a> {
 impl Playout {
     /// `lead`: samples at 16 kHz.
     pub fn new(lead: u64) -> Self {
+        let lead = lead.clamp(FRAME as u64, MOST_LEAD);
         Self {
-            lead: lead.clamp(FRAME as u64, MOST_LEAD),
+            lead,
             early: 0,
             waiting: VecDeque::with_capacity(FRAME * 8),
             queued: 0,
             sent: 0,
             run: None,
-            unplayed: VecDeque::with_capacity(MOST_UNPLAYED),
+            unplayed: VecDeque::with_capacity(lead as usize / FRAME + MORE_UNPLAYED),
             recent: VecDeque::with_capacity(REMEMBERED),
             recorded: 0,
             began: false,

@@ -117,15 +117,16 @@ impl Call {
                 {
                     self.heard(heard, now);
                 }
-                let mut position = position;
+                let (mut position, delay) = (position, self.leg.delay());
                 while !samples.is_empty() && !self.ended {
                     let before = samples.len();
                     let heard = self.ear.take(&mut samples, position);
                     position += (before - samples.len()) as u64;
                     if let Some(heard) = heard {
-                        // The frame ended when the samples after it began.
+                        // The frame ended when the samples after it began, and was said before the codec had it:
+                        // of the silence that ends a turn, that much has gone by.
                         let behind = Samples(samples.len() as u64).duration();
-                        self.heard(heard, now.before(behind));
+                        self.heard(heard, now.before(behind + delay));
                     }
                 }
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use self::rtp::RtpLeg;
 use self::webrtc::WebRtcLeg;
 use self::ws::{Interruption, ServerEvent, ServerHeader, WsLeg};
+use crate::audio::opus;
 use crate::config::{AudioFormat, CallConfig, Protocol};
 use crate::time::Time;
 
@@ -145,6 +146,16 @@ impl Leg {
             Self::Socket(_) => {}
             Self::WebRtc(leg) => leg.packet(now, packet, sink),
             Self::Rtp(leg) => leg.packet(now, packet, sink),
+        }
+    }
+
+    /// How much later a sound of the caller comes out of the leg than it went into their codec, beside the network:
+    /// what filters and codecs hold back.
+    pub fn delay(&self) -> Duration {
+        match self {
+            Self::Socket(leg) => leg.delay(),
+            Self::WebRtc(_) => opus::DELAY,
+            Self::Rtp(leg) => leg.delay(),
         }
     }
 

@@ -281,6 +281,11 @@ impl RtpLeg {
         self.mouth.timeout(now, arrivals, out);
     }
 
+    /// How much later a sound comes out than it went into the caller's codec.
+    pub fn delay(&self) -> Duration {
+        self.ear.delay()
+    }
+
     /// What the caller's packets came to.
     pub fn totals(&self) -> MediaTotals {
         self.ear.totals()

@@ -1,5 +1,7 @@
 //! Payloads to samples and back: one codec a leg, with its filters' memory and buffers that are reused.
 
+use std::time::Duration;
+
 use crate::audio::conceal::Concealer;
 use crate::audio::opus::{self, Head, OpusError, UNITS};
 use crate::audio::resample::Resampler;
@@ -91,6 +93,15 @@ impl Decoder {
 
     pub(super) const fn codec(&self) -> Codec {
         self.codec
+    }
+
+    /// How much later a sound comes out than it went into the encoder.
+    pub(super) fn delay(&self) -> Duration {
+        match &self.kind {
+            Decoding::G711 { up, .. } => up.delay(),
+            Decoding::G722(_) => g722::DELAY,
+            Decoding::Opus(..) => opus::DELAY,
+        }
     }
 
     /// How much audio a payload holds, in units of the codec's clock. `None`: none, or too much.

@@ -52,6 +52,10 @@ struct Sound {
 }
 
 impl Ear {
+    pub(super) fn delay(&self) -> Duration {
+        self.sound.decoder.delay()
+    }
+
     pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
         Ok(Self {
             jitter: JitterBuffer::new(plan.codec.clock()),

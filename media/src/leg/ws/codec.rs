@@ -1,6 +1,8 @@
 //! Base64 audio of a message to samples of the engine, and back: one codec a leg, with its filters'
 //! memory and buffers that are reused.
 
+use std::time::Duration;
+
 use crate::audio::g711;
 use crate::audio::resample::Resampler;
 use crate::config::AudioFormat;
@@ -91,6 +93,13 @@ impl Codec {
                 Ok(self.bytes.len())
             }
         }
+    }
+
+    /// How much later a sound comes out than it came in.
+    pub(super) fn delay(&self) -> Duration {
+        self.ulaw
+            .as_ref()
+            .map_or(Duration::ZERO, |ulaw| ulaw.up.delay())
     }
 
     /// What the last [`decode`](Self::decode) gave, at [`RATE`]. Empty while a filter still fills.

@@ -12,6 +12,8 @@ mod scan;
 pub mod telco;
 mod write;
 
+use std::time::Duration;
+
 use self::fields::{INVALID_FRAME, Refusal};
 use super::{Coding, LegEvent};
 use crate::call::record::Latency;
@@ -156,6 +158,14 @@ impl WsLeg {
         match &self.peer {
             Peer::Native(_) => true,
             Peer::Telco(telco) => telco.ready(),
+        }
+    }
+
+    /// How much later a sound of the caller comes out than it came in.
+    pub fn delay(&self) -> Duration {
+        match &self.peer {
+            Peer::Native(native) => native.delay(),
+            Peer::Telco(telco) => telco.delay(),
         }
     }
 

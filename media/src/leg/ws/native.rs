@@ -2,6 +2,8 @@
 //! `event_id`, which increases, and `ts_ms`, the session's clock. `docs/websocket.md` tells it to the
 //! authors of clients.
 
+use std::time::Duration;
+
 use serde::de::IgnoredAny;
 
 use super::codec::Codec;
@@ -51,6 +53,10 @@ impl Native {
             codec: Codec::new(AudioFormat::Opus48000),
             audio: false,
         }
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.codec.delay()
     }
 
     pub(super) fn exchange(&mut self, coding: &mut Coding) {

@@ -1,6 +1,8 @@
 //! The telephony vendor's media-stream protocol (Twilio Media Streams, bidirectional): the vendor is
 //! the WebSocket client, `event` tells messages apart, audio is G.711 μ-law at 8 kHz.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::Sink;
@@ -70,6 +72,10 @@ impl Telco {
 
     pub(super) const fn ready(&self) -> bool {
         self.stream.is_some()
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.codec.delay()
     }
 
     pub(super) fn exchange(&mut self, coding: &mut Coding) {

@@ -78,7 +78,8 @@ pub async fn follow(
     mut news: mpsc::Receiver<CallNews>,
 ) {
     let mut writer = Writer::new(app.clone(), claim.owner());
-    let mut trace = telemetry::begin(&app, claim.account, claim.id).await;
+    // Boxed, what is long gone or seldom comes: a call's task lives as long as the call.
+    let mut trace = Box::pin(telemetry::begin(&app, claim.account, claim.id)).await;
     let mut lease = Some(lease);
     let mut ended = false;
     loop {
@@ -153,7 +154,13 @@ pub async fn follow(
                 writer.put(Entry::NotRecorded { error }).await;
             }
             CallNews::Taped(path) => {
-                recordings::keep_tape_alone(&app, claim.account, claim.id, &path).await
+                Box::pin(recordings::keep_tape_alone(
+                    &app,
+                    claim.account,
+                    claim.id,
+                    &path,
+                ))
+                .await;
             }
             CallNews::Tool { call: wanted, .. } => {
                 // Tools that this server itself runs are not part of it yet; one that waits for an

@@ -10,8 +10,8 @@ const PRE_ROLL: usize = 15;
 /// These, and the one in which it is noticed.
 const KEPT: usize = PRE_ROLL + 1;
 
-/// Frames that there is room for: the oldest are moved out of the way once in ten frames, not with each.
-const ROOM: usize = KEPT + 10;
+/// Frames that there is room for: the oldest are moved out of the way once in four frames, not with each.
+const ROOM: usize = KEPT + 4;
 
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;

@@ -408,7 +408,8 @@ impl<'a> Model<'a> {
                     committed: true,
                     ..reply
                 });
-                if self.sounds() <= self.now {
+                // Nor does a call that is over at this instant say what it has.
+                if self.sounds() <= self.now && self.now < self.longest {
                     self.sound();
                 }
             }

@@ -7,11 +7,8 @@ use crate::vad::Vad;
 /// Frames kept before the voice is noticed: 300 ms.
 const PRE_ROLL: usize = 15;
 
-/// These, and the one in which it is noticed.
-const KEPT: usize = PRE_ROLL + 1;
-
-/// Frames that there is room for: the oldest are moved out of the way once in four frames, not with each.
-const ROOM: usize = KEPT + 4;
+/// Samples of these, and of the one in which it is noticed.
+const KEPT: usize = (PRE_ROLL + 1) * FRAME;
 
 /// Samples of the blocks in which an onset is looked for (5 ms).
 const BLOCK: usize = 80;
@@ -30,9 +27,11 @@ pub(super) struct Ear {
     fill: usize,
     /// Position of the pending frame's first sample.
     at: u64,
-    /// The newest frame and the 300 ms before it begin at `from`; what stands before is over.
+    /// The newest frame and the 300 ms before it, going round: each takes the place of the oldest, and only who
+    /// asks for them in their order has them moved.
     kept: Vec<i16>,
-    from: usize,
+    /// Where the oldest stands.
+    oldest: usize,
     /// Position after the last sample kept.
     kept_end: u64,
     voiced: bool,
@@ -56,8 +55,8 @@ impl Ear {
             pending: [0; FRAME],
             fill: 0,
             at: 0,
-            kept: Vec::with_capacity(ROOM * FRAME),
-            from: 0,
+            kept: Vec::with_capacity(KEPT),
+            oldest: 0,
             kept_end: 0,
             voiced: false,
         }
@@ -92,18 +91,24 @@ impl Ear {
 
     /// The sound of the newest frame; nothing before the first.
     pub(super) fn newest(&self) -> &[i16] {
-        &self.kept[self.kept.len().saturating_sub(FRAME)..]
+        let end = match self.oldest {
+            0 => self.kept.len(),
+            next => next,
+        };
+        &self.kept[end.saturating_sub(FRAME)..end]
     }
 
-    /// The newest frame and the 300 ms before it.
-    pub(super) fn pre_roll(&self) -> &[i16] {
-        &self.kept[self.from..]
+    /// The newest frame and the 300 ms before it, in their order.
+    fn pre_roll(&mut self) -> &[i16] {
+        self.kept.rotate_left(std::mem::take(&mut self.oldest));
+        &self.kept
     }
 
     /// As much of it as lies at `position` or later.
-    pub(super) fn pre_roll_from(&self, position: u64) -> &[i16] {
+    pub(super) fn pre_roll_from(&mut self, position: u64) -> &[i16] {
+        let end = self.kept_end;
         let kept = self.pre_roll();
-        let begins = self.kept_end.saturating_sub(kept.len() as u64);
+        let begins = end.saturating_sub(kept.len() as u64);
         let before = position.saturating_sub(begins).min(kept.len() as u64);
         &kept[before as usize..]
     }
@@ -115,7 +120,8 @@ impl Ear {
 
     /// Where in the newest frame and the 300 ms before it the voice that was just noticed really began: a position in the
     /// recording, exact to 5 ms.
-    pub(super) fn onset(&self) -> u64 {
+    pub(super) fn onset(&mut self) -> u64 {
+        let end = self.kept_end;
         let kept = self.pre_roll();
         let blocks: Vec<i64> = kept.chunks_exact(BLOCK).map(level).collect();
         let threshold = threshold(kept.chunks_exact(BLOCK));
@@ -134,12 +140,12 @@ impl Ear {
             }
         }
         let back = (kept.len() - (onset * BLOCK).min(kept.len())) as u64;
-        self.kept_end.saturating_sub(back)
+        end.saturating_sub(back)
     }
 
     /// The quiet at the end of the frames before the newest one: a detector judges whole frames, and
     /// the voice ends where it ends.
-    fn quiet(&self) -> u64 {
+    fn quiet(&mut self) -> u64 {
         let kept = self.pre_roll();
         let Some(end) = kept.len().checked_sub(FRAME) else {
             return 0;
@@ -161,16 +167,13 @@ impl Ear {
         let at = self.at;
         if self.kept_end != at {
             self.kept.clear();
-            self.from = 0;
+            self.oldest = 0;
         }
-        if self.kept.len() == ROOM * FRAME {
-            self.kept.copy_within(self.from.., 0);
-            self.kept.truncate(ROOM * FRAME - self.from);
-            self.from = 0;
-        }
-        self.kept.extend_from_slice(frame);
-        if self.kept.len() - self.from > KEPT * FRAME {
-            self.from += FRAME;
+        if self.kept.len() < KEPT {
+            self.kept.extend_from_slice(frame);
+        } else {
+            self.kept[self.oldest..self.oldest + FRAME].copy_from_slice(frame);
+            self.oldest = (self.oldest + FRAME) % KEPT;
         }
         self.kept_end = at + FRAME as u64;
         // The detector holds on over short stops; whoever counts silence wants the sound itself.

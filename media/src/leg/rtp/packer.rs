@@ -30,17 +30,31 @@ impl Packer {
         if marker || next != timestamp {
             self.flush(out);
         }
+        let size = A_MS * usize::from(ms.max(1));
+        let mut audio = audio;
         if self.bytes.is_empty() {
             (self.timestamp, self.marker) = (timestamp, marker);
+            // Whole packets, as most come, need not be put together.
+            let (whole, rest) = audio.split_at(audio.len() / size * size);
+            self.hand_on(whole, size, out);
+            audio = rest;
         }
         self.bytes.extend_from_slice(audio);
-        let size = A_MS * usize::from(ms.max(1));
-        let full = self.bytes.len() / size * size;
-        for payload in self.bytes[..full].chunks_exact(size) {
+        if self.bytes.len() >= size {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            let full = bytes.len() / size * size;
+            self.hand_on(&bytes[..full], size, out);
+            bytes.drain(..full);
+            self.bytes = bytes;
+        }
+    }
+
+    /// Hands on packets of `size` bytes each.
+    fn hand_on(&mut self, audio: &[u8], size: usize, out: Packed<'_>) {
+        for payload in audio.chunks_exact(size) {
             out(std::mem::take(&mut self.marker), self.timestamp, payload);
             self.timestamp = self.timestamp.wrapping_add(size as u32);
         }
-        self.bytes.drain(..full);
     }
 
     /// Hands on what there is, in a shorter packet.

@@ -212,10 +212,6 @@ impl<'a> Model<'a> {
     // What the providers answer.
 
     fn providers(&mut self) {
-        // A call that is over at this instant ends before what has come for it is sent.
-        if self.longest == self.now {
-            return;
-        }
         if let Some(filler) = &mut self.filler
             && filler.sounds == self.now
             && !filler.told
@@ -408,8 +404,7 @@ impl<'a> Model<'a> {
                     committed: true,
                     ..reply
                 });
-                // Nor does a call that is over at this instant say what it has.
-                if self.sounds() <= self.now && self.now < self.longest {
+                if self.sounds() <= self.now {
                     self.sound();
                 }
             }

@@ -192,12 +192,21 @@ fn told(call: &VirtualCall) -> Vec<String> {
     story
 }
 
+/// The story without what else is told at the very instant at which the call has lasted as long as it may: that goes
+/// by which of the instant's inputs came first, of which the model knows nothing.
+fn settled(story: Vec<String>, talk: &Talk) -> Vec<String> {
+    let last = format!("{} ", u64::from(talk.max_seconds) * 1000);
+    let tie = |line: &String| line.starts_with(&last) && !line.contains(" ended ");
+    story.into_iter().filter(|line| !tie(line)).collect()
+}
+
 proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
     fn the_simple_model_agrees(talk in talk()) {
         let call = play(&talk);
-        prop_assert_eq!(told(&call), model::story(&talk, LENGTH), "{:#?}", call.story);
+        let (told, modelled) = (told(&call), model::story(&talk, LENGTH));
+        prop_assert_eq!(settled(told, &talk), settled(modelled, &talk), "{:#?}", call.story);
     }
 }

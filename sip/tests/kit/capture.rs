@@ -6,6 +6,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
+use crate::process::peer;
+
+/// The first four bytes of what is looked at: an INVITE, and answers. The rest would cost time that the calls need.
+const LOOKED_AT: &str = "(udp[8:4] = 0x494e5649 or udp[8:4] = 0x5349502f)";
+
 /// A tcpdump that runs. Its file goes when this is dropped.
 pub(crate) struct Capture {
     child: Child,
@@ -17,12 +22,11 @@ impl Capture {
     pub(crate) fn start(port: u16) -> Self {
         let file =
             std::env::temp_dir().join(format!("sidetone-{}-{port}.pcap", std::process::id()));
-        let mut child = Process::new("tcpdump")
-            // Unbuffered, in microseconds, and enough of each for its Call-ID.
+        let mut child = peer("tcpdump")
+            // In microseconds, and enough of each for its Call-ID.
             .args([
                 "-i",
                 "lo",
-                "-U",
                 "-s",
                 "600",
                 "-B",
@@ -33,7 +37,7 @@ impl Capture {
             // Who it runs as may not write there.
             .args(["-Z", "root", "-w"])
             .arg(&file)
-            .arg(format!("udp port {port}"))
+            .arg(format!("udp port {port} and {LOOKED_AT}"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| {

@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,35 @@ use crate::kit::{loopback, trust_loopback};
 
 pub(crate) const SDP: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
                        m=audio 6000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+
+/// The number of this machine's last processor.
+static LAST: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(0, |all| all.get() - 1));
+
+/// Whether times are to be told: then our stack has the first processor for itself, and its peers share the last.
+pub(crate) fn times_are_told() -> bool {
+    std::env::var_os("SIDETONE_SIPP_RATE").is_some()
+}
+
+/// A program that our stack meets.
+pub(crate) fn peer(program: &str) -> Process {
+    let last = LAST.to_string();
+    if !times_are_told() {
+        return Process::new(program);
+    }
+    let mut peer = Process::new("taskset");
+    peer.args(["-c", &last, program]);
+    peer
+}
+
+/// Takes the first processor, where times are to be told and there are two.
+pub(crate) fn take_the_first_processor() {
+    if *LAST > 0 && times_are_told() {
+        let own = std::process::id().to_string();
+        let pinned = Process::new("taskset").args(["-apc", "0", &own]).output();
+        assert!(pinned.unwrap().status.success(), "taskset fails");
+    }
+}
 
 /// Our stack on a free port.
 pub(crate) fn start(transport: Transport) -> Sip {
@@ -99,7 +128,7 @@ impl Sipp {
             Transport::Tcp => "t1",
             Transport::Tls => "l1",
         };
-        let child = Process::new("sipp")
+        let child = peer("sipp")
             .args(["-i", "127.0.0.1", "-t", way, "-nostdin", "-timeout", "120s"])
             .args(arguments)
             .current_dir(std::env::temp_dir())

@@ -131,7 +131,8 @@ pub fn parse(bytes: &[u8], framing: Framing) -> Result<Option<Message>, Malforme
             None,
         ) => Ok(Some(Message::Response(Response {
             code,
-            reason: reason.to_owned(),
+            // Words for people: a line end that is not a whole one counts for a space, as it is printed.
+            reason: reason.replace(['\r', '\n'], " "),
             headers,
             body: body.to_vec(),
         }))),

@@ -228,6 +228,18 @@ fn what_comes_from_elsewhere_cannot_add_fields() {
 }
 
 #[test]
+fn half_a_line_end_in_a_reason_is_a_space() {
+    let text = "SIP/2.0 200 All\rright\r\nVia: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bK1\r\n\
+        From: <sip:a@192.0.2.9>;tag=1\r\nTo: <sip:b@192.0.2.1>;tag=2\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n\r\n";
+    let read = read(text.as_bytes());
+    let Message::Response(response) = &read else {
+        unreachable!("a request");
+    };
+    assert_eq!(response.reason, "All right");
+    assert_eq!(self::read(&response.to_bytes()), read);
+}
+
+#[test]
 fn setting_a_field_replaces_all_of_its_name() {
     let mut headers = Headers::default();
     for value in ["1", "2", "3"] {

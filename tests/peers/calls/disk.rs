@@ -48,7 +48,7 @@ async fn metric(client: &Client, name: &str) -> f64 {
 }
 
 async fn recording_of(client: &Client, call: &str) -> Value {
-    let list = client.get("/recordings").await.expect(200);
+    let list = client.get("/recordings?limit=100").await.expect(200);
     let items = list.body["items"].as_array().unwrap();
     let found = items.iter().find(|recording| recording["call_id"] == call);
     found

@@ -1,5 +1,7 @@
 //! Tools of a reply that the caller interrupts, or speaks before. Times as in the other rows.
 
+use std::time::Duration;
+
 use kit::virtual_call::{VirtualCall, config};
 use media::call::record::{ToolRecord, ToolStatus};
 use media::config::{AgentConfig, ToolKind, ToolSpec};
@@ -128,4 +130,29 @@ fn what_was_done_for_a_turn_that_nobody_answers_stands_with_the_turn() {
     assert_eq!(call.turns.len(), 1);
     let statuses = [("c1", ToolStatus::Ok), ("c2", ToolStatus::Canceled)];
     assert_eq!(told(&call.caller_turns()[0].tool_calls), statuses);
+}
+
+#[test]
+fn a_tool_that_is_called_as_the_call_ends_has_run_and_is_canceled() {
+    let agent = AgentConfig {
+        max_duration_seconds: 4,
+        ..booker()
+    };
+    let play = |llm_delay| {
+        let script = Script {
+            lines: [Line::Call(book("c1"))].into(),
+            llm_delay: Duration::from_millis(llm_delay),
+            ..heard(&["Book it."])
+        };
+        VirtualCall::new(config(agent.clone()), script, &[(1000, 2000)]).run(8000)
+    };
+    let asked = at(&play(0), "ask model");
+    let call = play(4000 - asked);
+    assert_eq!(
+        (at(&call, "run tool"), at(&call, "cancel tool c1")),
+        (4000, 4000)
+    );
+    let canceled = [("c1", ToolStatus::Canceled)];
+    assert_eq!(told(&call.caller_turns()[0].tool_calls), canceled);
+    assert_eq!(call.tools, ["c1"]);
 }

@@ -72,13 +72,6 @@ impl Call {
             id: call.id.clone(),
             stage: ToolStage::Running,
         });
-        self.cue(Cue::ToolBegan);
-        if let Some(line) = spec.filler_message {
-            let filled = self.fill(line);
-            if let Some(tool) = self.reply.as_mut().and_then(|reply| reply.tools.last_mut()) {
-                tool.filler_spoken = filled;
-            }
-        }
         if !external || self.config.events.tool_call {
             self.send(&ServerEvent::ToolCall {
                 tool_call_id: &call.id,
@@ -89,6 +82,16 @@ impl Call {
         }
         if external {
             self.out.tool(id, call);
+        }
+        self.cue(Cue::ToolBegan);
+        if self.ended {
+            return;
+        }
+        if let Some(line) = spec.filler_message {
+            let filled = self.fill(line);
+            if let Some(tool) = self.reply.as_mut().and_then(|reply| reply.tools.last_mut()) {
+                tool.filler_spoken = filled;
+            }
         }
     }
 

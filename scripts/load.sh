@@ -12,7 +12,7 @@ seconds=${SECONDS_MEASURED:-30}
 transport=${TRANSPORT:-telco}
 case $transport in
     telco) bars=(--max-cpu 1.6 --max-memory 256) ;;
-    webrtc) bars=(--max-cpu 5 --max-memory 512) ;;
+    webrtc) bars=(--max-cpu 3 --max-memory 512) ;;
     *) echo "TRANSPORT is telco or webrtc" >&2; exit 2 ;;
 esac
 

@@ -212,6 +212,10 @@ impl<'a> Model<'a> {
     // What the providers answer.
 
     fn providers(&mut self) {
+        // A call that is over at this instant ends before what has come for it is sent.
+        if self.longest == self.now {
+            return;
+        }
         if let Some(filler) = &mut self.filler
             && filler.sounds == self.now
             && !filler.told

@@ -192,11 +192,14 @@ fn told(call: &VirtualCall) -> Vec<String> {
     story
 }
 
-/// The story without what else is told at the very instant at which the call has lasted as long as it may: that goes
-/// by which of the instant's inputs came first, of which the model knows nothing.
+/// The story without the sound that begins or is cut at the very instant at which the call has lasted as long as it may:
+/// that goes by which of the instant's inputs came first, of which the model knows nothing.
 fn settled(story: Vec<String>, talk: &Talk) -> Vec<String> {
     let last = format!("{} ", u64::from(talk.max_seconds) * 1000);
-    let tie = |line: &String| line.starts_with(&last) && !line.contains(" ended ");
+    let tie = |line: &String| {
+        let what = line.strip_prefix(&last);
+        what.is_some_and(|what| what == "interruption" || what.starts_with("heard "))
+    };
     story.into_iter().filter(|line| !tie(line)).collect()
 }
 

@@ -5,7 +5,7 @@
 //! 400 must echo are saved all the same, since the sender of a faulty request should hear of it
 //! (RFC 3261 8.2, RFC 4475).
 
-use super::header::{CSeq, Headers, Name, NameAddr, Via};
+use super::header::{CSeq, Headers, Name, NameAddr, Via, one_line};
 use super::{Message, Method, Request, Response, Uri, scan};
 use crate::ids::MAGIC_COOKIE;
 
@@ -131,8 +131,8 @@ pub fn parse(bytes: &[u8], framing: Framing) -> Result<Option<Message>, Malforme
             None,
         ) => Ok(Some(Message::Response(Response {
             code,
-            // Words for people: a line end that is not a whole one counts for a space, as it is printed.
-            reason: reason.replace(['\r', '\n'], " "),
+            // As it is printed.
+            reason: one_line(reason.to_owned()),
             headers,
             body: body.to_vec(),
         }))),

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use super::header::one_line;
 use super::{Headers, Message, Name, Request, Response};
 
 impl Message {
@@ -25,7 +26,7 @@ impl Request {
 impl Response {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(room(&self.headers, &self.body));
-        let reason = self.reason.replace(['\r', '\n'], " ");
+        let reason = one_line(self.reason.clone());
         _ = write!(out, "SIP/2.0 {:03} {reason}\r\n", self.code);
         finish(out, &self.headers, &self.body)
     }

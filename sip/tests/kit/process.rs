@@ -29,12 +29,11 @@ pub(crate) fn times_are_told() -> bool {
 
 /// A program that our stack meets.
 pub(crate) fn peer(program: &str) -> Process {
-    let last = LAST.to_string();
     if !times_are_told() {
         return Process::new(program);
     }
     let mut peer = Process::new("taskset");
-    peer.args(["-c", &last, program]);
+    peer.args(["-c", &LAST.to_string(), program]);
     peer
 }
 

@@ -21,6 +21,10 @@ use crate::time::Time;
 /// Agent audio may be so late before silence takes its place.
 const PATIENCE: Duration = Duration::from_millis(FRAME_MS + 10);
 
+/// Between two packets of silence at least: one that came late does not bring along the next, which is due before its
+/// time.
+const APART: Duration = Duration::from_millis(1);
+
 /// Between two packets of comfort noise, or of silence where it need not be sent all the time.
 const NOISE_EVERY: Duration = Duration::from_millis(200);
 
@@ -194,7 +198,7 @@ impl Mouth {
         self.send_audio(begins && !between, timestamp, out);
         self.covered += self.encoder.frame() as u64;
         self.talk_begins = between;
-        self.silence = if between { now + NOISE_EVERY } else { now };
+        self.silence = now + if between { NOISE_EVERY } else { APART };
         self.lead.follow(arrivals, self.time_of(self.covered));
     }
 

@@ -227,7 +227,8 @@ impl Headers {
     }
 }
 
-fn one_line(value: String) -> String {
+/// Half a line end counts for a space.
+pub(super) fn one_line(value: String) -> String {
     if memchr::memchr2(b'\r', b'\n', value.as_bytes()).is_none() {
         return value;
     }

@@ -10,15 +10,15 @@ purpose=${1:-run}
 needed() {
     # The offline recogniser is linked, so its headers are needed to build.
     echo "libpocketsphinx-dev test -d /usr/include/pocketsphinx"
-    echo "pocketsphinx-en-us  test -d /usr/share/pocketsphinx/model/en-us"
-    # The codec of calls over WebRTC is linked too; without pkg-config its crate would build a copy.
-    echo "libopus-dev         test -e /usr/include/opus/opus.h"
     echo "pkg-config          command -v pkg-config"
+    echo "pocketsphinx-en-us  test -d /usr/share/pocketsphinx/model/en-us"
+    # The codec of calls over WebRTC is built along.
+    echo "cmake               command -v cmake"
     # Cepstra for the telephone-band transform.
     echo "sphinxbase-utils    command -v sphinx_fe"
     echo "espeak-ng           command -v espeak-ng"
     echo "flite               command -v flite"
-    # Rust links with the C compiler; one C library (SQLite) is compiled.
+    # Rust links with the C compiler; SQLite is compiled, too.
     echo "gcc                 command -v cc"
     echo "libc6-dev           test -e /usr/include/stdlib.h"
     if [ "$purpose" != run ]; then

@@ -1,13 +1,11 @@
-//! Opus (RFC 6716) at the engine's rate, mono, by the system's libopus. Everything that names the
-//! library is in this file.
+//! Opus (RFC 6716) at the engine's rate, mono, by libopus, which is built along and linked in. Everything that
+//! names the library is in this file.
 //!
 //! RTP counts Opus at 48 kHz whatever was encoded (RFC 7587 section 4.1); [`CLOCK`] is that clock.
 
 use std::time::Duration;
 
-use audiopus::coder::{Decoder as Library, Encoder as LibraryEncoder};
-use audiopus::packet::Packet;
-use audiopus::{Application, Bitrate, Channels, MutSignals, SampleRate, Signal};
+use opus::{Application, Bitrate, Channels, Signal};
 
 use crate::frame::FRAME;
 use crate::time::RATE;
@@ -129,44 +127,38 @@ impl Head {
 /// One stream from the network.
 #[derive(Debug)]
 pub struct Decoder {
-    library: Library,
+    library: opus::Decoder,
 }
 
 impl Decoder {
     pub fn new() -> Result<Self, OpusError> {
-        let library = Library::new(SampleRate::Hz16000, Channels::Mono).map_err(|_| OpusError)?;
+        let library = opus::Decoder::new(RATE, Channels::Mono).map_err(|_| OpusError)?;
         Ok(Self { library })
     }
 
     /// Decodes a packet into the front of `out` (room for [`LONGEST`]); the number of samples.
     pub fn decode(&mut self, packet: &[u8], out: &mut [i16]) -> Result<usize, OpusError> {
-        self.run(Some(packet), out, false)
+        self.run(packet, out, false)
     }
 
     /// Decodes the copy that `following` holds of the packet before it, `out` being as long as that
     /// packet was.
     pub fn recover(&mut self, following: &[u8], out: &mut [i16]) -> Result<usize, OpusError> {
-        self.run(Some(following), out, true)
+        self.run(following, out, true)
     }
 
     /// Makes up sound for a lost packet, `out` being as long as it was (a multiple of 2.5 ms).
     pub fn conceal(&mut self, out: &mut [i16]) -> Result<usize, OpusError> {
-        self.run(None, out, false)
+        // No bytes are a lost packet to the library.
+        self.library.decode(&[], out, false).map_err(|_| OpusError)
     }
 
-    fn run(
-        &mut self,
-        packet: Option<&[u8]>,
-        out: &mut [i16],
-        copy: bool,
-    ) -> Result<usize, OpusError> {
-        let packet = packet
-            .map(Packet::try_from)
-            .transpose()
-            .map_err(|_| OpusError)?;
-        let signals = MutSignals::try_from(out).map_err(|_| OpusError)?;
+    fn run(&mut self, packet: &[u8], out: &mut [i16], copy: bool) -> Result<usize, OpusError> {
+        if packet.is_empty() {
+            return Err(OpusError);
+        }
         self.library
-            .decode(packet, signals, copy)
+            .decode(packet, out, copy)
             .map_err(|_| OpusError)
     }
 }
@@ -174,7 +166,7 @@ impl Decoder {
 /// The agent's voice to the network.
 #[derive(Debug)]
 pub struct Encoder {
-    library: LibraryEncoder,
+    library: opus::Encoder,
     /// With bits enough.
     complexity: u8,
     /// The loss it makes provision for, per cent.
@@ -188,14 +180,13 @@ pub struct Encoder {
 impl Encoder {
     /// `complexity`: 0 to 10.
     pub fn new(complexity: u8) -> Result<Self, OpusError> {
-        let make = || -> audiopus::Result<LibraryEncoder> {
-            let mut library =
-                LibraryEncoder::new(SampleRate::Hz16000, Channels::Mono, Application::Voip)?;
-            library.set_complexity(complexity.min(10))?;
-            library.set_bitrate(Bitrate::BitsPerSecond(BITRATE))?;
+        let make = || -> opus::Result<opus::Encoder> {
+            let mut library = opus::Encoder::new(RATE, Channels::Mono, Application::Voip)?;
+            library.set_complexity(complexity.min(10).into())?;
+            library.set_bitrate(Bitrate::Bits(BITRATE))?;
             library.set_signal(Signal::Voice)?;
             library.set_inband_fec(true)?;
-            library.set_packet_loss_perc(EXPECTED_LOSS)?;
+            library.set_packet_loss_perc(EXPECTED_LOSS.into())?;
             Ok(library)
         };
         Ok(Self {
@@ -217,8 +208,8 @@ impl Encoder {
             _ => self.complexity,
         };
         self.library
-            .set_bitrate(Bitrate::BitsPerSecond(bits))
-            .and_then(|()| self.library.set_complexity(complexity))
+            .set_bitrate(Bitrate::Bits(bits))
+            .and_then(|()| self.library.set_complexity(complexity.into()))
             .map_err(|_| OpusError)
     }
 
@@ -235,7 +226,7 @@ impl Encoder {
             1.. => self.loss,
             0 => per_cent.clamp(EXPECTED_LOSS, 30),
         };
-        if loss != self.loss && self.library.set_packet_loss_perc(loss).is_ok() {
+        if loss != self.loss && self.library.set_packet_loss_perc(loss.into()).is_ok() {
             self.loss = loss;
         }
     }
@@ -487,10 +478,10 @@ mod tests {
 
     #[test]
     fn heads_of_all_shapes_agree_with_the_library() {
-        let decoder = Library::new(SampleRate::Hz48000, Channels::Mono).unwrap();
+        let decoder = opus::Decoder::new(CLOCK, Channels::Mono).unwrap();
         for toc in 0..=255_u8 {
             let packet = [toc, 3, 0, 0];
-            let library = decoder.nb_samples(Packet::try_from(&packet[..]).unwrap());
+            let library = decoder.get_nb_samples(&packet);
             let ours = Head::of(&packet).map(|head| head.duration as usize);
             assert_eq!(ours, library.ok().filter(|n| *n > 0), "{toc:#010b}");
         }

@@ -13,6 +13,7 @@
 mod address;
 mod clock;
 mod counters;
+mod datagram;
 mod disk;
 mod driver;
 mod engine;

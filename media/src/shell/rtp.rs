@@ -5,10 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use mio::event::Source as _;
-use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
-use super::address::canonical;
+use super::datagram;
 use super::ports::PortPair;
 use crate::call::input::Report;
 use crate::leg::RtpPacket;
@@ -173,7 +172,7 @@ impl RtpLine {
                 return Taken::Nothing;
             };
             let from = if socket == 0 { audio } else { reports };
-            let (length, from) = match receive(from, buffer) {
+            let (length, from) = match datagram::receive(from, buffer) {
                 Ok(read) => read,
                 Err(error) => {
                     // What the network says of packets that we sent (ICMP) is no end of the call.
@@ -304,7 +303,7 @@ impl RtpLine {
         let to = self.ports.way_to(self.audio.address());
         if let Some((audio, _)) = self.ports.sockets() {
             // A full buffer of the kernel, or a network that is away, is a lost packet.
-            if audio.send_to(bytes, to).is_ok() {
+            if datagram::send(audio, bytes, to) {
                 self.written += bytes.len() as u64;
             }
         }
@@ -364,7 +363,7 @@ impl RtpLine {
         if let Some((audio, reports)) = self.ports.sockets() {
             let socket = if mux { audio } else { reports };
             // As for audio: it is a lost packet.
-            if socket.send_to(bytes, to).is_ok() {
+            if datagram::send(socket, bytes, to) {
                 self.written += bytes.len() as u64;
             }
         }
@@ -390,16 +389,6 @@ impl Crypt {
             sealer: sealer.unwrap_or_else(|| (ours.clone(), Sealer::new(ours))),
             opener: opener.unwrap_or_else(|| (theirs.clone(), Opener::new(theirs))),
         })
-    }
-}
-
-/// A call that a signal interrupted is made again.
-fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, std::net::SocketAddr)> {
-    loop {
-        match socket.recv_from(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other.map(|(length, from)| (length, canonical(from))),
-        }
     }
 }
 

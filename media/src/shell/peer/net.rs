@@ -15,9 +15,10 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use rustc_hash::FxHashMap;
 
-use super::super::address::{canonical, way_to};
+use super::super::address::way_to;
 use super::super::clock::Clock;
 use super::super::counters::{Tallies, count};
+use super::super::datagram;
 use super::super::mailbox::CallKey;
 use super::stun::{Class, Message, Transaction, is_stun};
 use crate::time::Time;
@@ -122,15 +123,13 @@ impl Net {
                 self.room.reserve(PIECE);
             }
             self.room.resize(LONGEST, 0);
-            let (length, from) = match self.socket.recv_from(&mut self.room) {
+            let (length, from) = match datagram::receive(&self.socket, &mut self.room) {
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // An ICMP error of an earlier datagram says nothing about the next.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(_) => return false,
             };
             count(&self.tallies.bytes_in, length as u64);
-            let from = canonical(from);
             match self.whose(from, &self.room[..length]) {
                 Some(key) => {
                     let bytes = self.room.split_to(length);
@@ -151,7 +150,7 @@ impl Net {
     /// Sends a datagram; what the system does not take at once is lost, as on any network.
     pub(super) fn send(&self, bytes: &[u8], to: SocketAddr) {
         let to = way_to(self.own, to);
-        if self.socket.send_to(bytes, to).is_ok() {
+        if datagram::send(&self.socket, bytes, to) {
             count(&self.tallies.bytes_out, bytes.len() as u64);
         }
     }

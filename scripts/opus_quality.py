@@ -1,12 +1,12 @@
-"""Encodes and decodes speech by the system's libopus as the server does (16 kHz, mono, 20 ms), and prints how it
+"""Encodes and decodes speech by libopus as the server does (16 kHz, mono, 20 ms), and prints how it
 sounds then and how long it took. See opus_quality.sh.
 
   BITS:COMPLEXITY ...     thousands of bits a second, and 0 to 10
 """
 
 import ctypes
-import ctypes.util
 import glob
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,10 +25,7 @@ USUAL = ["28:5", "28:1", "48:5", "48:1", "48:0"]
 VOIP, VOICE = 2048, 3001
 SET_BITRATE, SET_COMPLEXITY, SET_COPIES, SET_LOSS, SET_SIGNAL, GET_LOOKAHEAD = 4002, 4010, 4012, 4014, 4024, 4027
 
-library = ctypes.util.find_library("opus")
-if not library:
-    raise SystemExit("libopus is missing: run bash scripts/setup.sh test")
-opus = ctypes.CDLL(library)
+opus = ctypes.CDLL(os.environ["LIBOPUS"])
 opus.opus_encoder_create.restype = opus.opus_decoder_create.restype = ctypes.c_void_p
 opus.opus_get_version_string.restype = ctypes.c_char_p
 

@@ -3,7 +3,8 @@
 # (ITU-T P.862.2, wideband) of human and synthetic speech. The agent's encoder is set by what this prints.
 #   bash scripts/opus_quality.sh                     what is in use, and what is beside it
 #   bash scripts/opus_quality.sh 20:10 64:0          these: thousands of bits, and complexity
-# What it listens to is installed by `bash scripts/setup.sh test`; it fetches PESQ from PyPI itself.
+# What it listens to is installed by `bash scripts/setup.sh test`; it fetches PESQ from PyPI itself. The libopus is
+# that of the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,4 +14,11 @@ if [ ! -x "$own/bin/python" ] || ! "$own/bin/python" -c 'import pesq' 2>/dev/nul
     python3 -m venv "$own"
     "$own/bin/pip" install --quiet pesq==0.0.4 numpy
 fi
-exec "$own/bin/python" scripts/opus_quality.py "$@"
+
+${CARGO:-cargo} build --release --workspace --bin sidetone
+library=$(mktemp --suffix .so)
+trap 'rm -f "$library"' EXIT
+# The newest, if several are there.
+built=$(ls -t "${CARGO_TARGET_DIR:-target}"/release/build/opusic-sys-*/out/lib/libopus.a | head -1)
+cc -shared -o "$library" -Wl,--whole-archive "$built" -Wl,--no-whole-archive -lm
+LIBOPUS=$library "$own/bin/python" scripts/opus_quality.py "$@"

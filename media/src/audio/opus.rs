@@ -45,7 +45,7 @@ const HARDER: u8 = 5;
 const EXPECTED_LOSS: u8 = 10;
 
 /// So many reports in a row after a loss that nothing was lost (of browsers: a quarter of a minute and more), and no
-/// copies are sent any more: each frame is encoded twice for them, which is two fifths of the encoder's work. The next
+/// copies are sent any more: each frame is encoded twice for them, a sixth of the work (a third at complexity 5). The next
 /// loss brings them back.
 const CLEAN_REPORTS: u32 = 5;
 

@@ -90,13 +90,15 @@ async fn calls_outlive_jumps_of_the_clock_and_last_as_long_as_they_are_heard() {
     );
     join_all(callers.iter_mut().map(|caller| caller.listen(BETWEEN))).await;
     let (mut worst_gap, mut worst_length) = (Duration::ZERO, 0.0_f64);
-    let mut ids = Vec::new();
+    let (mut ids, mut ending) = (Vec::new(), Vec::new());
     for caller in callers {
         assert_eq!(caller.closed, None, "a call ended by itself");
         worst_gap = worst_gap.max(gap(&caller, heard_from));
         ids.push(caller.session_id.clone());
-        caller.hang_up().await;
+        ending.push(caller);
     }
+    // All at once: who waited for the others' goodbyes would have said nothing meanwhile.
+    join_all(ending.into_iter().map(Caller::hang_up)).await;
     for id in &ids {
         let call = stage::over(&client, id, Duration::from_secs(20)).await;
         assert_eq!(call["end_reason"], "caller_hangup", "{call}");

@@ -39,9 +39,18 @@ fn voice(agent: usize) -> usize {
     600 + 50 * agent
 }
 
-/// The tone that a caller speaks, Hz: whole ones, which over a second do not mix.
-fn tone(call: usize) -> f64 {
-    500.0 + 7.0 * call as f64
+/// How many tones callers have for the lower of their two, and for the upper.
+const TONES: usize = 20;
+
+/// The tones that a caller speaks: no two callers have the same pair.
+fn pair(call: usize) -> [usize; 2] {
+    [call % TONES, (call + call / TONES) % TONES]
+}
+
+/// A lower and an upper tone, Hz: whole ones, which over a second do not mix, and so far apart that they do not, either,
+/// where a voice that came late has a step. No pair is a key's.
+fn tones(place: usize) -> [f64; 2] {
+    [500.0 + 60.0 * place as f64, 1_800.0 + 75.0 * place as f64]
 }
 
 /// An agent's greeting: each is a quarter of a second longer than the one before.
@@ -106,7 +115,11 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
         let mut phone = Telephone::call_as(&caller(call), listen, &number(call)).await;
         phone.silence(SILENT).await;
         let heard = heard(&phone.heard, 8_000);
-        let voice = sine(8_000, tone(call), -12.0, 8 * SPOKEN);
+        let [lower, upper] = [0, 1].map(|at| {
+            let tone = tones(pair(call)[at])[at];
+            sine(8_000, tone, -18.0, 8 * SPOKEN)
+        });
+        let voice: Vec<i16> = lower.iter().zip(&upper).map(|(a, b)| a + b).collect();
         phone.speak(&voice).await;
         phone.hang_up().await;
         heard
@@ -125,11 +138,17 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
             .position(|sample| sample.unsigned_abs() > 1_000);
         let spoke = spoke.unwrap_or_else(|| panic!("{call} is not heard"));
         is_its_agent(call, &heard(&agent[..spoke], 16_000), 40);
-        // A second in which the caller spoke, by the tone that is in it.
+        // A second in which the caller spoke, by the two tones that are in it: any other caller's has another.
         let second = &theirs[spoke + 4_800..][..16_000];
-        for other in 0..crowd() {
-            let power = goertzel(second, 16_000, tone(other));
-            assert_eq!(power > 1e-4, other == call, "{call} has {power} of {other}");
+        for place in 0..TONES {
+            for (tone, own) in tones(place).into_iter().zip(pair(call)) {
+                let power = goertzel(second, 16_000, tone);
+                assert_eq!(
+                    power > 1e-4,
+                    place == own,
+                    "{call} has {power} of {tone} Hz"
+                );
+            }
         }
     }
 }

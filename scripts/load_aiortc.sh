@@ -14,7 +14,7 @@ seconds=${SECONDS_MEASURED:-15}
 python=${CARGO_TARGET_DIR:-target}/peers/aiortc/bin/python
 [ -x "$python" ] || { echo "aiortc is missing: run bash scripts/setup.sh test" >&2; exit 1; }
 
-${CARGO:-cargo} build --release -p sidetone
+${CARGO:-cargo} build --release --workspace --bin sidetone
 data=$(mktemp -d)
 echo_pid=
 finish() {

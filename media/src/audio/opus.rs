@@ -45,8 +45,8 @@ const HARDER: u8 = 5;
 const EXPECTED_LOSS: u8 = 10;
 
 /// So many reports in a row after a loss that nothing was lost (of browsers: a quarter of a minute and more), and no
-/// copies are sent any more: each frame is encoded twice for them, a sixth of the work (a third at complexity 5). The next
-/// loss brings them back.
+/// copies are sent any more: each frame is encoded twice for them, which is a sixth of the work, and a third at complexity 5
+/// (`scripts/opus_quality.sh`). The next loss brings them back.
 const CLEAN_REPORTS: u32 = 5;
 
 /// Nothing louder than this is silence: −60 dBFS. Discontinuous transmission goes by it, and not by the

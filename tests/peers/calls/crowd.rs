@@ -117,7 +117,7 @@ async fn calls_at_once_hear_their_own_agent_and_are_recorded_each_alone() {
         let heard = heard(&phone.heard, 8_000);
         let [lower, upper] = [0, 1].map(|at| {
             let tone = tones(pair(call)[at])[at];
-            sine(8_000, tone, -18.0, 8 * SPOKEN)
+            sine(8_000, tone, -12.0, 8 * SPOKEN)
         });
         let voice: Vec<i16> = lower.iter().zip(&upper).map(|(a, b)| a + b).collect();
         phone.speak(&voice).await;

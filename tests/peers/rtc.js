@@ -66,6 +66,11 @@ async ({ routed, ...options }) => {
       mouth.gain.value = 0;
       seen.spokeAt = performance.now();
     },
+    // What the encoder aims at, bits a second.
+    async bits() {
+      const all = await window.peer.getStats();
+      return [...all.values()].find((one) => one.type === 'outbound-rtp').targetBitrate;
+    },
     // The kind of candidate that the sound takes, at both ends.
     async way() {
       const all = await window.peer.getStats();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use control::cli::load::CALLER_BITS;
 use kit::client::Client;
 use kit::coturn::Coturn;
 use kit::ports::free_udp;
@@ -96,6 +97,8 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     let mut page = caller(&server, &talker(&client).await, json!({})).await;
     heard(&mut page).await;
     assert_eq!(page.eval("call.transport").await, "webrtc");
+    // What the callers of a load run take for a browser's is one's.
+    assert_eq!(page.eval("bits()").await, CALLER_BITS);
     interrupts_and_is_answered(&mut page).await;
     // Chromium counts whole milliseconds: on this machine often none.
     page.until(

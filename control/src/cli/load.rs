@@ -28,6 +28,7 @@ use self::line::Line;
 use self::peer::Peer;
 pub use self::report::Bars;
 use self::report::{Report, Setting};
+pub use self::stimulus::CALLER_BITS;
 use super::client::{Client, ClientError, Connect, Server};
 
 /// How the calls' audio travels.

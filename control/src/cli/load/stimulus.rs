@@ -18,6 +18,9 @@ const SPEECH_DBFS: f64 = -22.0;
 const VOICE_DBFS: f32 = -38.0;
 /// Of the callers' Opus encoder.
 const COMPLEXITY: u8 = 5;
+/// Bits a second of the callers' Opus: what Chromium's encoder aims at where an answer asks for a voice's bandwidth
+/// (`maxplaybackrate=16000`), as ours does.
+pub const CALLER_BITS: u32 = 20_000;
 /// Share of speech in the whole.
 const SPEECH_SHARE: f64 = 0.4;
 /// How the silence is shared among the pauses: after the first sentence the answer is heard to its
@@ -118,6 +121,7 @@ impl Stimulus {
         wide.resize(self.frames.len() * media::frame::FRAME, 0);
         let failed = |_| "libopus fails".to_owned();
         let mut encoder = Encoder::new(COMPLEXITY).map_err(failed)?;
+        encoder.limit(Some(CALLER_BITS)).map_err(failed)?;
         let (frames, _) = wide.as_chunks::<{ media::frame::FRAME }>();
         for frame in frames {
             let mut payload = Vec::new();

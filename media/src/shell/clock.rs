@@ -54,11 +54,15 @@ const DENSE: u32 = 4;
 /// What still counts as within the pace: a sleep that ends late.
 const LATE: Duration = Duration::from_micros(200);
 
-/// A thread of this many calls is never without work. Its passes begin at multiples of [`BEAT`], however close its
+/// A thread of this many calls is never without work. Its passes begin at multiples of a beat, however close its
 /// deadlines are, for a processor that slept has to learn anew what a pass needs. What is due in between is late by
 /// the same each time, as frames and beats keep their phase.
 const MANY: usize = 100;
 const BEAT: Duration = Duration::from_millis(1);
+
+/// With this many, half as many sleeps: what is due waits up to a millisecond more, and so does what comes.
+const CROWD: usize = 250;
+const SLOW_BEAT: Duration = Duration::from_millis(2);
 
 /// A timerfd on the same clock. The poll's own timeout counts whole milliseconds, and is rounded up:
 /// too coarse for pacing.
@@ -89,15 +93,20 @@ impl Alarm {
     }
 
     /// Waits for an event of one of so many calls, at the longest until this time. `more`: not at all, as there is
-    /// work left.
+    /// work left. The time that the pass which follows is told; it never goes back.
     pub(super) fn sleep(
         &mut self,
         poll: &mut Poll,
         events: &mut Events,
         (calls, until): (usize, Time),
         more: bool,
-    ) -> io::Result<()> {
-        let timeout = if more || self.rest(calls, until)? {
+    ) -> io::Result<Time> {
+        let (at_once, slept_until) = if more {
+            (true, None)
+        } else {
+            self.rest(calls, until)?
+        };
+        let timeout = if at_once {
             Some(Duration::ZERO)
         } else {
             self.set(until)?;
@@ -113,29 +122,32 @@ impl Alarm {
         let woken = self.clock.now();
         self.dense = row(self.dense, woken.since(self.woken));
         self.woken = woken;
-        polled
+        polled.map(|()| told(slept_until, woken))
     }
 
-    /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat.
-    fn rest(&self, calls: usize, until: Time) -> io::Result<bool> {
-        if calls >= MANY {
-            self.nap(next_beat(self.woken))?;
-            return Ok(true);
+    /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat, and until which beat it slept.
+    fn rest(&self, calls: usize, until: Time) -> io::Result<(bool, Option<Time>)> {
+        if let Some(beat) = beat(calls) {
+            let next = next_beat(beat, self.woken);
+            let slept = self.nap(next)?;
+            return Ok((true, slept.then_some(next)));
         }
         if calls >= FEW || self.dense >= DENSE {
             self.nap(until.min(self.woken + PACE))?;
         }
-        Ok(until <= self.clock.now())
+        Ok((until <= self.clock.now(), None))
     }
 
-    fn nap(&self, until: Time) -> io::Result<()> {
-        if self.clock.now() < until {
+    /// `false`: it has come already.
+    fn nap(&self, until: Time) -> io::Result<bool> {
+        let early = self.clock.now() < until;
+        if early {
             match clock_nanosleep_absolute(ClockId::Monotonic, &self.on_the_clock(until)) {
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(early)
     }
 
     /// A time of the engine as the system counts it.
@@ -192,9 +204,26 @@ fn row(before: u32, since: Duration) -> u32 {
     }
 }
 
+/// What the time is in a pass that began at `now`, after a sleep until that beat. What begins in it (an answer's first
+/// frame) is then due at beats, too; by the clock it would be due a little after them, and wait for the next.
+fn told(slept_until: Option<Time>, now: Time) -> Time {
+    slept_until
+        .filter(|beat| *beat <= now && now.since(*beat) <= LATE)
+        .unwrap_or(now)
+}
+
+/// How far the passes of a thread with so many calls begin from each other; `None`: whenever there is work.
+const fn beat(calls: usize) -> Option<Duration> {
+    match calls {
+        ..MANY => None,
+        MANY..CROWD => Some(BEAT),
+        CROWD.. => Some(SLOW_BEAT),
+    }
+}
+
 /// The first beat after `woken`.
-fn next_beat(woken: Time) -> Time {
-    let beat = BEAT.as_micros() as u64;
+fn next_beat(beat: Duration, woken: Time) -> Time {
+    let beat = beat.as_micros() as u64;
     Time::from_micros((woken.as_micros() / beat + 1) * beat)
 }
 
@@ -230,16 +259,41 @@ mod tests {
 
     #[test]
     fn a_busy_thread_wakes_at_the_beats_of_one_grid_whenever_it_was_done() {
-        let beat = BEAT.as_micros() as u64;
-        for (woken, next) in [
-            (0, beat),
-            (beat - 1, beat),
-            (beat, 2 * beat),
-            (beat + 7, 2 * beat),
-        ] {
-            assert_eq!(next_beat(Time::from_micros(woken)), Time::from_micros(next));
+        for beat in [BEAT, SLOW_BEAT] {
+            let us = beat.as_micros() as u64;
+            for (woken, next) in [(0, us), (us - 1, us), (us, 2 * us), (us + 7, 2 * us)] {
+                let told = next_beat(beat, Time::from_micros(woken));
+                assert_eq!(told, Time::from_micros(next));
+            }
+            // Frames of 20 ms meet the same part of a beat each time, so they are late by the same.
+            assert_eq!(20_000 % us, 0);
         }
-        // Frames of 20 ms meet the same part of a beat each time, so they are late by the same.
-        assert_eq!(20_000 % beat, 0);
+    }
+
+    #[test]
+    fn a_pass_has_the_time_of_its_beat_unless_it_is_late() {
+        let (beat, us) = (Time::from_millis(40), Duration::from_micros);
+        assert_eq!(told(Some(beat), beat), beat);
+        assert_eq!(told(Some(beat), beat + LATE), beat);
+        let late = beat + LATE + us(1);
+        assert_eq!(told(Some(beat), late), late);
+        // A signal ended the sleep.
+        let early = Time::from_micros(39_999);
+        assert_eq!(told(Some(beat), early), early);
+        assert_eq!(told(None, late), late);
+    }
+
+    #[test]
+    fn the_more_calls_the_slower_the_beat() {
+        for (calls, told) in [
+            (0, None),
+            (99, None),
+            (100, Some(1)),
+            (249, Some(1)),
+            (250, Some(2)),
+            (100_000, Some(2)),
+        ] {
+            assert_eq!(beat(calls), told.map(Duration::from_millis), "{calls}");
+        }
     }
 }

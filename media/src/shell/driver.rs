@@ -128,14 +128,16 @@ impl Driver {
         let mut events = Events::with_capacity(EVENTS);
         let mut more = false;
         while !(self.stopping && self.calls.is_empty()) {
-            if let Err(error) = self.sleep(&mut events, more) {
-                // Nothing that a caller can cause; without a poll the thread has no calls.
-                tracing::error!(%error, "a media thread cannot poll");
-                return;
-            }
+            let mut now = match self.sleep(&mut events, more) {
+                Ok(now) => now,
+                Err(error) => {
+                    // Nothing that a caller can cause; without a poll the thread has no calls.
+                    tracing::error!(%error, "a media thread cannot poll");
+                    return;
+                }
+            };
             self.mailbox.awake();
-            let mut now = self.clock.now();
-            let until = now + PASS;
+            let until = self.clock.now() + PASS;
             if let Some(due) = self.serve_due(now) {
                 // A call that is heard late is served late, too.
                 let since = self.work.front().map_or(due, |(_, since)| due.min(*since));
@@ -150,7 +152,7 @@ impl Driver {
         }
     }
 
-    fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
+    fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<Time> {
         self.alarm.sleep(
             &mut self.poll,
             events,

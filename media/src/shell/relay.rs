@@ -81,7 +81,6 @@ impl Relays {
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let (commands, inbox) = bounded(COMMANDS);
         let driver = Driver {
-            clock,
             poll,
             alarm,
             inbox,
@@ -159,7 +158,6 @@ impl Drop for Relays {
 }
 
 struct Driver {
-    clock: Clock,
     poll: Poll,
     alarm: Alarm,
     inbox: Receiver<Command>,
@@ -189,12 +187,14 @@ impl Driver {
         let mut events = Events::with_capacity(EVENTS);
         let mut more = false;
         loop {
-            if let Err(error) = self.sleep(&mut events, more) {
-                // Nothing that a caller can cause; whose call it was hears nothing more.
-                tracing::error!(%error, "the relay cannot poll");
-                return;
-            }
-            let now = self.clock.now();
+            let now = match self.sleep(&mut events, more) {
+                Ok(now) => now,
+                Err(error) => {
+                    // Nothing that a caller can cause; whose call it was hears nothing more.
+                    tracing::error!(%error, "the relay cannot poll");
+                    return;
+                }
+            };
             for event in &events {
                 match event.token() {
                     WAKE => {}
@@ -227,7 +227,7 @@ impl Driver {
         }
     }
 
-    fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<()> {
+    fn sleep(&mut self, events: &mut Events, more: bool) -> io::Result<Time> {
         self.alarm.sleep(
             &mut self.poll,
             events,

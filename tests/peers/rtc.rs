@@ -97,7 +97,7 @@ async fn a_caller_hears_interrupts_is_answered_and_both_are_recorded() {
     let mut page = caller(&server, &talker(&client).await, json!({})).await;
     heard(&mut page).await;
     assert_eq!(page.eval("call.transport").await, "webrtc");
-    // What the callers of a load run take for a browser's is one's.
+    // The callers of a load run aim at the same.
     assert_eq!(page.eval("bits()").await, CALLER_BITS);
     interrupts_and_is_answered(&mut page).await;
     // Chromium counts whole milliseconds: on this machine often none.

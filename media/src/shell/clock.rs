@@ -125,7 +125,8 @@ impl Alarm {
         polled.map(|()| told(slept_until, woken))
     }
 
-    /// Keeps the pace, but never beyond `until`. Whether that has come, or the next beat, and until which beat it slept.
+    /// Keeps the pace: of many calls until the next beat, of fewer never beyond `until`. Whether that has come, and until
+    /// which beat it slept.
     fn rest(&self, calls: usize, until: Time) -> io::Result<(bool, Option<Time>)> {
         if let Some(beat) = beat(calls) {
             let next = next_beat(beat, self.woken);
@@ -281,6 +282,30 @@ mod tests {
         let early = Time::from_micros(39_999);
         assert_eq!(told(Some(beat), early), early);
         assert_eq!(told(None, late), late);
+    }
+
+    #[test]
+    fn sleeps_end_at_beats_and_the_time_that_is_told_only_grows() {
+        let clock = Clock::start();
+        let mut poll = Poll::new().expect("a poll");
+        let mut alarm = Alarm::new(clock, poll.registry(), Token(0)).expect("a timer");
+        let mut events = Events::with_capacity(1);
+        let mut before = clock.now();
+        // Between two beats there is work left, and it is looked at at once.
+        for (calls, beat) in [(MANY, BEAT), (CROWD, SLOW_BEAT), (MANY, BEAT)] {
+            let mut at_beats = 0;
+            for pass in 0..40 {
+                let (until, more) = (before + Duration::from_millis(50), pass % 2 == 1);
+                let told = alarm.sleep(&mut poll, &mut events, (calls, until), more);
+                let told = told.expect("a sleep");
+                assert!(told >= before && told <= clock.now());
+                before = clock.now();
+                let at_beat = told.as_micros() % beat.as_micros() as u64 == 0;
+                at_beats += u32::from(at_beat && !more);
+            }
+            // A machine that is busy with something else wakes it late.
+            assert!(at_beats > 0, "of {calls} calls no pass began at a beat");
+        }
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(super) fn run(
     loop {
         let due = slot * SLOT_US;
         // Not woken by what comes: whoever sends to a sleeper pays for waking it, which would be the server, as if its
-        // callers were on its own machine. The kernel notes when each byte came.
+        // callers were on its own machine. The kernel notes when what is read had come.
         thread::sleep(Duration::from_micros(due.saturating_sub(now())));
         match poll.poll(&mut events, Some(Duration::ZERO)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
@@ -282,7 +282,7 @@ fn read(
             Ok(arrival) => {
                 let came = arrival.before(now());
                 line.receive(came, &buffer[..arrival.length], figures)?;
-                // A short read has emptied the socket; the next arrival wakes us again.
+                // A short read has emptied the socket; the next arrival is an edge of its own.
                 if arrival.length < buffer.len() {
                     return Ok(());
                 }

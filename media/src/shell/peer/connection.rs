@@ -1,5 +1,6 @@
 //! One connection of the core, from its description to its end.
 
+mod hours;
 mod negotiation;
 
 use std::collections::VecDeque;
@@ -26,6 +27,7 @@ use rtc::rtp_transceiver::rtp_sender::{
 use rtc::sansio::Protocol;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use self::hours::Hours;
 pub use self::negotiation::check_offer;
 use super::super::mailbox::CallKey;
 use super::channel::Channel;
@@ -55,6 +57,7 @@ const MOST_CHECKS: usize = 64;
 pub(super) struct Connection {
     key: CallKey,
     core: RTCPeerConnection,
+    hours: Hours,
     sender: RTCRtpSenderId,
     ssrc: u32,
     sequence: u16,
@@ -164,6 +167,7 @@ impl Connection {
         Ok(Self {
             key,
             core,
+            hours: Hours::default(),
             sender,
             ssrc,
             sequence,
@@ -243,12 +247,13 @@ impl Connection {
                 Class::Other => {}
             }
         }
+        self.hours.go_on(now);
         let peer_addr = self.known_as(from);
         if self.selected == Some(peer_addr) {
             self.heard_at = now;
         }
         let message = TaggedBytesMut {
-            now: net.instant(now),
+            now: net.instant(self.hours.at(now)),
             transport: TransportContext {
                 local_addr: net.local(peer_addr),
                 peer_addr,
@@ -299,7 +304,7 @@ impl Connection {
         self.sequence = self.sequence.wrapping_add(1);
         if let Some(mut sender) = self.core.rtp_sender(self.sender) {
             // It refuses while a description is being changed: that frame is lost as on any network.
-            let _ = sender.write_rtp(net.instant(now), packet);
+            let _ = sender.write_rtp(net.instant(self.hours.at(now)), packet);
         }
         // One packet went in, and is the first that comes out: all before it was fetched.
         if let Some(out) = self.core.poll_write() {
@@ -318,14 +323,15 @@ impl Connection {
 
     pub(super) fn text(&mut self, now: Time, text: &str, net: &Net) {
         let was_clogged = self.channel.is_clogged();
-        self.channel.send(net.instant(now), text, &mut self.core);
+        let at = net.instant(self.hours.at(now));
+        self.channel.send(at, text, &mut self.core);
         if self.channel.is_clogged() && !was_clogged {
             net.stalled();
         }
     }
 
     pub(super) fn timeout(&mut self, now: Time, net: &Net) {
-        let at = net.instant(now);
+        let at = net.instant(self.hours.at(now));
         if self.core.poll_timeout().is_some_and(|due| due <= at) {
             // It tells of what it could not do in its log; nothing of it is for the caller.
             let _ = self.core.handle_timeout(at);
@@ -349,7 +355,7 @@ impl Connection {
             }
             while let Some(event) = self.core.poll_event() {
                 moved = true;
-                self.event(event);
+                self.event(now, event);
             }
             while let Some(out) = self.core.poll_write() {
                 moved = true;
@@ -371,7 +377,7 @@ impl Connection {
         self.due = self
             .core
             .poll_timeout()
-            .map_or(Time::NEVER, |at| net.time(at));
+            .map_or(Time::NEVER, |at| self.hours.when(net.time(at)));
     }
 
     /// Where the connection stands.
@@ -511,9 +517,14 @@ impl Connection {
         }
     }
 
-    fn event(&mut self, event: RTCPeerConnectionEvent) {
+    fn event(&mut self, now: Time, event: RTCPeerConnectionEvent) {
         match event {
-            RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => self.state = state,
+            RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => {
+                if state == RTCPeerConnectionState::Disconnected && self.was_connected {
+                    self.hours.stop(now);
+                }
+                self.state = state;
+            }
             RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(id)) => {
                 self.channel.opened(id, &mut self.core);
             }

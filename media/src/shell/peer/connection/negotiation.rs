@@ -32,7 +32,9 @@ impl Connection {
     ) -> Result<(String, bool), PeerError> {
         let direction = self.check(offer)?;
         let (usable, candidates) = usable(offer, self.loopback)?;
-        let at = net.instant(now);
+        // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
+        self.hours.go_on(now);
+        let at = net.instant(self.hours.at(now));
         let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
@@ -66,7 +68,7 @@ impl Connection {
         now: Time,
         net: &mut Net,
     ) -> Result<String, PeerError> {
-        let at = net.instant(now);
+        let at = net.instant(self.hours.at(now));
         self.advertise(net)?;
         self.core
             .create_data_channel(channel::NAME, None)
@@ -88,8 +90,9 @@ impl Connection {
         let direction = self.check(answer)?;
         let (usable, candidates) = usable(answer, self.loopback)?;
         let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
+        self.hours.go_on(now);
         self.core
-            .set_remote_description(net.instant(now), description)
+            .set_remote_description(net.instant(self.hours.at(now)), description)
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
         self.codecs_of(answer);

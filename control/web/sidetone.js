@@ -20,6 +20,8 @@ const LOOK_MS = 100;
 const AUDIBLE = 0.003;
 // An agent that was silent for this long has finished speaking; pauses between sentences are shorter.
 const SPOKEN_MS = 600;
+// An answer whose text is there has begun to sound by then, or did so before the text came, which an outage held up.
+const HEARD_MS = 3000;
 // The largest message with a tool's result, in bytes: a server closes the socket at a frame over 64 KiB.
 const MOST_RESULT = 60 * 1024;
 // The longest reason of a tool that failed, in characters.
@@ -47,6 +49,7 @@ export class Call {
   #microphone = null;
   #look = null;
   #loudAt = 0;
+  #answeredAt = null;
   #over = false;
   #problem = null;
   #reason = null;
@@ -195,7 +198,13 @@ export class Call {
     if (this.#over) return;
     switch (event.type) {
       case 'user_transcript':
-        if (event.is_final) this.#agent('thinking');
+        if (event.is_final) {
+          this.#answeredAt = null;
+          this.#agent('thinking');
+        }
+        break;
+      case 'agent_response':
+        this.#answeredAt ??= performance.now();
         break;
       case 'interruption':
         this.#loudAt = 0;
@@ -247,6 +256,8 @@ export class Call {
       this.#loudAt = now;
       this.#agent('speaking');
     } else if (this.agentState === 'speaking' && now - this.#loudAt > SPOKEN_MS) {
+      this.#agent('listening');
+    } else if (this.agentState === 'thinking' && this.#answeredAt !== null && now - this.#answeredAt > HEARD_MS) {
       this.#agent('listening');
     }
   }

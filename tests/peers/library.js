@@ -202,12 +202,15 @@ async () => {
 
   // Over a socket whose other end is gone, too: a browser would take long to close it.
   const { WebSocket: Socket } = window;
+  const agentStates = [];
+  let tell = null;
   window.WebSocket = class {
     static OPEN = 1;
     readyState = 1;
     bufferedAmount = 0;
     constructor() {
-      setTimeout(() => this.onmessage({ data: '{"type":"session_started"}' }));
+      tell = (event) => this.onmessage({ data: JSON.stringify(event) });
+      setTimeout(() => tell({ type: 'session_started' }));
     }
     send() {}
     close() {}
@@ -218,8 +221,15 @@ async () => {
     agentId: 'b',
     transport: 'websocket',
     apiKey: 'k',
-    on: { ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`) },
+    on: {
+      agent_state: ({ state }) => agentStates.push(state),
+      ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`),
+    },
   });
+  // What an outage held up comes after its answer was heard: the agent thinks no more.
+  tell({ type: 'user_transcript', text: 'hello', is_final: true });
+  tell({ type: 'agent_response', text: 'hello', is_final: true });
+  await until('the agent listens', () => agentStates.at(-1) === 'listening');
   await socket.end();
   answers.connect = connect;
   window.WebSocket = Socket;
@@ -298,5 +308,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, left: left.state, lost, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, hungUp, silent, flocks };
 }

@@ -91,6 +91,10 @@ async fn a_call_from_a_page_over_webrtc() {
     let lost = json!({"soon": true, "reconnecting": "reconnecting", "asked": []});
     assert_eq!(told["lost"], lost);
     assert_eq!(told["left"], "ended");
+    assert_eq!(
+        told["agentStates"],
+        json!(["listening", "thinking", "listening"])
+    );
     assert_eq!(told["replaced"], true, "{told}");
     // Who hangs up before the call is live has none: the session is given back, the microphone let go.
     let ended = "connecting,ended";

@@ -153,8 +153,9 @@ impl Browser {
         while self.eval(&format!("Boolean({expression})")).await != true {
             if Instant::now() > patience {
                 let shown = self.eval("document.body.innerText").await;
+                let seen = self.eval("typeof seen === 'undefined' ? null : seen").await;
                 panic!(
-                    "{expression} did not come true in {seconds} s.\n{shown}\n{:?}",
+                    "{expression} did not come true in {seconds} s.\n{shown}\n{seen}\n{:?}",
                     self.troubles
                 );
             }

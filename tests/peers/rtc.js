@@ -11,7 +11,7 @@ async ({ routed, ...options }) => {
 
   const seen = {
     states: [], agentStates: [], warnings: [], responses: [], transcripts: [], interruptions: [], ended: null,
-    offers: 0, isHeld: false, heardAfterMs: null, firstHeardAt: null, heardAt: 0, spokeAt: 0, stats: null,
+    offers: 0, isHeld: false, heardAfterMs: null, toldAfterMs: null, firstHeardAt: null, heardAt: 0, spokeAt: 0, stats: null,
   };
   const plain = window.RTCPeerConnection;
   window.RTCPeerConnection = class extends plain {
@@ -36,6 +36,7 @@ async ({ routed, ...options }) => {
     }
     offeredAt = performance.now();
     seen.heardAfterMs = null;
+    seen.toldAfterMs = null;
     return fetchPlain(address, { ...init, body: JSON.stringify(body) });
   };
 
@@ -47,6 +48,9 @@ async ({ routed, ...options }) => {
   call.on('user_transcript', ({ text, is_final: isFinal }) => isFinal && seen.transcripts.push(text));
   call.on('agent_response', ({ text }) => seen.responses.push(text));
   call.on('interruption', (cut) => seen.interruptions.push(cut.spoken_ms));
+  call.on('event', () => {
+    if (offeredAt !== null) seen.toldAfterMs ??= performance.now() - offeredAt;
+  });
   call.on('ended', ({ reason, error }) => { seen.ended = { reason, code: error?.code ?? null }; });
   setInterval(() => {
     seen.level = call.outputLevel;

@@ -253,7 +253,7 @@ impl Connection {
             self.heard_at = now;
         }
         let message = TaggedBytesMut {
-            now: net.instant(self.hours.at(now)),
+            now: self.instant(now, net),
             transport: TransportContext {
                 local_addr: net.local(peer_addr),
                 peer_addr,
@@ -302,9 +302,10 @@ impl Connection {
         packet.header.ssrc = self.ssrc;
         packet.payload = net.payload(payload);
         self.sequence = self.sequence.wrapping_add(1);
+        let at = self.instant(now, net);
         if let Some(mut sender) = self.core.rtp_sender(self.sender) {
             // It refuses while a description is being changed: that frame is lost as on any network.
-            let _ = sender.write_rtp(net.instant(self.hours.at(now)), packet);
+            let _ = sender.write_rtp(at, packet);
         }
         // One packet went in, and is the first that comes out: all before it was fetched.
         if let Some(out) = self.core.poll_write() {
@@ -323,7 +324,7 @@ impl Connection {
 
     pub(super) fn text(&mut self, now: Time, text: &str, net: &Net) {
         let was_clogged = self.channel.is_clogged();
-        let at = net.instant(self.hours.at(now));
+        let at = self.instant(now, net);
         self.channel.send(at, text, &mut self.core);
         if self.channel.is_clogged() && !was_clogged {
             net.stalled();
@@ -331,7 +332,7 @@ impl Connection {
     }
 
     pub(super) fn timeout(&mut self, now: Time, net: &Net) {
-        let at = net.instant(self.hours.at(now));
+        let at = self.instant(now, net);
         if self.core.poll_timeout().is_some_and(|due| due <= at) {
             // It tells of what it could not do in its log; nothing of it is for the caller.
             let _ = self.core.handle_timeout(at);
@@ -432,6 +433,11 @@ impl Connection {
         for tuple in self.tuples.drain(..) {
             net.invalidate(tuple, self.key);
         }
+    }
+
+    /// The time as the core is told it.
+    fn instant(&self, now: Time, net: &Net) -> Instant {
+        net.instant(self.hours.at(now))
     }
 
     fn is_connected(&self) -> bool {

@@ -1,7 +1,9 @@
 //! Whole calls with a WebRTC client over real sockets on the loopback. The client is the core itself, in
 //! the other role, with a socket and a clock of its own.
 
+mod alone;
 mod answers;
+mod away;
 mod limits;
 mod unread;
 

@@ -34,7 +34,7 @@ impl Connection {
         let (usable, candidates) = usable(offer, self.loopback)?;
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
-        let at = net.instant(self.hours.at(now));
+        let at = self.instant(now, net);
         let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
@@ -68,7 +68,7 @@ impl Connection {
         now: Time,
         net: &mut Net,
     ) -> Result<String, PeerError> {
-        let at = net.instant(self.hours.at(now));
+        let at = self.instant(now, net);
         self.advertise(net)?;
         self.core
             .create_data_channel(channel::NAME, None)
@@ -92,7 +92,7 @@ impl Connection {
         let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
         self.core
-            .set_remote_description(net.instant(self.hours.at(now)), description)
+            .set_remote_description(self.instant(now, net), description)
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
         self.codecs_of(answer);

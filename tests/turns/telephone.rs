@@ -329,6 +329,9 @@ fn a_held_call_says_nothing_and_goes_on_after() {
     // The caller's words stand where they were said, the hold and all.
     let start = line.turns[1].start_ms.expect("timestamps tell the place");
     assert!(start.abs_diff(24_000) <= 40, "{start}");
+    // What was not listened to is not lost.
+    let media = line.ended.as_ref().and_then(|summary| summary.media);
+    assert_eq!(media.map(|media| (media.lost, media.late)), Some((0, 0)));
 }
 
 #[test]

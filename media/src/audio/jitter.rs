@@ -111,6 +111,8 @@ pub struct JitterBuffer {
     arrival: Arrivals,
     counts: JitterCounts,
     restarted: bool,
+    /// What came lately was not given here.
+    skipped: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,13 +149,14 @@ impl JitterBuffer {
             arrival: Arrivals::default(),
             counts: JitterCounts::default(),
             restarted: false,
+            skipped: false,
         }
     }
 
     /// Whether the packet is the next in its turn, right behind the one before, with nothing else waiting: the
     /// usual case, in which it need not be kept. It is handed out thereby; if not, [`insert`](Self::insert) it.
     pub fn pass(&mut self, now: Time, packet: &Arrival<'_>) -> bool {
-        let Some(expected) = self.expected.filter(|_| !self.waits()) else {
+        let Some(expected) = self.expected.filter(|_| !self.waits() && !self.skipped) else {
             return false;
         };
         let in_turn = packet.sequence == expected.sequence as u16
@@ -178,9 +181,13 @@ impl JitterBuffer {
 
     /// Takes a packet. Call [`next`](Self::next) until it has nothing, after each.
     pub fn insert(&mut self, now: Time, packet: &Arrival<'_>) {
+        let skipped = std::mem::take(&mut self.skipped);
         let Some(expected) = self.expected else {
             return self.begin(now, packet, false);
         };
+        if skipped && !self.waits() {
+            return self.go_on(now, expected, packet);
+        }
         let sequence = extend_sequence(self.highest, packet.sequence);
         if sequence + REMEMBERED <= expected.sequence || sequence == 0 {
             return self.stranger(now, packet);
@@ -325,6 +332,13 @@ impl JitterBuffer {
         self.known = 0;
         self.arrival = Arrivals::default();
         self.restarted = false;
+        self.skipped = false;
+    }
+
+    /// Packets were not given here on purpose, as while a caller holds: those before the next one are neither lost nor
+    /// late. Its timestamp tells for how long that was.
+    pub const fn skip(&mut self) {
+        self.skipped = true;
     }
 
     /// The stream's timestamps count `clock` a second from now on; to be called when nothing waits.
@@ -350,6 +364,28 @@ impl JitterBuffer {
         self.restarted = again;
         let time = self.time(timestamp);
         self.arrival.note(now, time);
+    }
+
+    /// The first packet behind those that were skipped. They may have been more than half a round of numbers, so it is
+    /// ahead wherever its own seems to be.
+    fn go_on(&mut self, now: Time, expected: Place, packet: &Arrival<'_>) {
+        let skipped = packet.sequence.wrapping_sub(expected.sequence as u16);
+        let sequence = expected.sequence + u64::from(skipped);
+        let timestamp = extend_timestamp(expected.timestamp, packet.timestamp);
+        self.slots[place(sequence)].fill(sequence, timestamp, now, packet);
+        self.expected = Some(Place {
+            sequence,
+            ..expected
+        });
+        self.highest = sequence;
+        self.strange = None;
+        // One of those that comes yet had been taken, as it were.
+        self.fates = u128::MAX;
+        self.known += u64::from(skipped);
+        self.counts.packets += 1;
+        if packet.duration > 0 {
+            self.arrival.note(now, self.time(timestamp));
+        }
     }
 
     /// A packet far from where the stream is. One may be a stray; a second that follows it shows that

@@ -76,7 +76,15 @@ impl Call {
     }
 
     pub(super) fn hold(&mut self, hold: bool) {
-        if std::mem::replace(&mut self.on_hold, hold) != hold && self.started {
+        let was = std::mem::replace(&mut self.on_hold, hold);
+        if was && !hold {
+            match &mut self.leg {
+                Leg::Socket(_) => {}
+                Leg::WebRtc(leg) => leg.skip(),
+                Leg::Rtp(leg) => leg.skip(),
+            }
+        }
+        if was != hold && self.started {
             self.cue(if hold { Cue::Hold } else { Cue::Unhold });
         }
     }

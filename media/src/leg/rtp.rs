@@ -214,6 +214,11 @@ impl RtpLeg {
         self.ear.packet(now, packet, codec, sink);
     }
 
+    /// What the other side sent until now was not given here: it held the call.
+    pub const fn skip(&mut self) {
+        self.ear.skip();
+    }
+
     /// Whether the packet is of the caller's stream, which another may replace at any time.
     fn is_ours(&mut self, now: Time, ssrc: u32) -> bool {
         match self.stream {

@@ -141,6 +141,11 @@ impl WebRtcLeg {
         self.hand_out(now, sink);
     }
 
+    /// What the caller sent until now was not given here: they held the call.
+    pub const fn skip(&mut self) {
+        self.jitter.skip();
+    }
+
     /// When [`timeout`](Self::timeout) has something to do.
     pub fn deadline(&self) -> Time {
         self.jitter.deadline()

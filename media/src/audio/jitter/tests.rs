@@ -404,3 +404,46 @@ fn what_comes_in_its_turn_needs_no_room() {
     // That of the first.
     assert_eq!(room, ROOM);
 }
+
+#[test]
+fn what_was_skipped_on_purpose_is_neither_lost_nor_late_however_long_it_was() {
+    // So many packets of a hold: within the slots, beyond them, and over half a round of numbers and a whole one.
+    for held in [1, 63, 64, 3_000, 40_000, 65_536, 70_000] {
+        let mut buffer = JitterBuffer::new(48_000);
+        let mut out = run(&mut buffer, steady(0..10, |_| 0), 65_530);
+        buffer.skip();
+        let first = 10 + held;
+        let mut packets = steady(first..first + 10, |_| 0);
+        // One of the hold comes after its end.
+        packets.push((
+            u64::from(first) * 20 + 5,
+            first - 1,
+            (first - 1).wrapping_mul(FRAME),
+        ));
+        out.extend(run(&mut buffer, packets, 65_530));
+        let pause = out.remove(10);
+        assert_eq!(
+            pause,
+            Out::Pause(u64::from(held) * u64::from(FRAME)),
+            "{held}"
+        );
+        let heard: Vec<u32> = (0..10).chain(first..first + 10).collect();
+        let out: Vec<u32> = out
+            .iter()
+            .map(|out| match out {
+                Out::Packet(number, _) => *number,
+                other => panic!("{held}: {other:?}"),
+            })
+            .collect();
+        assert_eq!(out, heard, "{held}");
+        let counts = buffer.counts();
+        assert_eq!(
+            (counts.packets, counts.lost, counts.late),
+            (20, 0, 0),
+            "{held}"
+        );
+        // What is lost from here on counts.
+        run(&mut buffer, steady(first + 12..first + 14, |_| 0), 65_530);
+        assert_eq!(buffer.counts().lost, 2, "{held}");
+    }
+}

@@ -108,6 +108,11 @@ impl Ear {
         self.sound.unplaced = true;
     }
 
+    /// What the stream said until now was not given here.
+    pub(super) const fn skip(&mut self) {
+        self.jitter.skip();
+    }
+
     /// A packet in the order of its stream; those without audio have a number in it too.
     pub(super) fn packet(
         &mut self,

@@ -12,6 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha512};
 
 use self::parse::{Description, Media};
 use super::srtp::{Keys, Suite};
@@ -150,7 +151,7 @@ pub struct Local {
     /// The codecs that are spoken, the preferred ones first.
     pub codecs: Vec<Codec>,
     pub encryption: Encryption,
-    /// Random bytes for the keys of our direction.
+    /// Random bytes, of which the keys of our direction are made.
     pub random: [u8; Suite::Aes256Tag80.material()],
 }
 
@@ -570,8 +571,14 @@ struct Said<'a> {
 }
 
 impl Local {
+    /// Our key of a suite, and of no other: to begin anew with one that was used in another suite would use its
+    /// keystream twice (RFC 3711 section 9.1).
     fn keys(&self, suite: Suite) -> Option<Keys> {
-        Keys::new(suite, &self.random[..suite.material()])
+        let drawn = Sha512::new()
+            .chain_update(self.random)
+            .chain_update(suite.name())
+            .finalize();
+        Keys::new(suite, &drawn[..suite.material()])
     }
 
     /// Whether a codec with a clock of 8,000 is spoken.

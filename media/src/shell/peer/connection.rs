@@ -71,8 +71,10 @@ pub(super) struct Connection {
     /// Theirs: another name is another round of ICE.
     remote_name: String,
     remote_password: String,
-    /// Candidates of this round that the core was given.
+    /// Candidates of this round that the core was given, or will be.
     candidates: usize,
+    /// Those that came before the answer to our offer.
+    early: Vec<String>,
     /// Callers may be on this machine, for we are reached there.
     loopback: bool,
     /// The caller's fingerprints.
@@ -179,6 +181,7 @@ impl Connection {
             remote_name: String::new(),
             remote_password: String::new(),
             candidates: 0,
+            early: Vec::new(),
             loopback: net.public.iter().any(|ours| ours.ip().is_loopback()),
             fingerprints: Vec::new(),
             tuples: Vec::new(),

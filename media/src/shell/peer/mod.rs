@@ -11,6 +11,7 @@ mod connection;
 mod identity;
 mod net;
 mod offered;
+mod plain;
 mod reports;
 mod sdp;
 mod stun;

@@ -52,37 +52,64 @@ pub(super) fn with_known_fingerprints(sdp: &str) -> String {
     known
 }
 
-/// Which way the first audio flows, as its sender sees it. `None`: no audio is offered.
-pub(super) fn audio_direction(sdp: &str) -> Option<Direction> {
-    let mut session = Direction::Sendrecv;
-    let mut audio = None;
-    let mut media = false;
-    for line in sdp.lines().map(str::trim_end) {
-        if line.starts_with("m=") {
-            if audio.is_some() {
-                break;
-            }
-            media = true;
-            // A port of 0 refuses the medium.
-            if line.starts_with("m=audio ") && !line.starts_with("m=audio 0 ") {
-                audio = Some(session);
-            }
-            continue;
-        }
-        let direction = match line {
-            "a=sendrecv" => Direction::Sendrecv,
-            "a=sendonly" => Direction::Sendonly,
-            "a=recvonly" => Direction::Recvonly,
-            "a=inactive" => Direction::Inactive,
-            _ => continue,
-        };
-        if !media {
-            session = direction;
-        } else if let Some(audio) = &mut audio {
-            *audio = direction;
+/// The parts of a description: the session's, then each medium's, which begins with its line `m=`.
+pub(super) fn sections(sdp: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (at, _) in sdp.match_indices("m=") {
+        if at == 0 || sdp.as_bytes()[at - 1] == b'\n' {
+            parts.push(&sdp[from..at]);
+            from = at;
         }
     }
-    audio
+    parts.push(&sdp[from..]);
+    parts
+}
+
+/// Which part is the first audio that is offered. A port of 0 refuses a medium, unless it says that another's port is
+/// its own (RFC 9143 section 6).
+pub(super) fn audio_of(sections: &[&str]) -> Option<usize> {
+    let offered = |section: &&str| {
+        let bundled = || lines(section).any(|line| line == "a=bundle-only");
+        section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
+    };
+    let mut media = sections.iter().enumerate().skip(1);
+    media
+        .find(|(_, section)| offered(section))
+        .map(|(at, _)| at)
+}
+
+/// Which way a part of a description flows, if it says so.
+pub(super) fn direction(section: &str) -> Option<Direction> {
+    lines(section).find_map(direction_in)
+}
+
+/// The direction that a line tells.
+pub(super) fn direction_in(line: &str) -> Option<Direction> {
+    match line.trim_end() {
+        "a=sendrecv" => Some(Direction::Sendrecv),
+        "a=sendonly" => Some(Direction::Sendonly),
+        "a=recvonly" => Some(Direction::Recvonly),
+        "a=inactive" => Some(Direction::Inactive),
+        _ => None,
+    }
+}
+
+/// Which way media flow that do not say so themselves (RFC 8866 section 6.7).
+pub(super) fn usual_direction(sections: &[&str]) -> Direction {
+    let session = sections.first().and_then(|session| direction(session));
+    session.unwrap_or(Direction::Sendrecv)
+}
+
+fn lines(section: &str) -> impl Iterator<Item = &str> {
+    section.lines().map(str::trim_end)
+}
+
+/// Which way the first audio flows, as its sender sees it. `None`: no audio is offered.
+pub(super) fn audio_direction(sdp: &str) -> Option<Direction> {
+    let sections = sections(sdp);
+    let audio = audio_of(&sections)?;
+    Some(direction(sections[audio]).unwrap_or_else(|| usual_direction(&sections)))
 }
 
 /// What we do for an offer of this: both ways where we are let.
@@ -172,6 +199,8 @@ mod tests {
         let held = "v=0\r\na=inactive\r\nm=audio 9 X 0\r\nm=video 9 X 1\r\na=sendrecv\r\n";
         assert_eq!(audio_direction(held), Some(Direction::Inactive));
         assert_eq!(audio_direction("v=0\r\nm=audio 0 X 0\r\n"), None);
+        let bundled = "v=0\r\nm=audio 0 X 0\r\nm=audio 0 X 0\r\na=bundle-only\r\na=recvonly\r\n";
+        assert_eq!(audio_direction(bundled), Some(Direction::Recvonly));
         assert_eq!(
             audio_direction("v=0\r\nm=video 9 X 0\r\na=sendrecv\r\n"),
             None

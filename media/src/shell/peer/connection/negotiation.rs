@@ -10,6 +10,7 @@ use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Directi
 
 use super::super::identity::Identity;
 use super::super::net::Net;
+use super::super::plain::{Plain, plain, without_group};
 use super::super::{channel, offered, sdp};
 use super::Connection;
 use crate::peer::{Candidate, PeerError};
@@ -31,11 +32,11 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(String, bool), PeerError> {
         let direction = self.check(offer)?;
-        let (usable, candidates) = usable(offer, self.loopback)?;
+        let (usable, candidates) = usable(offer, Some(Direction::Sendrecv), self.loopback)?;
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
         let at = self.instant(now, net);
-        let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
+        let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
             if let Ok(back) = RTCSessionDescription::rollback(None) {
@@ -56,6 +57,9 @@ impl Connection {
         let mut answer = offered::with_wishes(&self.described(net)?);
         if self.passive {
             answer = sdp::as_passive(&answer);
+        }
+        if !usable.bundled {
+            answer = without_group(&answer);
         }
         self.codecs_of(&answer);
         self.hold = sdp::holds(direction);
@@ -88,13 +92,18 @@ impl Connection {
         net: &mut Net,
     ) -> Result<bool, PeerError> {
         let direction = self.check(answer)?;
-        let (usable, candidates) = usable(answer, self.loopback)?;
-        let description = RTCSessionDescription::answer(usable).map_err(|e| invalid(&e))?;
+        let (usable, candidates) = usable(answer, None, self.loopback)?;
+        let description = RTCSessionDescription::answer(usable.sdp).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
         self.core
             .set_remote_description(self.instant(now, net), description)
             .map_err(|e| invalid(&e))?;
         self.remember(answer, candidates);
+        for line in std::mem::take(&mut self.early) {
+            self.candidates += 1;
+            // Their request was answered long ago: one that the core cannot use is a way less to the caller.
+            let _ = self.add(line);
+        }
         self.codecs_of(answer);
         self.passive = sdp::attribute(answer, "setup") == Some("active");
         self.hold = sdp::holds(direction);
@@ -105,9 +114,6 @@ impl Connection {
         &mut self,
         candidates: &[Candidate],
     ) -> Result<(), PeerError> {
-        if self.remote_password.is_empty() {
-            return Err(PeerError::NoPeer);
-        }
         let mut usable = Vec::new();
         for (index, candidate) in candidates.iter().enumerate() {
             let line = candidate.candidate.trim();
@@ -130,16 +136,23 @@ impl Connection {
             return Err(PeerError::InvalidCandidate(*index, why));
         }
         self.candidates += usable.len();
+        if self.remote_password.is_empty() {
+            // Our offer is not answered yet: a caller's candidates may overtake its answer.
+            self.early.extend(usable.into_iter().map(|(_, line)| line));
+            return Ok(());
+        }
         for (index, line) in usable {
-            let init = RTCIceCandidateInit {
-                candidate: line,
-                ..Default::default()
-            };
-            self.core
-                .add_remote_candidate(init)
+            self.add(line)
                 .map_err(|error| PeerError::InvalidCandidate(index, error.to_string()))?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, line: String) -> Result<(), rtc::shared::error::Error> {
+        self.core.add_remote_candidate(RTCIceCandidateInit {
+            candidate: line,
+            ..Default::default()
+        })
     }
 
     /// Looks at a description before the core does.
@@ -223,8 +236,8 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     static IDENTITY: LazyLock<Result<Identity, String>> = LazyLock::new(Identity::new);
     let direction = check(offer)?;
     // Fewer candidates count than where callers may be on this machine, so nothing is refused that is taken there.
-    let (usable, _) = usable(offer, false)?;
-    let description = RTCSessionDescription::offer(usable).map_err(|e| invalid(&e))?;
+    let (usable, _) = usable(offer, Some(Direction::Sendrecv), false)?;
+    let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
     let identity = IDENTITY
         .as_ref()
         .map_err(|why| PeerError::Failed(why.clone()))?;
@@ -262,14 +275,21 @@ fn check(sdp: &str) -> Result<Direction, PeerError> {
     Ok(direction)
 }
 
-/// A description without the fingerprints and candidates that are of no use, and how many of these are left.
-fn usable(sdp: &str, loopback: bool) -> Result<(String, usize), PeerError> {
-    let sdp = sdp::with_known_fingerprints(sdp);
-    let (usable, candidates) = offered::with_reachable(&sdp, loopback);
+/// A description as the core is given it, without the fingerprints and candidates that are of no use, and how many of
+/// these are left. `audio`: which way its first audio is said to flow, where that is not what it says.
+fn usable(
+    sdp: &str,
+    audio: Option<Direction>,
+    loopback: bool,
+) -> Result<(Plain, usize), PeerError> {
+    let mut plain = plain(sdp, audio).map_err(wrong)?;
+    plain.sdp = sdp::with_known_fingerprints(&plain.sdp);
+    let (usable, candidates) = offered::with_reachable(&plain.sdp, loopback);
+    plain.sdp = usable;
     if candidates > MOST_CANDIDATES {
         return Err(wrong(&format!("more than {MOST_CANDIDATES} candidates")));
     }
-    Ok((usable, candidates))
+    Ok((plain, candidates))
 }
 
 fn wrong(why: &str) -> PeerError {

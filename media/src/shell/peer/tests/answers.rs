@@ -37,6 +37,110 @@ fn an_answer_may_hold_the_call() {
     client.run(|client| client.hears(0, 0.5));
 }
 
+/// Which media are not refused, and whether there is a group.
+fn shape(sdp: &str) -> (Vec<bool>, bool) {
+    let sections = sdp::sections(sdp);
+    let refused = |section: &&str| section.split(' ').nth(1) == Some("0");
+    let open = sections.iter().skip(1).map(|section| !refused(section));
+    (open.collect(), sdp.contains("a=group:"))
+}
+
+#[test]
+fn who_begins_on_hold_is_greeted_when_they_resume() {
+    let bed = Bed::new();
+    for (held, answered) in [
+        (Direction::Sendonly, Direction::Recvonly),
+        (Direction::Inactive, Direction::Inactive),
+    ] {
+        let placed = bed.place(&format!("webrtc-held-first-{held}"));
+        let mut client = Client::new();
+        client.speaks = false;
+        client.direct(held);
+        let offer = client.offer();
+        assert_eq!(check_offer(&offer), Ok(()));
+        let answer = placed.offer(&offer, false).unwrap();
+        assert_eq!(sdp::audio_direction(&answer), Some(answered));
+        client.accept(&answer);
+        client.run(|client| client.has("session_started"));
+        client.run_for(Duration::from_millis(300), |_| false);
+        assert_eq!(client.packets, 0, "the agent spoke to who holds the call");
+        assert!(placed.told().iter().any(is_on_hold));
+        // Held once more, and then resumed.
+        for direction in [Direction::Inactive, Direction::Sendrecv] {
+            client.direct(direction);
+            let offer = client.offer();
+            let answer = placed.offer(&offer, false).unwrap();
+            assert_eq!(sdp::audio_direction(&answer), Some(direction));
+            client.accept(&answer);
+        }
+        client.run(|client| client.hears(0, 0.5));
+    }
+}
+
+#[test]
+fn an_offer_that_says_no_direction_flows_both_ways() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-no-direction");
+    let mut client = Client::new();
+    let offer = client.offer().replace("a=sendrecv\r\n", "");
+    assert_eq!(sdp::direction(&offer), None);
+    let answer = placed.offer(&offer, false).unwrap();
+    assert_eq!(shape(&answer), shape(&offer));
+    assert_eq!(sdp::audio_direction(&answer), Some(Direction::Sendrecv));
+    client.accept(&answer);
+    client.run(|client| client.hears(0, 0.5));
+}
+
+#[test]
+fn an_offer_without_a_group_gets_its_audio_and_no_more() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-no-group");
+    let mut client = Client::new();
+    let offer = client.offer();
+    let group = offer.lines().find(|line| line.starts_with("a=group:"));
+    let offer = offer.replace(&format!("{}\r\n", group.unwrap()), "");
+    let answer = placed.offer(&offer, false).unwrap();
+    assert_eq!(shape(&answer), (vec![true, false], false));
+    client.accept(&answer);
+    client.run(|client| client.hears(0, 0.5));
+}
+
+#[test]
+fn candidates_may_overtake_the_answer_to_our_offer() {
+    let bed = Bed::new();
+    let placed = bed.place("webrtc-early-candidates");
+    let mut client = Client::new();
+    let answer = client.answer(placed.make_offer());
+    let is_candidate = |line: &&str| line.starts_with("a=candidate:");
+    let candidates: Vec<Candidate> = answer
+        .lines()
+        .filter(is_candidate)
+        .map(|line| Candidate {
+            candidate: line.to_owned(),
+            sdp_mid: Some("0".to_owned()),
+            sdp_mline_index: Some(0),
+        })
+        .collect();
+    let count = candidates.len();
+    assert!(count > 0, "{answer}");
+    let bare: String = answer
+        .split_inclusive('\n')
+        .filter(|line| !is_candidate(line))
+        .collect();
+    // More than there is room for is refused, as it is later.
+    let many = vec![candidates[0].clone(); 100];
+    let reply = placed.ask(PeerRequest::Candidates(candidates));
+    assert_eq!(reply, Ok(PeerReply::Accepted(count)));
+    let reply = placed.ask(PeerRequest::Candidates(many));
+    assert!(
+        matches!(reply, Err(PeerError::InvalidCandidate(index, _)) if index == 100 - count),
+        "{reply:?}"
+    );
+    let reply = placed.ask(PeerRequest::Answer { sdp: bare });
+    assert_eq!(reply, Ok(PeerReply::Done));
+    client.run(|client| client.hears(0, 0.5));
+}
+
 #[test]
 fn a_caller_gets_no_more_bits_than_it_wants() {
     let bed = Bed::new();

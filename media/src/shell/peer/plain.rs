@@ -1,0 +1,135 @@
+//! Descriptions as the core reads them: what RFC 8866 and RFC 9143 leave to be understood, said outright.
+
+use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
+
+use super::sdp::{attribute, audio_of, direction, direction_in, sections, usual_direction};
+
+/// Lines that say where a medium of its own is.
+const OWN_WAY: [&str; 3] = ["a=ice-", "a=candidate:", "a=fingerprint:"];
+
+/// A description as the core is given it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    pub(super) sdp: String,
+    /// Its media share one way (RFC 9143), as the core's always do. Where they do not, all but the audio are refused.
+    pub(super) bundled: bool,
+}
+
+/// The description with a direction in each of its media and with the group that the core looks for. Its first audio
+/// flows as `audio` says, or as it does. An error tells why the core could not answer all of it.
+///
+/// The core has a sender for audio that flows both ways alone, and keeps it: an offer whose audio begins on hold is
+/// told to it as one of both ways, and what is answered is ours to say.
+pub(super) fn plain(sdp: &str, audio: Option<Direction>) -> Result<Plain, &'static str> {
+    let sections = sections(sdp);
+    let ours = audio_of(&sections).ok_or("no audio")?;
+    let mid = attribute(sections[ours], "mid").filter(|mid| !mid.is_empty());
+    let group = sections[0].lines().find(|line| {
+        let mut names = line
+            .strip_prefix("a=group:BUNDLE ")
+            .unwrap_or_default()
+            .split_ascii_whitespace();
+        names.any(|name| Some(name) == mid)
+    });
+    let bundled = group.is_some();
+    if !bundled && ours != 1 {
+        return Err("without a BUNDLE group its audio has to come first");
+    }
+    let usual = usual_direction(&sections);
+    let mut plain = String::with_capacity(sdp.len() + 64);
+    for (at, section) in sections.iter().enumerate() {
+        let is_medium = at > 0;
+        let kind = section.split(' ').next().unwrap_or_default();
+        let flows = match kind {
+            _ if !is_medium => None,
+            "m=audio" | "m=video" => Some(direction(section).unwrap_or(usual)),
+            "m=application" if section.lines().next().is_some_and(is_channel) => None,
+            _ => return Err("a medium that is none of audio, video and webrtc-datachannel"),
+        };
+        let flows = flows.map(|flows| audio.filter(|_| at == ours).unwrap_or(flows));
+        for line in section.split_inclusive('\n') {
+            let elsewhere = is_medium && at != ours && !bundled;
+            let drop = (!is_medium && line.starts_with("a=group:"))
+                || (elsewhere && OWN_WAY.iter().any(|own| line.starts_with(own)))
+                || (flows.is_some() && direction_in(line).is_some());
+            if !drop {
+                plain.push_str(line);
+            }
+        }
+        if !plain.is_empty() && !plain.ends_with('\n') {
+            plain.push_str("\r\n");
+        }
+        if let Some(flows) = flows {
+            plain.push_str(&format!("a={flows}\r\n"));
+        }
+        if let Some(group) = group.filter(|_| !is_medium) {
+            plain.push_str(&format!("{}\r\n", group.trim_end()));
+        } else if let Some(mid) = mid.filter(|_| !is_medium) {
+            plain.push_str(&format!("a=group:BUNDLE {mid}\r\n"));
+        }
+    }
+    Ok(Plain {
+        sdp: plain,
+        bundled,
+    })
+}
+
+/// An answer to an offer that has no group has none either (RFC 9143 section 7.3).
+pub(super) fn without_group(answer: &str) -> String {
+    let lines = answer.split_inclusive('\n');
+    lines.filter(|line| !line.starts_with("a=group:")).collect()
+}
+
+/// Whether a line `m=application` is a data channel's (RFC 8841 section 4.2).
+fn is_channel(medium: &str) -> bool {
+    medium.trim_end().ends_with(" webrtc-datachannel")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sdp_of(offer: &str, audio: Option<Direction>) -> String {
+        plain(offer, audio).unwrap().sdp
+    }
+
+    #[test]
+    fn every_medium_says_its_direction() {
+        let offer = "v=0\r\na=group:BUNDLE 0 1 2\r\na=sendonly\r\n\
+            m=audio 9 X 111\r\na=mid:0\r\nm=video 9 X 96\r\na=recvonly\r\na=mid:1\r\n\
+            m=application 9 X webrtc-datachannel\r\na=mid:2";
+        let said = "v=0\r\na=sendonly\r\na=group:BUNDLE 0 1 2\r\n\
+            m=audio 9 X 111\r\na=mid:0\r\na=sendonly\r\nm=video 9 X 96\r\na=mid:1\r\na=recvonly\r\n\
+            m=application 9 X webrtc-datachannel\r\na=mid:2\r\n";
+        assert_eq!(sdp_of(offer, None), said);
+        let both = said.replacen("a=mid:0\r\na=sendonly", "a=mid:0\r\na=sendrecv", 1);
+        assert_eq!(sdp_of(offer, Some(Direction::Sendrecv)), both);
+        assert_eq!(sdp_of(said, None), said);
+        assert!(plain(offer, None).unwrap().bundled);
+    }
+
+    #[test]
+    fn without_a_group_the_audio_alone_is_there() {
+        let offer = "v=0\r\na=group:LS 0 1\r\nm=audio 9 X 111\r\na=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
+            m=application 9 X webrtc-datachannel\r\na=mid:1\r\na=ice-ufrag:b\r\na=fingerprint:x\r\n";
+        let said = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
+            m=application 9 X webrtc-datachannel\r\na=mid:1\r\n";
+        let plain = plain(offer, None).unwrap();
+        assert_eq!(plain.sdp, said);
+        assert!(!plain.bundled);
+        assert_eq!(
+            without_group(said),
+            said.replace("a=group:BUNDLE 0\r\n", "")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_answered_whole_is_refused() {
+        let of = |offer: &str| plain(offer, None).unwrap_err();
+        assert_eq!(of("v=0\r\nm=video 9 X 96\r\n"), "no audio");
+        let text = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\nm=text 9 X 98\r\n";
+        assert!(of(text).contains("none of audio"));
+        let second = "v=0\r\nm=video 9 X 96\r\na=mid:0\r\nm=audio 9 X 111\r\na=mid:1\r\n";
+        assert!(of(second).contains("BUNDLE"));
+    }
+}

@@ -5,6 +5,7 @@ mod alone;
 mod answers;
 mod away;
 mod limits;
+mod ports;
 mod unread;
 
 use std::net::UdpSocket;
@@ -61,16 +62,21 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
+        Self::of(1, Vec::new())
+    }
+
+    /// `public_addresses`: those that clients are told, if not the ones that are listened on.
+    fn of(threads: usize, public_addresses: Vec<SocketAddr>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = Engine::start(EngineConfig {
-            threads: 1,
+            threads,
             node_calls: 200,
             spool_dir: folder.path().join("spool"),
             min_free: 0,
             lead_ms: 400,
             webrtc: Some(WebRtcConfig {
                 listen: "127.0.0.1:0".parse().unwrap(),
-                public_addresses: Vec::new(),
+                public_addresses,
             }),
             priority: 0,
         })
@@ -500,6 +506,14 @@ fn both_hear_each_other_and_the_events_come_on_the_data_channel() {
     });
     let quality = quality.expect("the network was reported");
     assert!(quality.mos.is_some_and(|mos| mos > 4.0), "{quality:?}");
+    let round_trip = told.iter().rev().find_map(|news| match news {
+        CallNews::Network(quality) => quality.rtt_ms,
+        _ => None,
+    });
+    assert!(
+        round_trip.is_some_and(|ms| ms > 0.0 && ms < 1000.0),
+        "{round_trip:?}"
+    );
     let summary = told.iter().find_map(|news| match news {
         CallNews::Event(CallEvent::Ended(summary)) => Some(summary.clone()),
         _ => None,

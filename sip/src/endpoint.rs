@@ -402,13 +402,23 @@ impl Endpoint {
     }
 
     fn stream(&mut self, now: Time, peer: Peer, bytes: &[u8]) {
-        let admission = self.gate.judge(now, peer.addr.ip());
+        let mut admission = self.gate.judge(now, peer.addr.ip());
         if admission == Admission::Silence || !self.streams.push(&peer, bytes) {
-            self.streams.remove(&peer);
-            self.out.push_back(Output::Close(peer));
-            return;
+            return self.close(peer);
         }
+        let mut judged = true;
         while let Some(framed) = self.streams.next_of(&peer) {
+            // What was read of a stranger had a turn for one message. Each further one has its own, as if it had
+            // come as a datagram.
+            if admission == Admission::Challenge
+                && !matches!(framed, Framed::Ping)
+                && !std::mem::take(&mut judged)
+            {
+                admission = self.gate.judge(now, peer.addr.ip());
+                if admission == Admission::Silence {
+                    return self.close(peer);
+                }
+            }
             match framed {
                 Framed::Message(message) => self.message(now, &peer, message, admission),
                 Framed::Ping => self.out.push_back(Output::Transmit {
@@ -418,11 +428,15 @@ impl Endpoint {
                 Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
                 Framed::Lost(malformed) => {
                     self.malformed(&peer, &malformed, admission);
-                    self.streams.remove(&peer);
-                    self.out.push_back(Output::Close(peer.clone()));
+                    self.close(peer.clone());
                 }
             }
         }
+    }
+
+    fn close(&mut self, peer: Peer) {
+        self.streams.remove(&peer);
+        self.out.push_back(Output::Close(peer));
     }
 
     fn message(&mut self, now: Time, peer: &Peer, message: Message, admission: Admission) {

@@ -171,3 +171,25 @@ fn strangers_take_a_few_connections_each_and_some_in_all_and_none_from_the_carri
     alone.step(Input::Failed(peers.remove(0)));
     assert!(connect(&mut alone, stranger, 1).1);
 }
+
+/// What is sent at once has no more turns than what comes message by message.
+#[test]
+fn a_stranger_that_pipelines_is_asked_no_more_often_than_any_other() {
+    let mut alone = open();
+    let stranger = IpAddr::from([203, 0, 113, 9]);
+    let (peer, _) = connect(&mut alone, stranger, 1);
+    let many = |text: fn(u32) -> String| (1..=130).map(text).collect::<String>();
+    say(&mut alone, &peer, &many(|number| invite("", number)));
+    // Ten turns, of which the connection had one.
+    assert_eq!(alone.sent.len(), 9);
+    assert_eq!(alone.last_response().code, 401);
+    assert_eq!(alone.closed, [peer]);
+    let (carrier, _) = connect(&mut alone, address(A).ip(), 1);
+    say(
+        &mut alone,
+        &carrier,
+        &many(|number| invite("", number).replace("INVITE", "OPTIONS")),
+    );
+    assert_eq!(alone.sent.len(), 9 + 130);
+    assert_eq!(alone.closed.len(), 1);
+}

@@ -116,17 +116,20 @@ fn named(transport: Transport) -> Trunk {
 }
 
 fn place(sip: &Sip) {
+    place_as(sip, CallId(1), Body::sdp("offer"));
+}
+
+fn place_as(sip: &Sip, call: CallId, offer: Body) {
     let place = Place {
         trunk: TrunkId(1),
         to: "callee".to_owned(),
         from: "caller".to_owned(),
         display: None,
         headers: Vec::new(),
-        offer: Body::sdp("offer"),
+        offer,
         ring_for: Duration::from_secs(50),
     };
-    sip.command(Command::Place(CallId(1), Box::new(place)))
-        .unwrap();
+    sip.command(Command::Place(call, Box::new(place))).unwrap();
 }
 
 /// The next event that fits, within a minute.
@@ -321,6 +324,88 @@ fn names_that_nobody_answers_for_hold_up_no_other() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// Neither an answer that no datagram holds nor a request of ours that none does is the end of calls with the
+/// same carrier (RFC 3261 18.4).
+#[test]
+fn what_is_too_large_to_be_sent_fails_no_other_call() {
+    let carrier = UdpSocket::bind((loopback(), 0)).unwrap();
+    carrier
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let own = carrier.local_addr().unwrap();
+    let (sip, port) = start(Transport::Udp, None, None);
+    kit::trust_loopback(&sip, own.port(), Transport::Udp);
+    let to = SocketAddr::new(loopback(), port);
+    // The next INVITE that is of another call, among what is sent again.
+    let invited = |before: &str| loop {
+        let mut buffer = [0; 2_048];
+        let length = carrier.recv(&mut buffer).unwrap();
+        let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
+        let call = text.lines().find(|line| line.starts_with("Call-ID:"));
+        let call = call.map(str::to_owned).unwrap_or_default();
+        if text.starts_with("INVITE") && call != before {
+            return (text, call);
+        }
+    };
+    let (mut ended, mut before) = (Vec::new(), String::new());
+    for (call, large) in [(CallId(1), true), (CallId(2), false)] {
+        place_as(&sip, call, Body::sdp("offer"));
+        let (invite, id) = invited(&before);
+        before = id;
+        match large {
+            true => {
+                // The way that an answer must repeat is all of it.
+                let via = format!(
+                    "Via: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK{}\r\n",
+                    "b".repeat(8_000)
+                );
+                let text = kit::request("OPTIONS", own);
+                let (first, rest) = text.split_once("From:").unwrap();
+                let text = format!("{first}{}From:{rest}", via.repeat(8));
+                let fill = "b".repeat(65_507 - text.len());
+                let text = text.replacen(
+                    "branch=z9hG4bKOPTIONS",
+                    &format!("branch=z9hG4bK{fill}OPTIONS"),
+                    1,
+                );
+                assert_eq!(text.len(), 65_507);
+                carrier.send_to(text.as_bytes(), to).unwrap();
+            }
+            false => {
+                place_as(&sip, CallId(3), Body::sdp("x".repeat(70_000)));
+                let code = until(&sip, |event| match event {
+                    Event::Ended {
+                        call: CallId(3),
+                        code,
+                        ..
+                    } => Some(code),
+                    Event::Ended { .. } => panic!("another call ended"),
+                    _ => None,
+                });
+                assert_eq!(code, Some(503));
+            }
+        }
+        // After that it is busy.
+        let fields = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+        let echoed = invite
+            .lines()
+            .filter(|line| fields.iter().any(|name| line.starts_with(name)));
+        let busy: String = echoed
+            .map(|line| match line.starts_with("To:") {
+                true => format!("{line};tag=busy\r\n"),
+                false => format!("{line}\r\n"),
+            })
+            .collect();
+        let busy = format!("SIP/2.0 486 Busy Here\r\n{busy}Content-Length: 0\r\n\r\n");
+        carrier.send_to(busy.as_bytes(), to).unwrap();
+        ended.push(until(&sip, |event| match event {
+            Event::Ended { by, code, .. } => Some((by, code)),
+            _ => None,
+        }));
+    }
+    assert_eq!(ended, [(EndedBy::Remote, Some(486)); 2]);
 }
 
 /// A connection that says nothing sensible is closed, and one after it is served.

@@ -370,6 +370,7 @@ impl Endpoint {
         self.out.push_back(Output::Transmit {
             to,
             wire: request.to_bytes().into(),
+            client: None,
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::trunk::TrunkId;
 
 /// A client transaction, by a number that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ClientId(u64);
+pub struct ClientId(u64);
 
 /// Who hears the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,12 +424,18 @@ impl Endpoint {
         }
     }
 
+    /// A message of that transaction could not be sent.
+    pub(super) fn unsent(&mut self, now: Time, id: ClientId) {
+        self.client_input(now, id, ClientInput::Failed);
+    }
+
     fn drive_client(&mut self, now: Time, id: ClientId) {
         while let Some(record) = self.clients.get_mut(&id) {
             match record.machine.poll() {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
                     to: record.peer.clone(),
                     wire,
+                    client: Some(id),
                 }),
                 Step::Response(response) => {
                     let fresh = !record.heard;

@@ -9,6 +9,7 @@ use crate::auth::Verdict;
 use crate::call::{ALLOW, SUPPORTED, ServerId};
 use crate::event::{CallId, Event, Incoming};
 use crate::gate::Admission;
+use crate::message::print::field;
 use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ServerKey;
@@ -30,6 +31,16 @@ pub(super) struct ServerRecord {
 
 /// No server transaction: what an ACK comes with.
 const NO_SERVER: ServerId = ServerId(0);
+
+/// Extensions that a 420 names; none of ours is among hundreds of others that somebody wants.
+const MOST_UNSUPPORTED: usize = 32;
+
+/// The largest message that is sent: what a datagram holds over IPv4.
+const MOST_SENT: usize = 65_507;
+
+/// What an answer of ours may say besides what it echoes: our Contact, the methods and extensions that we know,
+/// challenges, a session of some 2 KiB.
+const ROOM: usize = 4_096;
 
 /// What is tried again after an overload, seconds.
 const RETRY_AFTER: &str = "5";
@@ -54,7 +65,15 @@ impl Endpoint {
             return self.server_input(now, id, ServerInput::Again);
         }
         let in_dialog = self.dialog_of(&request);
-        if admission != Admission::Known && in_dialog.is_none() {
+        let stranger = admission != Admission::Known && in_dialog.is_none();
+        if echoed(&request) + ROOM > MOST_SENT {
+            if stranger {
+                self.refusals.stray += 1;
+                return;
+            }
+            return self.answer(peer, &request, 513, "");
+        }
+        if stranger {
             return self.stranger(now, peer, &request, key);
         }
         if self.servers.len() >= self.config.most_transactions {
@@ -320,6 +339,7 @@ impl Endpoint {
             .headers
             .list(&Name::Require)
             .filter(|token| !["100rel", "timer"].contains(&token.to_ascii_lowercase().as_str()))
+            .take(MOST_UNSUPPORTED)
             .collect();
         if !unknown.is_empty() {
             let mut response = refuse(420);
@@ -372,6 +392,7 @@ impl Endpoint {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
                     to: record.reply_to.clone(),
                     wire,
+                    client: None,
                 }),
                 // A server hears no response.
                 Step::Response(_) => {}
@@ -431,10 +452,15 @@ impl Endpoint {
         self.transmit_response(peer, &response);
     }
 
+    /// An answer that no datagram holds is left out: its Vias alone, of which none may be missing, are too many.
     fn transmit_response(&mut self, peer: &Peer, response: &Response) {
+        if response.length() > MOST_SENT {
+            return;
+        }
         let to = reply_to(peer, response.via().as_ref());
         let wire = response.to_bytes().into();
-        self.out.push_back(Output::Transmit { to, wire });
+        let client = None;
+        self.out.push_back(Output::Transmit { to, wire, client });
     }
 
     /// The same tag for the same request.
@@ -453,6 +479,27 @@ impl Endpoint {
 
 fn has_to_tag(request: &Request) -> bool {
     request.to().is_some_and(|to| to.tag().is_some())
+}
+
+/// What an answer to a request may repeat of it, at most.
+fn echoed(request: &Request) -> usize {
+    let echoes = |name: &Name| {
+        matches!(
+            name,
+            Name::Via
+                | Name::From
+                | Name::To
+                | Name::CallId
+                | Name::CSeq
+                | Name::Timestamp
+                | Name::RecordRoute
+                | Name::Require
+        )
+    };
+    let fields = request.headers.iter().filter(|(name, _)| echoes(name));
+    let fields: usize = fields.map(|(name, value)| field(name, value)).sum();
+    // Our Contact has its user.
+    fields + request.uri.user().map_or(0, |user| user.len())
 }
 
 fn inviting_key(request: &Request) -> Option<(String, String, u32)> {

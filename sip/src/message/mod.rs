@@ -4,7 +4,7 @@
 pub mod header;
 mod multipart;
 pub mod parse;
-mod print;
+pub(crate) mod print;
 pub(crate) mod scan;
 pub mod stream;
 pub mod uri;

@@ -19,6 +19,8 @@ pub(super) struct Alone {
     pub(super) traced: Vec<String>,
     pub(super) asked: Vec<Lookup>,
     pub(super) closed: Vec<Peer>,
+    /// Who would be told that the last message could not be sent.
+    pub(super) client: Option<ClientId>,
     pub(super) wait: Time,
 }
 
@@ -39,6 +41,7 @@ impl Alone {
             traced: Vec::new(),
             asked: Vec::new(),
             closed: Vec::new(),
+            client: None,
             wait: Time::NEVER,
         }
     }
@@ -51,7 +54,8 @@ impl Alone {
                     self.wait = at;
                     return;
                 }
-                Output::Transmit { to, wire } => {
+                Output::Transmit { to, wire, client } => {
+                    self.client = client;
                     if let Ok(Some(message)) = parse(&wire, Framing::Datagram) {
                         self.sent.push((to, message));
                     }

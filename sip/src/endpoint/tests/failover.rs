@@ -118,3 +118,29 @@ fn a_cancel_waits_for_a_word_of_the_address_that_is_tried() {
     alone.answer(100, &[]);
     assert_eq!(asked(&alone), (2, Method::Cancel));
 }
+
+/// RFC 3261 18.4: of a message that cannot be sent its own transaction is told, and no other of that peer.
+#[test]
+fn a_message_that_cannot_be_sent_fails_alone() {
+    let mut alone = placed();
+    let first = alone.client.unwrap();
+    let other = CallId(2);
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    for call in [other, CallId(3)] {
+        alone.command(place_as(call, secs(30)));
+    }
+    assert_eq!(alone.last().0.addr, address(A));
+    alone.step(Input::Unsent(alone.client.unwrap()));
+    assert_eq!(alone.told, ["ended by Network 503"]);
+    assert_eq!(alone.endpoint.counts().calls, 2);
+    // Where there is another address it is tried.
+    alone.step(Input::Unsent(first));
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    // Nobody waits for what becomes of an answer.
+    alone.bytes(
+        "192.0.2.1:5060",
+        &invite("", 1).replace("INVITE", "OPTIONS"),
+    );
+    assert_eq!((alone.last_response().code, alone.client), (200, None));
+    assert_eq!(alone.told.len(), 1);
+}

@@ -418,6 +418,14 @@ impl Endpoint {
         hit.sort_unstable();
         for id in hit {
             self.client_input(now, id, ClientInput::Failed);
+            // No ringing bounds how long a re-INVITE is under way.
+            let bounded = |record: &ClientRecord| {
+                matches!(record.owner, Owner::Call(_, Purpose::Reinvite))
+                    && record.machine.is_inviting()
+            };
+            if self.clients.get(&id).is_some_and(bounded) {
+                self.client_input(now, id, ClientInput::GiveUp);
+            }
         }
         if peer.transport.is_reliable() {
             self.flow_lost(now, &peer);

@@ -193,3 +193,66 @@ fn a_stranger_that_pipelines_is_asked_no_more_often_than_any_other() {
     assert_eq!(alone.sent.len(), 9 + 130);
     assert_eq!(alone.closed.len(), 1);
 }
+
+/// A call of ours over TCP, whose connection is lost while it rings.
+fn rings_without_a_connection() -> (Alone, Peer, Request) {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Tcp))));
+    alone.command(placing(secs(60)));
+    let (peer, invite) = alone.last();
+    over(&mut alone, &peer, &invite, 180);
+    alone.step(Input::Failed(peer.clone()));
+    assert_eq!(alone.told, ["180"]);
+    (alone, peer, invite)
+}
+
+/// Answers a request over a connection.
+fn over(alone: &mut Alone, peer: &Peer, request: &Request, code: u16) {
+    let mut response = Response::to(&request.headers, code, "");
+    response.set_to_tag("there");
+    let contact = "<sip:there@192.0.2.1:5060;transport=tcp>";
+    response.headers.push(Name::Contact, contact);
+    let bytes = response.to_bytes();
+    alone.step(Input::Stream {
+        peer: peer.clone(),
+        bytes: &bytes,
+    });
+}
+
+/// RFC 3261 18.2.2: who rings answers over a connection of its own when ours is gone. A telephone that rings on
+/// for nobody would be worse than one that nobody hears.
+#[test]
+fn a_call_that_rings_outlives_its_connection() {
+    let (mut alone, _, invite) = rings_without_a_connection();
+    let anew = Peer::new(Transport::Tcp, SocketAddr::new(address(A).ip(), 40_000));
+    over(&mut alone, &anew, &invite, 200);
+    assert_eq!(alone.told, ["180", "answered"]);
+    assert_eq!(alone.last().1.method, Method::Ack);
+
+    let (mut alone, peer, _) = rings_without_a_connection();
+    alone.command(Command::HangUp(CALL, None));
+    let (to, cancel) = alone.last();
+    assert_eq!((to, cancel.method), (peer, Method::Cancel));
+
+    // It rings no longer than any other.
+    let (mut alone, _, _) = rings_without_a_connection();
+    alone.run_for(secs(61));
+    assert_eq!(alone.told, ["180", "ended by Local 408"]);
+    assert_eq!(alone.last().1.method, Method::Cancel);
+    alone.run_for(secs(90));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+#[test]
+fn a_changed_session_is_awaited_for_32_seconds_once_its_connection_is_lost() {
+    let (mut alone, peer, invite) = rings_without_a_connection();
+    over(&mut alone, &peer, &invite, 200);
+    alone.command(Command::Offer(CALL, sdp("hold")));
+    let (_, again) = alone.last();
+    over(&mut alone, &peer, &again, 100);
+    alone.step(Input::Failed(peer.clone()));
+    alone.run_for(secs(31));
+    assert_eq!(alone.told, ["180", "answered"]);
+    alone.run_for(secs(2));
+    assert_eq!(alone.told, ["180", "answered", "ended by Network 408"]);
+}

@@ -414,7 +414,7 @@ impl Endpoint {
         if admission == Admission::Silence || !self.streams.push(&peer, bytes) {
             return self.close(peer);
         }
-        let mut judged = true;
+        let (mut judged, mut ponged) = (true, false);
         while let Some(framed) = self.streams.next_of(&peer) {
             // What was read of a stranger had a turn for one message. Each further one has its own, as if it had
             // come as a datagram.
@@ -429,11 +429,16 @@ impl Endpoint {
             }
             match framed {
                 Framed::Message(message) => self.message(now, &peer, message, admission),
-                Framed::Ping => self.out.push_back(Output::Transmit {
-                    to: peer.clone(),
-                    wire: Arc::from(&b"\r\n"[..]),
-                    client: None,
-                }),
+                // One answer tells all of them that we are there (RFC 5626 3.5.1); strangers are not told.
+                Framed::Ping if admission == Admission::Known && !ponged => {
+                    ponged = true;
+                    self.out.push_back(Output::Transmit {
+                        to: peer.clone(),
+                        wire: Arc::from(&b"\r\n"[..]),
+                        client: None,
+                    });
+                }
+                Framed::Ping => {}
                 Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
                 Framed::Lost(malformed) => {
                     self.malformed(&peer, &malformed, admission);

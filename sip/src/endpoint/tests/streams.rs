@@ -256,3 +256,17 @@ fn a_changed_session_is_awaited_for_32_seconds_once_its_connection_is_lost() {
     alone.run_for(secs(2));
     assert_eq!(alone.told, ["180", "answered", "ended by Network 408"]);
 }
+
+/// RFC 5626 3.5.1: a ping is answered, but as many as fit into one read are no reason to write as often.
+#[test]
+fn pings_are_answered_once_a_read_and_no_stranger_s_are() {
+    let mut alone = open();
+    let (carrier, _) = connect(&mut alone, address(A).ip(), 1);
+    say(&mut alone, &carrier, &"\n".repeat(32_768));
+    assert_eq!(alone.pongs, 1);
+    say(&mut alone, &carrier, &format!("\n\n{}\n\n", options()));
+    assert_eq!((alone.pongs, alone.sent.len()), (2, 1));
+    let (stranger, _) = connect(&mut alone, IpAddr::from([203, 0, 113, 9]), 1);
+    say(&mut alone, &stranger, "\n\n");
+    assert_eq!(alone.pongs, 2);
+}

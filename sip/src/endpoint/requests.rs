@@ -22,6 +22,8 @@ pub(super) struct ServerRecord {
     key: ServerKey,
     /// Where the answers go.
     reply_to: Peer,
+    /// Where they go once the connection that the request came over is gone.
+    fallback: Peer,
     /// Of an INVITE that makes a call.
     call: Option<CallId>,
     /// Its key among the INVITEs being served.
@@ -369,6 +371,7 @@ impl Endpoint {
             machine,
             key,
             reply_to: reply_to(peer, request.via().as_ref()),
+            fallback: fallback(peer, request.via().as_ref()),
             call: None,
             inviting,
             armed: Time::NEVER,
@@ -389,11 +392,16 @@ impl Endpoint {
     fn settle(&mut self, id: ServerId) {
         while let Some(record) = self.servers.get_mut(&id) {
             match record.machine.poll() {
-                Step::Send(wire) => self.out.push_back(Output::Transmit {
-                    to: record.reply_to.clone(),
-                    wire,
-                    client: None,
-                }),
+                Step::Send(wire) => {
+                    let own = &record.reply_to;
+                    let lost = own.transport.is_reliable() && !self.streams.has(own);
+                    let to = if lost { &record.fallback } else { own };
+                    self.out.push_back(Output::Transmit {
+                        to: to.clone(),
+                        wire,
+                        client: None,
+                    });
+                }
                 // A server hears no response.
                 Step::Response(_) => {}
                 Step::Ended(_) => {
@@ -587,11 +595,17 @@ fn reply_to(peer: &Peer, via: Option<&Via>) -> Peer {
     if peer.transport != Transport::Udp {
         return peer.clone();
     }
-    let port = match via {
-        Some(via) if via.params.has("rport") => peer.addr.port(),
-        Some(via) => via.port.unwrap_or(Transport::Udp.default_port()),
-        None => peer.addr.port(),
-    };
+    match via {
+        Some(via) if !via.params.has("rport") => fallback(peer, Some(via)),
+        _ => peer.clone(),
+    }
+}
+
+/// The address that a request came from, at the port that its sender listens on by its Via: behind the one of a
+/// connection that is gone nobody is (18.2.2).
+fn fallback(peer: &Peer, via: Option<&Via>) -> Peer {
+    let port = via.and_then(|via| via.port);
+    let port = port.unwrap_or(peer.transport.default_port());
     Peer {
         addr: SocketAddr::new(peer.addr.ip(), port),
         ..peer.clone()

@@ -270,3 +270,29 @@ fn pings_are_answered_once_a_read_and_no_stranger_s_are() {
     say(&mut alone, &stranger, "\n\n");
     assert_eq!(alone.pongs, 2);
 }
+
+/// RFC 3261 18.2.2: to where the caller listens, for the port of its connection is of nobody any more.
+#[test]
+fn an_answer_whose_connection_is_lost_goes_to_where_the_caller_listens() {
+    for (sent_by, port) in [
+        ("192.0.2.1:5080", 5_080),
+        ("gateway.carrier.example", 5_060),
+    ] {
+        let mut alone = open();
+        let (carrier, _) = connect(&mut alone, address(A).ip(), 40_000);
+        let via = format!("TCP {sent_by};rport");
+        say(
+            &mut alone,
+            &carrier,
+            &invite("", 1).replace("UDP 192.0.2.1;rport", &via),
+        );
+        let call = CallId(CallId::FIRST_INCOMING);
+        alone.command(Command::Ring(call, None));
+        assert_eq!(alone.sent.last().unwrap().0, carrier);
+        alone.step(Input::Failed(carrier));
+        alone.command(Command::Answer(call, sdp("answer")));
+        assert_eq!(alone.last_response().code, 200);
+        let listens = Peer::new(Transport::Tcp, SocketAddr::new(address(A).ip(), port));
+        assert_eq!(alone.sent.last().unwrap().0, listens);
+    }
+}

@@ -44,6 +44,9 @@ pub(crate) const ALLOW: &str =
 /// The extensions that this stack knows.
 pub(crate) const SUPPORTED: &str = "100rel, timer";
 
+/// Those of a re-INVITE.
+const SUPPORTED_UP: &str = "timer";
+
 /// A server transaction, by a number that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServerId(pub(crate) u64);

@@ -28,6 +28,7 @@ use self::outgoing::Fork;
 pub(crate) use self::outgoing::{farewell, late_ack};
 use self::refer::Refers;
 use self::session::SessionTimer;
+pub(crate) use self::session::too_brief;
 use self::timers::{Timer, Timers};
 use crate::auth::{Credentials, Retry};
 use crate::dialog::Dialog;

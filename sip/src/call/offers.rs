@@ -337,15 +337,4 @@ impl Call {
             self.out.push_back(Out::Request(Purpose::Update, request));
         }
     }
-
-    /// 422 when they ask for refreshes more often than we bear (RFC 4028 9).
-    pub(super) fn session_too_brief(&self, request: &Request) -> Option<Response> {
-        self.session_is_too_brief(request).then(|| {
-            let mut refusal = self.tagged(Response::to(&request.headers, 422, ""));
-            refusal
-                .headers
-                .push(Name::MinSe, self.settings.min_se.to_string());
-            refusal
-        })
-    }
 }

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
-use crate::call::{ALLOW, SUPPORTED, ServerId};
+use crate::call::{ALLOW, SUPPORTED, ServerId, too_brief};
 use crate::event::{CallId, Event, Incoming};
 use crate::gate::Admission;
 use crate::message::print::field;
@@ -236,6 +236,9 @@ impl Endpoint {
         }
         if request.contact().is_none() {
             return self.answer(peer, request, 400, "Missing Contact");
+        }
+        if let Some(refusal) = too_brief(request, self.settings.min_se) {
+            return self.transmit(peer, refusal);
         }
         let server = self.serve(now, peer, request, key);
         let Some(call) = self.new_incoming(server, request, peer, &trunks) else {

@@ -10,7 +10,7 @@
 
 mod kit;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,35 +35,73 @@ fn name_server(ports: Vec<u16>) -> SocketAddr {
     std::thread::spawn(move || {
         let mut buffer = [0; 2_048];
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            let mut message = Message::from_vec(&buffer[..length]).unwrap();
-            message.metadata.message_type = MessageType::Response;
-            let query = message.queries[0].clone();
-            let asked = query.name().to_ascii();
-            if asked.ends_with("black.test.") {
-                continue;
+            if let Some(message) = answer(&buffer[..length], &ports) {
+                socket.send_to(&message.to_vec().unwrap(), from).unwrap();
             }
-            let target = Name::from_str("host.carrier.test.").unwrap();
-            let record = |data| Record::from_rdata(query.name().clone(), 60, data);
-            match query.query_type() {
-                RecordType::SRV if asked.ends_with("carrier.test.") => {
-                    for (priority, port) in (10_u16..).zip(&ports) {
-                        message.add_answer(record(RData::SRV(SRV::new(
-                            priority,
-                            1,
-                            *port,
-                            target.clone(),
-                        ))));
-                    }
-                }
-                RecordType::A if asked == "host.carrier.test." => {
-                    message.add_answer(record(RData::A(A::new(127, 0, 0, 1))));
-                }
-                _ => {}
-            }
-            socket.send_to(&message.to_vec().unwrap(), from).unwrap();
         }
     });
     addr
+}
+
+/// Such a one whose answers are too long for datagrams: these say so, and nothing else.
+fn name_server_over_tcp(ports: Vec<u16>) -> SocketAddr {
+    use std::io::{Read as _, Write as _};
+    let (socket, listener) = std::iter::from_fn(|| {
+        let socket = UdpSocket::bind((loopback(), 0)).unwrap();
+        let listener = TcpListener::bind(socket.local_addr().unwrap());
+        Some(listener.map(|listener| (socket, listener)))
+    })
+    .find_map(Result::ok)
+    .unwrap();
+    let addr = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2_048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let mut message = answer(&buffer[..length], &[]).unwrap();
+            message.answers.clear();
+            message.metadata.truncation = true;
+            socket.send_to(&message.to_vec().unwrap(), from).unwrap();
+        }
+    });
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut length = [0; 2];
+            stream.read_exact(&mut length).unwrap();
+            let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+            stream.read_exact(&mut question).unwrap();
+            let message = answer(&question, &ports).unwrap().to_vec().unwrap();
+            let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+            stream.write_all(&length).unwrap();
+            stream.write_all(&message).unwrap();
+        }
+    });
+    addr
+}
+
+/// `None`: nobody answers for such a name.
+fn answer(question: &[u8], ports: &[u16]) -> Option<Message> {
+    let mut message = Message::from_vec(question).unwrap();
+    message.metadata.message_type = MessageType::Response;
+    let query = message.queries[0].clone();
+    let asked = query.name().to_ascii();
+    if asked.ends_with("black.test.") {
+        return None;
+    }
+    let target = Name::from_str("host.carrier.test.").unwrap();
+    let record = |data| Record::from_rdata(query.name().clone(), 60, data);
+    match query.query_type() {
+        RecordType::SRV if asked.ends_with("carrier.test.") => {
+            for (priority, port) in (10_u16..).zip(ports) {
+                let srv = SRV::new(priority, 1, *port, target.clone());
+                message.add_answer(record(RData::SRV(srv)));
+            }
+        }
+        RecordType::A if asked == "host.carrier.test." => {
+            message.add_answer(record(RData::A(A::new(127, 0, 0, 1))));
+        }
+        _ => {}
+    }
+    Some(message)
 }
 
 /// A certificate for `name`, and settings of both sides that trust it alone.
@@ -213,6 +251,19 @@ fn the_second_address_takes_the_call_when_the_first_is_dead() {
     kit::trust_loopback(&callee, caller_port, Transport::Tcp);
     caller
         .command(Command::SetTrunk(Box::new(named(Transport::Tcp))))
+        .unwrap();
+    call(&caller, &callee);
+}
+
+/// RFC 7766 section 5: a carrier of many addresses, say.
+#[test]
+fn an_answer_that_no_datagram_holds_is_asked_for_over_tcp() {
+    let (callee, port) = start(Transport::Udp, None, None);
+    let server = name_server_over_tcp(vec![port]);
+    let (caller, caller_port) = start(Transport::Udp, None, Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Udp);
+    caller
+        .command(Command::SetTrunk(Box::new(named(Transport::Udp))))
         .unwrap();
     call(&caller, &callee);
 }

@@ -106,9 +106,16 @@ fn answer(question: &[u8], ports: &[u16]) -> Option<Message> {
 
 /// A certificate for `name`, and settings of both sides that trust it alone.
 fn tls(name: &str) -> Tls {
-    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-    let certificate = made.cert.der().clone();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    tls_until(name, 2_100)
+}
+
+/// One that is valid until a year.
+fn tls_until(name: &str, year: i32) -> Tls {
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -225,9 +232,24 @@ fn a_call_over_tls_to_a_name_that_its_certificate_bears() {
 #[test]
 fn a_certificate_of_another_name_is_not_spoken_with() {
     let tls = tls("somebody-else.test");
-    let (callee, port) = start(Transport::Tls, Some(tls.clone()), None);
+    not_spoken_with(tls.clone(), tls);
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_not_spoken_with() {
+    let tls = tls_until(CARRIER, 2_020);
+    not_spoken_with(tls.clone(), tls);
+}
+
+#[test]
+fn a_certificate_of_an_unknown_authority_is_not_spoken_with() {
+    not_spoken_with(tls(CARRIER), tls(CARRIER));
+}
+
+fn not_spoken_with(theirs: Tls, ours: Tls) {
+    let (callee, port) = start(Transport::Tls, Some(theirs), None);
     let server = name_server(vec![port]);
-    let (caller, caller_port) = start(Transport::Tls, Some(tls), Some(server));
+    let (caller, caller_port) = start(Transport::Tls, Some(ours), Some(server));
     kit::trust_loopback(&callee, caller_port, Transport::Tls);
     caller
         .command(Command::SetTrunk(Box::new(named(Transport::Tls))))

@@ -34,7 +34,7 @@ pub(super) struct ServerRecord {
 /// No server transaction: what an ACK comes with.
 const NO_SERVER: ServerId = ServerId(0);
 
-/// Extensions that a 420 names; none of ours is among hundreds of others that somebody wants.
+/// Extensions that a 420 names. Nobody means more of them, and what separates them makes it longer than they came.
 const MOST_UNSUPPORTED: usize = 32;
 
 /// The largest message that is sent: what a datagram holds over IPv4.

@@ -1,4 +1,4 @@
-//! What messages say of the session: among other parts, and in answer to a refresh.
+//! What messages say of the session: among other parts, in answer to a refresh, and how often it is refreshed.
 
 use super::alone::*;
 use crate::message::Body;

@@ -1,4 +1,4 @@
-//! Trunks whose carriers are known by name: when it is looked up, and who is let in by it.
+//! Trunks whose carriers are known by name: when it is looked up, and who is let in by it. Where routes lead.
 
 use super::alone::*;
 

@@ -1,4 +1,5 @@
-//! Connections that others make: how many, and how long they may be silent.
+//! Connections that others make: how many, how long they may be silent, how much is said over them at once; and what
+//! becomes of calls whose connection is lost.
 
 use super::alone::*;
 

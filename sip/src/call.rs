@@ -28,6 +28,7 @@ use self::outgoing::Fork;
 pub(crate) use self::outgoing::{farewell, late_ack};
 use self::refer::Refers;
 use self::session::SessionTimer;
+pub(crate) use self::session::too_brief;
 use self::timers::{Timer, Timers};
 use crate::auth::{Credentials, Retry};
 use crate::dialog::Dialog;
@@ -43,6 +44,9 @@ pub(crate) const ALLOW: &str =
 
 /// The extensions that this stack knows.
 pub(crate) const SUPPORTED: &str = "100rel, timer";
+
+/// Those of a re-INVITE.
+const SUPPORTED_UP: &str = "timer";
 
 /// A server transaction, by a number that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -282,14 +286,17 @@ impl Call {
 
     /// The dialog, early or not, that a request of theirs is of.
     fn dialog_of(&mut self, request: &Request) -> Option<&mut Dialog> {
-        let tag = remote_tag(request);
+        self.dialog_with(&remote_tag(request))
+    }
+
+    fn dialog_with(&mut self, tag: &str) -> Option<&mut Dialog> {
         match &mut self.dialog {
-            Some(dialog) if dialog.is_with(&tag) => Some(dialog),
+            Some(dialog) if dialog.is_with(tag) => Some(dialog),
             _ => self
                 .forks
                 .iter_mut()
                 .map(|fork| &mut fork.dialog)
-                .find(|dialog| dialog.is_with(&tag)),
+                .find(|dialog| dialog.is_with(tag)),
         }
     }
 
@@ -324,8 +331,13 @@ impl Call {
         response: &Response,
     ) -> bool {
         // Nobody waits for a call that is cancelled, nor for these; an answer that is not sent would be counted.
-        if self.state == State::Cancelling || matches!(purpose, Purpose::Prack | Purpose::StrayBye)
-        {
+        if self.state == State::Cancelling || purpose == Purpose::StrayBye {
+            return false;
+        }
+        // A PRACK is of the dialog of its fork, which may be early, or gone when another one picked up.
+        let to = request.to();
+        let tag = to.as_ref().and_then(|to| to.tag()).unwrap_or_default();
+        if purpose == Purpose::Prack && self.dialog_with(tag).is_none() {
             return false;
         }
         let Some(credentials) = &self.credentials else {
@@ -337,10 +349,13 @@ impl Call {
         else {
             return false;
         };
-        let number = match (purpose, &mut self.caller, &mut self.dialog) {
-            (Purpose::Invite, Some(caller), _) => caller.next_seq(),
-            (_, _, Some(dialog)) => dialog.next_seq(),
-            _ => return false,
+        let number = match purpose {
+            Purpose::Invite => self.caller.as_mut().map(Caller::next_seq),
+            Purpose::Prack => self.dialog_with(tag).map(Dialog::next_seq),
+            _ => self.dialog.as_mut().map(Dialog::next_seq),
+        };
+        let Some(number) = number else {
+            return false;
         };
         let method = again.method.clone();
         again

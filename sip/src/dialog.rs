@@ -92,8 +92,9 @@ impl Dialog {
     }
 
     fn build(&self, method: Method, number: u32) -> Request {
-        let (uri, routes) = self.way();
+        let (uri, routes, strict) = self.way();
         let mut request = Request::new(method.clone(), uri);
+        request.strict = strict;
         let headers = &mut request.headers;
         for route in routes {
             headers.push(Name::Route, route.to_string());
@@ -107,10 +108,10 @@ impl Dialog {
     }
 
     /// The Request-URI and the Route fields (12.2.1.1): a first route without `lr` is a strict
-    /// router, which wants to be the Request-URI itself.
-    fn way(&self) -> (Uri, Vec<NameAddr>) {
+    /// router, which wants to be the Request-URI itself. The last says whether it is one.
+    fn way(&self) -> (Uri, Vec<NameAddr>, bool) {
         let Some(first) = self.routes.first() else {
-            return (self.target.clone(), Vec::new());
+            return (self.target.clone(), Vec::new(), false);
         };
         match &first.uri {
             Uri::Sip(strict) if !strict.is_loose_router() => {
@@ -119,9 +120,9 @@ impl Dialog {
                 uri.headers = None;
                 let mut routes = self.routes[1..].to_vec();
                 routes.push(NameAddr::new(self.target.clone()));
-                (Uri::Sip(uri), routes)
+                (Uri::Sip(uri), routes, true)
             }
-            _ => (self.target.clone(), self.routes.clone()),
+            _ => (self.target.clone(), self.routes.clone(), false),
         }
     }
 
@@ -170,8 +171,11 @@ fn routes(headers: &Headers) -> impl Iterator<Item = NameAddr> {
 }
 
 /// Where a request goes first: its topmost Route, or its Request-URI (8.1.2). A strict router stands
-/// in the Request-URI already.
+/// in the Request-URI already, before routers that are loose.
 pub fn next_hop(request: &Request) -> Uri {
+    if request.strict {
+        return request.uri.clone();
+    }
     request
         .headers
         .list(&Name::Route)
@@ -260,6 +264,7 @@ mod tests {
             routes_of(&bye),
             ["<sip:p1.example.com;lr>", "<sip:caller@192.0.2.9:5070>"]
         );
+        assert_eq!(next_hop(&bye).to_string(), "sip:strict.example.com");
     }
 
     #[test]

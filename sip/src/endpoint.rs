@@ -34,7 +34,8 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::calls::CallRecord;
-use self::clients::{ClientId, ClientRecord, Waiting};
+pub use self::clients::ClientId;
+use self::clients::{ClientRecord, Waiting};
 pub use self::reach::Reach;
 use self::requests::ServerRecord;
 use self::streams::Streams;
@@ -149,8 +150,11 @@ pub enum Input<'a> {
         peer: Peer,
         bytes: &'a [u8],
     },
-    /// A connection is gone, or could not be made, or a datagram was told to be undeliverable.
+    /// A connection is gone, or could not be made.
     Failed(Peer),
+    /// A message of that transaction could not be sent: it was too large, or there is no way to its peer. Nobody
+    /// else is told (RFC 3261 18.4).
+    Unsent(ClientId),
     /// What the resolver found; `None` when it failed. Kept for `keep`.
     Resolved {
         lookup: Lookup,
@@ -168,6 +172,9 @@ pub enum Output {
     Transmit {
         to: Peer,
         wire: Wire,
+        /// Of a request of ours: who is told when it cannot be sent. A response that cannot be is lost, as a
+        /// datagram may be.
+        client: Option<ClientId>,
     },
     /// Close the connection after what was sent.
     Close(Peer),
@@ -294,6 +301,7 @@ impl Endpoint {
             Input::Datagram { from, bytes } => self.datagram(now, from, bytes),
             Input::Stream { peer, bytes } => self.stream(now, peer, bytes),
             Input::Failed(peer) => self.failed(now, peer),
+            Input::Unsent(client) => self.unsent(now, client),
             Input::Resolved {
                 lookup,
                 answers,
@@ -310,7 +318,7 @@ impl Endpoint {
             let next = next.map_or(Time::NEVER, |(at, _)| *at);
             return Output::Wait(next.min(self.streams.next()));
         };
-        if let Output::Transmit { to, wire } = &out
+        if let Output::Transmit { to, wire, .. } = &out
             && let Some(event) = self.tracer.sent(to, wire)
         {
             self.out.push_front(Output::Event(event));
@@ -402,27 +410,47 @@ impl Endpoint {
     }
 
     fn stream(&mut self, now: Time, peer: Peer, bytes: &[u8]) {
-        let admission = self.gate.judge(now, peer.addr.ip());
+        let mut admission = self.gate.judge(now, peer.addr.ip());
         if admission == Admission::Silence || !self.streams.push(&peer, bytes) {
-            self.streams.remove(&peer);
-            self.out.push_back(Output::Close(peer));
-            return;
+            return self.close(peer);
         }
+        let (mut judged, mut ponged) = (true, false);
         while let Some(framed) = self.streams.next_of(&peer) {
+            // What was read of a stranger had a turn for one message. Each further one has its own, as if it had
+            // come as a datagram.
+            if admission == Admission::Challenge
+                && !matches!(framed, Framed::Ping)
+                && !std::mem::take(&mut judged)
+            {
+                admission = self.gate.judge(now, peer.addr.ip());
+                if admission == Admission::Silence {
+                    return self.close(peer);
+                }
+            }
             match framed {
                 Framed::Message(message) => self.message(now, &peer, message, admission),
-                Framed::Ping => self.out.push_back(Output::Transmit {
-                    to: peer.clone(),
-                    wire: Arc::from(&b"\r\n"[..]),
-                }),
+                // One answer tells all of them that we are there (RFC 5626 3.5.1); strangers are not told.
+                Framed::Ping if admission == Admission::Known && !ponged => {
+                    ponged = true;
+                    self.out.push_back(Output::Transmit {
+                        to: peer.clone(),
+                        wire: Arc::from(&b"\r\n"[..]),
+                        client: None,
+                    });
+                }
+                Framed::Ping => {}
                 Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
                 Framed::Lost(malformed) => {
                     self.malformed(&peer, &malformed, admission);
-                    self.streams.remove(&peer);
-                    self.out.push_back(Output::Close(peer.clone()));
+                    self.close(peer.clone());
                 }
             }
         }
+    }
+
+    fn close(&mut self, peer: Peer) {
+        self.streams.remove(&peer);
+        self.out.push_back(Output::Close(peer));
     }
 
     fn message(&mut self, now: Time, peer: &Peer, message: Message, admission: Admission) {

@@ -229,3 +229,76 @@ fn nothing_that_is_served_allocates_more_than_a_datagram() {
         }
     }
 }
+
+/// The largest datagram there is, of what an answer has to repeat: that is refused in fewer bytes, or not
+/// answered where its way alone is too long.
+#[test]
+fn the_largest_datagram_is_answered_with_no_more_than_a_datagram() {
+    // Lines of one field, each of `most` bytes, of `size` bytes in all.
+    let lines = |begin: &str, end: &str, most: usize, size: usize| {
+        let mut text = String::new();
+        while text.len() < size {
+            let line = most.min(size - text.len());
+            let fill = line.saturating_sub(begin.len() + end.len() + 2).max(1);
+            text.push_str(&format!("{begin}{}{end}\r\n", "b".repeat(fill)));
+        }
+        text
+    };
+    let whole = |fields: &dyn Fn(usize) -> String| {
+        let rest = head("Max-Forwards: 70\r\nContact: <sip:b@192.0.2.9>\r\n").len() + 48;
+        let fields = fields(65_507 - rest);
+        let mut bytes = head(&format!(
+            "Max-Forwards: 70\r\nContact: <sip:b@192.0.2.9>\r\n{fields}"
+        ));
+        assert!(bytes.len() <= 65_507, "{} bytes", bytes.len());
+        // A body takes what is left.
+        bytes.resize(65_507, b'x');
+        bytes
+    };
+    const VIA: &str = "v: SIP/2.0/UDP 192.0.2.8;branch=z9hG4bK";
+    const ROUTE: &str = "Record-Route: <sip:192.0.2.8;lr;x=";
+    let tokens = |size: usize| format!("Require: {}\r\n", "a,".repeat(3_990)).repeat(size / 8_000);
+    let cases = [
+        // Written with the long name of the field it is longer than it came.
+        ("many hops", whole(&|size| lines(VIA, "", 700, size)), false),
+        (
+            "long hops",
+            whole(&|size| lines(VIA, "", 8_000, size)),
+            true,
+        ),
+        (
+            "its route",
+            whole(&|size| lines(ROUTE, ">", 8_000, size)),
+            true,
+        ),
+        (
+            "both",
+            whole(&|size| {
+                let half = lines(VIA, "", 8_000, size / 2);
+                let rest = lines(ROUTE, ">", 8_000, size - half.len());
+                half + &rest
+            }),
+            true,
+        ),
+        ("what it requires", whole(&tokens), true),
+        (
+            "one thing that it requires",
+            whole(&|size| lines("Require: ", "", 8_000, size)),
+            true,
+        ),
+    ];
+    for (name, bytes, answered) in cases {
+        for method in ["INVITE", "OPTIONS", "INFO", "BYE", "REFER", "CANCEL"] {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            let mut bytes = text.replace("INVITE", method).into_bytes();
+            bytes.resize(65_507, b'x');
+            let (largest, total, outputs) = cost_to_serve(&bytes);
+            assert_eq!(outputs > 0, answered, "{method}, {name}: {outputs} outputs");
+            assert!(
+                largest <= 65_536,
+                "{method}, {name}: {largest} bytes at once"
+            );
+            assert!(total <= 2_000_000, "{method}, {name}: {total} bytes in all");
+        }
+    }
+}

@@ -10,7 +10,7 @@
 
 mod kit;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,42 +35,87 @@ fn name_server(ports: Vec<u16>) -> SocketAddr {
     std::thread::spawn(move || {
         let mut buffer = [0; 2_048];
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            let mut message = Message::from_vec(&buffer[..length]).unwrap();
-            message.metadata.message_type = MessageType::Response;
-            let query = message.queries[0].clone();
-            let asked = query.name().to_ascii();
-            if asked.ends_with("black.test.") {
-                continue;
+            if let Some(message) = answer(&buffer[..length], &ports) {
+                socket.send_to(&message.to_vec().unwrap(), from).unwrap();
             }
-            let target = Name::from_str("host.carrier.test.").unwrap();
-            let record = |data| Record::from_rdata(query.name().clone(), 60, data);
-            match query.query_type() {
-                RecordType::SRV if asked.ends_with("carrier.test.") => {
-                    for (priority, port) in (10_u16..).zip(&ports) {
-                        message.add_answer(record(RData::SRV(SRV::new(
-                            priority,
-                            1,
-                            *port,
-                            target.clone(),
-                        ))));
-                    }
-                }
-                RecordType::A if asked == "host.carrier.test." => {
-                    message.add_answer(record(RData::A(A::new(127, 0, 0, 1))));
-                }
-                _ => {}
-            }
-            socket.send_to(&message.to_vec().unwrap(), from).unwrap();
         }
     });
     addr
 }
 
+/// Such a one whose answers are too long for datagrams: these say so, and nothing else.
+fn name_server_over_tcp(ports: Vec<u16>) -> SocketAddr {
+    use std::io::{Read as _, Write as _};
+    let (socket, listener) = std::iter::from_fn(|| {
+        let socket = UdpSocket::bind((loopback(), 0)).unwrap();
+        let listener = TcpListener::bind(socket.local_addr().unwrap());
+        Some(listener.map(|listener| (socket, listener)))
+    })
+    .find_map(Result::ok)
+    .unwrap();
+    let addr = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2_048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let mut message = answer(&buffer[..length], &[]).unwrap();
+            message.answers.clear();
+            message.metadata.truncation = true;
+            socket.send_to(&message.to_vec().unwrap(), from).unwrap();
+        }
+    });
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut length = [0; 2];
+            stream.read_exact(&mut length).unwrap();
+            let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+            stream.read_exact(&mut question).unwrap();
+            let message = answer(&question, &ports).unwrap().to_vec().unwrap();
+            let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+            stream.write_all(&length).unwrap();
+            stream.write_all(&message).unwrap();
+        }
+    });
+    addr
+}
+
+/// `None`: nobody answers for such a name.
+fn answer(question: &[u8], ports: &[u16]) -> Option<Message> {
+    let mut message = Message::from_vec(question).unwrap();
+    message.metadata.message_type = MessageType::Response;
+    let query = message.queries[0].clone();
+    let asked = query.name().to_ascii();
+    if asked.ends_with("black.test.") {
+        return None;
+    }
+    let target = Name::from_str("host.carrier.test.").unwrap();
+    let record = |data| Record::from_rdata(query.name().clone(), 60, data);
+    match query.query_type() {
+        RecordType::SRV if asked.ends_with("carrier.test.") => {
+            for (priority, port) in (10_u16..).zip(ports) {
+                let srv = SRV::new(priority, 1, *port, target.clone());
+                message.add_answer(record(RData::SRV(srv)));
+            }
+        }
+        RecordType::A if asked == "host.carrier.test." => {
+            message.add_answer(record(RData::A(A::new(127, 0, 0, 1))));
+        }
+        _ => {}
+    }
+    Some(message)
+}
+
 /// A certificate for `name`, and settings of both sides that trust it alone.
 fn tls(name: &str) -> Tls {
-    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-    let certificate = made.cert.der().clone();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    tls_until(name, 2_100)
+}
+
+/// One that is valid until a year.
+fn tls_until(name: &str, year: i32) -> Tls {
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -116,17 +161,20 @@ fn named(transport: Transport) -> Trunk {
 }
 
 fn place(sip: &Sip) {
+    place_as(sip, CallId(1), Body::sdp("offer"));
+}
+
+fn place_as(sip: &Sip, call: CallId, offer: Body) {
     let place = Place {
         trunk: TrunkId(1),
         to: "callee".to_owned(),
         from: "caller".to_owned(),
         display: None,
         headers: Vec::new(),
-        offer: Body::sdp("offer"),
+        offer,
         ring_for: Duration::from_secs(50),
     };
-    sip.command(Command::Place(CallId(1), Box::new(place)))
-        .unwrap();
+    sip.command(Command::Place(call, Box::new(place))).unwrap();
 }
 
 /// The next event that fits, within a minute.
@@ -184,9 +232,24 @@ fn a_call_over_tls_to_a_name_that_its_certificate_bears() {
 #[test]
 fn a_certificate_of_another_name_is_not_spoken_with() {
     let tls = tls("somebody-else.test");
-    let (callee, port) = start(Transport::Tls, Some(tls.clone()), None);
+    not_spoken_with(tls.clone(), tls);
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_not_spoken_with() {
+    let tls = tls_until(CARRIER, 2_020);
+    not_spoken_with(tls.clone(), tls);
+}
+
+#[test]
+fn a_certificate_of_an_unknown_authority_is_not_spoken_with() {
+    not_spoken_with(tls(CARRIER), tls(CARRIER));
+}
+
+fn not_spoken_with(theirs: Tls, ours: Tls) {
+    let (callee, port) = start(Transport::Tls, Some(theirs), None);
     let server = name_server(vec![port]);
-    let (caller, caller_port) = start(Transport::Tls, Some(tls), Some(server));
+    let (caller, caller_port) = start(Transport::Tls, Some(ours), Some(server));
     kit::trust_loopback(&callee, caller_port, Transport::Tls);
     caller
         .command(Command::SetTrunk(Box::new(named(Transport::Tls))))
@@ -210,6 +273,19 @@ fn the_second_address_takes_the_call_when_the_first_is_dead() {
     kit::trust_loopback(&callee, caller_port, Transport::Tcp);
     caller
         .command(Command::SetTrunk(Box::new(named(Transport::Tcp))))
+        .unwrap();
+    call(&caller, &callee);
+}
+
+/// RFC 7766 section 5: a carrier of many addresses, say.
+#[test]
+fn an_answer_that_no_datagram_holds_is_asked_for_over_tcp() {
+    let (callee, port) = start(Transport::Udp, None, None);
+    let server = name_server_over_tcp(vec![port]);
+    let (caller, caller_port) = start(Transport::Udp, None, Some(server));
+    kit::trust_loopback(&callee, caller_port, Transport::Udp);
+    caller
+        .command(Command::SetTrunk(Box::new(named(Transport::Udp))))
         .unwrap();
     call(&caller, &callee);
 }
@@ -321,6 +397,88 @@ fn names_that_nobody_answers_for_hold_up_no_other() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// Neither an answer that no datagram holds nor a request of ours that none does is the end of calls with the
+/// same carrier (RFC 3261 18.4).
+#[test]
+fn what_is_too_large_to_be_sent_fails_no_other_call() {
+    let carrier = UdpSocket::bind((loopback(), 0)).unwrap();
+    carrier
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let own = carrier.local_addr().unwrap();
+    let (sip, port) = start(Transport::Udp, None, None);
+    kit::trust_loopback(&sip, own.port(), Transport::Udp);
+    let to = SocketAddr::new(loopback(), port);
+    // The next INVITE that is of another call, among what is sent again.
+    let invited = |before: &str| loop {
+        let mut buffer = [0; 2_048];
+        let length = carrier.recv(&mut buffer).unwrap();
+        let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
+        let call = text.lines().find(|line| line.starts_with("Call-ID:"));
+        let call = call.map(str::to_owned).unwrap_or_default();
+        if text.starts_with("INVITE") && call != before {
+            return (text, call);
+        }
+    };
+    let (mut ended, mut before) = (Vec::new(), String::new());
+    for (call, large) in [(CallId(1), true), (CallId(2), false)] {
+        place_as(&sip, call, Body::sdp("offer"));
+        let (invite, id) = invited(&before);
+        before = id;
+        match large {
+            true => {
+                // The way that an answer must repeat is all of it.
+                let via = format!(
+                    "Via: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK{}\r\n",
+                    "b".repeat(8_000)
+                );
+                let text = kit::request("OPTIONS", own);
+                let (first, rest) = text.split_once("From:").unwrap();
+                let text = format!("{first}{}From:{rest}", via.repeat(8));
+                let fill = "b".repeat(65_507 - text.len());
+                let text = text.replacen(
+                    "branch=z9hG4bKOPTIONS",
+                    &format!("branch=z9hG4bK{fill}OPTIONS"),
+                    1,
+                );
+                assert_eq!(text.len(), 65_507);
+                carrier.send_to(text.as_bytes(), to).unwrap();
+            }
+            false => {
+                place_as(&sip, CallId(3), Body::sdp("x".repeat(70_000)));
+                let code = until(&sip, |event| match event {
+                    Event::Ended {
+                        call: CallId(3),
+                        code,
+                        ..
+                    } => Some(code),
+                    Event::Ended { .. } => panic!("another call ended"),
+                    _ => None,
+                });
+                assert_eq!(code, Some(503));
+            }
+        }
+        // After that it is busy.
+        let fields = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+        let echoed = invite
+            .lines()
+            .filter(|line| fields.iter().any(|name| line.starts_with(name)));
+        let busy: String = echoed
+            .map(|line| match line.starts_with("To:") {
+                true => format!("{line};tag=busy\r\n"),
+                false => format!("{line}\r\n"),
+            })
+            .collect();
+        let busy = format!("SIP/2.0 486 Busy Here\r\n{busy}Content-Length: 0\r\n\r\n");
+        carrier.send_to(busy.as_bytes(), to).unwrap();
+        ended.push(until(&sip, |event| match event {
+            Event::Ended { by, code, .. } => Some((by, code)),
+            _ => None,
+        }));
+    }
+    assert_eq!(ended, [(EndedBy::Remote, Some(486)); 2]);
 }
 
 /// A connection that says nothing sensible is closed, and one after it is served.

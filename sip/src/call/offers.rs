@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::outgoing::Fork;
 use super::timers::Timer;
-use super::{Call, Out, Purpose, ServerId, State, remote_tag};
+use super::{Call, Out, Purpose, SUPPORTED_UP, ServerId, State, remote_tag};
 use crate::event::Event;
 use crate::message::{Body, Method, Name, Request, Response};
 use crate::time::Time;
@@ -206,6 +206,8 @@ impl Call {
         let body = offer.body.clone();
         let mut request = dialog.request(Method::Invite);
         self.add_abilities_to(&mut request);
+        // Nothing provisional of it is listened to, so none is asked for that wants a PRACK (RFC 3262 4).
+        request.headers.set(Name::Supported, SUPPORTED_UP);
         self.session.write_refresh(&mut request.headers);
         request.set_body(Some(body));
         self.out.push_back(Out::Request(Purpose::Reinvite, request));
@@ -334,16 +336,5 @@ impl Call {
             self.session.write_refresh(&mut request.headers);
             self.out.push_back(Out::Request(Purpose::Update, request));
         }
-    }
-
-    /// 422 when they ask for refreshes more often than we bear (RFC 4028 9).
-    pub(super) fn session_too_brief(&self, request: &Request) -> Option<Response> {
-        self.session_is_too_brief(request).then(|| {
-            let mut refusal = self.tagged(Response::to(&request.headers, 422, ""));
-            refusal
-                .headers
-                .push(Name::MinSe, self.settings.min_se.to_string());
-            refusal
-        })
     }
 }

@@ -381,6 +381,7 @@ pub(crate) fn late_ack(request: &Request, ids: &mut Ids) -> Option<Out> {
         ..request.cseq()?
     };
     let mut ack = Request::new(Method::Ack, request.uri.clone());
+    ack.strict = request.strict;
     for name in [
         Name::Route,
         Name::MaxForwards,

@@ -133,14 +133,9 @@ impl Call {
         }
     }
 
-    pub(super) fn session_is_too_brief(&self, request: &Request) -> bool {
-        let asked = request
-            .headers
-            .get(&Name::SessionExpires)
-            .and_then(SessionExpires::parse);
-        // Who does not know the timer would not understand the 422 (9).
-        request.headers.lists(&Name::Supported, "timer")
-            && asked.is_some_and(|asked| asked.seconds < self.settings.min_se)
+    /// 422 to a request in the call.
+    pub(super) fn session_too_brief(&self, request: &Request) -> Option<Response> {
+        too_brief(request, self.settings.min_se).map(|refusal| self.tagged(refusal))
     }
 
     fn arm_session(&mut self, now: Time, seconds: u32, ours: bool) {
@@ -178,4 +173,20 @@ impl Call {
             self.reinvite_to_refresh();
         }
     }
+}
+
+/// 422 when a request asks for refreshes more often than every `least` seconds: what it asks for may be shortened
+/// and not lengthened (9).
+pub(crate) fn too_brief(request: &Request, least: u32) -> Option<Response> {
+    let asked = request
+        .headers
+        .get(&Name::SessionExpires)
+        .and_then(SessionExpires::parse)?;
+    // Who does not know the timer would not understand the 422.
+    if asked.seconds >= least || !request.headers.lists(&Name::Supported, "timer") {
+        return None;
+    }
+    let mut refusal = Response::to(&request.headers, 422, "");
+    refusal.headers.push(Name::MinSe, least.to_string());
+    Some(refusal)
 }

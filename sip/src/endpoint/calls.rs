@@ -334,13 +334,11 @@ impl Endpoint {
         }
     }
 
-    /// What is asked for on behalf of a call that is gone.
-    pub(super) fn perform_stray(&mut self, now: Time, out: Out) {
-        let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        let nowhere = Peer::new(crate::message::Transport::Udp, nowhere);
+    /// What is asked for on behalf of a call that is gone, whose INVITE went to `flow`.
+    pub(super) fn perform_stray(&mut self, now: Time, out: Out, flow: &Peer) {
         match out {
-            Out::Ack(request, branch) => self.send_ack(now, request, &branch, &nowhere),
-            Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, &nowhere),
+            Out::Ack(request, branch) => self.send_ack(now, request, &branch, flow),
+            Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, flow),
             _ => {}
         }
     }
@@ -370,6 +368,7 @@ impl Endpoint {
         self.out.push_back(Output::Transmit {
             to,
             wire: request.to_bytes().into(),
+            client: None,
         });
     }
 }

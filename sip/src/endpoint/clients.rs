@@ -17,7 +17,7 @@ use crate::trunk::TrunkId;
 
 /// A client transaction, by a number that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ClientId(u64);
+pub struct ClientId(u64);
 
 /// Who hears the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ impl Endpoint {
 
     fn answer_made_up(&mut self, now: Time, owner: Owner, request: &Request, code: u16) {
         let response = make_up(request, code);
-        self.give(now, owner, &Arc::new(request.clone()), &response);
+        self.give(now, owner, &Arc::new(request.clone()), &response, None);
     }
 
     /// Begins the transaction with the first of `peers`.
@@ -388,9 +388,9 @@ impl Endpoint {
             return;
         };
         if (200..300).contains(&response.code) {
-            let request = Arc::clone(&record.request);
+            let (request, peer) = (Arc::clone(&record.request), record.peer.clone());
             for out in farewell(&request, response, &mut self.ids) {
-                self.perform_stray(now, out);
+                self.perform_stray(now, out, &peer);
             }
         } else if response.code < 200 && record.owner == (Owner::LeftBehind { cancelled: false }) {
             record.owner = Owner::LeftBehind { cancelled: true };
@@ -418,10 +418,23 @@ impl Endpoint {
         hit.sort_unstable();
         for id in hit {
             self.client_input(now, id, ClientInput::Failed);
+            // No ringing bounds how long a re-INVITE is under way.
+            let bounded = |record: &ClientRecord| {
+                matches!(record.owner, Owner::Call(_, Purpose::Reinvite))
+                    && record.machine.is_inviting()
+            };
+            if self.clients.get(&id).is_some_and(bounded) {
+                self.client_input(now, id, ClientInput::GiveUp);
+            }
         }
         if peer.transport.is_reliable() {
             self.flow_lost(now, &peer);
         }
+    }
+
+    /// A message of that transaction could not be sent.
+    pub(super) fn unsent(&mut self, now: Time, id: ClientId) {
+        self.client_input(now, id, ClientInput::Failed);
     }
 
     fn drive_client(&mut self, now: Time, id: ClientId) {
@@ -430,17 +443,19 @@ impl Endpoint {
                 Step::Send(wire) => self.out.push_back(Output::Transmit {
                     to: record.peer.clone(),
                     wire,
+                    client: Some(id),
                 }),
                 Step::Response(response) => {
                     let fresh = !record.heard;
                     record.spoke = true;
                     record.heard |= response.code > 100;
                     let (owner, request) = (record.owner, Arc::clone(&record.request));
+                    let peer = record.peer.clone();
                     if matches!(owner, Owner::LeftBehind { .. }) {
                         self.heard_behind(now, id, &response);
                     // 503 alone sends a request elsewhere (RFC 3263 4.3).
                     } else if !(response.code == 503 && fresh && self.try_next(now, id)) {
-                        self.give(now, owner, &request, &response);
+                        self.give(now, owner, &request, &response, Some(&peer));
                     }
                 }
                 Step::Ended(end) => {
@@ -455,7 +470,7 @@ impl Endpoint {
                         && !(fresh && self.try_next(now, id))
                     {
                         self.forget_client(id);
-                        self.give(now, owner, &request, &make_up(&request, code));
+                        self.give(now, owner, &request, &make_up(&request, code), None);
                     }
                     self.forget_client(id);
                 }
@@ -512,20 +527,30 @@ impl Endpoint {
         self.client_input(now, id, ClientInput::GiveUp);
     }
 
-    fn give(&mut self, now: Time, owner: Owner, request: &Arc<Request>, response: &Response) {
+    /// `peer`: who said it; nobody said one that is made up.
+    fn give(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        request: &Arc<Request>,
+        response: &Response,
+        peer: Option<&Peer>,
+    ) {
         match owner {
             Owner::Call(call, purpose) if self.calls.contains_key(&call) => {
                 self.call_response(now, call, purpose, request, response);
             }
             // The call is over, but somebody answered it after all.
-            Owner::Call(_, Purpose::Invite) if (200..300).contains(&response.code) => {
-                for out in farewell(request, response, &mut self.ids) {
-                    self.perform_stray(now, out);
-                }
-            }
-            Owner::Call(_, Purpose::Reinvite) if (200..300).contains(&response.code) => {
-                if let Some(ack) = late_ack(request, &mut self.ids) {
-                    self.perform_stray(now, ack);
+            Owner::Call(_, purpose) if (200..300).contains(&response.code) => {
+                let outs = match purpose {
+                    Purpose::Invite => farewell(request, response, &mut self.ids),
+                    Purpose::Reinvite => Vec::from_iter(late_ack(request, &mut self.ids)),
+                    _ => Vec::new(),
+                };
+                if let Some(peer) = peer {
+                    for out in outs {
+                        self.perform_stray(now, out, peer);
+                    }
                 }
             }
             Owner::Registration(id) => self.registration_response(now, id, request, response),

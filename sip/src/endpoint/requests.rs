@@ -6,9 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
-use crate::call::{ALLOW, SUPPORTED, ServerId};
+use crate::call::{ALLOW, SUPPORTED, ServerId, too_brief};
 use crate::event::{CallId, Event, Incoming};
 use crate::gate::Admission;
+use crate::message::print::field;
 use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ServerKey;
@@ -21,6 +22,8 @@ pub(super) struct ServerRecord {
     key: ServerKey,
     /// Where the answers go.
     reply_to: Peer,
+    /// Where they go once the connection that the request came over is gone.
+    fallback: Peer,
     /// Of an INVITE that makes a call.
     call: Option<CallId>,
     /// Its key among the INVITEs being served.
@@ -30,6 +33,16 @@ pub(super) struct ServerRecord {
 
 /// No server transaction: what an ACK comes with.
 const NO_SERVER: ServerId = ServerId(0);
+
+/// Extensions that a 420 names. Nobody means more of them, and what separates them makes it longer than they came.
+const MOST_UNSUPPORTED: usize = 32;
+
+/// The largest message that is sent: what a datagram holds over IPv4.
+const MOST_SENT: usize = 65_507;
+
+/// What an answer of ours may say besides what it echoes: our Contact, the methods and extensions that we know,
+/// challenges, a session of some 2 KiB.
+const ROOM: usize = 4_096;
 
 /// What is tried again after an overload, seconds.
 const RETRY_AFTER: &str = "5";
@@ -54,7 +67,15 @@ impl Endpoint {
             return self.server_input(now, id, ServerInput::Again);
         }
         let in_dialog = self.dialog_of(&request);
-        if admission != Admission::Known && in_dialog.is_none() {
+        let stranger = admission != Admission::Known && in_dialog.is_none();
+        if echoed(&request) + ROOM > MOST_SENT {
+            if stranger {
+                self.refusals.stray += 1;
+                return;
+            }
+            return self.answer(peer, &request, 513, "");
+        }
+        if stranger {
             return self.stranger(now, peer, &request, key);
         }
         if self.servers.len() >= self.config.most_transactions {
@@ -216,6 +237,9 @@ impl Endpoint {
         if request.contact().is_none() {
             return self.answer(peer, request, 400, "Missing Contact");
         }
+        if let Some(refusal) = too_brief(request, self.settings.min_se) {
+            return self.transmit(peer, refusal);
+        }
         let server = self.serve(now, peer, request, key);
         let Some(call) = self.new_incoming(server, request, peer, &trunks) else {
             return self.settle(server);
@@ -320,6 +344,7 @@ impl Endpoint {
             .headers
             .list(&Name::Require)
             .filter(|token| !["100rel", "timer"].contains(&token.to_ascii_lowercase().as_str()))
+            .take(MOST_UNSUPPORTED)
             .collect();
         if !unknown.is_empty() {
             let mut response = refuse(420);
@@ -349,6 +374,7 @@ impl Endpoint {
             machine,
             key,
             reply_to: reply_to(peer, request.via().as_ref()),
+            fallback: fallback(peer, request.via().as_ref()),
             call: None,
             inviting,
             armed: Time::NEVER,
@@ -369,10 +395,16 @@ impl Endpoint {
     fn settle(&mut self, id: ServerId) {
         while let Some(record) = self.servers.get_mut(&id) {
             match record.machine.poll() {
-                Step::Send(wire) => self.out.push_back(Output::Transmit {
-                    to: record.reply_to.clone(),
-                    wire,
-                }),
+                Step::Send(wire) => {
+                    let own = &record.reply_to;
+                    let lost = own.transport.is_reliable() && !self.streams.has(own);
+                    let to = if lost { &record.fallback } else { own };
+                    self.out.push_back(Output::Transmit {
+                        to: to.clone(),
+                        wire,
+                        client: None,
+                    });
+                }
                 // A server hears no response.
                 Step::Response(_) => {}
                 Step::Ended(_) => {
@@ -431,10 +463,15 @@ impl Endpoint {
         self.transmit_response(peer, &response);
     }
 
+    /// An answer that no datagram holds is left out: its Vias alone, of which none may be missing, are too many.
     fn transmit_response(&mut self, peer: &Peer, response: &Response) {
+        if response.length() > MOST_SENT {
+            return;
+        }
         let to = reply_to(peer, response.via().as_ref());
         let wire = response.to_bytes().into();
-        self.out.push_back(Output::Transmit { to, wire });
+        let client = None;
+        self.out.push_back(Output::Transmit { to, wire, client });
     }
 
     /// The same tag for the same request.
@@ -453,6 +490,27 @@ impl Endpoint {
 
 fn has_to_tag(request: &Request) -> bool {
     request.to().is_some_and(|to| to.tag().is_some())
+}
+
+/// What an answer to a request may repeat of it, at most.
+fn echoed(request: &Request) -> usize {
+    let echoes = |name: &Name| {
+        matches!(
+            name,
+            Name::Via
+                | Name::From
+                | Name::To
+                | Name::CallId
+                | Name::CSeq
+                | Name::Timestamp
+                | Name::RecordRoute
+                | Name::Require
+        )
+    };
+    let fields = request.headers.iter().filter(|(name, _)| echoes(name));
+    let fields: usize = fields.map(|(name, value)| field(name, value)).sum();
+    // Our Contact has its user.
+    fields + request.uri.user().map_or(0, |user| user.len())
 }
 
 fn inviting_key(request: &Request) -> Option<(String, String, u32)> {
@@ -540,11 +598,17 @@ fn reply_to(peer: &Peer, via: Option<&Via>) -> Peer {
     if peer.transport != Transport::Udp {
         return peer.clone();
     }
-    let port = match via {
-        Some(via) if via.params.has("rport") => peer.addr.port(),
-        Some(via) => via.port.unwrap_or(Transport::Udp.default_port()),
-        None => peer.addr.port(),
-    };
+    match via {
+        Some(via) if !via.params.has("rport") => fallback(peer, Some(via)),
+        _ => peer.clone(),
+    }
+}
+
+/// The address that a request came from, at the port that its sender listens on by its Via: behind the one of a
+/// connection that is gone nobody is (18.2.2).
+fn fallback(peer: &Peer, via: Option<&Via>) -> Peer {
+    let port = via.and_then(|via| via.port);
+    let port = port.unwrap_or(peer.transport.default_port());
     Peer {
         addr: SocketAddr::new(peer.addr.ip(), port),
         ..peer.clone()

@@ -4,7 +4,7 @@
 pub mod header;
 mod multipart;
 pub mod parse;
-mod print;
+pub(crate) mod print;
 pub(crate) mod scan;
 pub mod stream;
 pub mod uri;
@@ -32,6 +32,9 @@ pub struct Request {
     pub uri: Uri,
     pub headers: Headers,
     pub body: Vec<u8>,
+    /// Of a request of ours, and no part of the message: its URI is a strict router's, to which it goes
+    /// whatever its Route says (RFC 3261 8.1.2).
+    pub(crate) strict: bool,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -148,6 +151,7 @@ impl Request {
             uri,
             headers: Headers::with_capacity(16),
             body: Vec::new(),
+            strict: false,
         }
     }
 

@@ -123,6 +123,7 @@ pub fn parse(bytes: &[u8], framing: Framing) -> Result<Option<Message>, Malforme
             uri,
             headers,
             body: body.to_vec(),
+            strict: false,
         }))),
         (
             Start::Response {

@@ -11,7 +11,7 @@ const MOST_HEAD: usize = 4 * MOST_LINE;
 #[derive(Debug)]
 pub enum Framed {
     Message(Message),
-    /// A double CRLF, which wants a single one back.
+    /// Double CRLFs, one or many in a row, which want a single one back.
     Ping,
     /// Framed well but not well formed; the stream goes on.
     Malformed(Malformed),
@@ -23,7 +23,10 @@ pub enum Framed {
 #[derive(Debug, Default)]
 pub struct Framer {
     buffer: Vec<u8>,
-    /// How far the end of the head was looked for already.
+    /// How much of it was used. It is dropped at once when nothing more is whole, so that many small messages
+    /// in one read do not each move all that follow.
+    used: usize,
+    /// How far behind that the end of the head was looked for already.
     searched: usize,
 }
 
@@ -36,59 +39,83 @@ impl Framer {
 
     /// The next message, if it is whole.
     pub fn next_message(&mut self) -> Option<Framed> {
-        if self.searched == 0 {
-            if self.buffer.starts_with(b"\r\n\r\n") {
-                self.buffer.drain(..4);
-                return Some(Framed::Ping);
+        let framed = self.next_whole();
+        if framed.is_none() {
+            self.buffer.drain(..self.used);
+            self.used = 0;
+        }
+        framed
+    }
+
+    fn next_whole(&mut self) -> Option<Framed> {
+        loop {
+            if self.searched == 0
+                && let Some(pinged) = self.skip_line_ends()
+            {
+                return pinged.then_some(Framed::Ping);
             }
-            let blank = self
-                .buffer
-                .iter()
-                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-                .count();
-            if blank == self.buffer.len() {
-                // What may be the beginning of a ping waits for its rest; anything else is noise.
-                if !b"\r\n\r\n".starts_with(&self.buffer) {
-                    self.buffer.clear();
-                }
+            let rest = &self.buffer[self.used..];
+            let from = self.searched.saturating_sub(3);
+            let Some(end) = memchr::memmem::find(&rest[from..], b"\r\n\r\n") else {
+                self.searched = rest.len();
+                return (rest.len() > MOST_HEAD).then(|| self.lose(Fault::TooLarge));
+            };
+            let head = from + end + 4;
+            self.searched = head.max(1) - 1;
+            let Some(length) = content_length(&rest[..head]) else {
+                return Some(self.lose(Fault::Bad("Bad Content-Length")));
+            };
+            let Some(total) = head
+                .checked_add(length)
+                .filter(|total| *total <= MOST_BYTES)
+            else {
+                return Some(self.lose(Fault::TooLarge));
+            };
+            if rest.len() < total {
                 return None;
             }
-            self.buffer.drain(..blank);
+            let parsed = parse(&rest[..total], Framing::Stream);
+            self.used += total;
+            self.searched = 0;
+            match parsed {
+                Ok(Some(message)) => return Some(Framed::Message(message)),
+                Ok(None) => {}
+                Err(malformed) => return Some(Framed::Malformed(malformed)),
+            }
         }
-        let from = self.searched.saturating_sub(3);
-        let Some(end) = memchr::memmem::find(&self.buffer[from..], b"\r\n\r\n") else {
-            self.searched = self.buffer.len();
-            return (self.buffer.len() > MOST_HEAD).then(|| self.lose(Fault::TooLarge));
-        };
-        let head = from + end + 4;
-        self.searched = head.max(1) - 1;
-        let Some(length) = content_length(&self.buffer[..head]) else {
-            return Some(self.lose(Fault::Bad("Bad Content-Length")));
-        };
-        let Some(total) = head
-            .checked_add(length)
-            .filter(|total| *total <= MOST_BYTES)
-        else {
-            return Some(self.lose(Fault::TooLarge));
-        };
-        if self.buffer.len() < total {
+    }
+
+    /// Uses up the line ends before a message. `None` when one begins; else whether they were a ping.
+    fn skip_line_ends(&mut self) -> Option<bool> {
+        const PING: &[u8] = b"\r\n\r\n";
+        let rest = &self.buffer[self.used..];
+        let mut pings = 0;
+        while rest[pings..].starts_with(PING) {
+            pings += PING.len();
+        }
+        if pings > 0 {
+            self.used += pings;
+            return Some(true);
+        }
+        let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+        let blank = rest.iter().take_while(is_end).count();
+        if blank < rest.len() {
+            self.used += blank;
             return None;
         }
-        let parsed = parse(&self.buffer[..total], Framing::Stream);
-        self.buffer.drain(..total);
-        self.searched = 0;
-        match parsed {
-            Ok(Some(message)) => Some(Framed::Message(message)),
-            Ok(None) => self.next_message(),
-            Err(malformed) => Some(Framed::Malformed(malformed)),
+        // What may be the beginning of a ping waits for its rest; anything else is noise.
+        if !PING.starts_with(rest) {
+            self.used = self.buffer.len();
         }
+        Some(false)
     }
 
     /// Nothing of this stream can be used any more.
     fn lose(&mut self, fault: Fault) -> Framed {
         let taken = std::mem::take(&mut self.buffer);
-        self.searched = 0;
-        let answerable = match parse(&taken[..taken.len().min(MOST_BYTES)], Framing::Datagram) {
+        let rest = &taken[self.used..];
+        (self.used, self.searched) = (0, 0);
+        let answerable = match parse(&rest[..rest.len().min(MOST_BYTES)], Framing::Datagram) {
             Err(malformed) => malformed.answerable,
             Ok(Some(Message::Request(request))) if request.method != super::Method::Ack => {
                 Some(Box::new((request.method, request.headers)))

@@ -419,6 +419,30 @@ fn a_stream_is_cut_by_content_length() {
     assert!(matches!(framer.next_message(), Some(Framed::Lost(_))));
 }
 
+/// What is used up is not moved with each: pings in a row are one, and between messages as well.
+#[test]
+fn pings_in_a_row_are_one() {
+    let mut framer = Framer::default();
+    framer.push(&b"\r\n".repeat(32_768));
+    assert!(matches!(framer.next_message(), Some(Framed::Ping)));
+    assert!(framer.next_message().is_none());
+    let pings = "\r\n".repeat(9);
+    let text = format!("{pings}{INVITE}{pings}\r\n{INVITE}\r\n\r\n\r\n");
+    framer.push(text.as_bytes());
+    let mut seen = String::new();
+    while let Some(framed) = framer.next_message() {
+        seen.push(match framed {
+            Framed::Message(_) => 'm',
+            Framed::Ping => 'p',
+            _ => 'x',
+        });
+    }
+    assert_eq!(seen, "pmpmp");
+    // The half of one that is left waits for its rest.
+    framer.push(b"\r\n");
+    assert!(matches!(framer.next_message(), Some(Framed::Ping)));
+}
+
 fn token() -> impl Strategy<Value = String> {
     "[A-Za-z0-9.!%*_+`'~-]{1,12}"
 }

@@ -42,6 +42,15 @@ const ACCEPTS: usize = 64;
 /// Pieces of 64 KiB read from one connection at one wake-up before others have their turn.
 const READS: usize = 16;
 
+/// What became of a message.
+enum Sent {
+    Yes,
+    /// Whose message it was may hear of it, and nobody else.
+    No,
+    /// The connection is of no use any more.
+    Broken(Token),
+}
+
 struct Listener {
     socket: TcpListener,
     transport: Transport,
@@ -431,18 +440,18 @@ impl Driver {
     /// One input, and all that the endpoint asks for after it.
     fn tell(&mut self, now: Time, input: Input<'_>) {
         self.endpoint.handle(now, input);
-        let mut failed = Vec::new();
+        let (mut unsent, mut broken) = (Vec::new(), Vec::new());
         loop {
             match self.endpoint.poll() {
                 Output::Wait(at) => {
                     self.wait = at;
                     break;
                 }
-                Output::Transmit { to, wire } => {
-                    if !self.transmit(now, &to, &wire) {
-                        failed.push(to);
-                    }
-                }
+                Output::Transmit { to, wire, client } => match self.transmit(now, &to, &wire) {
+                    Sent::Yes => {}
+                    Sent::No => unsent.extend(client),
+                    Sent::Broken(token) => broken.push(token),
+                },
                 Output::Close(peer) => self.close(now, &peer),
                 Output::Resolve(lookup) => {
                     if let Some(refused) = self.resolver.ask(lookup) {
@@ -452,8 +461,11 @@ impl Driver {
                 Output::Event(event) => self.waiting.push_back(event),
             }
         }
-        for peer in failed {
-            self.tell(now, Input::Failed(peer));
+        for client in unsent {
+            self.tell(now, Input::Unsent(client));
+        }
+        for token in broken {
+            self.lose(now, token);
         }
     }
 
@@ -478,24 +490,32 @@ impl Driver {
         }
     }
 
-    fn transmit(&mut self, now: Time, to: &Peer, wire: &[u8]) -> bool {
+    fn transmit(&mut self, now: Time, to: &Peer, wire: &[u8]) -> Sent {
         if to.transport == Transport::Udp {
             // The first socket of the right family: an answer leaves from where it is expected when
             // one address of each family is listened on, as the settings advise.
             let socket = self.udp.iter().find(|udp| udp.reaches(to.addr));
-            return socket.is_some_and(|udp| udp.send(to.addr, wire));
+            return match socket.is_some_and(|udp| udp.send(to.addr, wire)) {
+                true => Sent::Yes,
+                false => Sent::No,
+            };
         }
         let token = match self.by_peer.get(to) {
             Some(token) => Some(*token),
             None => self.connect(now, to),
         };
         let Some(token) = token else {
-            return false;
+            return Sent::No;
         };
         let registry = self.poll.registry();
         match self.connections.get_mut(&token) {
-            Some(connection) => connection.send(now, wire) && connection.flush(registry, token),
-            None => false,
+            Some(connection) => {
+                match connection.send(now, wire) && connection.flush(registry, token) {
+                    true => Sent::Yes,
+                    false => Sent::Broken(token),
+                }
+            }
+            None => Sent::No,
         }
     }
 

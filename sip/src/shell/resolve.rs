@@ -2,8 +2,8 @@
 //! look-up has its deadline, so that names which nobody answers for hold up others for seconds at most.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -280,12 +280,51 @@ fn exchange(
         let Ok(message) = Message::from_vec(&buffer[..length]) else {
             continue;
         };
-        let same = message
-            .queries
-            .first()
-            .is_some_and(|query| query.name() == name && query.query_type() == kind);
-        if message.metadata.id == id && same {
+        let fits = |message: &Message| {
+            let mut queries = message.queries.iter();
+            let same = |query: &Query| query.name() == name && query.query_type() == kind;
+            message.metadata.id == id && queries.next().is_some_and(same)
+        };
+        if !fits(&message) {
+            continue;
+        }
+        if !message.metadata.truncation {
             return Ok(Some(message));
         }
+        // Where nothing goes over TCP a part of the answer is better than none.
+        let whole = exchange_over_tcp(server, &bytes, until).ok();
+        return Ok(Some(whole.filter(fits).unwrap_or(message)));
     }
+}
+
+/// The same question where the answer was too long for a datagram (RFC 7766 section 5).
+fn exchange_over_tcp(server: SocketAddr, question: &[u8], until: Instant) -> io::Result<Message> {
+    let left = || {
+        let left = until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            false => Ok(left),
+        }
+    };
+    let mut stream = TcpStream::connect_timeout(&server, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
+    let length = u16::try_from(question.len()).map_err(io::Error::other)?;
+    stream.write_all(&[&length.to_be_bytes(), question].concat())?;
+    // At most 64 KiB: its length has two bytes.
+    let (mut heard, mut wanted) = (Vec::new(), 2);
+    while heard.len() < wanted {
+        let mut buffer = [0; 4_096];
+        let room = buffer.len().min(wanted - heard.len());
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut buffer[..room]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => heard.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if let (2, [high, low]) = (wanted, heard.as_slice()) {
+            wanted = 2 + usize::from(u16::from_be_bytes([*high, *low]));
+        }
+    }
+    Message::from_vec(&heard[2..]).map_err(io::Error::other)
 }

@@ -65,8 +65,11 @@ impl ClientInvite {
                     self.fire(timer, due);
                 }
             }
+            (State::Calling, ClientInput::Failed) => self.end(End::Failed),
+            // The INVITE was heard, so nothing of it failed to be sent (17.1.4): its answer comes over another
+            // connection (18.2.2), and a 2xx has to be acknowledged.
+            (State::Proceeding, ClientInput::Failed) => {}
             // Once accepted or completed, only an ACK could have failed: the answer is known.
-            (State::Calling | State::Proceeding, ClientInput::Failed) => self.end(End::Failed),
             (State::Accepted | State::Completed, ClientInput::Failed | ClientInput::GiveUp) => {}
             // An answer may still come; asking again for one that nobody wants would be wrong.
             (State::Calling, ClientInput::GiveUp) => {

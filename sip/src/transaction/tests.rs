@@ -224,6 +224,18 @@ fn invite_client_ends_when_the_transport_fails_but_not_once_it_was_answered() {
 }
 
 #[test]
+fn invite_client_that_was_heard_awaits_its_answer_over_another_connection() {
+    assert_eq!(
+        client(INVITE, true, &[(100, 180), (200, 0), (9_000, 200)], 60_000),
+        "0 INVITE, 100 [180], 9000 [200], 41000 Done"
+    );
+    assert_eq!(
+        client(INVITE, true, &[(100, 100), (200, 0), (9_000, 486)], 60_000),
+        "0 INVITE, 100 [100], 9000 ACK, 9000 [486], 9000 Done"
+    );
+}
+
+#[test]
 fn an_ack_has_the_invites_branch_and_route_and_the_responses_to() {
     let mut machine = AnyClient::new(Time::default(), &request(INVITE), false, Timing::default());
     machine.handle(

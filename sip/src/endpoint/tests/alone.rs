@@ -19,6 +19,10 @@ pub(super) struct Alone {
     pub(super) traced: Vec<String>,
     pub(super) asked: Vec<Lookup>,
     pub(super) closed: Vec<Peer>,
+    /// How often a ping was answered.
+    pub(super) pongs: usize,
+    /// Who would be told that the last message could not be sent.
+    pub(super) client: Option<ClientId>,
     pub(super) wait: Time,
 }
 
@@ -39,6 +43,8 @@ impl Alone {
             traced: Vec::new(),
             asked: Vec::new(),
             closed: Vec::new(),
+            pongs: 0,
+            client: None,
             wait: Time::NEVER,
         }
     }
@@ -51,7 +57,9 @@ impl Alone {
                     self.wait = at;
                     return;
                 }
-                Output::Transmit { to, wire } => {
+                Output::Transmit { to, wire, client } => {
+                    self.client = client;
+                    self.pongs += usize::from(*wire == *b"\r\n");
                     if let Ok(Some(message)) = parse(&wire, Framing::Datagram) {
                         self.sent.push((to, message));
                     }

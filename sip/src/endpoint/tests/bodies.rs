@@ -1,4 +1,4 @@
-//! What messages say of the session: among other parts, and in answer to a refresh.
+//! What messages say of the session: among other parts, in answer to a refresh, and how often it is refreshed.
 
 use super::alone::*;
 use crate::message::Body;
@@ -93,4 +93,58 @@ fn the_answer_to_a_refresh_is_told() {
     alone.run_for(Duration::from_secs(45));
     alone.answer(200, &refreshes);
     assert_eq!(alone.told.len(), 3);
+}
+
+/// RFC 4028 section 9: an interval that is asked for may be shortened and not lengthened.
+#[test]
+fn a_call_whose_session_would_be_refreshed_too_often_is_refused_with_what_we_bear() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    let asks = |fields: &str, number: u32| invite(fields, number);
+    let brief = "Session-Expires: 60\nSupported: timer\n";
+    alone.bytes("192.0.2.1:5060", &asks(brief, 1));
+    let refusal = alone.last_response();
+    assert_eq!(refusal.code, 422);
+    assert_eq!(refusal.headers.get(&Name::MinSe), Some("90"));
+    assert!(alone.told.is_empty());
+    // As it asks for what we bear, then; and one that would not understand the refusal.
+    let borne = "Session-Expires: 90\nMin-SE: 90\nSupported: timer\n";
+    for (number, fields) in [(2, borne), (3, "Session-Expires: 60\n")] {
+        alone.bytes("192.0.2.1:5060", &asks(fields, number));
+        let call = CallId(CallId::FIRST_INCOMING + u64::from(number) - 2);
+        alone.command(Command::Answer(call, sdp("answer")));
+        let answer = alone.last_response();
+        assert_eq!(answer.code, 200);
+        let granted = answer.headers.get(&Name::SessionExpires).unwrap();
+        assert!(granted.starts_with("90;"), "{granted}");
+    }
+}
+
+/// RFC 4028 section 7.3, for a call of ours.
+#[test]
+fn a_carrier_that_bears_only_longer_sessions_is_called_again_with_one() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    alone.command(placing(Duration::from_secs(60)));
+    let said = |alone: &Alone| {
+        let (_, invite) = alone.last();
+        assert_eq!(invite.method, Method::Invite);
+        let of = |name| invite.headers.get(name).unwrap().to_owned();
+        [
+            &Name::CSeq,
+            &Name::SessionExpires,
+            &Name::MinSe,
+            &Name::CallId,
+        ]
+        .map(of)
+    };
+    let [number, interval, least, id] = said(&alone);
+    assert_eq!([number, interval, least], ["1 INVITE", "1800", "90"]);
+    alone.answer(422, &[(Name::MinSe, "3600")]);
+    let [number, interval, least, same] = said(&alone);
+    assert_eq!([number, interval, least], ["2 INVITE", "3600", "3600"]);
+    assert_eq!(same, id);
+    // One that wants what it was given is not asked for ever.
+    alone.answer(422, &[(Name::MinSe, "3600")]);
+    assert_eq!(alone.told, ["ended by Remote 422"]);
 }

@@ -183,3 +183,44 @@ fn a_server_that_only_asks_is_left() {
     }
     assert_eq!(alone.sent.len(), sent + 12);
 }
+
+/// Who rings reliably and asks who we are gets its PRACK all the same, each fork under the numbers of its own
+/// dialog (RFC 3262 4, RFC 3261 22.2).
+#[test]
+fn a_prack_is_said_again_with_credentials() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(Trunk {
+        credentials: Some(credentials()),
+        ..trunk(1, A, Transport::Udp)
+    })));
+    alone.command(placing(Duration::from_secs(60)));
+    let (peer, invite) = alone.last();
+    let rings = |alone: &mut Alone, tag: &str, rseq: u32| {
+        let mut response = Response::to(&invite.headers, 180, "");
+        response.set_to_tag(tag);
+        let headers = &mut response.headers;
+        headers.push(Name::Contact, format!("<sip:{tag}@192.0.2.1:5060>"));
+        headers.push(Name::Require, "100rel");
+        headers.push(Name::RSeq, rseq.to_string());
+        alone.step(Input::Datagram {
+            from: peer.addr,
+            bytes: &response.to_bytes(),
+        });
+        assert_eq!(alone.last().1.headers.get(&Name::CSeq), Some("2 PRACK"));
+    };
+    for (tag, rseq) in [("one", 7), ("two", 70)] {
+        rings(&mut alone, tag, rseq);
+        alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+        let (_, again) = alone.last();
+        assert_eq!(again.headers.get(&Name::CSeq), Some("3 PRACK"));
+        let rack = format!("{rseq} 1 INVITE");
+        assert_eq!(again.headers.get(&Name::RAck), Some(rack.as_str()));
+        assert_eq!(again.to().unwrap().tag(), Some(tag));
+        assert!(again.headers.has(&Name::ProxyAuthorization));
+        // Wrong, then.
+        let sent = alone.sent.len();
+        alone.answer(407, &[(Name::ProxyAuthenticate, CHALLENGE)]);
+        assert_eq!(alone.sent.len(), sent);
+    }
+    assert_eq!(alone.told, ["180", "180"]);
+}

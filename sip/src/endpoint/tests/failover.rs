@@ -118,3 +118,72 @@ fn a_cancel_waits_for_a_word_of_the_address_that_is_tried() {
     alone.answer(100, &[]);
     assert_eq!(asked(&alone), (2, Method::Cancel));
 }
+
+/// RFC 3261 18.4: of a message that cannot be sent its own transaction is told, and no other of that peer.
+#[test]
+fn a_message_that_cannot_be_sent_fails_alone() {
+    let mut alone = placed();
+    let first = alone.client.unwrap();
+    let other = CallId(2);
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+    for call in [other, CallId(3)] {
+        alone.command(place_as(call, secs(30)));
+    }
+    assert_eq!(alone.last().0.addr, address(A));
+    alone.step(Input::Unsent(alone.client.unwrap()));
+    assert_eq!(alone.told, ["ended by Network 503"]);
+    assert_eq!(alone.endpoint.counts().calls, 2);
+    // Where there is another address it is tried.
+    alone.step(Input::Unsent(first));
+    assert_eq!(asked(&alone), (2, Method::Invite));
+    // Nobody waits for what becomes of an answer.
+    alone.bytes(
+        "192.0.2.1:5060",
+        &invite("", 1).replace("INVITE", "OPTIONS"),
+    );
+    assert_eq!((alone.last_response().code, alone.client), (200, None));
+    assert_eq!(alone.told.len(), 1);
+}
+
+/// Over TLS what a late answer needs goes to the host whose certificate was asked for, over the connection with it.
+#[test]
+fn who_answers_late_over_tls_is_sent_away_over_its_connection() {
+    let over = |peer: &Peer, request: &Request, alone: &mut Alone| {
+        let mut response = Response::to(&request.headers, 200, "");
+        response.set_to_tag("there");
+        let contact = "<sip:there@198.51.100.1:5080;transport=tls>";
+        response.headers.push(Name::Contact, contact);
+        let peer = peer.clone();
+        let bytes = response.to_bytes();
+        let sent = alone.sent.len();
+        alone.step(Input::Stream {
+            peer,
+            bytes: &bytes,
+        });
+        sent
+    };
+    let farewell = |alone: &Alone, sent: usize, peer: &Peer| {
+        let requests = alone.sent[sent..].iter();
+        let methods: Vec<Method> = requests
+            .map(|(to, message)| {
+                assert_eq!(to, peer);
+                message.clone().into_request().method
+            })
+            .collect();
+        assert_eq!(methods, [Method::Ack, Method::Bye]);
+    };
+    let mut alone = Alone::new();
+    let over_tls = Trunk {
+        transport: Transport::Tls,
+        ..named(1)
+    };
+    alone.command(Command::SetTrunk(Box::new(over_tls)));
+    resolve(&mut alone, vec![srv(10, 1), srv(20, 2)]);
+    alone.command(placing(secs(30)));
+    let (first, invite) = alone.last();
+    assert_eq!(first.name.as_deref(), Some("carrier.example"));
+    // Left behind, as it was silent.
+    alone.run_for(secs(5));
+    let sent = over(&first, &invite, &mut alone);
+    farewell(&alone, sent, &first);
+}

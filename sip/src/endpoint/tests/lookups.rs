@@ -1,4 +1,4 @@
-//! Trunks whose carriers are known by name: when it is looked up, and who is let in by it.
+//! Trunks whose carriers are known by name: when it is looked up, and who is let in by it. Where routes lead.
 
 use super::alone::*;
 
@@ -151,4 +151,41 @@ fn what_is_known_of_a_name_serves_while_it_is_looked_up_again() {
     assert_eq!(alone.sent.len(), sent, "what is older is not believed");
     // Nor is a second question asked while one is under way.
     assert_eq!(alone.asked.len(), 1);
+}
+
+/// RFC 3261 8.1.2: where the first router is a strict one the request goes to it, as its Request-URI says, and not
+/// to the loose one behind it.
+#[test]
+fn a_request_goes_to_the_first_router_whether_it_is_strict_or_loose() {
+    for (routes, first, uri) in [
+        (
+            "Record-Route: <sip:192.0.2.77>, <sip:192.0.2.78;lr>\n",
+            77,
+            "sip:192.0.2.77",
+        ),
+        ("Record-Route: <sip:192.0.2.77>\n", 77, "sip:192.0.2.77"),
+        (
+            "Record-Route: <sip:192.0.2.78;lr>, <sip:192.0.2.77>\n",
+            78,
+            "sip:+15550123@192.0.2.1",
+        ),
+    ] {
+        let mut alone = Alone::new();
+        alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Udp))));
+        alone.bytes("192.0.2.1:5060", &invite(routes, 1));
+        let call = CallId(CallId::FIRST_INCOMING);
+        alone.command(Command::Answer(call, sdp("answer")));
+        let answer = alone.last_response();
+        let to = format!("To: {}", answer.headers.get(&Name::To).unwrap());
+        let ack = invite("", 1)
+            .replace("INVITE", "ACK")
+            .replace("To: <sip:+15550100@carrier.example>", &to);
+        alone.bytes("192.0.2.1:5060", &ack);
+        alone.command(Command::HangUp(call, None));
+        let (peer, bye) = alone.last();
+        assert_eq!(bye.method, Method::Bye, "{routes}");
+        assert_eq!(bye.uri.to_string(), uri, "{routes}");
+        let there = SocketAddr::new(IpAddr::from([192, 0, 2, first]), 5060);
+        assert_eq!(peer.addr, there, "{routes}");
+    }
 }

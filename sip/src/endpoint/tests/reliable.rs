@@ -89,3 +89,20 @@ fn a_reliable_provisional_that_nobody_acknowledges_refuses_the_call() {
     assert_eq!(line.matches("A[183").count(), 1);
     world.assert_empty();
 }
+
+/// A re-INVITE rings nobody: what is provisional of it is not listened to, and nobody may wait for its PRACK.
+#[test]
+fn a_changed_session_asks_for_nothing_reliable() {
+    let mut world = udp();
+    world.up();
+    world.do_now(A, Command::Offer(CALL, sdp("hold")));
+    world.run_for(secs(1));
+    let invites = world.seen.iter().filter_map(|(_, seen)| match seen {
+        Seen::Sent {
+            from: A,
+            message: Message::Request(request),
+        } if request.method == Method::Invite => request.headers.get(&Name::Supported),
+        _ => None,
+    });
+    assert_eq!(invites.collect::<Vec<_>>(), ["100rel, timer", "timer"]);
+}

@@ -1,4 +1,5 @@
-//! Connections that others make: how many, and how long they may be silent.
+//! Connections that others make: how many, how long they may be silent, how much is said over them at once; and what
+//! becomes of calls whose connection is lost.
 
 use super::alone::*;
 
@@ -170,4 +171,129 @@ fn strangers_take_a_few_connections_each_and_some_in_all_and_none_from_the_carri
     // One that ends makes room for another.
     alone.step(Input::Failed(peers.remove(0)));
     assert!(connect(&mut alone, stranger, 1).1);
+}
+
+/// What is sent at once has no more turns than what comes message by message.
+#[test]
+fn a_stranger_that_pipelines_is_asked_no_more_often_than_any_other() {
+    let mut alone = open();
+    let stranger = IpAddr::from([203, 0, 113, 9]);
+    let (peer, _) = connect(&mut alone, stranger, 1);
+    let many = |text: fn(u32) -> String| (1..=130).map(text).collect::<String>();
+    say(&mut alone, &peer, &many(|number| invite("", number)));
+    // Ten turns, of which the connection had one.
+    assert_eq!(alone.sent.len(), 9);
+    assert_eq!(alone.last_response().code, 401);
+    assert_eq!(alone.closed, [peer]);
+    let (carrier, _) = connect(&mut alone, address(A).ip(), 1);
+    say(
+        &mut alone,
+        &carrier,
+        &many(|number| invite("", number).replace("INVITE", "OPTIONS")),
+    );
+    assert_eq!(alone.sent.len(), 9 + 130);
+    assert_eq!(alone.closed.len(), 1);
+}
+
+/// A call of ours over TCP, whose connection is lost while it rings.
+fn rings_without_a_connection() -> (Alone, Peer, Request) {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(trunk(1, A, Transport::Tcp))));
+    alone.command(placing(secs(60)));
+    let (peer, invite) = alone.last();
+    over(&mut alone, &peer, &invite, 180);
+    alone.step(Input::Failed(peer.clone()));
+    assert_eq!(alone.told, ["180"]);
+    (alone, peer, invite)
+}
+
+/// Answers a request over a connection.
+fn over(alone: &mut Alone, peer: &Peer, request: &Request, code: u16) {
+    let mut response = Response::to(&request.headers, code, "");
+    response.set_to_tag("there");
+    let contact = "<sip:there@192.0.2.1:5060;transport=tcp>";
+    response.headers.push(Name::Contact, contact);
+    let bytes = response.to_bytes();
+    alone.step(Input::Stream {
+        peer: peer.clone(),
+        bytes: &bytes,
+    });
+}
+
+/// RFC 3261 18.2.2: who rings answers over a connection of its own when ours is gone. A telephone that rings on
+/// for nobody would be worse than one that nobody hears.
+#[test]
+fn a_call_that_rings_outlives_its_connection() {
+    let (mut alone, _, invite) = rings_without_a_connection();
+    let anew = Peer::new(Transport::Tcp, SocketAddr::new(address(A).ip(), 40_000));
+    over(&mut alone, &anew, &invite, 200);
+    assert_eq!(alone.told, ["180", "answered"]);
+    assert_eq!(alone.last().1.method, Method::Ack);
+
+    let (mut alone, peer, _) = rings_without_a_connection();
+    alone.command(Command::HangUp(CALL, None));
+    let (to, cancel) = alone.last();
+    assert_eq!((to, cancel.method), (peer, Method::Cancel));
+
+    // It rings no longer than any other.
+    let (mut alone, _, _) = rings_without_a_connection();
+    alone.run_for(secs(61));
+    assert_eq!(alone.told, ["180", "ended by Local 408"]);
+    assert_eq!(alone.last().1.method, Method::Cancel);
+    alone.run_for(secs(90));
+    assert_eq!(alone.endpoint.counts(), Counts::default());
+}
+
+#[test]
+fn a_changed_session_is_awaited_for_32_seconds_once_its_connection_is_lost() {
+    let (mut alone, peer, invite) = rings_without_a_connection();
+    over(&mut alone, &peer, &invite, 200);
+    alone.command(Command::Offer(CALL, sdp("hold")));
+    let (_, again) = alone.last();
+    over(&mut alone, &peer, &again, 100);
+    alone.step(Input::Failed(peer.clone()));
+    alone.run_for(secs(31));
+    assert_eq!(alone.told, ["180", "answered"]);
+    alone.run_for(secs(2));
+    assert_eq!(alone.told, ["180", "answered", "ended by Network 408"]);
+}
+
+/// RFC 5626 3.5.1: a ping is answered, but as many as fit into one read are no reason to write as often.
+#[test]
+fn pings_are_answered_once_a_read_and_no_stranger_s_are() {
+    let mut alone = open();
+    let (carrier, _) = connect(&mut alone, address(A).ip(), 1);
+    say(&mut alone, &carrier, &"\n".repeat(32_768));
+    assert_eq!(alone.pongs, 1);
+    say(&mut alone, &carrier, &format!("\n\n{}\n\n", options()));
+    assert_eq!((alone.pongs, alone.sent.len()), (2, 1));
+    let (stranger, _) = connect(&mut alone, IpAddr::from([203, 0, 113, 9]), 1);
+    say(&mut alone, &stranger, "\n\n");
+    assert_eq!(alone.pongs, 2);
+}
+
+/// RFC 3261 18.2.2: to where the caller listens, for the port of its connection is of nobody any more.
+#[test]
+fn an_answer_whose_connection_is_lost_goes_to_where_the_caller_listens() {
+    for (sent_by, port) in [
+        ("192.0.2.1:5080", 5_080),
+        ("gateway.carrier.example", 5_060),
+    ] {
+        let mut alone = open();
+        let (carrier, _) = connect(&mut alone, address(A).ip(), 40_000);
+        let via = format!("TCP {sent_by};rport");
+        say(
+            &mut alone,
+            &carrier,
+            &invite("", 1).replace("UDP 192.0.2.1;rport", &via),
+        );
+        let call = CallId(CallId::FIRST_INCOMING);
+        alone.command(Command::Ring(call, None));
+        assert_eq!(alone.sent.last().unwrap().0, carrier);
+        alone.step(Input::Failed(carrier));
+        alone.command(Command::Answer(call, sdp("answer")));
+        assert_eq!(alone.last_response().code, 200);
+        let listens = Peer::new(Transport::Tcp, SocketAddr::new(address(A).ip(), port));
+        assert_eq!(alone.sent.last().unwrap().0, listens);
+    }
 }

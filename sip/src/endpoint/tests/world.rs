@@ -169,7 +169,7 @@ impl World {
                     return;
                 }
                 Output::Event(event) => self.seen.push((now, Seen::Event { at: index, event })),
-                Output::Transmit { to, wire } => self.transmit(index, to, wire),
+                Output::Transmit { to, wire, .. } => self.transmit(index, to, wire),
                 Output::Close(_) => {}
                 Output::Resolve(lookup) => panic!("asks for {lookup:?}"),
             }

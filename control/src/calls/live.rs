@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use media::call::output::{AgentState, ToolStage};
@@ -21,7 +21,7 @@ pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Sessions whose first offer is being answered; as many as requests are served at a time.
     joining: Mutex<HashSet<CallId>>,
-    /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node.
+    /// Calls that ring, and forwarded ones to their end.
     dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
     changed: Notify,
 }
@@ -32,11 +32,11 @@ pub struct Joining<'a> {
     id: CallId,
 }
 
-/// A call that this process places, until it is answered or over.
+/// A call that this process places, or that came in and rings here, until it is answered or over.
 pub struct Dialling {
     pub account: AccountId,
-    /// What is renewed at the lease store while it rings.
-    pub slot: Renewal,
+    /// What is renewed at the lease store while it rings. One that came in has none before it is let in.
+    slot: OnceLock<Renewal>,
     /// Who let go of it while it rang.
     canceled: watch::Sender<Option<Canceled>>,
     /// Becomes `true` once it is answered or its end is written.
@@ -240,16 +240,18 @@ impl LiveCalls {
             .filter(|call| call.leased.load(Ordering::SeqCst));
         let mut renewals: Vec<Renewal> = leased.map(|call| call.slot).collect();
         drop(calls);
-        renewals.extend(self.ringing().values().map(|call| call.slot));
+        let ringing = self.ringing();
+        renewals.extend(ringing.values().filter_map(|call| call.slot.get().copied()));
+        drop(ringing);
         renewals
     }
 
-    /// Notes a call that is being placed.
+    /// Notes a call that is being placed, or that came in and rings.
     pub fn dial(&self, id: CallId, dialling: Arc<Dialling>) {
         self.ringing().insert(id, dialling);
     }
 
-    /// The call, if the account owns it and this process is placing it.
+    /// The call, if the account owns it and it rings here.
     pub fn get_dialling(&self, account: AccountId, id: CallId) -> Option<Arc<Dialling>> {
         let ringing = self.ringing();
         let found = ringing.get(&id).filter(|call| call.account == account);
@@ -265,7 +267,7 @@ impl LiveCalls {
         self.changed.notify_waiters();
     }
 
-    /// How many calls this process is placing.
+    /// How many calls this process is placing, or lets ring.
     pub fn count_dialling(&self) -> usize {
         self.ringing().len()
     }
@@ -315,13 +317,27 @@ impl LiveCalls {
 }
 
 impl Dialling {
+    /// A call that is placed.
     pub fn new(account: AccountId, slot: Renewal) -> Self {
         Self {
+            slot: slot.into(),
+            ..Self::came_in(account)
+        }
+    }
+
+    /// A call that came in and rings.
+    pub fn came_in(account: AccountId) -> Self {
+        Self {
             account,
-            slot,
+            slot: OnceLock::new(),
             canceled: watch::Sender::new(None),
             done: watch::Sender::new(false),
         }
+    }
+
+    /// It was given its slot, which is renewed from now on.
+    pub fn hold(&self, slot: Renewal) {
+        self.slot.get_or_init(|| slot);
     }
 
     /// Lets go of it; the first who does is named in its record.

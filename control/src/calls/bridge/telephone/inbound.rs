@@ -12,7 +12,7 @@ use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
-use super::forward::Forwarded;
+use super::forward::{Forwarded, Part};
 use super::joined::Joined;
 use super::session::{Ours, Unusable};
 use super::talking::{Settled, Talking};
@@ -54,7 +54,7 @@ impl Declined {
     const MALFORMED: Self = Self::with(400);
     /// The caller may give the password of a trunk, and has not: the stack asks for it.
     const UNPROVED: Self = Self::with(401);
-    const FORBIDDEN: Self = Self::with(403);
+    pub(super) const FORBIDDEN: Self = Self::with(403);
     pub(super) const UNAVAILABLE: Self = Self::with(503);
     /// The caller is gone: nobody hears it.
     pub(super) const CANCELED: Self = Self::with(487);
@@ -106,6 +106,8 @@ pub(super) struct Admitted {
     pub(super) lease: Option<Lease>,
     /// It is let in to leave a message.
     pub(super) message: bool,
+    /// It rang, and is among the calls that ring until the engine has it.
+    pub(super) rang: Option<Part>,
 }
 
 /// What became of a call that came in: it has an agent or leaves a message, or somebody else answered.
@@ -264,7 +266,12 @@ impl Desk {
     /// The caller is gone, and the record stands.
     async fn caller_left(&self, taken: Taken) -> Declined {
         match taken {
-            Taken::Call(Admitted { account, id, .. }) => {
+            Taken::Call(Admitted {
+                account,
+                id,
+                rang: _rang,
+                ..
+            }) => {
                 let incarnation = &self.app.incarnation;
                 let owner = Owner {
                     account,
@@ -444,14 +451,15 @@ impl Desk {
             id,
             lease,
             message,
+            rang,
         } = admitted;
-        Talking::begin(&self.app, account, id, settled, lease, message)
-            .await
-            .map_err(|why| match why {
-                NotPlaced::Blocked => Declined::FORBIDDEN,
-                // Account and trunk had room for it: this server has none.
-                NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
-            })
+        let begun = Talking::begin(&self.app, account, id, settled, lease, message).await;
+        drop(rang);
+        begun.map_err(|why| match why {
+            NotPlaced::Blocked => Declined::FORBIDDEN,
+            // Account and trunk had room for it: this server has none.
+            NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
+        })
     }
 }
 

@@ -7,18 +7,19 @@
 )]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
-use sip::event::{EndedBy, Event, Incoming};
+use sip::event::{CallId as LineId, EndedBy, Event, Incoming};
 use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
+use tokio::task::JoinHandle;
 
 use super::exchange::hand_on;
-use super::inbound::{Called, Conversation, Declined, Desk};
+use super::inbound::{Called, Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
-use super::{Exchange, open};
+use super::{Exchange, Line, open};
 use crate::app::testing::{Logged, TestApp};
 use crate::egress::Allow;
 use crate::ids::TrunkId;
@@ -146,10 +147,57 @@ impl Bench {
     /// A call to a number that has rules and no agent, as it was looked up.
     async fn called_in_vain(&self) -> (Called, String) {
         let trunk = self.by_address(&self.test.key).await;
+        self.called_over(trunk).await
+    }
+
+    /// The same over this trunk.
+    async fn called_over(&self, trunk: TrunkId) -> (Called, String) {
         let rules = json!({"inbound": {"fallback_action": "hangup", "max_ring_seconds": 5}});
         let number = self.number(&self.test.key, NUMBER, trunk, rules).await;
         let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
         (called.unwrap_or_else(|why| panic!("{why:?}")), number)
+    }
+
+    /// Lets a call ring in a task of its own. Its line, and what becomes of it.
+    fn ring(&self, mut called: Called) -> (LineId, JoinHandle<Result<Taken, Declined>>) {
+        let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+        rules.unwrap().max_ring_seconds = Some(120);
+        let Line { id, mut events } = self.exchange.line();
+        let desk = self.desk();
+        let rings = async move { desk.admit_or_ring(id, called, &mut events).await };
+        (id, tokio::spawn(rings))
+    }
+
+    /// The caller on a line hangs up.
+    fn leave(&self, line: LineId) {
+        let ended = Event::Ended {
+            call: line,
+            by: EndedBy::Remote,
+            code: Some(487),
+            reason: "Request Terminated".to_owned(),
+        };
+        hand_on(&self.test.app, &self.exchange, ended);
+    }
+
+    /// The only call, once it stands so.
+    async fn stood(&self, status: &str) -> Value {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let (_, list) = self.test.call("GET", "/calls", None).await;
+            if list["items"][0]["status"] == status {
+                return self.record().await;
+            }
+            assert!(Instant::now() < until, "never {status}: {list}");
+        }
+    }
+
+    /// What clients were told of the end of calls.
+    async fn ends_told(&self) -> Vec<Value> {
+        let app = &self.test.app;
+        let told = app
+            .db
+            .query("select body from events where type = 'call.ended'");
+        told.all(|row| row.json("body")).await.unwrap()
     }
 
     /// Lets a call ring that nobody answers; why it is not taken.
@@ -200,6 +248,18 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
 fn told(record: &Value, expected: [&str; 3]) {
     let told = ["status", "end_reason", "ended_by"].map(|field| record[field].as_str().unwrap());
     assert_eq!(told, expected, "{record}");
+}
+
+/// Neither the record nor `call.ended` tells of an answer.
+#[track_caller]
+fn never_answered(record: &Value, told: &[Value]) {
+    assert_eq!(
+        (&record["answered_at"], &record["duration_seconds"]),
+        (&Value::Null, &json!(0.0)),
+        "{record}"
+    );
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["duration_seconds"], 0.0);
 }
 
 /// Document 3: an inbound trunk matches the called number exactly as the carrier sends it.
@@ -418,14 +478,14 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
     drop(busy);
     standings::write(app, &bench.exchange.standings).await;
     let path = format!("/sip-trunks/{trunk}");
-    let until = std::time::Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(10);
     loop {
         let (_, shown) = bench.test.call("GET", &path, None).await;
         if shown["registration"]["status"] == "registered" {
             return;
         }
         // The task of the stack may have taken it.
-        assert!(std::time::Instant::now() < until, "{shown}");
+        assert!(Instant::now() < until, "{shown}");
     }
 }
 
@@ -495,13 +555,7 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let bench = Bench::new().await;
     let trunk = bench.line().await;
     let mut line = bench.exchange.line();
-    let ended = Event::Ended {
-        call: line.id,
-        by: EndedBy::Remote,
-        code: Some(487),
-        reason: "Request Terminated".to_owned(),
-    };
-    hand_on(&bench.test.app, &bench.exchange, ended);
+    bench.leave(line.id);
     let incoming = incoming(&[trunk], NUMBER);
     let events = &mut line.events;
     let taken = bench.desk().take(line.id, &incoming, events).await;
@@ -642,4 +696,72 @@ async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
     let record = bench.record().await;
     told(&record, ["no-answer", "no_answer", "system"]);
     assert_eq!(record["sip_code"], 503);
+}
+
+#[tokio::test]
+async fn a_call_that_rings_is_in_the_records_and_a_server_that_ends_refuses_it() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let (called, _) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let record = bench.stood("ringing").await;
+    assert_eq!(
+        (&record["direction"], &record["to_number"]),
+        (&json!("inbound"), &json!(NUMBER))
+    );
+    assert_eq!(record["answered_at"], Value::Null);
+    let hosted = "select count(*) as calls from calls where owner_incarnation is not null";
+    let hosted = app.db.query(hosted).one(|row| row.i64("calls"));
+    assert_eq!(hosted.await.unwrap(), 1, "the next process ends it");
+    assert_eq!(app.live.count_dialling(), 1, "the end of this one waits");
+    app.start_draining();
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::UNAVAILABLE));
+    assert_eq!(app.live.count_dialling(), 0);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(record["sip_code"], 503);
+    never_answered(&record, &bench.ends_told().await);
+}
+
+#[tokio::test]
+async fn a_call_that_rings_is_ended_over_the_api() {
+    let bench = Bench::new().await;
+    let (called, _) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let record = bench.stood("ringing").await;
+    let path = format!("/calls/{}/end", record["id"].as_str().unwrap());
+    let ended = bench.post(&bench.test.key, &path, json!({})).await;
+    assert_eq!(ended["end_reason"], "ended_by_api");
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::AWAY));
+    let record = bench.record().await;
+    told(&record, ["canceled", "ended_by_api", "api"]);
+    assert_eq!(record["sip_code"], 480);
+}
+
+#[tokio::test]
+async fn a_call_that_rang_and_is_taken_is_one_record() {
+    let bench = Bench::new().await;
+    let (called, number) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let rang = bench.stood("ringing").await;
+    bench.test.app.clock.advance(Duration::from_secs(3));
+    let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+        "llm_model": "echo"});
+    let agent = bench.post(&bench.test.key, "/agents", agent).await;
+    let path = format!("/phone-numbers/{number}");
+    let answered = json!({"agent_id": agent["id"]});
+    bench.test.call("PATCH", &path, Some(answered)).await;
+    let taken = rings.await.unwrap();
+    assert!(matches!(taken, Ok(Taken::Call(_))));
+    let record = bench.record().await;
+    assert_eq!(
+        (&record["id"], &record["agent_id"], &record["agent_name"]),
+        (&rang["id"], &agent["id"], &json!("Echo"))
+    );
+    assert_eq!(
+        (&record["status"], &record["sip_code"]),
+        (&json!("in_progress"), &json!(200))
+    );
+    assert_eq!(record["started_at"], rang["started_at"]);
+    assert_eq!(record["ring_seconds"], 3.0);
 }

@@ -391,12 +391,11 @@ impl Forwarded {
     }
 
     /// The caller cannot be had: the callee is let go.
-    pub(super) async fn give_up(self, desk: &Desk, why: &str) -> Declined {
+    pub(super) async fn give_up(self, desk: &Desk, why: &str) {
         desk.exchange.give_up(self.callee.line);
         for part in [&self.caller, &self.callee.part] {
             part.write(Ending::engine_error(why.to_owned())).await;
         }
-        Declined::NOT_ACCEPTABLE
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
 //!
-//! A call is let in (its number has an agent, trunk and account have room) before it is answered, its
+//! A call is let in (its number has an agent, trunk and account have room) before it gets ports, its
 //! ports are bound before they are offered, and the engine has it before the answer is sent. While nobody
 //! can answer, a number's routing rules are followed (`lobby.rs`).
 
@@ -169,7 +169,6 @@ impl Desk {
         incoming: &Incoming,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Conversation, Declined> {
-        // Before anything is spent on it: an offer that cannot be agreed to.
         let offer = incoming.offer.as_ref();
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
             return Err(Declined::NOT_ACCEPTABLE);
@@ -182,11 +181,7 @@ impl Desk {
         let sources = &self.app.config.sip.sources;
         let at = self.exchange.of_caller(incoming, sources);
         let place = self.exchange.place(&at);
-        let ports = place.take_ports().map_err(|error| {
-            tracing::error!(%error, "no ports for a telephone call");
-            Declined::UNAVAILABLE
-        })?;
-        let local = place.local(&ports, called.encryption).map_err(|error| {
+        let local = place.local(called.encryption).map_err(|error| {
             tracing::error!(%error, "no random bytes");
             Declined::UNAVAILABLE
         })?;
@@ -195,10 +190,10 @@ impl Desk {
             described: String::new(),
             at,
         };
-        let answer = match offer {
-            Some(offer) => Some(ours.answer(offer)?),
-            None => None,
-        };
+        // Before anything is spent on it: an offer that cannot be agreed to.
+        if let Some(offer) = offer {
+            ours.answer(offer)?;
+        }
         let taken = self.admit_or_ring(line, called, events).await?;
         let (account, id) = taken.whose();
         self.exchange.traces.belongs(line, account, id);
@@ -206,6 +201,23 @@ impl Desk {
         if events.is_closed() {
             return Err(self.caller_left(taken).await);
         }
+        // Not before: callers whom nobody has room for must not take the ports of those who are let in.
+        let mut ports = match place.take_ports() {
+            Ok(ports) => ports,
+            Err(error) => {
+                tracing::error!(%error, "no ports for a telephone call");
+                let why = format!("no ports for the audio: {error}");
+                return Err(self.give_up(taken, &why, Declined::UNAVAILABLE).await);
+            }
+        };
+        ours.local.port = ports.port();
+        let answer = match offer.map(|offer| ours.answer(offer)).transpose() {
+            Ok(answer) => answer,
+            Err(why) => {
+                let told = why.to_string();
+                return Err(self.give_up(taken, &told, why.into()).await);
+            }
+        };
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {
@@ -223,10 +235,11 @@ impl Desk {
             }
             None => {
                 let offered = sdp::offer(&ours.local, Flow::SendRecv);
+                ports.told();
                 self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
-                    return Err(self.give_up(taken, why).await);
+                    return Err(self.give_up(taken, why, Declined::NOT_ACCEPTABLE).await);
                 };
                 match ours.accept(&offered, &body) {
                     Ok(agreed) => {
@@ -237,21 +250,23 @@ impl Desk {
                         };
                         self.begin(taken, settled).await
                     }
-                    Err(why) => Err(self.give_up(taken, &why.to_string()).await),
+                    Err(why) => {
+                        let why = why.to_string();
+                        Err(self.give_up(taken, &why, Declined::NOT_ACCEPTABLE).await)
+                    }
                 }
             }
         }
     }
 
     /// A call whose record stands already ends before it began.
-    async fn give_up(&self, taken: Taken, why: &str) -> Declined {
+    async fn give_up(&self, taken: Taken, why: &str, declined: Declined) -> Declined {
+        let (account, id) = taken.whose();
         match taken {
-            Taken::Call(admitted) => {
-                bridge::could_not_start(&self.app, admitted.account, admitted.id, why).await;
-                Declined::NOT_ACCEPTABLE
-            }
+            Taken::Call(_) => bridge::could_not_start(&self.app, account, id, why).await,
             Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
         }
+        self.refused(account, id, declined).await
     }
 
     /// A call whose record is that of an answered one is refused after all. A database that is away misses it.

@@ -138,12 +138,13 @@ impl Placing {
         let encryption = trunks::encryption(trunk.media_encryption);
         let at = self.exchange.of_carrier(trunk);
         let place = self.exchange.place(&at);
-        let ports = place
+        let mut ports = place
             .take_ports()
             .map_err(|error| format!("no ports for the audio: {error}"))?;
-        let local = place
-            .local(&ports, encryption)
+        let mut local = place
+            .local(encryption)
             .map_err(|error| format!("no random bytes: {error}"))?;
+        local.port = ports.port();
         let offered = sdp::offer(&local, Flow::SendRecv);
         let number = sip_trunks::sip_id(trunk.id);
         // A trunk that was made a moment ago: this node's look at the database is still to come. One
@@ -162,6 +163,7 @@ impl Placing {
             offer: Body::sdp(offered.text.clone()),
             ring_for: call.ring_for,
         };
+        ports.told();
         self.exchange
             .tell(Command::Place(self.line, Box::new(place)));
         let ours = Ours {

@@ -21,6 +21,7 @@ use super::inbound::{Called, Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
 use super::{Exchange, Line, open};
 use crate::app::testing::{Logged, TestApp};
+use crate::config::Config;
 use crate::egress::Allow;
 use crate::ids::TrunkId;
 use crate::sip_trunks;
@@ -42,8 +43,14 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With other settings.
+    async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let test = TestApp::with(|config| {
             config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
+            change(config);
         })
         .await;
         let exchange = Arc::clone(open(&test.app).await.unwrap());
@@ -429,8 +436,7 @@ async fn audio_is_of_the_family_that_the_call_comes_over() {
             ..incoming(&[], NUMBER)
         };
         let place = exchange.place(&exchange.of_caller(&incoming, &[]));
-        let ports = place.take_ports().unwrap();
-        let local = place.local(&ports, Encryption::Allow).unwrap();
+        let local = place.local(Encryption::Allow).unwrap();
         assert_eq!(local.address.to_string(), ours, "{source}");
     }
 }
@@ -764,4 +770,42 @@ async fn a_call_that_rang_and_is_taken_is_one_record() {
     );
     assert_eq!(record["started_at"], rang["started_at"]);
     assert_eq!(record["ring_seconds"], 3.0);
+}
+
+#[tokio::test]
+async fn calls_that_are_not_answered_leave_the_ports_to_others() {
+    let bench = Bench::with(|config| config.sip.ports = (43_002, 43_005)).await;
+    let app = &bench.test.app;
+    let trunk = bench.line().await;
+    let take = async || {
+        let mut line = bench.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let (desk, events) = (bench.desk(), &mut line.events);
+        let taken = desk.take(line.id, &incoming, events).await;
+        taken.map(|taken| (line, taken))
+    };
+    // Not let in, ten times as often as there are ports.
+    let idle = app.db.query("update agents set status = 'archived'");
+    idle.execute().await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(take().await.err(), Some(Declined::AWAY));
+    }
+    // Let in, and refused at the last moment.
+    let active = app.db.query("update agents set status = 'active'");
+    active.execute().await.unwrap();
+    let block = app.db.query("update accounts set blocked_at = 1");
+    block.execute().await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(take().await.err(), Some(Declined::with(403)));
+    }
+    let unblock = app.db.query("update accounts set blocked_at = null");
+    unblock.execute().await.unwrap();
+    let both = [take().await, take().await];
+    assert!(both.iter().all(Result::is_ok), "both pairs are free");
+    // Now there are none, and the record of the third says so.
+    assert_eq!(take().await.err(), Some(Declined::UNAVAILABLE));
+    let (_, list) = bench.test.call("GET", "/calls?limit=1", None).await;
+    let third = &list["items"][0];
+    told(third, ["failed", "engine_error", "system"]);
+    assert_eq!(third["sip_code"], 503);
 }

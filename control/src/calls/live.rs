@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use uuid::Uuid;
 
 use crate::admission::Renewal;
-use crate::ids::{AccountId, CallId};
+use crate::ids::{AccountId, CallId, TrunkId};
 use crate::vendors::usage::SpeechUsage;
 
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
@@ -21,7 +21,8 @@ pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Sessions whose first offer is being answered; as many as requests are served at a time.
     joining: Mutex<HashSet<CallId>>,
-    /// Calls that ring, and forwarded ones to their end.
+    /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node, or is one of as many as
+    /// may ring over its trunk.
     dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
     changed: Notify,
 }
@@ -37,6 +38,8 @@ pub struct Dialling {
     pub account: AccountId,
     /// What is renewed at the lease store while it rings. One that came in has none before it is let in.
     slot: OnceLock<Renewal>,
+    /// What it came in over.
+    came_over: Option<TrunkId>,
     /// Who let go of it while it rang.
     canceled: watch::Sender<Option<Canceled>>,
     /// Becomes `true` once it is answered or its end is written.
@@ -246,7 +249,21 @@ impl LiveCalls {
         renewals
     }
 
-    /// Notes a call that is being placed, or that came in and rings.
+    /// Notes a call that came in and rings. `false`: as many ring over its trunk as may. They hold no slot, and
+    /// without a bound the calls to one number could take the node from all others.
+    pub fn ring(&self, id: CallId, call: Arc<Dialling>, most: u32) -> bool {
+        let mut ringing = self.ringing();
+        let beside = ringing
+            .values()
+            .filter(|other| other.slot.get().is_none() && other.came_over == call.came_over);
+        let room = beside.count() < most as usize;
+        if room {
+            ringing.insert(id, call);
+        }
+        room
+    }
+
+    /// Notes a call that is being placed.
     pub fn dial(&self, id: CallId, dialling: Arc<Dialling>) {
         self.ringing().insert(id, dialling);
     }
@@ -321,15 +338,16 @@ impl Dialling {
     pub fn new(account: AccountId, slot: Renewal) -> Self {
         Self {
             slot: slot.into(),
-            ..Self::came_in(account)
+            ..Self::came_in(account, None)
         }
     }
 
-    /// A call that came in and rings.
-    pub fn came_in(account: AccountId) -> Self {
+    /// A call that came in over this trunk and rings.
+    pub fn came_in(account: AccountId, over: Option<TrunkId>) -> Self {
         Self {
             account,
             slot: OnceLock::new(),
+            came_over: over,
             canceled: watch::Sender::new(None),
             done: watch::Sender::new(false),
         }

@@ -71,18 +71,22 @@ impl Part {
         })
     }
 
-    /// A call that came in and rings: who ends it finds it, and a process that ends waits for it.
-    pub(super) fn ring(app: &App, account: AccountId) -> Self {
+    /// A call that came in and rings: who ends it finds it, and a process that ends waits for it. `None`: as many
+    /// ring over its trunk as it may have calls.
+    pub(super) fn ring(app: &App, called: &Called) -> Option<Self> {
+        let (account, trunk) = (called.account, called.trunk.as_ref());
         let id = CallId::new(&app.clock);
-        let dialling = Arc::new(Dialling::came_in(account));
-        app.live.dial(id, Arc::clone(&dialling));
-        Self {
+        let dialling = Arc::new(Dialling::came_in(account, trunk.map(|trunk| trunk.id)));
+        // A number with rules came over a trunk.
+        let most = trunk.map_or(0, |trunk| trunk.max_concurrent_calls);
+        let room = app.live.ring(id, Arc::clone(&dialling), most);
+        room.then(|| Self {
             app: app.clone(),
             account,
             id,
             dialling,
             lease: None,
-        }
+        })
     }
 
     /// Takes the slot of a call that rings.

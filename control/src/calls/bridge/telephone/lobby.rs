@@ -70,7 +70,9 @@ impl Desk {
         if let Next::Refuse(lack) = next {
             return Err(Declined::with(lack.code()));
         }
-        let mut ringing = self.ring(line, &called).await;
+        let Some(mut ringing) = self.ring(line, &called).await else {
+            return Err(Declined::BUSY);
+        };
         loop {
             match next {
                 Next::Wait(until) => {
@@ -138,10 +140,11 @@ impl Desk {
         }
     }
 
-    /// It rings from now on: for the caller, among the calls of this process, and in the records.
-    async fn ring(&self, line: LineId, called: &Called) -> Ringing {
+    /// It rings from now on: for the caller, among the calls of this process, and in the records. `None`: too many
+    /// do.
+    async fn ring(&self, line: LineId, called: &Called) -> Option<Ringing> {
         let mut ringing = Ringing {
-            part: Part::ring(&self.app, called.account),
+            part: Part::ring(&self.app, called)?,
             since: self.app.clock.now(),
             written: false,
         };
@@ -149,7 +152,7 @@ impl Desk {
         let (account, id) = (called.account, ringing.part.id);
         self.exchange.traces.belongs(line, account, id);
         self.note(called, &mut ringing).await;
-        ringing
+        Some(ringing)
     }
 
     /// Lets the caller hear it ring until then. An error: who let go of it.

@@ -175,6 +175,12 @@ impl Bench {
         (id, tokio::spawn(rings))
     }
 
+    /// The same call another time.
+    async fn called_again(&self, trunk: TrunkId) -> Called {
+        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        called.unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
     /// The caller on a line hangs up.
     fn leave(&self, line: LineId) {
         let ended = Event::Ended {
@@ -770,6 +776,35 @@ async fn a_call_that_rang_and_is_taken_is_one_record() {
     );
     assert_eq!(record["started_at"], rang["started_at"]);
     assert_eq!(record["ring_seconds"], 3.0);
+}
+
+#[tokio::test]
+async fn no_more_calls_ring_over_a_trunk_than_it_may_have() {
+    let bench = Bench::new().await;
+    let more = json!({"auth_mode": "ip_acl", "allowed_addresses": ["127.0.0.1"],
+        "max_concurrent_calls": 1});
+    let trunk = bench.trunk(&bench.test.key, more).await;
+    let (called, _) = bench.called_over(trunk).await;
+    let (line, rings) = bench.ring(called);
+    bench.stood("ringing").await;
+    let second = bench.called_again(trunk).await;
+    assert_eq!(bench.ring_in_vain(second).await, Declined::BUSY);
+    // One that did not ring leaves no record, as where a number has no rules.
+    bench.leave(line);
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::CANCELED));
+    told(
+        &bench.record().await,
+        ["canceled", "caller_hangup", "caller"],
+    );
+    let third = bench.called_again(trunk).await;
+    let (line, rings) = bench.ring(third);
+    let until = Instant::now() + Duration::from_secs(10);
+    while bench.test.app.live.count_dialling() == 0 {
+        assert!(Instant::now() < until, "it does not ring");
+        tokio::task::yield_now().await;
+    }
+    bench.leave(line);
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::CANCELED));
 }
 
 #[tokio::test]

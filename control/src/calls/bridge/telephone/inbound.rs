@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::forward::{Forwarded, Part};
 use super::joined::Joined;
 use super::session::{Ours, Unusable};
-use super::talking::{Settled, Talking};
+use super::talking::{How, Settled, Talking};
 use super::{Exchange, Line, SOURCES, caller, trunks};
 use crate::admission::Lease;
 use crate::app::App;
@@ -207,15 +207,18 @@ impl Desk {
             Err(error) => {
                 tracing::error!(%error, "no ports for a telephone call");
                 let why = format!("no ports for the audio: {error}");
-                return Err(self.give_up(taken, &why, Declined::UNAVAILABLE).await);
+                let told = Declined::UNAVAILABLE;
+                return Err(self.give_up(taken, &why, told, false).await);
             }
         };
         ours.local.port = ports.port();
+        // An offer is answered once the engine has the call; without one, ours is in the answer.
+        let answered = offer.is_none();
         let answer = match offer.map(|offer| ours.answer(offer)).transpose() {
             Ok(answer) => answer,
             Err(why) => {
                 let told = why.to_string();
-                return Err(self.give_up(taken, &told, why.into()).await);
+                return Err(self.give_up(taken, &told, why.into(), answered).await);
             }
         };
         match answer {
@@ -225,7 +228,7 @@ impl Desk {
                     ours,
                     agreed,
                 };
-                match self.begin(taken, settled).await {
+                match self.begin(taken, settled, answered).await {
                     Ok(conversation) => {
                         self.tell(Command::Answer(line, Body::sdp(text)));
                         Ok(conversation)
@@ -239,7 +242,8 @@ impl Desk {
                 self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
-                    return Err(self.give_up(taken, why, Declined::NOT_ACCEPTABLE).await);
+                    let told = Declined::NOT_ACCEPTABLE;
+                    return Err(self.give_up(taken, why, told, answered).await);
                 };
                 match ours.accept(&offered, &body) {
                     Ok(agreed) => {
@@ -248,25 +252,37 @@ impl Desk {
                             ours,
                             agreed,
                         };
-                        self.begin(taken, settled).await
+                        self.begin(taken, settled, answered).await
                     }
                     Err(why) => {
                         let why = why.to_string();
-                        Err(self.give_up(taken, &why, Declined::NOT_ACCEPTABLE).await)
+                        let told = Declined::NOT_ACCEPTABLE;
+                        Err(self.give_up(taken, &why, told, answered).await)
                     }
                 }
             }
         }
     }
 
-    /// A call whose record stands already ends before it began.
-    async fn give_up(&self, taken: Taken, why: &str, declined: Declined) -> Declined {
+    /// A call whose record stands already ends before it began; `answered`: and after we answered.
+    async fn give_up(
+        &self,
+        taken: Taken,
+        why: &str,
+        declined: Declined,
+        answered: bool,
+    ) -> Declined {
         let (account, id) = taken.whose();
         match taken {
-            Taken::Call(_) => bridge::could_not_start(&self.app, account, id, why).await,
+            Taken::Call(_) => {
+                bridge::could_not_start(&self.app, account, id, why, answered).await;
+            }
             Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
         }
-        self.refused(account, id, declined).await
+        match answered {
+            true => declined,
+            false => self.refused(account, id, declined).await,
+        }
     }
 
     /// A call whose record is that of an answered one is refused after all. A database that is away misses it.
@@ -302,10 +318,16 @@ impl Desk {
         Declined::CANCELED
     }
 
-    async fn begin(&self, taken: Taken, settled: Settled) -> Result<Conversation, Declined> {
+    async fn begin(
+        &self,
+        taken: Taken,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Conversation, Declined> {
         Ok(match taken {
             Taken::Call(admitted) => {
-                Conversation::Agent(Box::new(self.place(admitted, settled).await?))
+                let placed = self.place(admitted, settled, answered).await?;
+                Conversation::Agent(Box::new(placed))
             }
             Taken::Forwarded(forwarded) => {
                 Conversation::Joined(Box::new(forwarded.join(self, settled).await?))
@@ -460,7 +482,12 @@ impl Desk {
         Ok(number.map(|number| (number, trunk.clone())))
     }
 
-    async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {
+    async fn place(
+        &self,
+        admitted: Admitted,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Talking, Declined> {
         let Admitted {
             account,
             id,
@@ -468,7 +495,8 @@ impl Desk {
             message,
             rang,
         } = admitted;
-        let begun = Talking::begin(&self.app, account, id, settled, lease, message).await;
+        let how = How { message, answered };
+        let begun = Talking::begin(&self.app, account, id, settled, lease, how).await;
         drop(rang);
         begun.map_err(|why| match why {
             NotPlaced::Blocked => Declined::FORBIDDEN,

@@ -315,7 +315,7 @@ impl Desk {
             if let Err(error) = tx.commit().await {
                 // The answer may have been lost and not the commit: then nobody would end this call.
                 let why = "the database was lost while the call came in";
-                bridge::could_not_start(app, account, id, why).await;
+                bridge::could_not_start(app, account, id, why, false).await;
                 return Err(error);
             }
             if told {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::session::{Ours, Unusable};
-use super::talking::{Settled, Talking};
+use super::talking::{How, Settled, Talking};
 use super::{Exchange, Line, trunks};
 use crate::admission::Lease;
 use crate::app::App;
@@ -253,7 +253,7 @@ impl Placing {
             Ok(false) => return Err(Over::Written),
             Err(error) => {
                 let why = format!("the answer could not be written down: {error}");
-                bridge::could_not_start(app, self.account, self.call, &why).await;
+                bridge::could_not_start(app, self.account, self.call, &why, true).await;
                 return Err(Over::Written);
             }
         }
@@ -262,7 +262,11 @@ impl Placing {
             ours,
             agreed,
         };
-        Talking::begin(app, self.account, self.call, settled, lease, false)
+        let how = How {
+            message: false,
+            answered: true,
+        };
+        Talking::begin(app, self.account, self.call, settled, lease, how)
             .await
             .map_err(|_| Over::Written)
     }

@@ -575,6 +575,7 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let record = bench.record().await;
     told(&record, ["canceled", "caller_hangup", "caller"]);
     assert_eq!(record["sip_code"], 487);
+    never_answered(&record, &bench.ends_told().await);
     assert!(bench.test.app.live.is_empty());
     let path = format!("/sip-trunks/{trunk}");
     let (_, trunk) = bench.test.call("GET", &path, None).await;
@@ -619,7 +620,9 @@ async fn a_call_that_is_refused_at_the_last_moment_has_that_response() {
     let events = &mut line.events;
     let taken = bench.desk().take(line.id, &incoming, events).await;
     assert_eq!(taken.err(), Some(Declined::with(403)));
-    assert_eq!(bench.record().await["sip_code"], 403);
+    let record = bench.record().await;
+    assert_eq!(record["sip_code"], 403);
+    never_answered(&record, &bench.ends_told().await);
 }
 
 #[tokio::test]
@@ -842,5 +845,8 @@ async fn calls_that_are_not_answered_leave_the_ports_to_others() {
     let (_, list) = bench.test.call("GET", "/calls?limit=1", None).await;
     let third = &list["items"][0];
     told(third, ["failed", "engine_error", "system"]);
-    assert_eq!(third["sip_code"], 503);
+    assert_eq!(
+        (&third["sip_code"], &third["answered_at"]),
+        (&json!(503), &Value::Null)
+    );
 }

@@ -149,7 +149,7 @@ impl Placing {
         let number = sip_trunks::sip_id(trunk.id);
         // A trunk that was made a moment ago: this node's look at the database is still to come. One
         // that registers is left to it, for its registration is one node's alone.
-        if self.exchange.trunks.find(number).is_none() && trunk.auth_mode != AuthMode::Register {
+        if !self.exchange.trunks.is_told(number) && trunk.auth_mode != AuthMode::Register {
             let told = trunks::told(&self.app, trunk, false)
                 .ok_or("the trunk's password or address cannot be read")?;
             self.exchange.tell(Command::SetTrunk(Box::new(told)));

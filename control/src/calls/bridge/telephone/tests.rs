@@ -6,6 +6,7 @@
     reason = "a failed step is a failed test"
 )]
 
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -849,4 +850,33 @@ async fn calls_that_are_not_answered_leave_the_ports_to_others() {
         (&third["sip_code"], &third["answered_at"]),
         (&json!(503), &Value::Null)
     );
+}
+
+/// A node looks at the trunks, and its stack is told of a new one a moment later.
+#[tokio::test]
+async fn a_call_over_a_trunk_that_the_stack_is_still_to_be_told_of_goes_out() {
+    let bench = Bench::new().await;
+    let key = &bench.test.key;
+    let carrier = UdpSocket::bind("127.0.0.1:0").unwrap();
+    carrier
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let address = carrier.local_addr().unwrap().to_string();
+    let out = json!({"type": "outbound", "auth_mode": "ip_acl", "outbound_address": address});
+    // It is among the trunks of the node, and nobody has told the stack.
+    let trunk = bench.trunk(key, out).await;
+    let more = json!({"outbound_enabled": true});
+    bench.number(key, NUMBER, trunk, more).await;
+    let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+        "llm_model": "echo"});
+    let agent = bench.post(key, "/agents", agent).await;
+    let wish = json!({"agent_id": agent["id"], "to_number": "+4989654321", "from_number": NUMBER});
+    bench.post(key, "/calls", wish).await;
+    let heard = tokio::task::spawn_blocking(move || {
+        let mut datagram = [0; 2_048];
+        let length = carrier.recv(&mut datagram).expect("an INVITE");
+        String::from_utf8_lossy(&datagram[..length]).into_owned()
+    });
+    let heard = heard.await.unwrap();
+    assert!(heard.starts_with("INVITE sip:"), "{heard}");
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use media::shell::Engine;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::admission::{
     ADOPT_AGAIN, ADOPT_PATIENCE, Lease, Leases, Owner, Refusal, Request, State,
@@ -73,7 +73,7 @@ pub struct Inner {
     pub openapi: OnceLock<bytes::Bytes>,
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
     pub burying: tokio::sync::Mutex<()>,
-    draining: AtomicBool,
+    draining: watch::Sender<bool>,
     leaving: AtomicBool,
     lost: AtomicBool,
     recovering: AtomicBool,
@@ -161,7 +161,7 @@ impl App {
             seats: Arc::new(Semaphore::new(seats)),
             openapi: OnceLock::new(),
             burying: tokio::sync::Mutex::default(),
-            draining: AtomicBool::new(false),
+            draining: watch::Sender::new(false),
             leaving: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
@@ -172,11 +172,20 @@ impl App {
 impl Inner {
     /// Whether the process was told to end: no new calls.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        *self.draining.borrow()
     }
 
     pub fn start_draining(&self) {
-        self.draining.store(true, Ordering::SeqCst);
+        self.draining.send_replace(true);
+    }
+
+    /// Resolves once the process was told to end.
+    pub async fn draining(&self) {
+        let mut draining = self.draining.subscribe();
+        if draining.wait_for(|draining| *draining).await.is_err() {
+            // The sender lives as long as this.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Whether nobody may join any more: the last live call is over, and the process ends.

@@ -78,6 +78,9 @@ pub struct Way {
     pub over: Option<Arc<Notify>>,
     /// A message is taken in place of a conversation.
     pub message: bool,
+    /// The other side knows that it is answered. Who is told only once the engine has the call never hears of an
+    /// answer when it does not come to that.
+    pub answered: bool,
 }
 
 /// A caller who has left a message and says no more is let go after this, seconds.
@@ -99,18 +102,30 @@ pub async fn place(
         carrier,
         over: None,
         message: false,
+        answered: true,
     };
     run(app, session.account, session.id, way, lease).await
 }
 
-/// Ends a call that this process hosts and that the engine never had.
-pub async fn could_not_start(app: &App, account: AccountId, call: CallId, why: &str) {
+/// Ends a call that this process hosts and that the engine never had. `answered`: the other side knows of an
+/// answer.
+pub async fn could_not_start(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    why: &str,
+    answered: bool,
+) {
     let owner = Owner {
         account,
         call,
         incarnation: app.incarnation.number,
     };
-    lifecycle::could_not_start(app, owner, Ending::engine_error(why.to_owned())).await;
+    let ending = Ending {
+        never_answered: !answered,
+        ..Ending::engine_error(why.to_owned())
+    };
+    lifecycle::could_not_start(app, owner, ending).await;
     app.admission.release(call, &app.incarnation.owner);
 }
 
@@ -133,11 +148,16 @@ async fn run_in_span(
     way: Way,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
+    let answered = way.answered;
     let fail = async |ending: Ending, why: NotPlaced| {
         let owner = Owner {
             account,
             call: id,
             incarnation: app.incarnation.number,
+        };
+        let ending = Ending {
+            never_answered: !answered,
+            ..ending
         };
         lifecycle::could_not_start(app, owner, ending).await;
         app.admission.release(id, &app.incarnation.owner);
@@ -181,6 +201,7 @@ async fn run_in_span(
         carrier,
         over,
         message,
+        answered: _,
     } = way;
     let told = match &agent {
         Some(agent) if !message => call_config(app, &call, agent),

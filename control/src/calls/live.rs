@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use media::call::output::{AgentState, ToolStage};
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use uuid::Uuid;
 
 use crate::admission::Renewal;
-use crate::ids::{AccountId, CallId};
+use crate::ids::{AccountId, CallId, TrunkId};
 use crate::vendors::usage::SpeechUsage;
 
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
@@ -21,7 +21,8 @@ pub struct LiveCalls {
     calls: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Sessions whose first offer is being answered; as many as requests are served at a time.
     joining: Mutex<HashSet<CallId>>,
-    /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node.
+    /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node, or is one of as many as
+    /// may ring over its trunk.
     dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
     changed: Notify,
 }
@@ -32,11 +33,13 @@ pub struct Joining<'a> {
     id: CallId,
 }
 
-/// A call that this process places, until it is answered or over.
+/// A call that this process places, or that came in and rings here, until it is answered or over.
 pub struct Dialling {
     pub account: AccountId,
-    /// What is renewed at the lease store while it rings.
-    pub slot: Renewal,
+    /// What is renewed at the lease store while it rings. One that came in has none before it is let in.
+    slot: OnceLock<Renewal>,
+    /// What it came in over.
+    came_over: Option<TrunkId>,
     /// Who let go of it while it rang.
     canceled: watch::Sender<Option<Canceled>>,
     /// Becomes `true` once it is answered or its end is written.
@@ -240,8 +243,24 @@ impl LiveCalls {
             .filter(|call| call.leased.load(Ordering::SeqCst));
         let mut renewals: Vec<Renewal> = leased.map(|call| call.slot).collect();
         drop(calls);
-        renewals.extend(self.ringing().values().map(|call| call.slot));
+        let ringing = self.ringing();
+        renewals.extend(ringing.values().filter_map(|call| call.slot.get().copied()));
+        drop(ringing);
         renewals
+    }
+
+    /// Notes a call that came in and rings. `false`: as many ring over its trunk as may. They hold no slot, and
+    /// without a bound the calls to one number could take the node from all others.
+    pub fn ring(&self, id: CallId, call: Arc<Dialling>, most: u32) -> bool {
+        let mut ringing = self.ringing();
+        let beside = ringing
+            .values()
+            .filter(|other| other.slot.get().is_none() && other.came_over == call.came_over);
+        let room = beside.count() < most as usize;
+        if room {
+            ringing.insert(id, call);
+        }
+        room
     }
 
     /// Notes a call that is being placed.
@@ -249,7 +268,7 @@ impl LiveCalls {
         self.ringing().insert(id, dialling);
     }
 
-    /// The call, if the account owns it and this process is placing it.
+    /// The call, if the account owns it and it rings here.
     pub fn get_dialling(&self, account: AccountId, id: CallId) -> Option<Arc<Dialling>> {
         let ringing = self.ringing();
         let found = ringing.get(&id).filter(|call| call.account == account);
@@ -265,7 +284,7 @@ impl LiveCalls {
         self.changed.notify_waiters();
     }
 
-    /// How many calls this process is placing.
+    /// How many calls this process is placing, or lets ring.
     pub fn count_dialling(&self) -> usize {
         self.ringing().len()
     }
@@ -315,13 +334,28 @@ impl LiveCalls {
 }
 
 impl Dialling {
+    /// A call that is placed.
     pub fn new(account: AccountId, slot: Renewal) -> Self {
         Self {
+            slot: slot.into(),
+            ..Self::came_in(account, None)
+        }
+    }
+
+    /// A call that came in over this trunk and rings.
+    pub fn came_in(account: AccountId, over: Option<TrunkId>) -> Self {
+        Self {
             account,
-            slot,
+            slot: OnceLock::new(),
+            came_over: over,
             canceled: watch::Sender::new(None),
             done: watch::Sender::new(false),
         }
+    }
+
+    /// It was given its slot, which is renewed from now on.
+    pub fn hold(&self, slot: Renewal) {
+        self.slot.get_or_init(|| slot);
     }
 
     /// Lets go of it; the first who does is named in its record.

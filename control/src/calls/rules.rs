@@ -110,6 +110,9 @@ pub struct Ending {
     /// What the providers call their answers, oldest first.
     #[serde(default)]
     pub provider_request_ids: Vec<String>,
+    /// It was over before the caller was told of the answer that the record has.
+    #[serde(default)]
+    pub never_answered: bool,
 }
 
 /// How the audio of a call travelled, for diagnostics.
@@ -175,6 +178,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            never_answered: false,
         }
     }
 
@@ -214,6 +218,7 @@ impl Ending {
             status: end.status,
             conversation: end.conversation(),
             sip_code: end.sip_code,
+            never_answered: true,
             ..Self::never_joined(end.reason, end.ended_by)
         }
     }
@@ -251,6 +256,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            never_answered: false,
         }
     }
 
@@ -272,6 +278,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            never_answered: false,
         }
     }
 }

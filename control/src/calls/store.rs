@@ -335,20 +335,57 @@ pub async fn take(
     Ok(rows == 1)
 }
 
-/// Notes since when a call that was inserted in this transaction has rung.
-pub async fn rang(
+/// Makes this process the host of a call that was inserted in this transaction, came in and rings since then.
+pub async fn rings(
     tx: &mut Tx,
     account: AccountId,
     id: CallId,
+    node: &str,
+    incarnation: i64,
     since: Timestamp,
 ) -> Result<(), DbError> {
-    tx.query("update calls set rang_at = $1, started_at = $1 where account_id = $2 and id = $3")
-        .bind(since)
+    tx.query(
+        "update calls set owner_node = $1, owner_incarnation = $2, status = $3, started_at = $4, rang_at = $4
+         where account_id = $5 and id = $6",
+    )
+    .bind(node)
+    .bind(incarnation)
+    .bind(CallStatus::Ringing.name())
+    .bind(since)
+    .bind(account)
+    .bind(id)
+    .execute()
+    .await?;
+    Ok(())
+}
+
+/// A call that rings at this incarnation is answered: by the agent of `call`, or to leave a message. `false`: it
+/// is over, or not theirs any more.
+pub async fn take_ringing(
+    tx: &mut Tx,
+    account: AccountId,
+    call: &NewCall<'_>,
+    incarnation: i64,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let rows = tx
+        .query(
+            "update calls set agent_id = $1, agent_name = $2, language = $3, status = $4,
+                conversation_status = $5, answered_at = $6, sip_code = 200, updated_at = $6
+             where account_id = $7 and id = $8 and owner_incarnation = $9 and ended_at is null",
+        )
+        .bind(call.agent_id)
+        .bind(call.agent_name)
+        .bind(call.language)
+        .bind(CallStatus::InProgress.name())
+        .bind(ConversationStatus::InProgress.name())
+        .bind(now)
         .bind(account)
-        .bind(id)
+        .bind(call.id)
+        .bind(incarnation)
         .execute()
         .await?;
-    Ok(())
+    Ok(rows == 1)
 }
 
 /// Writes what a caller was told whose call ended before it was answered.
@@ -376,10 +413,12 @@ pub async fn finish(
     let rows = tx
         .query(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
-                ended_at = $5, duration_ms = coalesce($6, duration_ms, $5 / 1000 - answered_at / 1000, 0),
+                ended_at = $5, answered_at = case when not $16 then answered_at end,
+                duration_ms = coalesce($6, duration_ms,
+                    case when not $16 then $5 / 1000 - answered_at / 1000 end, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
                 latency_summary = $8, errors = $10, network = $13,
-                sip_code = coalesce($14, sip_code), provider_request_ids = $15, updated_at = $5
+                sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15, updated_at = $5
              where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
         )
         .bind(ending.status.name())
@@ -397,6 +436,7 @@ pub async fn finish(
         .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
         .bind(ending.sip_code.map(i64::from))
         .bind(serde_json::json!(ending.provider_request_ids).to_string())
+        .bind(ending.never_answered)
         .execute()
         .await?;
     Ok(rows == 1)

@@ -1,6 +1,6 @@
 //! The UDP ports of telephone calls: an even one for audio and the next for reports (RFC 3550 section
 //! 11), bound before they are offered, and kept a while after the call, so that the next call does not
-//! inherit strangers' packets.
+//! inherit strangers' packets. Those that nobody was told of are free at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,22 +16,31 @@ use super::address;
 /// then.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How many pairs a call tries that are free as far as we know: other programs may have some. They cost two
+/// system calls each, under the lock.
+const TRIES: usize = 16;
+
 /// The ports of one node.
 #[derive(Debug)]
 pub struct Ports {
     address: IpAddr,
-    /// Even.
-    first: u16,
-    pairs: u16,
     pool: Mutex<Pool>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pool {
-    /// The pair that is tried next: all take turns, so that one that was given back rests longest.
-    next: u16,
+    /// The even ports of pairs that no call has, the next one first: all take turns, so that one that was given
+    /// back rests longest.
+    free: VecDeque<u16>,
     /// Pairs of calls that are over, oldest first. At most all pairs.
-    drained: VecDeque<(Instant, UdpSocket, UdpSocket)>,
+    drained: VecDeque<Drained>,
+}
+
+#[derive(Debug)]
+struct Drained {
+    at: Instant,
+    port: u16,
+    _sockets: (UdpSocket, UdpSocket),
 }
 
 impl Ports {
@@ -40,37 +49,45 @@ impl Ports {
         let first = first.checked_add(first % 2)?;
         let count = u32::from(last).checked_sub(first.into())? + 1;
         let pairs = u16::try_from(count / 2).ok().filter(|pairs| *pairs > 0)?;
+        let pool = Pool {
+            free: (0..pairs).map(|pair| first + 2 * pair).collect(),
+            drained: VecDeque::new(),
+        };
         Some(Arc::new(Self {
             address,
-            first,
-            pairs,
-            pool: Mutex::default(),
+            pool: Mutex::new(pool),
         }))
     }
 
-    /// Binds a pair for a call. An error when none is free, or why the last one could not be bound.
+    /// Binds a pair for a call. An error when none is free, or why the last of [`TRIES`] could not be bound.
     pub fn take(self: &Arc<Self>) -> io::Result<PortPair> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         while pool
             .drained
             .front()
-            .is_some_and(|(at, ..)| at.elapsed() >= DRAIN)
+            .is_some_and(|drained| drained.at.elapsed() >= DRAIN)
         {
-            pool.drained.pop_front();
+            let rested = pool.drained.pop_front();
+            pool.free.extend(rested.map(|drained| drained.port));
         }
         let mut error = io::Error::from(io::ErrorKind::AddrInUse);
-        for _ in 0..self.pairs {
-            let port = self.first + 2 * pool.next;
-            pool.next = (pool.next + 1) % self.pairs;
+        for _ in 0..TRIES.min(pool.free.len()) {
+            let Some(port) = pool.free.pop_front() else {
+                break;
+            };
             match self.bind(port) {
-                Ok((audio, reports)) => {
+                Ok(sockets) => {
                     return Ok(PortPair {
                         port,
-                        sockets: Some((audio, reports)),
+                        told: false,
+                        sockets: Some(sockets),
                         home: Arc::clone(self),
                     });
                 }
-                Err(why) => error = why,
+                Err(why) => {
+                    pool.free.push_back(port);
+                    error = why;
+                }
             }
         }
         Err(error)
@@ -86,10 +103,11 @@ impl Ports {
 /// More datagrams than a socket's buffer holds of early media.
 const STALE: usize = 16_384;
 
-/// A call's two sockets. Dropped, they are drained and then closed.
+/// A call's two sockets. Dropped, they are drained and then closed; at once where nobody was told of them.
 #[derive(Debug)]
 pub struct PortPair {
     port: u16,
+    told: bool,
     /// Taken only when dropped.
     sockets: Option<(UdpSocket, UdpSocket)>,
     home: Arc<Ports>,
@@ -99,6 +117,11 @@ impl PortPair {
     /// The port of the audio.
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The other side is about to be told of them. Sockets that are listened to count as told of, too.
+    pub const fn told(&mut self) {
+        self.told = true;
     }
 
     /// Throws away what came so far: early media is not the callee's voice. At most [`STALE`] datagrams of
@@ -121,20 +144,30 @@ impl PortPair {
         address::way_to(self.home.address, to)
     }
 
-    pub(super) fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {
+    pub(super) const fn sockets(&mut self) -> Option<&mut (UdpSocket, UdpSocket)> {
+        self.told();
         self.sockets.as_mut()
     }
 }
 
 impl Drop for PortPair {
     fn drop(&mut self) {
-        if let Some((audio, reports)) = self.sockets.take() {
-            let mut pool = self
-                .home
-                .pool
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            pool.drained.push_back((Instant::now(), audio, reports));
+        let Some(sockets) = self.sockets.take() else {
+            return;
+        };
+        let pool = self.home.pool.lock();
+        let mut pool = pool.unwrap_or_else(PoisonError::into_inner);
+        let port = self.port;
+        if self.told {
+            pool.drained.push_back(Drained {
+                at: Instant::now(),
+                port,
+                _sockets: sockets,
+            });
+        } else {
+            // Before it is free, or the next call finds it bound.
+            drop(sockets);
+            pool.free.push_back(port);
         }
     }
 }
@@ -149,7 +182,8 @@ mod tests {
     #[test]
     fn a_pair_is_even_and_rests_after_its_call() {
         let ports = Ports::new(LOOPBACK, 41_001, 41_008).unwrap();
-        let taken: Vec<PortPair> = (0..3).map(|_| ports.take().unwrap()).collect();
+        let mut taken: Vec<PortPair> = (0..3).map(|_| ports.take().unwrap()).collect();
+        taken.iter_mut().for_each(PortPair::told);
         let numbers: Vec<u16> = taken.iter().map(PortPair::port).collect();
         assert_eq!(numbers, [41_002, 41_004, 41_006]);
         assert!(ports.take().is_err(), "all are in use");
@@ -157,11 +191,33 @@ mod tests {
         assert!(ports.take().is_err(), "they rest");
         let mut pool = ports.pool.lock().unwrap();
         assert_eq!(pool.drained.len(), 3);
-        for (at, ..) in &mut pool.drained {
+        for Drained { at, .. } in &mut pool.drained {
             *at = at.checked_sub(DRAIN).unwrap();
         }
         drop(pool);
         assert_eq!(ports.take().unwrap().port(), 41_002);
+    }
+
+    #[test]
+    fn a_pair_that_nobody_was_told_of_is_free_at_once() {
+        let ports = Ports::new(LOOPBACK, 41_031, 41_034).unwrap();
+        for _ in 0..10 {
+            drop(ports.take().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_call_looks_past_a_few_ports_of_others_and_the_next_one_goes_on_there() {
+        let ports = Ports::new(LOOPBACK, 41_040, 41_099).unwrap();
+        let others = |count: u16| (0..count).map(|at| 41_040 + 2 * at);
+        let others: Vec<UdpSocket> = others(20)
+            .map(|port| UdpSocket::bind(SocketAddr::new(LOOPBACK, port)).unwrap())
+            .collect();
+        let why = ports.take().unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::AddrInUse);
+        let pair = ports.take().unwrap();
+        assert_eq!(pair.port(), 41_080);
+        drop(others);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kit::client::Client;
 use kit::ports::free_port;
 use kit::telephone::Telephone;
 use media::audio::tones;
-use media::rtp::sdp::Encryption;
+use media::rtp::sdp::{Encryption, Flow};
 use serde_json::{Value, json};
 
 use super::outbound::{self, NO_BODY, answer, bye_taken, carrier, recv, refuses, rings, send};
@@ -209,6 +209,121 @@ async fn a_forwarded_call_ends_when_its_account_is_blocked() {
             "{call}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_forwarded_call_is_ended_over_the_api_by_either_of_its_records() {
+    let _together = stage::together().await;
+    for direction in ["inbound", "outbound"] {
+        let (server, listen) = server().await;
+        let client = server.client();
+        line(&client, by_address(), forward()).await;
+        let steps = [
+            recv("INVITE"),
+            send("180 Ringing", NO_BODY),
+            answer("[media_port]"),
+            recv("ACK"),
+            recv("BYE"),
+            bye_taken(),
+        ];
+        let (callee, address) = carrier(&server, &scenario(&steps), "u1");
+        way_out(&client, address, json!({})).await;
+        let within = Duration::from_secs(30);
+        let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+        let mut phone = called.unwrap_or_else(|code| panic!("{code}: {}", server.log()));
+        let list = client.get("/calls").await.expect(200).body;
+        let mut items = list["items"].as_array().unwrap().iter();
+        let meant = items.find(|call| call["direction"] == direction).unwrap();
+        let path = format!("/calls/{}/end", meant["id"].as_str().unwrap());
+        let ended = client.post(&path, &json!({})).await.expect(200);
+        assert_eq!(ended.text("end_reason"), "ended_by_api");
+        phone.wait_for_goodbye().await;
+        outbound::well(callee, &server).await;
+        let (came, went) = both(&client).await;
+        for call in [came, went] {
+            assert_eq!(
+                (&call["status"], &call["end_reason"], &call["ended_by"]),
+                (&json!("completed"), &json!("ended_by_api"), &json!("api")),
+                "{direction}: {call}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_caller_who_holds_hears_nothing_and_then_the_callee_again() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let steps = [
+        recv("INVITE"),
+        send("180 Ringing", NO_BODY),
+        answer("[media_port]"),
+        recv("ACK"),
+        recv("BYE"),
+        bye_taken(),
+    ];
+    // It sends back what it hears.
+    let (callee, address) = carrier(&server, &scenario(&steps), "u1");
+    way_out(&client, address, json!({})).await;
+    let within = Duration::from_secs(30);
+    let called = Telephone::call_number(listen, NUMBER, Encryption::Disable, within).await;
+    let mut phone = called.unwrap_or_else(|code| panic!("{code}: {}", server.log()));
+    let tone = tones::sine(8_000, 500.0, -12.0, 8_000);
+    let tonal = |heard: &[i16]| {
+        let tenths = heard.chunks_exact(800);
+        tenths
+            .filter(|part| tones::goertzel(part, 8_000, 500.0) > 0.02)
+            .count()
+    };
+    phone.speak(&tone).await;
+    phone.silence(300).await;
+    assert!(tonal(&phone.heard) >= 5, "{}", tonal(&phone.heard));
+    phone.flow(Flow::SendOnly).await;
+    phone.silence(300).await;
+    let held = phone.heard.len();
+    phone.speak(&tone).await;
+    assert_eq!(phone.heard.len(), held, "nothing is sent to one who holds");
+    phone.flow(Flow::SendRecv).await;
+    phone.silence(300).await;
+    let back = phone.heard.len();
+    phone.speak(&tone).await;
+    phone.silence(300).await;
+    let tenths = tonal(&phone.heard[back..]);
+    assert!(tenths >= 5, "the line is back: {tenths}");
+    phone.hang_up().await;
+    outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    assert_eq!(came["end_reason"], "transferred", "{came}");
+    assert_eq!(went["end_reason"], "caller_hangup", "{went}");
+}
+
+#[tokio::test]
+async fn a_callee_who_never_answers_is_rung_for_half_a_minute_and_the_caller_told() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let (callee, address) = carrier(&server, &rings(), "u1");
+    way_out(&client, address, json!({})).await;
+    let file = server.data.join("rings.xml");
+    std::fs::write(&file, rings_in_vain(480)).unwrap();
+    let called = caller(&server, listen, NUMBER, &["-sf", file.to_str().unwrap()]);
+    assert!(well(called).await, "{}", server.log());
+    outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    for call in [&came, &went] {
+        assert_eq!(
+            (&call["status"], &call["end_reason"], &call["answered_at"]),
+            (&json!("no-answer"), &json!("no_answer"), &json!(null)),
+            "{call}"
+        );
+    }
+    assert_eq!(came["sip_code"], 480, "{came}");
+    assert!(went["ring_seconds"].as_f64().unwrap() >= 29.0, "{went}");
+    // Five seconds for an agent, and the callee's.
+    assert!(came["ring_seconds"].as_f64().unwrap() >= 34.0, "{came}");
 }
 
 #[tokio::test]

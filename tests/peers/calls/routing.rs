@@ -1,9 +1,12 @@
 //! What becomes of a call to a number whose agent does not answer: it rings, asks again, and is then
 //! refused, recorded or forwarded, as the number's routing rules say. SIPp is the carrier.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use kit::server::Server;
 use serde_json::{Value, json};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
 use super::trunks::{
@@ -202,4 +205,62 @@ async fn a_message_is_taken_where_the_account_has_no_room_and_silence_ends_it() 
         (&json!("system"), &json!(agent)),
         "{message}"
     );
+}
+
+/// A caller of a number without an agent, who rings and has been rung for a while: the pauses are long by then.
+async fn ringing(server: &Server, listen: SocketAddr, code: u16) -> (Child, String) {
+    let client = server.client();
+    let no_agent = json!({"agent_id": null, "inbound": rules("hangup", 120)});
+    line(&client, by_address(), no_agent).await;
+    let file = server.data.join("rings.xml");
+    std::fs::write(&file, rings_in_vain(code)).unwrap();
+    let caller = caller(server, listen, NUMBER, &["-sf", file.to_str().unwrap()]);
+    let list = until(&client, "/calls", |list| {
+        list["items"][0]["status"] == "ringing"
+    })
+    .await;
+    sleep(Duration::from_secs(6)).await;
+    (caller, list["items"][0]["id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_caller_who_rings_at_a_server_that_ends_is_told_at_once() {
+    let _together = stage::together().await;
+    let (mut server, listen) = server().await;
+    let (caller, id) = ringing(&server, listen, 503).await;
+    let told = Instant::now();
+    server.terminate();
+    assert!(well(caller).await, "180, then 503: {}", server.log());
+    assert!(
+        told.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        told.elapsed()
+    );
+    assert_eq!(server.ended(Duration::from_secs(20)).await, Some(0));
+    server.start_again().await;
+    let call = stage::over(&server.client(), &id, Duration::from_secs(5)).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"], &call["sip_code"]),
+        (&json!("no-answer"), &json!("no_answer"), &json!(503)),
+        "{call}"
+    );
+    assert!(call["ring_seconds"].as_f64().unwrap() >= 5.0, "{call}");
+    assert_eq!(server.events(&id, "call.ended").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_caller_who_rings_at_a_server_that_dies_has_a_record_that_ends_once() {
+    let _together = stage::together().await;
+    let (mut server, listen) = server().await;
+    let (caller, id) = ringing(&server, listen, 503).await;
+    server.kill();
+    drop(caller);
+    server.start_again().await;
+    let call = stage::over(&server.client(), &id, Duration::from_secs(20)).await;
+    assert_eq!(
+        (&call["status"], &call["end_reason"], &call["answered_at"]),
+        (&json!("failed"), &json!("node_lost"), &json!(null)),
+        "{call}"
+    );
+    assert_eq!(server.events(&id, "call.ended").await.len(), 1);
 }

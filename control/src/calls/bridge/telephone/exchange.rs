@@ -47,12 +47,12 @@ impl Place {
         self.ports.take()
     }
 
-    /// Our side of a session description.
-    pub(super) fn local(&self, ports: &PortPair, encryption: Encryption) -> io::Result<Local> {
+    /// Our side of a session description, which is to get its port.
+    pub(super) fn local(&self, encryption: Encryption) -> io::Result<Local> {
         let session: [u8; 4] = secret::random_bytes()?;
         Ok(Local {
             address: self.address,
-            port: ports.port(),
+            port: 0,
             session: u32::from_be_bytes(session).into(),
             version: 1,
             codecs: RtpLeg::CODECS.to_vec(),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Line;
 use super::inbound::{Called, Declined, Desk};
 use super::joined::{Joined, Side};
-use super::lobby::{is_at_cap, new_call};
+use super::lobby::{Ringing, is_at_cap, new_call};
 use super::outbound::{Dial, Over, Placing, STACK_PATIENCE};
 use super::talking::Settled;
 use crate::admission::{Lease, Renewal, Request, State};
@@ -35,24 +35,24 @@ use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
 use crate::phone_numbers::{self, FallbackAction, PhoneNumber};
 use crate::sip_trunks::{self, Trunk};
-use crate::time::Timestamp;
 use crate::{billing, suppressions};
 
 /// Why a call was not forwarded.
 pub(super) struct NotForwarded {
     /// What the caller is told.
     pub(super) code: u16,
-    /// `Some`: nothing was dialled, and the caller's record is still to be written, with this.
-    pub(super) unwritten: Option<String>,
+    /// `Some`: nothing was dialled, and the end of the caller's call is still to be written, with this.
+    pub(super) unwritten: Option<(Box<Ringing>, String)>,
 }
 
-/// One of the two calls: its record, and its slot while this lives.
+/// A call that rings, or one of the two that are joined: its record, and its slot while this lives.
 pub(super) struct Part {
     app: App,
     pub(super) account: AccountId,
     pub(super) id: CallId,
     pub(super) dialling: Arc<Dialling>,
-    _lease: Lease,
+    /// One that only rings has none.
+    lease: Option<Lease>,
 }
 
 impl Part {
@@ -67,8 +67,34 @@ impl Part {
             account,
             id,
             dialling,
-            _lease: lease,
+            lease: Some(lease),
         })
+    }
+
+    /// A call that came in and rings: who ends it finds it, and a process that ends waits for it. `None`: as many
+    /// ring over its trunk as it may have calls.
+    pub(super) fn ring(app: &App, called: &Called) -> Option<Self> {
+        let (account, trunk) = (called.account, called.trunk.as_ref());
+        let id = CallId::new(&app.clock);
+        let dialling = Arc::new(Dialling::came_in(account, trunk.map(|trunk| trunk.id)));
+        // A number with rules came over a trunk.
+        let most = trunk.map_or(0, |trunk| trunk.max_concurrent_calls);
+        let room = app.live.ring(id, Arc::clone(&dialling), most);
+        room.then(|| Self {
+            app: app.clone(),
+            account,
+            id,
+            dialling,
+            lease: None,
+        })
+    }
+
+    /// Takes the slot of a call that rings.
+    async fn hold(&mut self, wish: Request) -> Result<(), ApiError> {
+        let slot = Renewal::from(&wish);
+        self.lease = Some(self.app.admit(wish).await?);
+        self.dialling.hold(slot);
+        Ok(())
     }
 
     /// Writes its end.
@@ -124,11 +150,18 @@ impl Desk {
         &self,
         called: &Called,
         to: &str,
-        since: Timestamp,
+        mut ringing: Ringing,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Forwarded, NotForwarded> {
-        let way = self.way_out(called, to).await.map_err(unwritten)?;
-        let (caller, callee) = self.parts(called, &way, since).await.map_err(unwritten)?;
+        let way = match self.way_out(called, to).await {
+            Ok(way) => way,
+            Err(error) => return Err(unwritten(ringing, &error)),
+        };
+        let callee = match self.callee(called, &way, &mut ringing).await {
+            Ok(callee) => callee,
+            Err(error) => return Err(unwritten(ringing, &error)),
+        };
+        let caller = ringing.part;
         match self.reach(&way, &caller, callee, events).await {
             Ok(callee) => Ok(Forwarded { caller, callee }),
             Err(end) => {
@@ -178,40 +211,38 @@ impl Desk {
         })
     }
 
-    /// Two slots and two records. The caps of account and agent are those of calls that agents have; the
+    /// Two slots and a second record. The caps of account and agent are those of calls that agents have; the
     /// trunks', the pool's and the node's hold.
-    async fn parts(
+    async fn callee(
         &self,
         called: &Called,
         way: &WayOut,
-        since: Timestamp,
-    ) -> Result<(Part, Part), ApiError> {
+        caller: &mut Ringing,
+    ) -> Result<Part, ApiError> {
         let (app, account) = (&self.app, called.account);
-        let [caller, callee] = [(); 2].map(|()| CallId::new(&app.clock));
         let wish = Request {
             beyond: true,
-            ..self.wish(called, caller, State::Live)
+            ..self.wish(called, caller.part.id, State::Live)
         };
-        let caller = Part::take(app, wish).await?;
+        caller.part.hold(wish).await?;
         let wish = Request {
             beyond: true,
             trunk: Some((way.trunk.id, way.trunk.max_concurrent_calls)),
-            ..bridge::wish(app, account, callee, State::Live)
+            ..bridge::wish(app, account, CallId::new(&app.clock), State::Live)
         };
         let callee = Part::take(app, wish).await?;
-        self.write_parts(called, way, (caller.id, callee.id), since)
-            .await?;
-        Ok((caller, callee))
+        self.write_callee(called, way, caller, callee.id).await?;
+        Ok(callee)
     }
 
-    /// Writes both down as calls that this process hosts. Whoever places calls over one trunk comes here
+    /// Writes it down as a call that this process hosts. Whoever places calls over one trunk comes here
     /// one after the other, so that its hour is counted exactly.
-    async fn write_parts(
+    async fn write_callee(
         &self,
         called: &Called,
         way: &WayOut,
-        (caller, callee): (CallId, CallId),
-        since: Timestamp,
+        caller: &mut Ringing,
+        callee: CallId,
     ) -> Result<(), ApiError> {
         let (app, account) = (&self.app, called.account);
         let mut tx = app.db.begin_write().await?;
@@ -225,8 +256,10 @@ impl Desk {
             has_room(limit, full, now)?;
         }
         let none = Value::Object(Map::new());
-        let comes_in = new_call(caller, way.agent.as_ref(), called, &none);
-        store::insert(&mut tx, account, &comes_in, now).await?;
+        if !caller.written {
+            self.insert_ringing(&mut tx, called, way.agent.as_ref(), caller)
+                .await?;
+        }
         let goes_out = store::NewCall {
             id: callee,
             direction: "outbound",
@@ -236,35 +269,30 @@ impl Desk {
             ..new_call(callee, way.agent.as_ref(), called, &none)
         };
         store::insert(&mut tx, account, &goes_out, now).await?;
-        let tells = json!({ "forwarded_call_id": caller });
-        for (id, metadata) in [(caller, &none), (callee, &tells)] {
-            let placing = dial::Placing {
-                metadata,
-                max_duration_seconds: None,
-                node: &app.config.cluster.node,
-                incarnation: app.incarnation.number,
-            };
-            dial::host(&mut tx, account, id, &placing, now).await?;
-        }
-        store::rang(&mut tx, account, caller, since).await?;
+        let placing = dial::Placing {
+            metadata: &json!({ "forwarded_call_id": caller.part.id }),
+            max_duration_seconds: None,
+            node: &app.config.cluster.node,
+            incarnation: app.incarnation.number,
+        };
+        dial::host(&mut tx, account, callee, &placing, now).await?;
         if let Err(error) = tx.commit().await {
-            // The answer may have been lost and not the commit: then nobody would end these calls.
-            self.never_dialled(account, [caller, callee], &error).await;
+            // The answer may have been lost and not the commit: then nobody would end this call.
+            self.never_dialled(account, callee, &error).await;
             return Err(error.into());
         }
+        caller.written = true;
         Ok(())
     }
 
-    async fn never_dialled(&self, account: AccountId, calls: [CallId; 2], error: &DbError) {
-        for call in calls {
-            let owner = Owner {
-                account,
-                call,
-                incarnation: self.app.incarnation.number,
-            };
-            let why = format!("the database was lost while the call was written down: {error}");
-            lifecycle::write_end(&self.app, owner, Ending::engine_error(why)).await;
-        }
+    async fn never_dialled(&self, account: AccountId, call: CallId, error: &DbError) {
+        let owner = Owner {
+            account,
+            call,
+            incarnation: self.app.incarnation.number,
+        };
+        let why = format!("the database was lost while the call was written down: {error}");
+        lifecycle::write_end(&self.app, owner, Ending::engine_error(why)).await;
     }
 
     /// Rings the callee until somebody answers; how it ended otherwise. The callee's record is written.
@@ -367,12 +395,11 @@ impl Forwarded {
     }
 
     /// The caller cannot be had: the callee is let go.
-    pub(super) async fn give_up(self, desk: &Desk, why: &str) -> Declined {
+    pub(super) async fn give_up(self, desk: &Desk, why: &str) {
         desk.exchange.give_up(self.callee.line);
         for part in [&self.caller, &self.callee.part] {
             part.write(Ending::engine_error(why.to_owned())).await;
         }
-        Declined::NOT_ACCEPTABLE
     }
 }
 
@@ -388,15 +415,18 @@ pub(super) const fn name(by: Canceled) -> &'static str {
     }
 }
 
-fn unwritten(error: ApiError) -> NotForwarded {
-    let code = match &error {
+fn unwritten(caller: Ringing, error: &ApiError) -> NotForwarded {
+    let code = match error {
         error if is_at_cap(error) => 486,
         ApiError::Capacity { .. } | ApiError::Unavailable { .. } | ApiError::Internal(..) => 503,
         _ => 480,
     };
     NotForwarded {
         code,
-        unwritten: Some(format!("not forwarded: {}", error.message())),
+        unwritten: Some((
+            Box::new(caller),
+            format!("not forwarded: {}", error.message()),
+        )),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
 //!
-//! A call is let in (its number has an agent, trunk and account have room) before it is answered, its
+//! A call is let in (its number has an agent, trunk and account have room) before it gets ports, its
 //! ports are bound before they are offered, and the engine has it before the answer is sent. While nobody
 //! can answer, a number's routing rules are followed (`lobby.rs`).
 
@@ -12,10 +12,10 @@ use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
-use super::forward::Forwarded;
+use super::forward::{Forwarded, Part};
 use super::joined::Joined;
 use super::session::{Ours, Unusable};
-use super::talking::{Settled, Talking};
+use super::talking::{How, Settled, Talking};
 use super::{Exchange, Line, SOURCES, caller, trunks};
 use crate::admission::Lease;
 use crate::app::App;
@@ -54,7 +54,7 @@ impl Declined {
     const MALFORMED: Self = Self::with(400);
     /// The caller may give the password of a trunk, and has not: the stack asks for it.
     const UNPROVED: Self = Self::with(401);
-    const FORBIDDEN: Self = Self::with(403);
+    pub(super) const FORBIDDEN: Self = Self::with(403);
     pub(super) const UNAVAILABLE: Self = Self::with(503);
     /// The caller is gone: nobody hears it.
     pub(super) const CANCELED: Self = Self::with(487);
@@ -106,6 +106,8 @@ pub(super) struct Admitted {
     pub(super) lease: Option<Lease>,
     /// It is let in to leave a message.
     pub(super) message: bool,
+    /// It rang, and is among the calls that ring until the engine has it.
+    pub(super) rang: Option<Part>,
 }
 
 /// What became of a call that came in: it has an agent or leaves a message, or somebody else answered.
@@ -167,7 +169,6 @@ impl Desk {
         incoming: &Incoming,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Conversation, Declined> {
-        // Before anything is spent on it: an offer that cannot be agreed to.
         let offer = incoming.offer.as_ref();
         if offer.is_some_and(|offer| !offer.is("application/sdp")) {
             return Err(Declined::NOT_ACCEPTABLE);
@@ -180,11 +181,7 @@ impl Desk {
         let sources = &self.app.config.sip.sources;
         let at = self.exchange.of_caller(incoming, sources);
         let place = self.exchange.place(&at);
-        let ports = place.take_ports().map_err(|error| {
-            tracing::error!(%error, "no ports for a telephone call");
-            Declined::UNAVAILABLE
-        })?;
-        let local = place.local(&ports, called.encryption).map_err(|error| {
+        let local = place.local(called.encryption).map_err(|error| {
             tracing::error!(%error, "no random bytes");
             Declined::UNAVAILABLE
         })?;
@@ -193,10 +190,10 @@ impl Desk {
             described: String::new(),
             at,
         };
-        let answer = match offer {
-            Some(offer) => Some(ours.answer(offer)?),
-            None => None,
-        };
+        // Before anything is spent on it: an offer that cannot be agreed to.
+        if let Some(offer) = offer {
+            ours.answer(offer)?;
+        }
         let taken = self.admit_or_ring(line, called, events).await?;
         let (account, id) = taken.whose();
         self.exchange.traces.belongs(line, account, id);
@@ -204,6 +201,26 @@ impl Desk {
         if events.is_closed() {
             return Err(self.caller_left(taken).await);
         }
+        // Not before: callers whom nobody has room for must not take the ports of those who are let in.
+        let mut ports = match place.take_ports() {
+            Ok(ports) => ports,
+            Err(error) => {
+                tracing::error!(%error, "no ports for a telephone call");
+                let why = format!("no ports for the audio: {error}");
+                let told = Declined::UNAVAILABLE;
+                return Err(self.give_up(taken, &why, told, false).await);
+            }
+        };
+        ours.local.port = ports.port();
+        // An offer is answered once the engine has the call; without one, ours is in the answer.
+        let answered = offer.is_none();
+        let answer = match offer.map(|offer| ours.answer(offer)).transpose() {
+            Ok(answer) => answer,
+            Err(why) => {
+                let told = why.to_string();
+                return Err(self.give_up(taken, &told, why.into(), answered).await);
+            }
+        };
         match answer {
             Some((text, agreed)) => {
                 let settled = Settled {
@@ -211,7 +228,7 @@ impl Desk {
                     ours,
                     agreed,
                 };
-                match self.begin(taken, settled).await {
+                match self.begin(taken, settled, answered).await {
                     Ok(conversation) => {
                         self.tell(Command::Answer(line, Body::sdp(text)));
                         Ok(conversation)
@@ -221,10 +238,12 @@ impl Desk {
             }
             None => {
                 let offered = sdp::offer(&ours.local, Flow::SendRecv);
+                ports.told();
                 self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
-                    return Err(self.give_up(taken, why).await);
+                    let told = Declined::NOT_ACCEPTABLE;
+                    return Err(self.give_up(taken, why, told, answered).await);
                 };
                 match ours.accept(&offered, &body) {
                     Ok(agreed) => {
@@ -233,22 +252,36 @@ impl Desk {
                             ours,
                             agreed,
                         };
-                        self.begin(taken, settled).await
+                        self.begin(taken, settled, answered).await
                     }
-                    Err(why) => Err(self.give_up(taken, &why.to_string()).await),
+                    Err(why) => {
+                        let why = why.to_string();
+                        let told = Declined::NOT_ACCEPTABLE;
+                        Err(self.give_up(taken, &why, told, answered).await)
+                    }
                 }
             }
         }
     }
 
-    /// A call whose record stands already ends before it began.
-    async fn give_up(&self, taken: Taken, why: &str) -> Declined {
+    /// A call whose record stands already ends before it began; `answered`: and after we answered.
+    async fn give_up(
+        &self,
+        taken: Taken,
+        why: &str,
+        declined: Declined,
+        answered: bool,
+    ) -> Declined {
+        let (account, id) = taken.whose();
         match taken {
-            Taken::Call(admitted) => {
-                bridge::could_not_start(&self.app, admitted.account, admitted.id, why).await;
-                Declined::NOT_ACCEPTABLE
+            Taken::Call(_) => {
+                bridge::could_not_start(&self.app, account, id, why, answered).await;
             }
             Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
+        }
+        match answered {
+            true => declined,
+            false => self.refused(account, id, declined).await,
         }
     }
 
@@ -264,7 +297,12 @@ impl Desk {
     /// The caller is gone, and the record stands.
     async fn caller_left(&self, taken: Taken) -> Declined {
         match taken {
-            Taken::Call(Admitted { account, id, .. }) => {
+            Taken::Call(Admitted {
+                account,
+                id,
+                rang: _rang,
+                ..
+            }) => {
                 let incarnation = &self.app.incarnation;
                 let owner = Owner {
                     account,
@@ -280,10 +318,16 @@ impl Desk {
         Declined::CANCELED
     }
 
-    async fn begin(&self, taken: Taken, settled: Settled) -> Result<Conversation, Declined> {
+    async fn begin(
+        &self,
+        taken: Taken,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Conversation, Declined> {
         Ok(match taken {
             Taken::Call(admitted) => {
-                Conversation::Agent(Box::new(self.place(admitted, settled).await?))
+                let placed = self.place(admitted, settled, answered).await?;
+                Conversation::Agent(Box::new(placed))
             }
             Taken::Forwarded(forwarded) => {
                 Conversation::Joined(Box::new(forwarded.join(self, settled).await?))
@@ -438,20 +482,27 @@ impl Desk {
         Ok(number.map(|number| (number, trunk.clone())))
     }
 
-    async fn place(&self, admitted: Admitted, settled: Settled) -> Result<Talking, Declined> {
+    async fn place(
+        &self,
+        admitted: Admitted,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Talking, Declined> {
         let Admitted {
             account,
             id,
             lease,
             message,
+            rang,
         } = admitted;
-        Talking::begin(&self.app, account, id, settled, lease, message)
-            .await
-            .map_err(|why| match why {
-                NotPlaced::Blocked => Declined::FORBIDDEN,
-                // Account and trunk had room for it: this server has none.
-                NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
-            })
+        let how = How { message, answered };
+        let begun = Talking::begin(&self.app, account, id, settled, lease, how).await;
+        drop(rang);
+        begun.map_err(|why| match why {
+            NotPlaced::Blocked => Declined::FORBIDDEN,
+            // Account and trunk had room for it: this server has none.
+            NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
+        })
     }
 }
 

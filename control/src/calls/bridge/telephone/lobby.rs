@@ -1,5 +1,5 @@
 //! The lobby: a call whose number has routing rules rings while no agent can answer, asks again, and is
-//! then taken as the rules say ([`routing`]). What is not taken leaves a record.
+//! then taken as the rules say ([`routing`]). What rings has a record, which ends whatever becomes of it.
 
 use std::time::Duration;
 
@@ -8,24 +8,32 @@ use sip::event::{CallId as LineId, Command, Event};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::forward::NotForwarded;
+use super::forward::{NotForwarded, Part, name};
 use super::inbound::{Admitted, Called, Declined, Desk, Taken, unavailable};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::calls::bridge;
 use crate::calls::dial::rules::Unanswered;
-use crate::calls::ending::{self, Also};
+use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::calls::store;
-use crate::db::DbError;
+use crate::db::{DbError, Tx};
 use crate::http::ApiError;
 use crate::http::error::Reason;
-use crate::ids::{AgentId, CallId};
+use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers;
 use crate::phone_numbers::routing::{Happened, Lack, Lobby, Next};
 use crate::secret;
 use crate::time::Timestamp;
 use crate::webhooks;
+
+/// A call that rings here.
+pub(super) struct Ringing {
+    pub(super) part: Part,
+    since: Timestamp,
+    /// Its record stands.
+    pub(super) written: bool,
+}
 
 impl Declined {
     /// Why no agent answers, where one may in a moment.
@@ -48,36 +56,47 @@ impl Desk {
         mut called: Called,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Taken, Declined> {
-        let (began, since) = (Instant::now(), self.app.clock.now());
+        let began = Instant::now();
         let rules = called.number.as_ref().and_then(|n| n.routing_rules.clone());
         let waits = rules.is_some();
         let mut lobby = Lobby::new(rules, Duration::ZERO);
-        let mut rings = false;
-        let mut happened = match self.ask(&called).await? {
+        let mut happened = match self.ask(&called, None).await? {
             Ok(admitted) => return Ok(Taken::Call(admitted)),
             // It may ring at another server, to which the carrier turns upon this.
             Err(_) if self.app.is_draining() && waits => return Err(Declined::UNAVAILABLE),
             Err(lack) => Happened::Refused(lack),
         };
+        let mut next = lobby.handle(began.elapsed(), happened, random());
+        if let Next::Refuse(lack) = next {
+            return Err(Declined::with(lack.code()));
+        }
+        let Some(mut ringing) = self.ring(line, &called).await else {
+            return Err(Declined::BUSY);
+        };
         loop {
-            match lobby.handle(began.elapsed(), happened, random()) {
+            match next {
                 Next::Wait(until) => {
-                    if !rings {
-                        rings = true;
-                        self.tell(Command::Ring(line, None));
-                    }
-                    happened = self.wait(began + until, events).await;
+                    self.note(&called, &mut ringing).await;
+                    let by = &ringing.part.dialling;
+                    happened = match self.wait(began + until, by, events).await {
+                        Ok(happened) => happened,
+                        Err(by) => return Err(self.let_go(&called, ringing, by).await),
+                    };
                 }
                 Next::Ask => {
                     happened = match self.look_again(&mut called).await {
-                        Ok(true) => match self.ask(&called).await? {
-                            Ok(admitted) => return Ok(Taken::Call(admitted)),
-                            Err(lack) => Happened::Refused(lack),
+                        Ok(true) => match self.ask(&called, Some(&mut ringing)).await {
+                            Ok(Ok(admitted)) => {
+                                let rang = Some(ringing.part);
+                                return Ok(Taken::Call(Admitted { rang, ..admitted }));
+                            }
+                            Ok(Err(lack)) => Happened::Refused(lack),
+                            Err(declined) => {
+                                return Err(self.refuse(&called, ringing, declined).await);
+                            }
                         },
                         Ok(false) => {
-                            let end = Unanswered::not_taken(Declined::NOBODY.code);
-                            self.not_taken(&called, since, &end, None).await;
-                            return Err(Declined::NOBODY);
+                            return Err(self.refuse(&called, ringing, Declined::NOBODY).await);
                         }
                         // The database may be back before the caller is tired of waiting.
                         Err(error) => {
@@ -88,63 +107,83 @@ impl Desk {
                 }
                 Next::Drop => {
                     let end = Unanswered::caller_left();
-                    self.not_taken(&called, since, &end, None).await;
+                    self.not_taken(&called, ringing, &end, None).await;
                     return Err(Declined::CANCELED);
                 }
                 Next::Message(_) => {
-                    let taken = self.take_message(&called, since).await;
-                    if let Err(Declined { code, .. }) = taken {
-                        let end = Unanswered::not_taken(code);
-                        self.not_taken(&called, since, &end, None).await;
-                    }
-                    return taken.map(Taken::Call);
+                    return match self.take_message(&called, &mut ringing).await {
+                        Ok(admitted) => {
+                            let rang = Some(ringing.part);
+                            Ok(Taken::Call(Admitted { rang, ..admitted }))
+                        }
+                        Err(declined) => Err(self.refuse(&called, ringing, declined).await),
+                    };
                 }
                 Next::Forward(to, _) => {
-                    return match self.forward(&called, &to, since, events).await {
+                    return match self.forward(&called, &to, ringing, events).await {
                         Ok(forwarded) => Ok(Taken::Forwarded(Box::new(forwarded))),
                         Err(NotForwarded { code, unwritten }) => {
-                            if let Some(error) = unwritten {
+                            if let Some((ringing, error)) = unwritten {
                                 let end = Unanswered::not_taken(code);
-                                self.not_taken(&called, since, &end, Some(error)).await;
+                                self.not_taken(&called, *ringing, &end, Some(error)).await;
                             }
                             Err(Declined::with(code))
                         }
                     };
                 }
                 Next::Refuse(lack) => {
-                    let code = lack.code();
-                    if rings {
-                        let end = Unanswered::not_taken(code);
-                        self.not_taken(&called, since, &end, None).await;
-                    }
-                    return Err(Declined::with(code));
+                    let declined = Declined::with(lack.code());
+                    return Err(self.refuse(&called, ringing, declined).await);
                 }
             }
+            next = lobby.handle(began.elapsed(), happened, random());
         }
     }
 
-    /// Lets the caller hear it ring until then.
-    async fn wait(&self, until: Instant, events: &mut mpsc::Receiver<Event>) -> Happened {
+    /// It rings from now on: for the caller, among the calls of this process, and in the records. `None`: too many
+    /// do.
+    async fn ring(&self, line: LineId, called: &Called) -> Option<Ringing> {
+        let mut ringing = Ringing {
+            part: Part::ring(&self.app, called)?,
+            since: self.app.clock.now(),
+            written: false,
+        };
+        self.tell(Command::Ring(line, None));
+        let (account, id) = (called.account, ringing.part.id);
+        self.exchange.traces.belongs(line, account, id);
+        self.note(called, &mut ringing).await;
+        Some(ringing)
+    }
+
+    /// Lets the caller hear it ring until then. An error: who let go of it.
+    async fn wait(
+        &self,
+        until: Instant,
+        dialling: &Dialling,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<Happened, Canceled> {
         loop {
             tokio::select! {
                 event = events.recv() => {
                     if matches!(event, Some(Event::Ended { .. }) | None) {
-                        return Happened::Left;
+                        return Ok(Happened::Left);
                     }
                 }
-                () = tokio::time::sleep_until(until) => {
-                    return match self.app.is_draining() {
-                        true => Happened::Leaving,
-                        false => Happened::Due,
-                    };
-                }
+                // No other try can succeed, and another server may take it.
+                () = self.app.draining() => return Ok(Happened::Leaving),
+                by = dialling.canceled() => return Err(by),
+                () = tokio::time::sleep_until(until) => return Ok(Happened::Due),
             }
         }
     }
 
     /// Whether an agent answers. An error is one that no waiting mends.
-    async fn ask(&self, called: &Called) -> Result<Result<Admitted, Lack>, Declined> {
-        match self.admit(called).await {
+    async fn ask(
+        &self,
+        called: &Called,
+        ringing: Option<&mut Ringing>,
+    ) -> Result<Result<Admitted, Lack>, Declined> {
+        match self.admit(called, ringing).await {
             Ok(admitted) => Ok(Ok(admitted)),
             Err(declined) => declined.lack().map(Err).ok_or(declined),
         }
@@ -165,7 +204,11 @@ impl Desk {
     }
 
     /// The number's agent, a slot and a record.
-    async fn admit(&self, called: &Called) -> Result<Admitted, Declined> {
+    async fn admit(
+        &self,
+        called: &Called,
+        ringing: Option<&mut Ringing>,
+    ) -> Result<Admitted, Declined> {
         let (app, account) = (&self.app, called.account);
         if called.agent.is_none() {
             return Err(Declined::AWAY);
@@ -178,12 +221,20 @@ impl Desk {
             return Err(Declined::AWAY);
         }
         bridge::can_speak(app, &agent).map_err(|error| refused(&error))?;
-        let id = CallId::new(&app.clock);
+        let rang = ringing.as_ref().map(|ringing| ringing.part.id);
+        let id = rang.unwrap_or_else(|| CallId::new(&app.clock));
         let lease = app
             .admit(self.wish(called, id, State::Pending))
             .await
             .map_err(|error| refused(&error))?;
-        if !self.record(id, Some(&agent), called, None).await? {
+        let recorded = match ringing {
+            Some(ringing) => {
+                self.record_ringing(Some(&agent), called, ringing, Some(&agent))
+                    .await?
+            }
+            None => self.record(id, &agent, called).await?,
+        };
+        if !recorded {
             return Err(Declined::AWAY);
         }
         lease.leave();
@@ -192,32 +243,40 @@ impl Desk {
             id,
             lease: None,
             message: false,
+            rang: None,
         })
     }
 
     /// A slot beyond those of account and agent, and a record: the caller leaves a message.
-    async fn take_message(&self, called: &Called, since: Timestamp) -> Result<Admitted, Declined> {
-        let (app, account) = (&self.app, called.account);
+    async fn take_message(
+        &self,
+        called: &Called,
+        ringing: &mut Ringing,
+    ) -> Result<Admitted, Declined> {
+        let (app, account, id) = (&self.app, called.account, ringing.part.id);
         let agent = self.agent(called).await?;
-        let id = CallId::new(&app.clock);
         let wish = Request {
             beyond: true,
             ..self.wish(called, id, State::Live)
         };
         let lease = app.admit(wish).await.map_err(|error| refused(&error))?;
         let recorded = match &agent {
-            Some(agent) => self.record(id, Some(agent), called, Some(since)).await?,
+            Some(agent) => {
+                self.record_ringing(Some(agent), called, ringing, None)
+                    .await?
+            }
             None => false,
         };
         // The agent was deleted, now or long ago: the message is the number's.
-        if !recorded {
-            self.record(id, None, called, Some(since)).await?;
+        if !recorded && !self.record_ringing(None, called, ringing, None).await? {
+            return Err(Declined::UNAVAILABLE);
         }
         Ok(Admitted {
             account,
             id,
             lease: Some(lease),
             message: true,
+            rang: None,
         })
     }
 
@@ -238,45 +297,25 @@ impl Desk {
             .map_err(|error| unavailable(&error))
     }
 
-    /// Writes the call down as one that this process hosts; where it rang before, since when. `false`:
-    /// its agent was deleted.
-    async fn record(
-        &self,
-        id: CallId,
-        agent: Option<&Agent>,
-        called: &Called,
-        rang: Option<Timestamp>,
-    ) -> Result<bool, Declined> {
+    /// Writes the call down as one that this process hosts. `false`: its agent was deleted.
+    async fn record(&self, id: CallId, agent: &Agent, called: &Called) -> Result<bool, Declined> {
         let (app, account) = (&self.app, called.account);
         let written = async {
             let now = app.clock.now();
             let mut tx = app.db.begin_write().await?;
-            if let Some(agent) = agent
-                && !agents::store::hold(&mut tx, account, agent.id).await?
-            {
+            if !agents::store::hold(&mut tx, account, agent.id).await? {
                 return Ok(false);
             }
             let none = Value::Object(serde_json::Map::new());
-            let call = new_call(id, agent, called, &none);
+            let call = new_call(id, Some(agent), called, &none);
             store::insert(&mut tx, account, &call, now).await?;
             let (node, incarnation) = (&app.config.cluster.node, app.incarnation.number);
             store::take(&mut tx, account, id, node, incarnation, now).await?;
-            let told = match (agent, rang) {
-                (_, Some(since)) => {
-                    store::rang(&mut tx, account, id, since).await?;
-                    false
-                }
-                (Some(agent), None) => {
-                    let none = agents::Variables::new();
-                    webhooks::service::tell_unfilled(app, &mut tx, account, agent, &none, id)
-                        .await?
-                }
-                (None, None) => false,
-            };
+            let told = self.tell_agent(&mut tx, agent, account, id).await?;
             if let Err(error) = tx.commit().await {
                 // The answer may have been lost and not the commit: then nobody would end this call.
                 let why = "the database was lost while the call came in";
-                bridge::could_not_start(app, account, id, why).await;
+                bridge::could_not_start(app, account, id, why, false).await;
                 return Err(error);
             }
             if told {
@@ -287,52 +326,144 @@ impl Desk {
         written.await.map_err(|error| unavailable(&error))
     }
 
-    /// Writes down a call that rang and that nobody took.
-    async fn not_taken(
+    /// The same of a call that rings: the agent that has it from now on, or has a message. `tell`: the agent that
+    /// speaks. `false`: the agent was deleted, or the call is over.
+    async fn record_ringing(
         &self,
+        agent: Option<&Agent>,
         called: &Called,
-        since: Timestamp,
-        end: &Unanswered,
-        error: Option<String>,
-    ) {
-        let written = self.write_not_taken(called, since, end, error).await;
-        if let Err(error) = written {
-            tracing::error!(%error, "a call that was not taken could not be written down");
+        ringing: &mut Ringing,
+        tell: Option<&Agent>,
+    ) -> Result<bool, Declined> {
+        let (app, account, id) = (&self.app, called.account, ringing.part.id);
+        let written = async {
+            let now = app.clock.now();
+            let mut tx = app.db.begin_write().await?;
+            if let Some(agent) = agent
+                && !agents::store::hold(&mut tx, account, agent.id).await?
+            {
+                return Ok(false);
+            }
+            if !ringing.written {
+                self.insert_ringing(&mut tx, called, agent, ringing).await?;
+            }
+            let none = Value::Object(serde_json::Map::new());
+            let call = new_call(id, agent, called, &none);
+            let incarnation = app.incarnation.number;
+            if !store::take_ringing(&mut tx, account, &call, incarnation, now).await? {
+                return Ok(false);
+            }
+            let told = match tell {
+                Some(agent) => self.tell_agent(&mut tx, agent, account, id).await?,
+                None => false,
+            };
+            // Where the answer is lost and not the commit, it rings on and is taken or ended later.
+            tx.commit().await?;
+            ringing.written = true;
+            if told {
+                app.webhooks.wake();
+            }
+            Ok::<_, DbError>(true)
+        };
+        written.await.map_err(|error| unavailable(&error))
+    }
+
+    /// Tells an agent's webhook of placeholders that nothing fills. Whether there is something to tell.
+    async fn tell_agent(
+        &self,
+        tx: &mut Tx,
+        agent: &Agent,
+        account: AccountId,
+        id: CallId,
+    ) -> Result<bool, DbError> {
+        let none = agents::Variables::new();
+        webhooks::service::tell_unfilled(&self.app, tx, account, agent, &none, id).await
+    }
+
+    /// Writes down that a call rings, unless it is written. A database that is away is asked again later.
+    async fn note(&self, called: &Called, ringing: &mut Ringing) {
+        if ringing.written {
+            return;
+        }
+        match self.write_ringing(called, ringing).await {
+            Ok(()) => ringing.written = true,
+            Err(error) => {
+                tracing::error!(%error, "that a call rings could not be written down");
+            }
         }
     }
 
-    async fn write_not_taken(
-        &self,
-        called: &Called,
-        since: Timestamp,
-        end: &Unanswered,
-        error: Option<String>,
-    ) -> Result<(), DbError> {
+    async fn write_ringing(&self, called: &Called, ringing: &Ringing) -> Result<(), DbError> {
         let (app, account) = (&self.app, called.account);
-        let agent = match called.agent {
+        let mut agent = match called.agent {
             Some(agent) => agents::store::get(&app.db, account, agent).await?,
             None => None,
         };
-        let (id, now) = (CallId::new(&app.clock), app.clock.now());
-        let none = Value::Object(serde_json::Map::new());
-        let call = new_call(id, agent.as_ref(), called, &none);
         let mut tx = app.db.begin_write().await?;
-        store::insert(&mut tx, account, &call, now).await?;
-        store::rang(&mut tx, account, id, since).await?;
-        let also = Also {
-            event: true,
-            recording: false,
+        if let Some(found) = &agent
+            && !agents::store::hold(&mut tx, account, found.id).await?
+        {
+            agent = None;
+        }
+        self.insert_ringing(&mut tx, called, agent.as_ref(), ringing)
+            .await?;
+        tx.commit().await
+    }
+
+    /// Writes down a call that rings here as one of its number's agent.
+    pub(super) async fn insert_ringing(
+        &self,
+        tx: &mut Tx,
+        called: &Called,
+        agent: Option<&Agent>,
+        ringing: &Ringing,
+    ) -> Result<(), DbError> {
+        let (app, account) = (&self.app, called.account);
+        let (id, since) = (ringing.part.id, ringing.since);
+        // An earlier try may have been committed, and its answer lost.
+        if store::get_in(tx, account, id).await?.is_some() {
+            return Ok(());
+        }
+        let none = Value::Object(serde_json::Map::new());
+        store::insert(tx, account, &new_call(id, agent, called, &none), since).await?;
+        let (node, incarnation) = (&app.config.cluster.node, app.incarnation.number);
+        store::rings(tx, account, id, node, incarnation, since).await
+    }
+
+    /// Somebody let go of a call that rings.
+    async fn let_go(&self, called: &Called, ringing: Ringing, by: Canceled) -> Declined {
+        let declined = match by {
+            Canceled::Api => Declined::AWAY,
+            Canceled::Drain => Declined::UNAVAILABLE,
+            Canceled::Blocked => Declined::FORBIDDEN,
         };
-        // Nobody hosts it: it never was a conversation.
+        let end = Unanswered {
+            sip_code: Some(declined.code),
+            ..Unanswered::canceled(name(by))
+        };
+        self.not_taken(called, ringing, &end, None).await;
+        declined
+    }
+
+    /// A call that rang is refused.
+    async fn refuse(&self, called: &Called, ringing: Ringing, declined: Declined) -> Declined {
+        let end = Unanswered::not_taken(declined.code);
+        self.not_taken(called, ringing, &end, None).await;
+        declined
+    }
+
+    /// Writes the end of a call that rang and that nobody took.
+    async fn not_taken(
+        &self,
+        called: &Called,
+        mut ringing: Ringing,
+        end: &Unanswered,
+        error: Option<String>,
+    ) {
+        self.note(called, &mut ringing).await;
         let mut ending = Ending::unanswered(end);
         ending.errors.extend(error);
-        let ended = ending::end_in(app, &mut tx, account, id, 0, &ending, also, now).await?;
-        tx.commit().await?;
-        if let Some(ended) = ended {
-            ended.count(app);
-        }
-        app.webhooks.wake();
-        Ok(())
+        ringing.part.write(ending).await;
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::session::{Ours, Unusable};
-use super::talking::{Settled, Talking};
+use super::talking::{How, Settled, Talking};
 use super::{Exchange, Line, trunks};
 use crate::admission::Lease;
 use crate::app::App;
@@ -138,17 +138,18 @@ impl Placing {
         let encryption = trunks::encryption(trunk.media_encryption);
         let at = self.exchange.of_carrier(trunk);
         let place = self.exchange.place(&at);
-        let ports = place
+        let mut ports = place
             .take_ports()
             .map_err(|error| format!("no ports for the audio: {error}"))?;
-        let local = place
-            .local(&ports, encryption)
+        let mut local = place
+            .local(encryption)
             .map_err(|error| format!("no random bytes: {error}"))?;
+        local.port = ports.port();
         let offered = sdp::offer(&local, Flow::SendRecv);
         let number = sip_trunks::sip_id(trunk.id);
         // A trunk that was made a moment ago: this node's look at the database is still to come. One
         // that registers is left to it, for its registration is one node's alone.
-        if self.exchange.trunks.find(number).is_none() && trunk.auth_mode != AuthMode::Register {
+        if !self.exchange.trunks.is_told(number) && trunk.auth_mode != AuthMode::Register {
             let told = trunks::told(&self.app, trunk, false)
                 .ok_or("the trunk's password or address cannot be read")?;
             self.exchange.tell(Command::SetTrunk(Box::new(told)));
@@ -162,6 +163,7 @@ impl Placing {
             offer: Body::sdp(offered.text.clone()),
             ring_for: call.ring_for,
         };
+        ports.told();
         self.exchange
             .tell(Command::Place(self.line, Box::new(place)));
         let ours = Ours {
@@ -251,7 +253,7 @@ impl Placing {
             Ok(false) => return Err(Over::Written),
             Err(error) => {
                 let why = format!("the answer could not be written down: {error}");
-                bridge::could_not_start(app, self.account, self.call, &why).await;
+                bridge::could_not_start(app, self.account, self.call, &why, true).await;
                 return Err(Over::Written);
             }
         }
@@ -260,7 +262,11 @@ impl Placing {
             ours,
             agreed,
         };
-        Talking::begin(app, self.account, self.call, settled, lease, false)
+        let how = How {
+            message: false,
+            answered: true,
+        };
+        Talking::begin(app, self.account, self.call, settled, lease, how)
             .await
             .map_err(|_| Over::Written)
     }

@@ -32,8 +32,17 @@ pub(super) struct Settled {
     pub(super) agreed: Agreed,
 }
 
+/// How it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    /// To leave a message.
+    pub(super) message: bool,
+    /// The other side knows that it is answered.
+    pub(super) answered: bool,
+}
+
 impl Talking {
-    /// Puts a call that this process hosts on the engine: to its agent, or to leave a `message`. Where it
+    /// Puts a call that this process hosts on the engine: to its agent, or to leave a message. Where it
     /// cannot be, its end is written.
     pub(super) async fn begin(
         app: &App,
@@ -41,8 +50,9 @@ impl Talking {
         call: CallId,
         settled: Settled,
         lease: Option<Lease>,
-        message: bool,
+        how: How,
     ) -> Result<Self, NotPlaced> {
+        let How { message, answered } = how;
         let Settled {
             ports,
             ours,
@@ -51,7 +61,7 @@ impl Talking {
         let seed = match secret::random_bytes() {
             Ok(seed) => seed,
             Err(error) => {
-                bridge::could_not_start(app, account, call, &error.to_string()).await;
+                bridge::could_not_start(app, account, call, &error.to_string(), answered).await;
                 return Err(NotPlaced::Failed);
             }
         };
@@ -70,6 +80,7 @@ impl Talking {
             carrier: Carrier::Rtp(Box::new(carrier)),
             over: Some(Arc::clone(&over)),
             message,
+            answered,
         };
         let live = bridge::run(app, account, call, way, lease).await?;
         Ok(Self {

@@ -6,20 +6,23 @@
     reason = "a failed step is a failed test"
 )]
 
+use std::net::UdpSocket;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
-use sip::event::{EndedBy, Event, Incoming};
+use sip::event::{CallId as LineId, EndedBy, Event, Incoming};
 use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
+use tokio::task::JoinHandle;
 
 use super::exchange::hand_on;
-use super::inbound::{Called, Conversation, Declined, Desk};
+use super::inbound::{Called, Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
-use super::{Exchange, open};
+use super::{Exchange, Line, open};
 use crate::app::testing::{Logged, TestApp};
+use crate::config::Config;
 use crate::egress::Allow;
 use crate::ids::TrunkId;
 use crate::sip_trunks;
@@ -41,8 +44,14 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With other settings.
+    async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let test = TestApp::with(|config| {
             config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
+            change(config);
         })
         .await;
         let exchange = Arc::clone(open(&test.app).await.unwrap());
@@ -146,10 +155,63 @@ impl Bench {
     /// A call to a number that has rules and no agent, as it was looked up.
     async fn called_in_vain(&self) -> (Called, String) {
         let trunk = self.by_address(&self.test.key).await;
+        self.called_over(trunk).await
+    }
+
+    /// The same over this trunk.
+    async fn called_over(&self, trunk: TrunkId) -> (Called, String) {
         let rules = json!({"inbound": {"fallback_action": "hangup", "max_ring_seconds": 5}});
         let number = self.number(&self.test.key, NUMBER, trunk, rules).await;
         let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
         (called.unwrap_or_else(|why| panic!("{why:?}")), number)
+    }
+
+    /// Lets a call ring in a task of its own. Its line, and what becomes of it.
+    fn ring(&self, mut called: Called) -> (LineId, JoinHandle<Result<Taken, Declined>>) {
+        let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+        rules.unwrap().max_ring_seconds = Some(120);
+        let Line { id, mut events } = self.exchange.line();
+        let desk = self.desk();
+        let rings = async move { desk.admit_or_ring(id, called, &mut events).await };
+        (id, tokio::spawn(rings))
+    }
+
+    /// The same call another time.
+    async fn called_again(&self, trunk: TrunkId) -> Called {
+        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        called.unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
+    /// The caller on a line hangs up.
+    fn leave(&self, line: LineId) {
+        let ended = Event::Ended {
+            call: line,
+            by: EndedBy::Remote,
+            code: Some(487),
+            reason: "Request Terminated".to_owned(),
+        };
+        hand_on(&self.test.app, &self.exchange, ended);
+    }
+
+    /// The only call, once it stands so.
+    async fn stood(&self, status: &str) -> Value {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let (_, list) = self.test.call("GET", "/calls", None).await;
+            if list["items"][0]["status"] == status {
+                return self.record().await;
+            }
+            assert!(Instant::now() < until, "never {status}: {list}");
+        }
+    }
+
+    /// What clients were told of the end of calls.
+    async fn ends_told(&self) -> Vec<Value> {
+        let app = &self.test.app;
+        let told = app
+            .db
+            .query("select body from events where type = 'call.ended'");
+        told.all(|row| row.json("body")).await.unwrap()
     }
 
     /// Lets a call ring that nobody answers; why it is not taken.
@@ -200,6 +262,18 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
 fn told(record: &Value, expected: [&str; 3]) {
     let told = ["status", "end_reason", "ended_by"].map(|field| record[field].as_str().unwrap());
     assert_eq!(told, expected, "{record}");
+}
+
+/// Neither the record nor `call.ended` tells of an answer.
+#[track_caller]
+fn never_answered(record: &Value, told: &[Value]) {
+    assert_eq!(
+        (&record["answered_at"], &record["duration_seconds"]),
+        (&Value::Null, &json!(0.0)),
+        "{record}"
+    );
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["duration_seconds"], 0.0);
 }
 
 /// Document 3: an inbound trunk matches the called number exactly as the carrier sends it.
@@ -369,8 +443,7 @@ async fn audio_is_of_the_family_that_the_call_comes_over() {
             ..incoming(&[], NUMBER)
         };
         let place = exchange.place(&exchange.of_caller(&incoming, &[]));
-        let ports = place.take_ports().unwrap();
-        let local = place.local(&ports, Encryption::Allow).unwrap();
+        let local = place.local(Encryption::Allow).unwrap();
         assert_eq!(local.address.to_string(), ours, "{source}");
     }
 }
@@ -418,14 +491,14 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
     drop(busy);
     standings::write(app, &bench.exchange.standings).await;
     let path = format!("/sip-trunks/{trunk}");
-    let until = std::time::Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(10);
     loop {
         let (_, shown) = bench.test.call("GET", &path, None).await;
         if shown["registration"]["status"] == "registered" {
             return;
         }
         // The task of the stack may have taken it.
-        assert!(std::time::Instant::now() < until, "{shown}");
+        assert!(Instant::now() < until, "{shown}");
     }
 }
 
@@ -495,13 +568,7 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let bench = Bench::new().await;
     let trunk = bench.line().await;
     let mut line = bench.exchange.line();
-    let ended = Event::Ended {
-        call: line.id,
-        by: EndedBy::Remote,
-        code: Some(487),
-        reason: "Request Terminated".to_owned(),
-    };
-    hand_on(&bench.test.app, &bench.exchange, ended);
+    bench.leave(line.id);
     let incoming = incoming(&[trunk], NUMBER);
     let events = &mut line.events;
     let taken = bench.desk().take(line.id, &incoming, events).await;
@@ -509,6 +576,7 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     let record = bench.record().await;
     told(&record, ["canceled", "caller_hangup", "caller"]);
     assert_eq!(record["sip_code"], 487);
+    never_answered(&record, &bench.ends_told().await);
     assert!(bench.test.app.live.is_empty());
     let path = format!("/sip-trunks/{trunk}");
     let (_, trunk) = bench.test.call("GET", &path, None).await;
@@ -553,7 +621,9 @@ async fn a_call_that_is_refused_at_the_last_moment_has_that_response() {
     let events = &mut line.events;
     let taken = bench.desk().take(line.id, &incoming, events).await;
     assert_eq!(taken.err(), Some(Declined::with(403)));
-    assert_eq!(bench.record().await["sip_code"], 403);
+    let record = bench.record().await;
+    assert_eq!(record["sip_code"], 403);
+    never_answered(&record, &bench.ends_told().await);
 }
 
 #[tokio::test]
@@ -642,4 +712,171 @@ async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
     let record = bench.record().await;
     told(&record, ["no-answer", "no_answer", "system"]);
     assert_eq!(record["sip_code"], 503);
+}
+
+#[tokio::test]
+async fn a_call_that_rings_is_in_the_records_and_a_server_that_ends_refuses_it() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let (called, _) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let record = bench.stood("ringing").await;
+    assert_eq!(
+        (&record["direction"], &record["to_number"]),
+        (&json!("inbound"), &json!(NUMBER))
+    );
+    assert_eq!(record["answered_at"], Value::Null);
+    let hosted = "select count(*) as calls from calls where owner_incarnation is not null";
+    let hosted = app.db.query(hosted).one(|row| row.i64("calls"));
+    assert_eq!(hosted.await.unwrap(), 1, "the next process ends it");
+    assert_eq!(app.live.count_dialling(), 1, "the end of this one waits");
+    app.start_draining();
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::UNAVAILABLE));
+    assert_eq!(app.live.count_dialling(), 0);
+    let record = bench.record().await;
+    told(&record, ["no-answer", "no_answer", "system"]);
+    assert_eq!(record["sip_code"], 503);
+    never_answered(&record, &bench.ends_told().await);
+}
+
+#[tokio::test]
+async fn a_call_that_rings_is_ended_over_the_api() {
+    let bench = Bench::new().await;
+    let (called, _) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let record = bench.stood("ringing").await;
+    let path = format!("/calls/{}/end", record["id"].as_str().unwrap());
+    let ended = bench.post(&bench.test.key, &path, json!({})).await;
+    assert_eq!(ended["end_reason"], "ended_by_api");
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::AWAY));
+    let record = bench.record().await;
+    told(&record, ["canceled", "ended_by_api", "api"]);
+    assert_eq!(record["sip_code"], 480);
+}
+
+#[tokio::test]
+async fn a_call_that_rang_and_is_taken_is_one_record() {
+    let bench = Bench::new().await;
+    let (called, number) = bench.called_in_vain().await;
+    let (_, rings) = bench.ring(called);
+    let rang = bench.stood("ringing").await;
+    bench.test.app.clock.advance(Duration::from_secs(3));
+    let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+        "llm_model": "echo"});
+    let agent = bench.post(&bench.test.key, "/agents", agent).await;
+    let path = format!("/phone-numbers/{number}");
+    let answered = json!({"agent_id": agent["id"]});
+    bench.test.call("PATCH", &path, Some(answered)).await;
+    let taken = rings.await.unwrap();
+    assert!(matches!(taken, Ok(Taken::Call(_))));
+    let record = bench.record().await;
+    assert_eq!(
+        (&record["id"], &record["agent_id"], &record["agent_name"]),
+        (&rang["id"], &agent["id"], &json!("Echo"))
+    );
+    assert_eq!(
+        (&record["status"], &record["sip_code"]),
+        (&json!("in_progress"), &json!(200))
+    );
+    assert_eq!(record["started_at"], rang["started_at"]);
+    assert_eq!(record["ring_seconds"], 3.0);
+}
+
+#[tokio::test]
+async fn no_more_calls_ring_over_a_trunk_than_it_may_have() {
+    let bench = Bench::new().await;
+    let more = json!({"auth_mode": "ip_acl", "allowed_addresses": ["127.0.0.1"],
+        "max_concurrent_calls": 1});
+    let trunk = bench.trunk(&bench.test.key, more).await;
+    let (called, _) = bench.called_over(trunk).await;
+    let (line, rings) = bench.ring(called);
+    bench.stood("ringing").await;
+    let second = bench.called_again(trunk).await;
+    assert_eq!(bench.ring_in_vain(second).await, Declined::BUSY);
+    // One that did not ring leaves no record, as where a number has no rules.
+    bench.leave(line);
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::CANCELED));
+    told(
+        &bench.record().await,
+        ["canceled", "caller_hangup", "caller"],
+    );
+    let third = bench.called_again(trunk).await;
+    let (line, rings) = bench.ring(third);
+    let until = Instant::now() + Duration::from_secs(10);
+    while bench.test.app.live.count_dialling() == 0 {
+        assert!(Instant::now() < until, "it does not ring");
+        tokio::task::yield_now().await;
+    }
+    bench.leave(line);
+    assert_eq!(rings.await.unwrap().err(), Some(Declined::CANCELED));
+}
+
+#[tokio::test]
+async fn calls_that_are_not_answered_leave_the_ports_to_others() {
+    let bench = Bench::with(|config| config.sip.ports = (43_002, 43_005)).await;
+    let app = &bench.test.app;
+    let trunk = bench.line().await;
+    let take = async || {
+        let mut line = bench.exchange.line();
+        let incoming = incoming(&[trunk], NUMBER);
+        let (desk, events) = (bench.desk(), &mut line.events);
+        let taken = desk.take(line.id, &incoming, events).await;
+        taken.map(|taken| (line, taken))
+    };
+    // Not let in, ten times as often as there are ports.
+    let idle = app.db.query("update agents set status = 'archived'");
+    idle.execute().await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(take().await.err(), Some(Declined::AWAY));
+    }
+    // Let in, and refused at the last moment.
+    let active = app.db.query("update agents set status = 'active'");
+    active.execute().await.unwrap();
+    let block = app.db.query("update accounts set blocked_at = 1");
+    block.execute().await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(take().await.err(), Some(Declined::with(403)));
+    }
+    let unblock = app.db.query("update accounts set blocked_at = null");
+    unblock.execute().await.unwrap();
+    let both = [take().await, take().await];
+    assert!(both.iter().all(Result::is_ok), "both pairs are free");
+    // Now there are none, and the record of the third says so.
+    assert_eq!(take().await.err(), Some(Declined::UNAVAILABLE));
+    let (_, list) = bench.test.call("GET", "/calls?limit=1", None).await;
+    let third = &list["items"][0];
+    told(third, ["failed", "engine_error", "system"]);
+    assert_eq!(
+        (&third["sip_code"], &third["answered_at"]),
+        (&json!(503), &Value::Null)
+    );
+}
+
+/// A node looks at the trunks, and its stack is told of a new one a moment later.
+#[tokio::test]
+async fn a_call_over_a_trunk_that_the_stack_is_still_to_be_told_of_goes_out() {
+    let bench = Bench::new().await;
+    let key = &bench.test.key;
+    let carrier = UdpSocket::bind("127.0.0.1:0").unwrap();
+    carrier
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let address = carrier.local_addr().unwrap().to_string();
+    let out = json!({"type": "outbound", "auth_mode": "ip_acl", "outbound_address": address});
+    // It is among the trunks of the node, and nobody has told the stack.
+    let trunk = bench.trunk(key, out).await;
+    let more = json!({"outbound_enabled": true});
+    bench.number(key, NUMBER, trunk, more).await;
+    let agent = json!({"name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+        "llm_model": "echo"});
+    let agent = bench.post(key, "/agents", agent).await;
+    let wish = json!({"agent_id": agent["id"], "to_number": "+4989654321", "from_number": NUMBER});
+    bench.post(key, "/calls", wish).await;
+    let heard = tokio::task::spawn_blocking(move || {
+        let mut datagram = [0; 2_048];
+        let length = carrier.recv(&mut datagram).expect("an INVITE");
+        String::from_utf8_lossy(&datagram[..length]).into_owned()
+    });
+    let heard = heard.await.unwrap();
+    assert!(heard.starts_with("INVITE sip:"), "{heard}");
 }

@@ -4,7 +4,7 @@
 //! trunk that registers is registered by one node at a time: by whoever holds its claim, a row's two
 //! columns, renewed while the node lives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +34,10 @@ const CLAIM: Duration = Duration::from_secs(15);
 /// Which trunk of whose a number of the stack is.
 #[derive(Default)]
 pub(super) struct Register {
+    /// Before the stack is told of them: calls that it then takes are known at once.
     trunks: Mutex<HashMap<Number, (AccountId, TrunkId)>>,
+    /// Those that the stack was told of: over others it places no calls.
+    told: Mutex<HashSet<Number>>,
     /// Those whose carriers have answered OPTIONS, and whether they still do.
     reachable: Mutex<HashMap<Number, bool>>,
 }
@@ -46,6 +49,18 @@ impl Register {
             .unwrap_or_else(PoisonError::into_inner)
             .get(&number)
             .copied()
+    }
+
+    /// Whether the stack knows it.
+    pub(super) fn is_told(&self, number: Number) -> bool {
+        self.told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&number)
+    }
+
+    fn set_told(&self, told: HashSet<Number>) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
     /// Remembers whether a carrier answers; whether it did before, if it ever has.
@@ -128,6 +143,10 @@ impl Edge {
             }
         }
         tell(&mut self.told, wanted, |command| exchange.try_tell(command));
+        // Not before: a call over one that the stack does not know tells it first.
+        exchange
+            .trunks
+            .set_told(self.told.keys().copied().collect());
         self.version = Some(version);
         Ok(())
     }

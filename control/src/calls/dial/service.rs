@@ -262,7 +262,9 @@ pub(in crate::calls) async fn way_out(
     let trunk = sip_trunks::store::for_number(&app.db, account, number, of_agent)
         .await?
         .ok_or_else(no_trunk)?;
-    if !trunk.may_call(to) {
+    // Another spelling of a number that may not be called is not called either.
+    let to = number::canonical(to);
+    if !trunk.may_call(&to) {
         return Err(ApiError::Refused {
             code: "destination_not_allowed",
             message: "The trunk's destination_allowlist does not let this number be called"
@@ -273,7 +275,7 @@ pub(in crate::calls) async fn way_out(
             }),
         });
     }
-    let written = number::written(to, trunk.outbound_dial_format).ok_or_else(|| {
+    let written = number::written(&to, trunk.outbound_dial_format).ok_or_else(|| {
         ApiError::field(
             "to_number",
             "value_error",

@@ -278,6 +278,25 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
     assert_eq!(whose(french).await, Ok(us));
 }
 
+/// Each country has its own prefix: in Russia it is 8, in Hungary 06, in North America none.
+#[tokio::test]
+async fn a_number_is_found_as_its_country_dials_it_whatever_its_prefix_is() {
+    let bench = Bench::new().await;
+    let trunk = bench.by_address(&bench.test.key).await;
+    for (number, dialled) in [
+        ("+74951234567", "84951234567"),
+        ("+3612345678", "0612345678"),
+        ("+12025550123", "2025550123"),
+        ("+442079460018", "02079460018"),
+    ] {
+        bench
+            .number(&bench.test.key, number, trunk, json!({}))
+            .await;
+        let called = bench.desk().called(&incoming(&[trunk], dialled)).await;
+        assert_eq!(called.map(|called| called.to), Ok(number.to_owned()));
+    }
+}
+
 #[tokio::test]
 async fn a_number_of_the_trunk_for_calls_out_is_meant_where_calls_in_come_over_another() {
     let bench = Bench::new().await;

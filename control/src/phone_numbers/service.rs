@@ -33,6 +33,15 @@ pub async fn register(
     account: AccountId,
     new: NewNumber<'_>,
 ) -> Result<PhoneNumber, ApiError> {
+    if is_meant_elsewhere(tx, account, new.phone_number).await? {
+        return Err(ApiError::conflict(
+            "number_already_registered",
+            format!(
+                "{} is a spelling of a number that is registered on another account: register yours in E.164",
+                new.phone_number
+            ),
+        ));
+    }
     let now = app.clock.now();
     let number = PhoneNumber {
         id: PhoneNumberId::new(&app.clock),
@@ -171,6 +180,19 @@ pub async fn find_meant(
     let mut found = store::ending_with(db, account, trunk, ending).await?;
     found.retain(|number| means(dialled, &number.phone_number));
     Ok(found)
+}
+
+/// Whether a carrier that dials this may mean a number of another account.
+async fn is_meant_elsewhere(
+    tx: &mut Tx,
+    account: AccountId,
+    dialled: &str,
+) -> Result<bool, DbError> {
+    let Some(ending) = ending(dialled) else {
+        return Ok(false);
+    };
+    let found = store::elsewhere_ending_with(tx, account, ending).await?;
+    Ok(found.iter().any(|number| means(dialled, number)))
 }
 
 /// The end of a text that may mean a number which is registered otherwise.

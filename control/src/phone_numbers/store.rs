@@ -222,6 +222,23 @@ pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Resu
     Ok(found.is_some())
 }
 
+/// The numbers of other accounts that end with these digits, as they were given: all of them, so that nobody
+/// hides one behind many.
+pub async fn elsewhere_ending_with(
+    tx: &mut Tx,
+    account: AccountId,
+    ending: &str,
+) -> Result<Vec<String>, DbError> {
+    tx.query(
+        "select phone_number from phone_numbers where account_id <> $1 and digits like $2
+            and released_at is null and provider in ('telco', 'sip')",
+    )
+    .bind(account)
+    .bind(format!("%{ending}"))
+    .all(|row| row.text("phone_number"))
+    .await
+}
+
 /// Numbers that end alike: hardly ever more than one for each country.
 const MOST_ENDINGS: u32 = 256;
 

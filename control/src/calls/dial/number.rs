@@ -86,12 +86,14 @@ fn is_valid(text: &str) -> bool {
     phonenumber::parse(None, text).is_ok_and(|number| number.is_valid())
 }
 
-/// Whether a carrier that dials this means the number: as its own country dials it, or from abroad, after the
-/// `00` of most countries (ITU-T E.164).
+/// Whether a carrier that dials this means the number: as its own country dials it, from abroad, after the
+/// `00` of most countries (ITU-T E.164), or with its country's prefix behind the code.
 pub fn means(dialled: &str, number: &str) -> bool {
     let digits = number.strip_prefix('+').unwrap_or(number);
+    let whole = format!("+{digits}");
     dialled.strip_prefix("00") == Some(digits)
-        || national(&format!("+{digits}")).as_deref() == Some(dialled)
+        || national(&whole).as_deref() == Some(dialled)
+        || right_spelling(dialled).as_ref() == Some(&whole)
 }
 
 fn digits(text: &str) -> String {
@@ -220,6 +222,9 @@ mod tests {
             ("004930123456", "+4930123456", true),
             ("2025550123", "+12025550123", true),
             ("84951234567", "+74951234567", true),
+            ("+49030123456", "+4930123456", true),
+            ("+4930123456", "+49030123456", false),
+            ("030123456", "+49030123456", false),
             // It only ends so.
             ("4930123456", "994930123456", false),
             ("+4930123456", "994930123456", false),

@@ -273,9 +273,75 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
     let french = "+33612345678";
     bench.number(&bench.test.key, french, ours, none()).await;
     assert_eq!(whose("0612345678").await, Ok(us));
-    bench.number(&key, "+390612345678", theirs, none()).await;
-    assert_eq!(whose("0612345678").await, Err(Declined::NOBODY));
+    // Who was there first keeps it.
+    bench.test.app.clock.advance(Duration::from_secs(1));
+    let italian = "+390612345678";
+    bench.number(&key, italian, theirs, none()).await;
+    assert_eq!(whose("0612345678").await, Ok(us));
     assert_eq!(whose(french).await, Ok(us));
+    assert_eq!(whose(italian).await, Ok(other));
+    // Of one account's, neither is meant.
+    bench
+        .number(&bench.test.key, "+33612345679", ours, none())
+        .await;
+    bench
+        .number(&bench.test.key, "+390612345679", ours, none())
+        .await;
+    assert_eq!(whose("0612345679").await, Err(Declined::NOBODY));
+}
+
+/// Two accounts have trunks of one carrier, which any account can say of its own. Who has a number keeps its calls.
+#[tokio::test]
+async fn no_spelling_that_another_account_registers_later_takes_or_blocks_a_numbers_calls() {
+    let bench = Bench::new().await;
+    let (_, key) = bench.test.other_account().await;
+    let ours = bench.by_address(&bench.test.key).await;
+    let theirs = bench.by_address(&key).await;
+    let us = bench.test.account;
+    let none = || json!({});
+    let american = "+12025550123";
+    for number in [NUMBER, american] {
+        bench.number(&bench.test.key, number, ours, none()).await;
+    }
+    for spelling in [
+        "030123456",
+        "004930123456",
+        "+49030123456",
+        "2025550123",
+        "0012025550123",
+    ] {
+        let body = json!({"phone_number": spelling, "trunk_id": theirs});
+        let path = "/phone-numbers/sip/register";
+        let (status, answer) = bench.test.call_as(&key, "POST", path, Some(body)).await;
+        assert_eq!(status, 409, "{spelling}: {answer}");
+        assert_eq!(answer["code"], "number_already_registered");
+    }
+    // In Egypt and in Italy these are numbers, which are theirs to register.
+    bench.test.app.clock.advance(Duration::from_secs(1));
+    for number in ["+2025550123", "+39030123456"] {
+        bench.number(&key, number, theirs, none()).await;
+    }
+    for to in [
+        NUMBER,
+        "4930123456",
+        "030123456",
+        "004930123456",
+        "+49030123456",
+        american,
+        "12025550123",
+        "2025550123",
+        "0012025550123",
+    ] {
+        for trunks in [[theirs, ours], [ours, theirs]] {
+            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            assert_eq!(called.map(|called| called.account), Ok(us), "{to}");
+        }
+    }
+    for to in ["+2025550123", "39030123456", "002025550123"] {
+        let called = bench.desk().called(&incoming(&[ours, theirs], to)).await;
+        let whose = called.map(|called| called.account);
+        assert!(whose.is_ok_and(|whose| whose != us), "{to}");
+    }
 }
 
 /// Each country has its own prefix: in Russia it is 8, in Hungary 06, in North America none.

@@ -233,7 +233,7 @@ async fn calling_number(
 
 /// The account's number of that name (E.164): registered so, or as its country writes it, where its carrier
 /// knows it by that.
-async fn own_number(
+pub(in crate::calls) async fn own_number(
     app: &App,
     account: AccountId,
     asked: &str,

@@ -152,6 +152,57 @@ impl Bench {
         (called.unwrap_or_else(|why| panic!("{why:?}")), number)
     }
 
+    /// The account's default trunk for calls out, to a carrier that is not there.
+    async fn way_out(&self, more: Value) -> TrunkId {
+        let mut body = json!({"type": "outbound", "auth_mode": "ip_acl",
+            "outbound_address": "127.0.0.1:5998"});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let trunk = self.trunk(&self.test.key, body).await;
+        let path = format!("/sip-trunks/{trunk}/set-default-outbound");
+        let (status, answer) = self.test.call("PATCH", &path, None).await;
+        assert!(status.is_success(), "{answer}");
+        trunk
+    }
+
+    /// A number whose calls are forwarded to another one, and the trunk that they come over.
+    async fn forwards(&self, number: &str, to: &str) -> TrunkId {
+        let trunk = self.by_address(&self.test.key).await;
+        let rules = json!({"inbound": {"fallback_action": "forward", "fallback_number": to}});
+        self.number(&self.test.key, number, trunk, rules).await;
+        trunk
+    }
+
+    /// A call to a number that is forwarded, of a caller who gives up as soon as it goes out; the code that ends it.
+    async fn forward(&self, trunk: TrunkId, number: &str) -> u16 {
+        let called = self.desk().called(&incoming(&[trunk], number)).await;
+        let mut called = called.unwrap_or_else(|why| panic!("{why:?}"));
+        let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+        // There is no agent to be waited for.
+        rules.unwrap().max_ring_seconds = Some(0);
+        let mut line = self.exchange.line();
+        let left = Event::Ended {
+            call: line.id,
+            by: EndedBy::Remote,
+            code: Some(487),
+            reason: "Request Terminated".to_owned(),
+        };
+        hand_on(&self.test.app, &self.exchange, left);
+        let events = &mut line.events;
+        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        taken.err().unwrap().code
+    }
+
+    /// Why the only call was not forwarded.
+    async fn not_forwarded(&self) -> String {
+        let record = self.record().await;
+        let path = format!(
+            "/conversations/{}/diagnostics",
+            record["id"].as_str().unwrap()
+        );
+        self.test.call("GET", &path, None).await.1["errors"].to_string()
+    }
+
     /// Lets a call ring that nobody answers; why it is not taken.
     async fn ring_in_vain(&self, called: Called) -> Declined {
         let mut line = self.exchange.line();
@@ -727,4 +778,16 @@ async fn a_call_rings_on_while_the_database_cannot_say_who_answers() {
     let record = bench.record().await;
     told(&record, ["no-answer", "no_answer", "system"]);
     assert_eq!(record["sip_code"], 503);
+}
+
+#[tokio::test]
+async fn a_number_that_is_itself_forwarded_is_not_called_however_it_is_registered() {
+    for own in ["+4930654321", "4930654321", "030654321"] {
+        let bench = Bench::new().await;
+        bench.way_out(json!({})).await;
+        let trunk = bench.forwards(own, "+4930654321").await;
+        assert_eq!(bench.forward(trunk, own).await, 480, "{own}");
+        let why = bench.not_forwarded().await;
+        assert!(why.contains("itself forwarded"), "{own}: {why}");
+    }
 }

@@ -262,6 +262,26 @@ pub async fn ending_with(
     .await
 }
 
+/// Numbers of one trunk are of one country, or of few.
+const MOST_NEIGHBOURS: u32 = 32;
+
+/// The first numbers on this trunk that are registered in E.164.
+pub async fn whole_of_trunk(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+) -> Result<Vec<String>, DbError> {
+    db.query(
+        "select phone_number from phone_numbers where account_id = $1 and trunk_id = $2
+            and phone_number like '+%' and released_at is null order by created_at, id limit $3",
+    )
+    .bind(account)
+    .bind(trunk)
+    .bind(MOST_NEIGHBOURS)
+    .all(|row| row.text("phone_number"))
+    .await
+}
+
 /// The number on this trunk, where there is one alone.
 pub async fn only_of_trunk(
     db: &Db,

@@ -96,6 +96,14 @@ pub fn means(dialled: &str, number: &str) -> bool {
         || right_spelling(dialled).as_ref() == Some(&whole)
 }
 
+/// What somebody means who dials this where the `neighbour` is (E.164).
+pub fn dialled_beside(neighbour: &str, dialled: &str) -> Option<String> {
+    let home = phonenumber::parse(None, neighbour).ok()?.country().id()?;
+    let number = phonenumber::parse(Some(home), dialled).ok()?;
+    let number = number.format().mode(Mode::E164).to_string();
+    means(dialled, &number).then_some(number)
+}
+
 fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }

@@ -22,6 +22,7 @@ use crate::http::{ApiError, abandoned};
 use crate::idempotency::{self, Key, Seen};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
+use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{self, DialFormat, Trunk};
 use crate::time::Timestamp;
 use crate::{billing, suppressions, webhooks};
@@ -227,6 +228,9 @@ async fn calling_number(
     let number = own_number(app, account, asked)
         .await?
         .ok_or_else(|| refused(rules::Unfit::NotRegistered))?;
+    if is_of_another_country(app, &number, asked).await? {
+        return Err(refused(rules::Unfit::NotRegistered));
+    }
     may_call_from(&number).map_err(refused)?;
     Ok(number)
 }
@@ -249,6 +253,21 @@ pub(in crate::calls) async fn own_number(
     let found = find(&app.db, account, &national).await?;
     // What has a plus is a number of the whole world, and another one.
     Ok(found.filter(|own| !own.phone_number.starts_with('+')))
+}
+
+/// Whether a number that was registered as its country writes it is not the one that is asked for (E.164), as the
+/// other numbers of its trunk tell. Where they tell nothing, the client knows best.
+async fn is_of_another_country(app: &App, own: &PhoneNumber, asked: &str) -> Result<bool, DbError> {
+    let written = own.phone_number.as_str();
+    let (Some(trunk), false) = (own.trunk_id, digits(written) == digits(asked)) else {
+        return Ok(false);
+    };
+    let beside = phone_numbers::store::whole_of_trunk(&app.db, own.account, trunk).await?;
+    let mut told = beside
+        .iter()
+        .filter_map(|neighbour| number::dialled_beside(neighbour, written))
+        .peekable();
+    Ok(told.peek().is_some() && told.all(|told| told != asked))
 }
 
 /// The trunk (the number's, the agent's or the default one), and the number to call as it wants it.

@@ -287,6 +287,26 @@ async fn a_patch_changes_what_it_names() {
     }
 }
 
+/// Document 3, PATCH fields.
+#[tokio::test]
+async fn a_telco_number_moves_to_no_trunk_and_outbound_enabled_does_nothing_to_it() {
+    let test = TestApp::new().await;
+    let trunk = trunk(&test).await;
+    let body = json!({"phone_number": "+15550100", "trunk_id": trunk["id"]});
+    let made = register(&test, body).await;
+    // No route registers one here.
+    let telco = "update phone_numbers set provider = 'telco', trunk_id = null";
+    test.app.db.query(telco).execute().await.unwrap();
+    let path = path(&made);
+    let moves = json!({"trunk_id": trunk["id"]});
+    let answer = test.call("PATCH", &path, Some(moves)).await;
+    refused(answer, 422, "validation_error", Some("trunk_id"));
+    let (_, before) = test.call("GET", &path, None).await;
+    let enabled = json!({"outbound_enabled": true});
+    let (status, after) = test.call("PATCH", &path, Some(enabled)).await;
+    assert_eq!((status.as_u16(), &after), (200, &before));
+}
+
 #[tokio::test]
 async fn a_trunks_number_carries_no_texts() {
     let test = TestApp::new().await;

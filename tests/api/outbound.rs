@@ -564,8 +564,16 @@ async fn a_number_that_is_registered_as_its_country_writes_it_is_called_from_by_
         assert_eq!(reason(&answer.1), "not_registered", "{stranger}");
     }
     wish["from_number"] = json!("+4930654321");
-    let (status, call) = desk.trigger(wish).await;
+    let (status, call) = desk.trigger(wish.clone()).await;
     assert_eq!(status, 202, "{call}");
+    // In Brescia they dial the same; but the trunk is of a German carrier.
+    register("+4930654399").await;
+    wish["from_number"] = json!("+39030654321");
+    let answer = desk.trigger(wish.clone()).await;
+    refused(&answer, 422, "validation_error");
+    assert_eq!(reason(&answer.1), "not_registered");
+    wish["from_number"] = json!("+4930654321");
+    assert_eq!(desk.trigger(wish).await.0, 202);
     let record = desk.record(&call["call_id"]).await;
     assert_eq!(
         (&record["phone_number_id"], &record["from_number"]),

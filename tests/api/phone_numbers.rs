@@ -287,6 +287,26 @@ async fn a_patch_changes_what_it_names() {
     }
 }
 
+/// Document 3, PATCH fields.
+#[tokio::test]
+async fn a_telco_number_moves_to_no_trunk_and_outbound_enabled_does_nothing_to_it() {
+    let test = TestApp::new().await;
+    let trunk = trunk(&test).await;
+    let body = json!({"phone_number": "+15550100", "trunk_id": trunk["id"]});
+    let made = register(&test, body).await;
+    // No route registers one here.
+    let telco = "update phone_numbers set provider = 'telco', trunk_id = null";
+    test.app.db.query(telco).execute().await.unwrap();
+    let path = path(&made);
+    let moves = json!({"trunk_id": trunk["id"]});
+    let answer = test.call("PATCH", &path, Some(moves)).await;
+    refused(answer, 422, "validation_error", Some("trunk_id"));
+    let (_, before) = test.call("GET", &path, None).await;
+    let enabled = json!({"outbound_enabled": true});
+    let (status, after) = test.call("PATCH", &path, Some(enabled)).await;
+    assert_eq!((status.as_u16(), &after), (200, &before));
+}
+
 #[tokio::test]
 async fn a_trunks_number_carries_no_texts() {
     let test = TestApp::new().await;
@@ -359,6 +379,50 @@ async fn routing_rules_are_set_by_themselves() {
         "not_found",
         None,
     );
+}
+
+/// Carriers and the national format leave the prefix out: the same telephone would ring.
+#[tokio::test]
+async fn a_prefix_behind_the_country_code_leads_past_no_list() {
+    let test = TestApp::new().await;
+    let body = json!({"phone_number": "+15550100", "trunk_id": trunk(&test).await["id"]});
+    let routing = format!("{}/routing", path(&register(&test, body).await));
+    let called =
+        |to: &str| json!({"agent_id": NOBODY, "from_number": "+15550100", "to_number": to});
+    let prefixed = "+49030123456";
+    for (route, field, body) in [
+        ("/calls", "to_number", called(prefixed)),
+        ("/calls/trigger", "to_number", called(prefixed)),
+        (
+            "/suppressions",
+            "phone_number",
+            json!({"phone_number": prefixed}),
+        ),
+        (
+            routing.as_str(),
+            "fallback_number",
+            json!({"fallback_action": "forward", "fallback_number": prefixed}),
+        ),
+    ] {
+        let (status, answer) = test.call("POST", route, Some(body)).await;
+        let wrong = &answer["fields"][0];
+        assert_eq!(
+            (status.as_u16(), &wrong["loc"], &wrong["type"]),
+            (
+                422,
+                &json!(["body", field]),
+                &json!("string_pattern_mismatch")
+            ),
+            "{route}: {answer}"
+        );
+        let told = wrong["msg"].as_str().unwrap();
+        assert!(told.ends_with("+4930123456"), "{told}");
+    }
+    // Italy's numbers begin with 0, and what no plan knows may be anything: it is only the agent that is missing.
+    for to in ["+390612345678", "+999030123456", "+4930123456"] {
+        let answer = test.call("POST", "/calls", Some(called(to))).await;
+        refused(answer, 404, "not_found", None);
+    }
 }
 
 #[tokio::test]

@@ -357,6 +357,24 @@ async fn onboarding_makes_a_trunk_and_its_numbers() {
 }
 
 #[tokio::test]
+async fn onboarding_takes_a_hundred_numbers_and_no_more() {
+    let test = TestApp::new().await;
+    let numbers = |count: u32| {
+        let numbers: Vec<String> = (0..count).map(|n| format!("+1555{n:06}")).collect();
+        Some(with(onboarding(), json!({"numbers": numbers})))
+    };
+    let route = "/sip-trunks/onboard";
+    for count in [0, 101] {
+        let answer = test.call("POST", route, numbers(count)).await;
+        refused(answer, 422, "validation_error", &["numbers"]);
+    }
+    let (status, made) = test.call("POST", route, numbers(100)).await;
+    assert_eq!(status, 201, "{made}");
+    let (_, list) = test.call("GET", "/phone-numbers", None).await;
+    assert_eq!(list["total"], 100);
+}
+
+#[tokio::test]
 async fn onboarding_is_all_or_nothing() {
     let test = TestApp::new().await;
     let (_, other) = test.other_account().await;

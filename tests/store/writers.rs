@@ -375,6 +375,65 @@ async fn of_many_who_cross_a_threshold_one_fires_until_it_is_changed() {
     assert_eq!((uses().await, uses().await), (json!(2), json!(2)));
 }
 
+/// Who chooses the default trunk at the same time is not told that the server failed.
+#[tokio::test]
+async fn of_many_who_choose_the_default_trunk_each_is_heard_and_one_stands() {
+    let url = kit::postgres::shared().database().await;
+    let test = TestApp::with(|config| config.database.url = Secret::new(url)).await;
+    let body = |number: u32| {
+        json!({"name": "Acme", "outbound_address": "sip.acme.com", "auth_mode": "ip_acl",
+            "numbers": [format!("+1555{number:06}")], "set_as_tenant_default": true})
+    };
+    let onboard = async |number: u32| {
+        let body = Some(body(number));
+        let (status, made) = test.call("POST", "/sip-trunks/onboard", body).await;
+        assert_eq!(status, 201, "{made}");
+        made["trunk"]["id"].as_str().unwrap().to_owned()
+    };
+    let trunks = join_all((0..8).map(onboard)).await;
+    for _ in 0..8 {
+        let chosen = trunks.iter().map(async |trunk| {
+            let path = format!("/sip-trunks/{trunk}/set-default-outbound");
+            let (status, answer) = test.call("PATCH", &path, None).await;
+            assert_eq!(status, 200, "{answer}");
+        });
+        join_all(chosen).await;
+    }
+    let (_, list) = test.call("GET", "/sip-trunks", None).await;
+    let items = list["items"].as_array().unwrap();
+    let default = items.iter().filter(|it| it["is_default_outbound"] == true);
+    assert_eq!((items.len(), default.count()), (8, 1));
+}
+
+#[tokio::test]
+async fn of_many_trunks_that_take_a_user_name_one_gets_it() {
+    let url = kit::postgres::shared().database().await;
+    let test = TestApp::with(|config| config.database.url = Secret::new(url)).await;
+    let make = async |number: u32| {
+        let body = json!({"name": "Acme in", "type": "inbound", "auth_username": format!("u{number}"),
+            "auth_password": "p"});
+        let (status, made) = test.call("POST", "/sip-trunks", Some(body)).await;
+        assert_eq!(status, 201, "{made}");
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let trunks = join_all((0..8).map(make)).await;
+    for round in 0..8 {
+        let taken = trunks.iter().map(async |trunk| {
+            let body = json!({"auth_mode": "digest", "auth_username": format!("r{round}"),
+                "auth_password": "p"});
+            let path = format!("/sip-trunks/{trunk}");
+            let (status, answer) = test.call("PATCH", &path, Some(body)).await;
+            assert!(
+                status == 200 || answer["code"] == "name_taken",
+                "{status} {answer}"
+            );
+            status == 200
+        });
+        let taken = join_all(taken).await;
+        assert_eq!(taken.into_iter().filter(|taken| *taken).count(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_deadlock_is_told_as_a_conflict() {
     let [_, postgres] = crate::empty().await;

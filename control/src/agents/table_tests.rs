@@ -100,7 +100,7 @@ pub(super) fn wrong(kind: &Kind) -> Vec<Value> {
         ],
         Kind::Bool => vec![json!("true"), json!(1), json!("")],
         Kind::Uuid => vec![json!("x"), json!("")],
-        Kind::E164 => vec![
+        Kind::E164 | Kind::Callee => vec![
             json!("0612345678"),
             json!("+0123"),
             json!("+"),
@@ -184,7 +184,7 @@ fn right(kind: &Kind) -> Vec<Value> {
         Kind::Num { min, max } => vec![json!(min), json!(max), json!(f64::midpoint(*min, *max))],
         Kind::Bool => vec![json!(false), json!(true)],
         Kind::Uuid => vec![json!(VOICE.to_string())],
-        Kind::E164 => vec![json!("+12"), json!("+123456789012345")],
+        Kind::E164 | Kind::Callee => vec![json!("+12"), json!("+123456789012345")],
         Kind::OriginHost => vec![json!("localhost"), json!("shop.example.com")],
         Kind::List { item, min, max } => vec![
             json!(vec![right(item).pop().unwrap(); *min]),

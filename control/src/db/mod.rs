@@ -57,6 +57,15 @@ impl Engine {
         }
     }
 
+    /// Behind a `select` of a row that stands for others which this transaction is about to change: who does the
+    /// same waits for its end, and who only refers to the row does not.
+    pub const fn for_no_key_update(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " for no key update",
+        }
+    }
+
     /// Behind a `select` of rows that must not change before this transaction ends.
     pub const fn for_share(self) -> &'static str {
         match self {

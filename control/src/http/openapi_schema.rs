@@ -118,7 +118,7 @@ pub(super) fn kind(of: &Kind, nullable: bool) -> Value {
         Kind::Num { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Uuid => json!({"type": "string", "format": "uuid"}),
-        Kind::E164 => json!({"type": "string", "pattern": E164}),
+        Kind::E164 | Kind::Callee => json!({"type": "string", "pattern": E164}),
         Kind::HttpsUrl => {
             json!({"type": "string", "format": "uri", "maxLength": 2048, "pattern": HTTPS_URL})
         }

@@ -107,6 +107,8 @@ pub enum Kind {
     Uuid,
     /// A phone number: `+`, a digit 1–9, up to 14 more digits.
     E164,
+    /// The same, to be called or not to be called: in the one spelling that is right.
+    Callee,
     /// `https://` on port 443, a DNS name, no user info. Here only the form is judged: what the operator
     /// allows beside public hosts ([`is_https_url`]) is the route's to ask.
     HttpsUrl,

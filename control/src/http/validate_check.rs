@@ -6,6 +6,7 @@ use super::validate::{
     Field, FieldError, Kind, LONGEST_SCALAR, Loc, MOST_SCALARS, Schema, Unknown, is_e164,
     is_origin_host, is_web_url,
 };
+use crate::calls::dial::number::right_spelling;
 
 /// No answer lists more wrong fields than this: a hostile body has a million.
 const MAX_ERRORS: usize = 100;
@@ -181,11 +182,17 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
                 errors.push("uuid_parsing", "Input should be a valid UUID".into());
             }
         }
-        Kind::E164 => text(value, errors, |text, errors| {
-            if !is_e164(text) {
+        Kind::E164 => text(value, errors, e164),
+        Kind::Callee => text(value, errors, |text, errors| {
+            e164(text, errors);
+            if is_e164(text)
+                && let Some(right) = right_spelling(text)
+            {
                 errors.push(
                     "string_pattern_mismatch",
-                    r"String should match pattern '^\+[1-9]\d{1,14}$'".into(),
+                    format!(
+                        "A prefix for calls within the country follows its code: it is {right}"
+                    ),
                 );
             }
         }),
@@ -233,6 +240,15 @@ fn kind(kind: &Kind, value: &Value, errors: &mut Errors) {
                 );
             }
         }),
+    }
+}
+
+fn e164(text: &str, errors: &mut Errors) {
+    if !is_e164(text) {
+        errors.push(
+            "string_pattern_mismatch",
+            r"String should match pattern '^\+[1-9]\d{1,14}$'".into(),
+        );
     }
 }
 

@@ -1,19 +1,20 @@
 //! Numbers as they are registered and changed: what takes agents and trunks to judge.
 
-use super::rules::{Provider, RoutingRules};
+use super::rules::{Provider, RoutingRules, digits};
 use super::store::{self, PhoneNumber};
 use super::wire::{PatchNumber, RegisterSipNumber};
 use crate::agents;
 use crate::app::App;
-use crate::calls::dial::number::means;
+use crate::calls::dial::number::{means, right_spelling};
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
 use crate::http::{ApiError, Patch};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
 use crate::sip_trunks::{self, Status};
 
-/// Fewer digits than this at its end do not tell a number.
-const LEAST_ENDING: usize = 6;
+/// So many digits at its end a number has in common with every way to dial it, whatever its country dials before
+/// others (8 in Russia); fewer do not tell a number.
+const ENDING: usize = 6;
 
 /// A number that is to be registered on a trunk.
 pub struct NewNumber<'a> {
@@ -32,6 +33,15 @@ pub async fn register(
     account: AccountId,
     new: NewNumber<'_>,
 ) -> Result<PhoneNumber, ApiError> {
+    if is_meant_elsewhere(tx, account, new.phone_number).await? {
+        return Err(ApiError::conflict(
+            "number_already_registered",
+            format!(
+                "{} is a spelling of a number that is registered on another account: register yours in E.164",
+                new.phone_number
+            ),
+        ));
+    }
     let now = app.clock.now();
     let number = PhoneNumber {
         id: PhoneNumberId::new(&app.clock),
@@ -164,13 +174,35 @@ pub async fn find_meant(
     trunk: Option<TrunkId>,
     dialled: &str,
 ) -> Result<Vec<PhoneNumber>, DbError> {
-    let ending = dialled.trim_start_matches('0');
-    if ending.len() < LEAST_ENDING || !ending.bytes().all(|byte| byte.is_ascii_digit()) {
+    let Some(ending) = ending(dialled) else {
         return Ok(Vec::new());
-    }
+    };
     let mut found = store::ending_with(db, account, trunk, ending).await?;
     found.retain(|number| means(dialled, &number.phone_number));
     Ok(found)
+}
+
+/// Whether a carrier that dials this may mean a number of another account.
+async fn is_meant_elsewhere(
+    tx: &mut Tx,
+    account: AccountId,
+    dialled: &str,
+) -> Result<bool, DbError> {
+    let Some(ending) = ending(dialled) else {
+        return Ok(false);
+    };
+    let found = store::elsewhere_ending_with(tx, account, ending).await?;
+    Ok(found.iter().any(|number| means(dialled, number)))
+}
+
+/// The end of a text that may mean a number which is registered otherwise.
+fn ending(dialled: &str) -> Option<&str> {
+    let digits = digits(dialled);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // With the plus it is that number alone, unless it is misspelt.
+    let may_mean = is_number && (digits == dialled || right_spelling(dialled).is_some());
+    let start = digits.len().checked_sub(ENDING).filter(|_| may_mean)?;
+    digits.get(start..)
 }
 
 /// Refuses texts where the number cannot carry them (document 3, PATCH fields).

@@ -222,6 +222,23 @@ pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Resu
     Ok(found.is_some())
 }
 
+/// The numbers of other accounts that end with these digits, as they were given: all of them, so that nobody
+/// hides one behind many.
+pub async fn elsewhere_ending_with(
+    tx: &mut Tx,
+    account: AccountId,
+    ending: &str,
+) -> Result<Vec<String>, DbError> {
+    tx.query(
+        "select phone_number from phone_numbers where account_id <> $1 and digits like $2
+            and released_at is null and provider in ('telco', 'sip')",
+    )
+    .bind(account)
+    .bind(format!("%{ending}"))
+    .all(|row| row.text("phone_number"))
+    .await
+}
+
 /// Numbers that end alike: hardly ever more than one for each country.
 const MOST_ENDINGS: u32 = 256;
 
@@ -242,6 +259,26 @@ pub async fn ending_with(
     .bind(trunk)
     .bind(MOST_ENDINGS)
     .all(read)
+    .await
+}
+
+/// Numbers of one trunk are of one country, or of few.
+const MOST_NEIGHBOURS: u32 = 32;
+
+/// The first numbers on this trunk that are registered in E.164.
+pub async fn whole_of_trunk(
+    db: &Db,
+    account: AccountId,
+    trunk: TrunkId,
+) -> Result<Vec<String>, DbError> {
+    db.query(
+        "select phone_number from phone_numbers where account_id = $1 and trunk_id = $2
+            and phone_number like '+%' and released_at is null order by created_at, id limit $3",
+    )
+    .bind(account)
+    .bind(trunk)
+    .bind(MOST_NEIGHBOURS)
+    .all(|row| row.text("phone_number"))
     .await
 }
 

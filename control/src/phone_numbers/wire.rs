@@ -18,7 +18,7 @@ const FALLBACK_ACTION: Field = Field::req(
 );
 const FALLBACK_NUMBER: Field = Field::opt(
     "fallback_number",
-    Kind::E164,
+    Kind::Callee,
     "Required when fallback_action is forward",
 )
 .nullable();

@@ -85,6 +85,9 @@ pub async fn onboard(
     )?;
     let edge = edge(app, Some(trunk.transport)).await;
     let mut tx = app.db.begin_write().await?;
+    if set_as_tenant_default {
+        store::hold_default(&mut tx, account).await?;
+    }
     if let Some(agent) = agent_id
         && !agents::store::hold(&mut tx, account, agent).await?
     {
@@ -279,6 +282,7 @@ pub async fn set_default_outbound(
     id: TrunkId,
 ) -> Result<Trunk, ApiError> {
     let mut tx = app.db.begin_write().await?;
+    store::hold_default(&mut tx, account).await?;
     let mut trunk = store::hold(&mut tx, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;

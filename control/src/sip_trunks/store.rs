@@ -254,31 +254,37 @@ pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
     if is_user_taken(tx, account, trunk).await? {
         return Ok(Written::UserTaken);
     }
-    tx.query(
-        "update sip_trunks set name = $3, numbers = $4, allowed_addresses = $5, auth_mode = $6,
+    let written = tx
+        .query(
+            "update sip_trunks set name = $3, numbers = $4, allowed_addresses = $5, auth_mode = $6,
             auth_username = $7, password_sealed = $8, outbound_dial_format = $9,
             destination_allowlist = $10, max_concurrent_calls = $11, calls_per_hour_limit = $12,
             is_default_outbound = $13, status = $14, updated_at = $15
          where account_id = $1 and id = $2 and deleted_at is null",
-    )
-    .bind(account)
-    .bind(trunk.id)
-    .bind(&trunk.name)
-    .bind(list_text(&trunk.numbers))
-    .bind(list_text(&trunk.allowed_addresses))
-    .bind(trunk.auth_mode.name())
-    .bind(trunk.auth_username.as_deref())
-    .bind(trunk.password_sealed.as_deref())
-    .bind(trunk.outbound_dial_format.name())
-    .bind(destinations_text(trunk))
-    .bind(trunk.max_concurrent_calls)
-    .bind(trunk.calls_per_hour_limit)
-    .bind(trunk.is_default_outbound)
-    .bind(trunk.status.name())
-    .bind(trunk.updated_at)
-    .execute()
-    .await?;
-    Ok(Written::Done)
+        )
+        .bind(account)
+        .bind(trunk.id)
+        .bind(&trunk.name)
+        .bind(list_text(&trunk.numbers))
+        .bind(list_text(&trunk.allowed_addresses))
+        .bind(trunk.auth_mode.name())
+        .bind(trunk.auth_username.as_deref())
+        .bind(trunk.password_sealed.as_deref())
+        .bind(trunk.outbound_dial_format.name())
+        .bind(destinations_text(trunk))
+        .bind(trunk.max_concurrent_calls)
+        .bind(trunk.calls_per_hour_limit)
+        .bind(trunk.is_default_outbound)
+        .bind(trunk.status.name())
+        .bind(trunk.updated_at)
+        .execute()
+        .await;
+    match written {
+        Ok(_) => Ok(Written::Done),
+        // Somebody took the name between the look and the write.
+        Err(error) if error.is_unique_violation() => Ok(Written::UserTaken),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether another inbound trunk, of whichever account, is found by this one's user name.
@@ -305,7 +311,18 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result
     Ok(found.is_some())
 }
 
-/// Makes this trunk the account's default, and no other.
+/// Lets one request at a time choose the account's default. To be asked first: who holds a trunk and waits here
+/// would be waited for.
+pub async fn hold_default(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
+    let lock = tx.engine().for_no_key_update();
+    tx.query_built(format!("select id from accounts where id = $1{lock}"))
+        .bind(account)
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(())
+}
+
+/// Makes this trunk the account's default, and no other. [`hold_default`] comes before.
 pub async fn set_default_outbound(
     tx: &mut Tx,
     account: AccountId,

@@ -15,16 +15,21 @@ pub use store::suppress;
 use serde_json::json;
 
 use crate::app::App;
+use crate::calls::dial::number::{canonical, with_prefix};
 use crate::http::ApiError;
 use crate::ids::AccountId;
 
 /// How long a client waits before it asks again while the list cannot be read, seconds.
 const RETRY_AFTER: u32 = 5;
 
-/// Refuses a number that is on the list: 403 `number_suppressed`. A list that cannot be read refuses
-/// as well (503 `suppression_check_unavailable`): no call is placed on a guess.
+/// Refuses a number that is on the list, in whichever spelling: 403 `number_suppressed`. A list that cannot be
+/// read refuses as well (503 `suppression_check_unavailable`): no call is placed on a guess.
 pub async fn check(app: &App, account: AccountId, phone_number: &str) -> Result<(), ApiError> {
-    let found = match store::active(&app.db, account, phone_number).await {
+    let number = canonical(phone_number);
+    // Entries of before a prefix behind the country code was refused have it.
+    let with_prefix = with_prefix(&number);
+    let found = store::active(&app.db, account, &number, with_prefix.as_deref());
+    let found = match found.await {
         Ok(found) => found,
         Err(error) => {
             tracing::error!(%error, "the do-not-call list cannot be read");
@@ -82,6 +87,28 @@ mod tests {
         );
         let (other, _) = test.other_account().await;
         assert!(check(app, other, number).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_number_on_the_list_is_refused_in_whichever_spelling() {
+        let (right, long) = ("+4930123456", "+49030123456");
+        for listed in [right, long] {
+            let test = TestApp::new().await;
+            let (app, account) = (&test.app, test.account);
+            for asked in [right, long] {
+                assert!(check(app, account, asked).await.is_ok());
+            }
+            suppress(&app.db, &app.clock, account, listed, Source::Manual, None)
+                .await
+                .unwrap();
+            for asked in [right, long] {
+                assert!(
+                    check(app, account, asked).await.is_err(),
+                    "{asked} of {listed}"
+                );
+            }
+            assert!(check(app, account, "+4930123457").await.is_ok());
+        }
     }
 
     #[tokio::test]

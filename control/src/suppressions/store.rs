@@ -66,17 +66,20 @@ pub async fn get(
         .await
 }
 
-/// The entries that stand against calling this number.
+/// The entries that stand against calling this number, in either spelling.
 pub async fn active(
     db: &Db,
     account: AccountId,
     phone_number: &str,
+    or: Option<&str>,
 ) -> Result<Vec<Suppression>, DbError> {
     db.query(
-        "select * from suppressions where account_id = $1 and phone_number = $2 and status = 'active'",
+        "select * from suppressions where account_id = $1 and phone_number in ($2, $3)
+            and status = 'active'",
     )
     .bind(account)
     .bind(phone_number)
+    .bind(or.unwrap_or(phone_number))
     .all(read)
     .await
 }

@@ -45,7 +45,7 @@ impl Wire for CreateSuppression {
         name: "CreateSuppression",
         unknown: Unknown::Refuse,
         fields: &[
-            Field::req("phone_number", Kind::E164, "The number not to call"),
+            Field::req("phone_number", Kind::Callee, "The number not to call"),
             Field::opt(
                 "source",
                 Kind::Enum(Source::WRITABLE),

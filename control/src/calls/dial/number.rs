@@ -1,7 +1,11 @@
-//! How a number that is called is written to the carrier. Pure.
+//! How a number that is called is written to the carrier, and which spellings of it are one number. Pure.
+
+use std::borrow::Cow;
 
 use phonenumber::Mode;
+use phonenumber::metadata::DATABASE;
 
+use crate::http::validate::is_e164;
 use crate::sip_trunks::DialFormat;
 
 /// The country codes of no country: services of the whole world (ITU-T E.164, list of assigned codes).
@@ -19,19 +23,85 @@ pub fn written(number: &str, format: DialFormat) -> Option<String> {
 
 /// As somebody within the country dials it, without blanks: `030123456` of `+4930123456`. What the
 /// country's plan does not know is not dialled: `+49112` would be `112`, which is another call.
-fn national(number: &str) -> Option<String> {
-    let number = phonenumber::parse(None, number).ok()?;
+fn national(text: &str) -> Option<String> {
+    let number = phonenumber::parse(None, text).ok()?;
     let dialled = digits(&number.format().mode(Mode::National).to_string());
     let known = number.is_valid() && !NO_COUNTRY.contains(&number.code().value());
-    known.then_some(dialled)
+    // Of another spelling: whoever judged this text has not judged what would be dialled.
+    let same = number.format().mode(Mode::E164).to_string() == text;
+    (known && same).then_some(dialled)
 }
 
-/// Whether a carrier that dials this means the number: as its own country dials it, or from abroad, after the
-/// `00` of most countries (ITU-T E.164).
+/// A number (E.164) as it is compared: who must not be called is not called by another spelling either.
+pub fn canonical(number: &str) -> Cow<'_, str> {
+    right_spelling(number).map_or(Cow::Borrowed(number), Cow::Owned)
+}
+
+/// `+4930123456` of `+49030123456`: what stands before a country's numbers within it does not follow its code, and
+/// carriers leave it out. `None`: nothing is known to be wrong with it. Italy's 0 is part of its numbers.
+pub fn right_spelling(number: &str) -> Option<String> {
+    // Strangers dial anything.
+    if !is_e164(number) {
+        return None;
+    }
+    let mut right = without_prefix(number)?;
+    // Each is shorter than the one before.
+    while let Some(shorter) = without_prefix(&right) {
+        right = shorter;
+    }
+    is_valid(&right).then_some(right)
+}
+
+/// The number once with what its country dials before it, the way in which [`right_spelling`] finds it wrong.
+pub fn with_prefix(number: &str) -> Option<String> {
+    let parsed = phonenumber::parse(None, number).ok()?;
+    let prefix = parsed.metadata(&DATABASE)?.national_prefix()?;
+    let code = parsed.code().value().to_string();
+    let own = number.strip_prefix('+')?.strip_prefix(&code)?;
+    Some(format!("+{code}{prefix}{own}"))
+}
+
+/// The number without one prefix, if it has any.
+fn without_prefix(text: &str) -> Option<String> {
+    let number = phonenumber::parse(None, text).ok()?;
+    let read = number.format().mode(Mode::E164).to_string();
+    if read != text {
+        return (read.len() < text.len()).then_some(read);
+    }
+    if number.is_valid() {
+        return None;
+    }
+    // The library takes a prefix only where it knows the country by what follows it.
+    let code = number.code().value();
+    let own = text.strip_prefix('+')?.strip_prefix(&code.to_string())?;
+    DATABASE
+        .by_code(&code)?
+        .iter()
+        .filter_map(|country| country.national_prefix())
+        .find_map(|prefix| own.strip_prefix(prefix))
+        .map(|own| format!("+{code}{own}"))
+}
+
+fn is_valid(text: &str) -> bool {
+    phonenumber::parse(None, text).is_ok_and(|number| number.is_valid())
+}
+
+/// Whether a carrier that dials this means the number: as its own country dials it, from abroad, after the
+/// `00` of most countries (ITU-T E.164), or with its country's prefix behind the code.
 pub fn means(dialled: &str, number: &str) -> bool {
     let digits = number.strip_prefix('+').unwrap_or(number);
+    let whole = format!("+{digits}");
     dialled.strip_prefix("00") == Some(digits)
-        || national(&format!("+{digits}")).as_deref() == Some(dialled)
+        || national(&whole).as_deref() == Some(dialled)
+        || right_spelling(dialled).as_ref() == Some(&whole)
+}
+
+/// What somebody means who dials this where the `neighbour` is (E.164).
+pub fn dialled_beside(neighbour: &str, dialled: &str) -> Option<String> {
+    let home = phonenumber::parse(None, neighbour).ok()?.country().id()?;
+    let number = phonenumber::parse(Some(home), dialled).ok()?;
+    let number = number.format().mode(Mode::E164).to_string();
+    means(dialled, &number).then_some(number)
 }
 
 fn digits(text: &str) -> String {
@@ -81,12 +151,88 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_behind_the_country_code_is_another_spelling_of_the_number() {
+        for (text, right) in [
+            ("+49030123456", "+4930123456"),
+            ("+490030123456", "+4930123456"),
+            ("+4900030123456", "+4930123456"),
+            ("+4402079460018", "+442079460018"),
+            ("+4409098790000", "+449098790000"),
+            ("+330123456789", "+33123456789"),
+            ("+784951234567", "+74951234567"),
+            ("+112025550123", "+12025550123"),
+            ("+360612345678", "+3612345678"),
+        ] {
+            assert_eq!(right_spelling(text).as_deref(), Some(right), "{text}");
+            assert_eq!(canonical(text), right);
+            // Whoever judged another spelling has not judged this call.
+            assert_eq!(written(text, DialFormat::National), None, "{text}");
+            assert_eq!(canonical(right), right);
+        }
+        assert_eq!(with_prefix("+4930123456").as_deref(), Some("+49030123456"));
+        assert_eq!(with_prefix("+390612345678"), None);
+    }
+
+    #[test]
+    fn what_is_right_or_unknown_stays_as_it_is() {
+        for text in [
+            "+4930123456",
+            // Numbers that begin with 0.
+            "+390612345678",
+            "+3780549886377",
+            "+2250701234567",
+            "+242061234567",
+            // Toll-free numbers that begin with what Russia and Belarus dial before others.
+            "+78001234567",
+            "+3758001234567",
+            "+15550100",
+            "+80012345678",
+            "+883512345678",
+            "+999123456789",
+            "+2101234567",
+            "+49112",
+            "+4900",
+            "+12",
+            "+1",
+            "+",
+            "",
+        ] {
+            assert_eq!(right_spelling(text), None, "{text}");
+            assert_eq!(canonical(text), text);
+        }
+        for country in DATABASE.iter() {
+            let plan = country.descriptors();
+            let kinds = [
+                Some(plan.general()),
+                plan.fixed_line(),
+                plan.mobile(),
+                plan.toll_free(),
+                plan.premium_rate(),
+                plan.shared_cost(),
+                plan.voip(),
+            ];
+            for example in kinds
+                .into_iter()
+                .flatten()
+                .filter_map(|kind| kind.example())
+            {
+                let text = format!("+{}{example}", country.country_code());
+                assert_eq!(right_spelling(&text), None, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn a_number_is_meant_as_its_country_or_the_rest_of_the_world_dials_it() {
         for (dialled, number, meant) in [
             ("030123456", "+4930123456", true),
             ("030123456", "4930123456", true),
             ("004930123456", "+4930123456", true),
             ("2025550123", "+12025550123", true),
+            ("84951234567", "+74951234567", true),
+            ("+49030123456", "+4930123456", true),
+            ("+4930123456", "+49030123456", false),
+            ("030123456", "+49030123456", false),
             // It only ends so.
             ("4930123456", "994930123456", false),
             ("+4930123456", "994930123456", false),

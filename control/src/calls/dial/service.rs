@@ -22,6 +22,7 @@ use crate::http::{ApiError, abandoned};
 use crate::idempotency::{self, Key, Seen};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
+use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{self, DialFormat, Trunk};
 use crate::time::Timestamp;
 use crate::{billing, suppressions, webhooks};
@@ -227,13 +228,16 @@ async fn calling_number(
     let number = own_number(app, account, asked)
         .await?
         .ok_or_else(|| refused(rules::Unfit::NotRegistered))?;
+    if is_of_another_country(app, &number, asked).await? {
+        return Err(refused(rules::Unfit::NotRegistered));
+    }
     may_call_from(&number).map_err(refused)?;
     Ok(number)
 }
 
 /// The account's number of that name (E.164): registered so, or as its country writes it, where its carrier
 /// knows it by that.
-async fn own_number(
+pub(in crate::calls) async fn own_number(
     app: &App,
     account: AccountId,
     asked: &str,
@@ -251,6 +255,21 @@ async fn own_number(
     Ok(found.filter(|own| !own.phone_number.starts_with('+')))
 }
 
+/// Whether a number that was registered as its country writes it is not the one that is asked for (E.164), as the
+/// other numbers of its trunk tell. Where they tell nothing, the client knows best.
+async fn is_of_another_country(app: &App, own: &PhoneNumber, asked: &str) -> Result<bool, DbError> {
+    let written = own.phone_number.as_str();
+    let (Some(trunk), false) = (own.trunk_id, digits(written) == digits(asked)) else {
+        return Ok(false);
+    };
+    let beside = phone_numbers::store::whole_of_trunk(&app.db, own.account, trunk).await?;
+    let mut told = beside
+        .iter()
+        .filter_map(|neighbour| number::dialled_beside(neighbour, written))
+        .peekable();
+    Ok(told.peek().is_some() && told.all(|told| told != asked))
+}
+
 /// The trunk (the number's, the agent's or the default one), and the number to call as it wants it.
 pub(in crate::calls) async fn way_out(
     app: &App,
@@ -262,7 +281,9 @@ pub(in crate::calls) async fn way_out(
     let trunk = sip_trunks::store::for_number(&app.db, account, number, of_agent)
         .await?
         .ok_or_else(no_trunk)?;
-    if !trunk.may_call(to) {
+    // Another spelling of a number that may not be called is not called either.
+    let to = number::canonical(to);
+    if !trunk.may_call(&to) {
         return Err(ApiError::Refused {
             code: "destination_not_allowed",
             message: "The trunk's destination_allowlist does not let this number be called"
@@ -273,7 +294,7 @@ pub(in crate::calls) async fn way_out(
             }),
         });
     }
-    let written = number::written(to, trunk.outbound_dial_format).ok_or_else(|| {
+    let written = number::written(&to, trunk.outbound_dial_format).ok_or_else(|| {
         ApiError::field(
             "to_number",
             "value_error",

@@ -38,7 +38,7 @@ const AGENT: Field = Field::req(
     Kind::Str { min: 1, max: 100 },
     "The agent that calls; one of the account's, and active.",
 );
-const TO: Field = Field::req("to_number", Kind::E164, "The number to call.");
+const TO: Field = Field::req("to_number", Kind::Callee, "The number to call.");
 const FROM: Field = Field::opt(
     "from_number",
     Kind::E164,

@@ -23,8 +23,9 @@ use super::talking::Settled;
 use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
+use crate::calls::dial::number::canonical;
 use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id};
-use crate::calls::dial::service::{has_room, way_out};
+use crate::calls::dial::service::{has_room, own_number, way_out};
 use crate::calls::dial::store as dial;
 use crate::calls::journal::Owner;
 use crate::calls::live::{Canceled, Dialling};
@@ -33,7 +34,7 @@ use crate::calls::{bridge, lifecycle, store};
 use crate::db::DbError;
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
-use crate::phone_numbers::{self, FallbackAction, PhoneNumber};
+use crate::phone_numbers::{FallbackAction, PhoneNumber};
 use crate::sip_trunks::{self, Trunk};
 use crate::{billing, suppressions};
 
@@ -184,7 +185,7 @@ impl Desk {
         let (app, account) = (&self.app, called.account);
         let number = called.number.clone().ok_or(ApiError::NotFound)?;
         billing::require(app, account).await?;
-        let own = phone_numbers::store::find_active_by_number(&app.db, account, to).await?;
+        let own = own_number(app, account, &canonical(to)).await?;
         let rules = own.and_then(|own| own.routing_rules);
         if rules.is_some_and(|rules| rules.fallback_action == FallbackAction::Forward) {
             return Err(ApiError::unprocessable(

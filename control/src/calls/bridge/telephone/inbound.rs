@@ -412,7 +412,8 @@ impl Desk {
                 over.push((trunk, wanted));
             }
         }
-        // As it is registered, on whichever trunk: before any that may only be meant.
+        // As it is registered, on whichever trunk.
+        let mut exact = Vec::new();
         for (trunk, wanted) in &over {
             let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
                 .await
@@ -422,25 +423,34 @@ impl Desk {
                 trunk.kind == TrunkType::Inbound || number.trunk_id == Some(trunk.id)
             };
             if let Some(number) = number.filter(fits) {
-                return Ok(Some((number, trunk.clone())));
+                exact.push((number, trunk.clone()));
             }
         }
+        let of_one_account = over
+            .windows(2)
+            .all(|pair| pair[0].0.account == pair[1].0.account);
+        if of_one_account && !exact.is_empty() {
+            return Ok(exact.into_iter().next());
+        }
         let mut meant = self.meant(&over, true).await?;
-        let of_one_account = || {
-            over.windows(2)
-                .all(|pair| pair[0].0.account == pair[1].0.account)
-        };
         // Numbers of the trunk for calls out, say, while calls in come over another one.
-        if meant.is_empty() && of_one_account() {
+        if meant.is_empty() && of_one_account {
             meant = self.meant(&over, false).await?;
         }
-        // Where several may be meant, none is: the call could be another account's.
-        let mut meant = meant.into_iter();
-        match (meant.next(), meant.next()) {
-            (Some(found), None) => Ok(Some(found)),
-            (Some(_), Some(_)) => Ok(None),
-            (None, _) => self.only_number(&over, dialled).await,
+        // Anybody may say that the carrier is theirs and register what it may mean: whose number was there
+        // first has its calls, and nothing that another account registers later changes that.
+        let first = exact.iter().chain(&meant).map(|(number, _)| number);
+        let first = first.min_by_key(|number| (number.created_at, number.id));
+        let Some(account) = first.map(|number| number.account) else {
+            return self.only_number(&over, dialled).await;
+        };
+        let is_theirs = |found: &(PhoneNumber, Trunk)| found.0.account == account;
+        if let Some(found) = exact.into_iter().find(is_theirs) {
+            return Ok(Some(found));
         }
+        // Where several may be meant, none is.
+        let mut meant = meant.into_iter().filter(is_theirs);
+        Ok(meant.next().filter(|_| meant.next().is_none()))
     }
 
     /// The numbers that may be meant by what these trunks were asked for: those `on_them`, or all of their account.

@@ -21,10 +21,12 @@ use super::exchange::hand_on;
 use super::inbound::{Called, Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
 use super::{Exchange, Line, open};
+use crate::admission::{Request, State};
 use crate::app::testing::{Logged, TestApp};
+use crate::calls::bridge;
 use crate::config::Config;
 use crate::egress::Allow;
-use crate::ids::TrunkId;
+use crate::ids::{CallId, TrunkId};
 use crate::sip_trunks;
 use crate::sip_trunks::store::Failure;
 use crate::time::Timestamp;
@@ -214,6 +216,57 @@ impl Bench {
         told.all(|row| row.json("body")).await.unwrap()
     }
 
+    /// The account's default trunk for calls out, to a carrier that is not there.
+    async fn way_out(&self, more: Value) -> TrunkId {
+        let mut body = json!({"type": "outbound", "auth_mode": "ip_acl",
+            "outbound_address": "127.0.0.1:5998"});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let trunk = self.trunk(&self.test.key, body).await;
+        let path = format!("/sip-trunks/{trunk}/set-default-outbound");
+        let (status, answer) = self.test.call("PATCH", &path, None).await;
+        assert!(status.is_success(), "{answer}");
+        trunk
+    }
+
+    /// A number whose calls are forwarded to another one, and the trunk that they come over.
+    async fn forwards(&self, number: &str, to: &str) -> TrunkId {
+        let trunk = self.by_address(&self.test.key).await;
+        let rules = json!({"inbound": {"fallback_action": "forward", "fallback_number": to}});
+        self.number(&self.test.key, number, trunk, rules).await;
+        trunk
+    }
+
+    /// A call to a number that is forwarded, of a caller who gives up as soon as it goes out; the code that ends it.
+    async fn forward(&self, trunk: TrunkId, number: &str) -> u16 {
+        let called = self.desk().called(&incoming(&[trunk], number)).await;
+        let mut called = called.unwrap_or_else(|why| panic!("{why:?}"));
+        let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
+        // There is no agent to be waited for.
+        rules.unwrap().max_ring_seconds = Some(0);
+        let mut line = self.exchange.line();
+        let left = Event::Ended {
+            call: line.id,
+            by: EndedBy::Remote,
+            code: Some(487),
+            reason: "Request Terminated".to_owned(),
+        };
+        hand_on(&self.test.app, &self.exchange, left);
+        let events = &mut line.events;
+        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        taken.err().unwrap().code
+    }
+
+    /// Why the only call was not forwarded.
+    async fn not_forwarded(&self) -> String {
+        let record = self.record().await;
+        let path = format!(
+            "/conversations/{}/diagnostics",
+            record["id"].as_str().unwrap()
+        );
+        self.test.call("GET", &path, None).await.1["errors"].to_string()
+    }
+
     /// Lets a call ring that nobody answers; why it is not taken.
     async fn ring_in_vain(&self, called: Called) -> Declined {
         let mut line = self.exchange.line();
@@ -347,9 +400,94 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
     let french = "+33612345678";
     bench.number(&bench.test.key, french, ours, none()).await;
     assert_eq!(whose("0612345678").await, Ok(us));
-    bench.number(&key, "+390612345678", theirs, none()).await;
-    assert_eq!(whose("0612345678").await, Err(Declined::NOBODY));
+    // Who was there first keeps it.
+    bench.test.app.clock.advance(Duration::from_secs(1));
+    let italian = "+390612345678";
+    bench.number(&key, italian, theirs, none()).await;
+    assert_eq!(whose("0612345678").await, Ok(us));
     assert_eq!(whose(french).await, Ok(us));
+    assert_eq!(whose(italian).await, Ok(other));
+    // Of one account's, neither is meant.
+    bench
+        .number(&bench.test.key, "+33612345679", ours, none())
+        .await;
+    bench
+        .number(&bench.test.key, "+390612345679", ours, none())
+        .await;
+    assert_eq!(whose("0612345679").await, Err(Declined::NOBODY));
+}
+
+/// Two accounts have trunks of one carrier, which any account can say of its own. Who has a number keeps its calls.
+#[tokio::test]
+async fn no_spelling_that_another_account_registers_later_takes_or_blocks_a_numbers_calls() {
+    let bench = Bench::new().await;
+    let (_, key) = bench.test.other_account().await;
+    let ours = bench.by_address(&bench.test.key).await;
+    let theirs = bench.by_address(&key).await;
+    let us = bench.test.account;
+    let none = || json!({});
+    let american = "+12025550123";
+    for number in [NUMBER, american] {
+        bench.number(&bench.test.key, number, ours, none()).await;
+    }
+    for spelling in [
+        "030123456",
+        "004930123456",
+        "+49030123456",
+        "2025550123",
+        "0012025550123",
+    ] {
+        let body = json!({"phone_number": spelling, "trunk_id": theirs});
+        let path = "/phone-numbers/sip/register";
+        let (status, answer) = bench.test.call_as(&key, "POST", path, Some(body)).await;
+        assert_eq!(status, 409, "{spelling}: {answer}");
+        assert_eq!(answer["code"], "number_already_registered");
+    }
+    // In Egypt and in Italy these are numbers, which are theirs to register.
+    bench.test.app.clock.advance(Duration::from_secs(1));
+    for number in ["+2025550123", "+39030123456"] {
+        bench.number(&key, number, theirs, none()).await;
+    }
+    for to in [
+        NUMBER,
+        "4930123456",
+        "030123456",
+        "004930123456",
+        "+49030123456",
+        american,
+        "12025550123",
+        "2025550123",
+        "0012025550123",
+    ] {
+        for trunks in [[theirs, ours], [ours, theirs]] {
+            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            assert_eq!(called.map(|called| called.account), Ok(us), "{to}");
+        }
+    }
+    for to in ["+2025550123", "39030123456", "002025550123"] {
+        let called = bench.desk().called(&incoming(&[ours, theirs], to)).await;
+        let whose = called.map(|called| called.account);
+        assert!(whose.is_ok_and(|whose| whose != us), "{to}");
+    }
+}
+
+/// Each country has its own prefix: in Russia it is 8, in Hungary 06, in North America none.
+#[tokio::test]
+async fn a_number_is_found_as_its_country_dials_it_whatever_its_prefix_is() {
+    let bench = Bench::new().await;
+    let trunk = bench.by_address(&bench.test.key).await;
+    for (number, dialled) in [
+        ("+74951234567", "84951234567"),
+        ("+3612345678", "0612345678"),
+        ("+12025550123", "2025550123"),
+        ("+442079460018", "02079460018"),
+    ] {
+        bench
+            .number(&bench.test.key, number, trunk, json!({}))
+            .await;
+        let called = bench.desk().called(&incoming(&[trunk], dialled)).await;
+        assert_eq!(called.map(|called| called.to), Ok(number.to_owned()));
+    }
 }
 
 #[tokio::test]
@@ -879,4 +1017,75 @@ async fn a_call_over_a_trunk_that_the_stack_is_still_to_be_told_of_goes_out() {
     });
     let heard = heard.await.unwrap();
     assert!(heard.starts_with("INVITE sip:"), "{heard}");
+}
+
+#[tokio::test]
+async fn a_number_that_is_itself_forwarded_is_not_called_however_it_is_registered() {
+    for own in ["+4930654321", "4930654321", "030654321"] {
+        let bench = Bench::new().await;
+        bench.way_out(json!({})).await;
+        let trunk = bench.forwards(own, "+4930654321").await;
+        assert_eq!(bench.forward(trunk, own).await, 480, "{own}");
+        let why = bench.not_forwarded().await;
+        assert!(why.contains("itself forwarded"), "{own}: {why}");
+    }
+}
+
+/// What guards calls that clients place guards those of rules.
+#[tokio::test]
+async fn no_rule_calls_whom_no_client_may_call() {
+    const TO: &str = "+4989654321";
+    // Without credit.
+    let bench = Bench::new().await;
+    bench.way_out(json!({})).await;
+    let trunk = bench.forwards(NUMBER, TO).await;
+    let block = "update accounts set blocked_at = 1";
+    bench.test.app.db.query(block).execute().await.unwrap();
+    assert_eq!(bench.forward(trunk, NUMBER).await, 480);
+    let why = bench.not_forwarded().await;
+    assert!(why.contains("blocked"), "{why}");
+    // A number that wants no calls.
+    let bench = Bench::new().await;
+    bench.way_out(json!({})).await;
+    let trunk = bench.forwards(NUMBER, TO).await;
+    let entry = json!({"phone_number": TO});
+    bench.post(&bench.test.key, "/suppressions", entry).await;
+    assert_eq!(bench.forward(trunk, NUMBER).await, 480);
+    let why = bench.not_forwarded().await;
+    assert!(why.contains("do-not-call"), "{why}");
+    // A trunk that has no place.
+    let bench = Bench::new().await;
+    let way = bench.way_out(json!({"max_concurrent_calls": 1})).await;
+    let trunk = bench.forwards(NUMBER, TO).await;
+    let (app, account) = (&bench.test.app, bench.test.account);
+    let taken = Request {
+        trunk: Some((way, 1)),
+        ..bridge::wish(app, account, CallId::new(&app.clock), State::Live)
+    };
+    let taken = app.admit(taken).await.unwrap();
+    assert_eq!(bench.forward(trunk, NUMBER).await, 486);
+    let why = bench.not_forwarded().await;
+    assert!(why.contains("trunk"), "{why}");
+    drop(taken);
+}
+
+/// The calls of an hour are counted whoever places them.
+#[tokio::test]
+async fn a_forwarded_call_is_one_of_its_trunks_hour() {
+    let bench = Bench::new().await;
+    let way = bench.way_out(json!({"calls_per_hour_limit": 1})).await;
+    let trunk = bench.forwards(NUMBER, "+4989654321").await;
+    let placed = async || {
+        let calls =
+            "select count(*) as calls from calls where trunk_id = $1 and direction = 'outbound'";
+        let calls = bench.test.app.db.query(calls).bind(way);
+        calls.one(|row| row.i64("calls")).await.unwrap()
+    };
+    assert_eq!(bench.forward(trunk, NUMBER).await, 487);
+    assert_eq!(placed().await, 1);
+    assert_eq!(bench.forward(trunk, NUMBER).await, 486);
+    assert_eq!(placed().await, 1);
+    bench.test.app.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(bench.forward(trunk, NUMBER).await, 487);
+    assert_eq!(placed().await, 2);
 }

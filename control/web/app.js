@@ -34,29 +34,54 @@ let main = null;
 let page = null;
 let shown = null;
 let round = 0;
+let question = null;
+// Every entry of the tab's history knows its place in it: where the tab is, and where the page that is shown was opened.
+let place = history.state?.place ?? 0;
+let home = place;
 
-addEventListener('hashchange', () => (takeKey() ? begin() : route()));
+history.replaceState({ place }, '');
+addEventListener('popstate', () => {
+  const known = history.state?.place;
+  // An entry that knows nothing is new, or took the place of the one that had the same address.
+  place = known ?? (location.hash === shown ? place : place + 1);
+  if (known === undefined) history.replaceState({ place }, '');
+});
+addEventListener('hashchange', () => {
+  const key = linkedKey();
+  if (key) offer(key);
+  else route();
+});
 addEventListener('beforeunload', (event) => {
   if (page?.unsaved?.()) event.preventDefault();
 });
-takeKey();
-begin();
+begin(linkedKey());
 
-// A link may carry the key behind `#key=`, a part of the address that never leaves the browser.
-function takeKey() {
-  const given = new URLSearchParams(location.hash.slice(1)).get('key');
-  if (!given) return false;
-  sessionStorage.setItem(STORED, given);
-  history.replaceState(null, '', `${location.pathname}#/`);
-  return true;
+// A link may carry a key behind `#key=`, a part of the address that never leaves the browser.
+function linkedKey() {
+  const key = new URLSearchParams(location.hash.slice(1)).get('key');
+  if (key) history.replaceState({ place }, '', `${location.pathname}${shown ?? '#/'}`);
+  return key;
 }
 
-async function begin() {
-  page?.close?.();
-  page = null;
+// Whoever made the link may want to see what is done with its key: it takes no other's place unasked.
+function offer(key) {
+  const stored = sessionStorage.getItem(STORED);
+  if (!stored) take(key);
+  else if (stored !== key) ask({ title: 'Sign in with another key?', text: 'The link that was opened has a key of its own. With it you leave this account, and what is not saved here is lost.', leave: 'Use the other key' }, () => take(key));
+}
+
+function take(key) {
+  sessionStorage.setItem(STORED, key);
+  history.replaceState({ place }, '', `${location.pathname}#/`);
+  return begin();
+}
+
+async function begin(linked = null) {
+  close();
   shown = null;
-  const key = sessionStorage.getItem(STORED);
+  const key = sessionStorage.getItem(STORED) ?? linked;
   if (!key) return signIn();
+  sessionStorage.setItem(STORED, key);
   const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
   fill(app, h('div.boot', { role: 'status' }, h('img', { src: '/web/icon.svg', alt: '', width: 44, height: 44 }), h('span.unseen', 'Loading')));
   try {
@@ -65,12 +90,13 @@ async function begin() {
     // A key without `agents:read` is a key all the same.
     if (error.status !== 403) {
       if (error.status === 401) sessionStorage.removeItem(STORED);
-      return signIn(error, key);
+      return linked && linked !== key && error.status === 401 ? take(linked) : signIn(error, key);
     }
   }
   api = candidate;
   frame();
-  return route();
+  route();
+  if (linked) offer(linked);
 }
 
 function signIn(error = null, key = '') {
@@ -97,11 +123,10 @@ function signIn(error = null, key = '') {
 }
 
 function signOut(message) {
-  page?.close?.();
-  page = null;
+  close();
   sessionStorage.removeItem(STORED);
   shown = null;
-  history.replaceState(null, '', `${location.pathname}#/`);
+  history.replaceState({ place }, '', `${location.pathname}#/`);
   signIn(message ? { message, status: 401 } : null);
 }
 
@@ -147,8 +172,14 @@ function themeButton() {
 // What is unsaved or still on the line is asked about before it goes.
 function leaving(go) {
   const reason = page?.unsaved?.();
-  if (!reason) return go();
-  return confirm(reason.title, reason.text, reason.leave, async () => go());
+  if (reason) ask(reason, go);
+  else go();
+}
+
+// One question at a time: a later one has taken the earlier one's place.
+function ask({ title, text, leave }, act) {
+  question?.close();
+  question = confirm(title, text, leave, async () => act());
 }
 
 function route() {
@@ -156,24 +187,41 @@ function route() {
   const target = location.hash;
   if (target === shown) return;
   const reason = page?.unsaved?.();
-  if (reason) {
-    history.replaceState(null, '', shown);
-    confirm(reason.title, reason.text, reason.leave, async () => {
-      page.unsaved = null;
-      location.hash = target;
-    });
+  if (!reason) {
+    show(target);
     return;
   }
-  show(target);
+  // The tab goes back to where the page is, and forth once somebody has said so: no entry is lost.
+  const steps = place - home;
+  history.go(-steps);
+  ask(reason, () => {
+    page.unsaved = null;
+    history.go(steps);
+  });
+}
+
+// What belongs to a page goes with it.
+function close() {
+  page?.close?.();
+  page = null;
+  for (const box of document.querySelectorAll('dialog[open]')) box.close();
+}
+
+// The address of the page that is shown is another one now, as when it is filtered.
+function rename(hash) {
+  history.replaceState({ place }, '', hash);
+  shown = hash;
+  home = place;
+  main.dataset.page = hash;
 }
 
 async function show(target) {
   const first = shown === null;
   shown = target;
+  home = place;
   round += 1;
   const own = round;
-  page?.close?.();
-  page = null;
+  close();
   delete main.dataset.page;
   const [path, search = ''] = target.replace(/^#\/?/, '').split('?');
   const found = PAGES.find(({ pattern }) => pattern.test(path));
@@ -196,7 +244,7 @@ async function show(target) {
     const module = await found.load();
     if (own !== round) return;
     const [id] = found.pattern.exec(path).slice(1);
-    const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; } });
+    const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; }, rename });
     page = made;
     fill(main, made.node);
     main.dataset.page = target;

@@ -16,12 +16,14 @@ export function control(setting, world) {
   return { ...setting, node, read: made.read, write: made.write };
 }
 
+/** What a control cannot read, as the server would tell it: `within` names the field of a control that has several. */
+export const unreadable = ({ name }, { message, within }) => ({ loc: ['body', name, within].filter(Boolean), msg: message });
+
 const KINDS = {
   text(setting, id) {
     const input = h('input', { id, name: setting.name, type: setting.type ?? 'text', placeholder: setting.placeholder, autocomplete: 'off', required: setting.required });
     const { read, write } = plain(input);
-    // As people write numbers: +49 (30) 123-456.
-    return { input, write, read: setting.type === 'tel' ? () => read()?.replace(/[\s()/.-]/g, '') || null : read };
+    return { input, write, read: setting.type === 'tel' ? () => compact(read() ?? '') || null : read };
   },
 
   // A secret goes in and is never shown.
@@ -125,8 +127,8 @@ const KINDS = {
     return {
       bare: h('div.field.wide.rows', field({ ...setting, name: `${setting.name}.fallback_action`, control: action }), h('div.two', rings, to)),
       read() {
-        if (ring.validity.badInput) throw new Error('Input should be a number');
         if (action.value === '') return null;
+        if (ring.validity.badInput) throw Object.assign(new Error('Input should be a number'), { within: 'max_ring_seconds' });
         return { fallback_action: action.value, fallback_number: action.value === 'forward' ? number.value.trim() || null : null, max_ring_seconds: ring.value === '' ? null : Number(ring.value) };
       },
       write(value) {
@@ -194,6 +196,9 @@ const KINDS = {
   },
 };
 
+/** A number as people write it, +49 (30) 123-456, as the API has it. */
+export const compact = (number) => number.replace(/[\s()/.-]/g, '');
+
 // Text: nothing is null for the API.
 const plain = (input) => ({ read: () => (input.value === '' ? null : input.value), write: (value) => { input.value = value ?? ''; } });
 
@@ -241,6 +246,7 @@ function listen(chosen) {
     if (!sound.paused) return sound.pause();
     const voice = chosen();
     if (!voice?.preview_url) return undefined;
+    button.lastChild.textContent = 'Listen';
     sound.src = ownAddress(voice.preview_url);
     return sound.play().catch(() => { button.lastChild.textContent = 'No preview'; });
   } }, icon('play'), 'Listen');

@@ -1,6 +1,7 @@
 // Suppressions, the do-not-call list: list, add, lift.
 
 import { query } from './api.js';
+import { compact } from './controls.js';
 import { h, icon } from './dom.js';
 import { when } from './format.js';
 import { badge, cell, confirm, empty, ghosts, head, load, pager, toast } from './parts.js';
@@ -9,7 +10,7 @@ import { SOURCES, named, ways } from './telephone-names.js';
 
 const LIMIT = 50;
 
-export function page({ api, params }) {
+export function page({ api, params, rename }) {
   const leaving = new AbortController();
   const list = h('div.card');
   const number = h('input', { id: 'by-number', name: 'phone_number', type: 'tel', autocomplete: 'off', placeholder: '+4930123456' });
@@ -18,9 +19,9 @@ export function page({ api, params }) {
     h('div.field', h('label', { for: number.id }, 'Number'), number), h('div.field', h('label', { for: status.id }, 'Status'), status));
   for (const control of form.elements) if (params.has(control.name)) control.value = params.get(control.name);
 
-  const chosen = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+  const chosen = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, name === number.name ? compact(value) : value]).filter(([, value]) => value));
   const changed = () => {
-    history.replaceState(null, '', `#/suppressions${query(chosen())}`);
+    rename(`#/suppressions${query(chosen())}`);
     show();
   };
   const make = () => add(api, () => show());

@@ -10,7 +10,7 @@ use kit::socket::{self, Caller};
 use kit::stage;
 use serde_json::{Value, json};
 
-use super::browser::{click, console, fact, go, load};
+use super::browser::{click, console, fact, go, load, shown, submit};
 use super::devtools::Browser;
 
 /// Layout shifts whose sum is below this are taken for good by those who measure pages.
@@ -131,6 +131,7 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     click(&mut page, ".pager button:first-child").await;
     counted(&mut page, "1–25 of 28").await;
 
+    late_answers_are_not_shown(&mut page).await;
     choose(&mut page, "status", "queued").await;
     rows(&mut page, "Bar,Queued").await;
     choose(&mut page, "status", "canceled").await;
@@ -151,6 +152,15 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     for part in ["status=canceled", "direction=outbound", &bar] {
         assert!(hash.contains(part), "{hash}");
     }
+    // The way to all calls leads there from those that are filtered, too.
+    click(&mut page, ".tabs [data-tab=calls]").await;
+    page.until(&shown("#/calls"), 5).await;
+    counted(&mut page, "1–25 of 28").await;
+    assert_eq!(
+        page.eval("document.querySelector('#by-status').value")
+            .await,
+        ""
+    );
     load(&mut page, &server, hash).await;
     rows(&mut page, "Bar,Canceled").await;
 
@@ -160,7 +170,58 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     let before = "#/calls?from=2026-10-24&to=2026-10-24";
     load(&mut page, &server, before).await;
     rows(&mut page, "").await;
+    the_last_of_a_page_is_deleted(&mut page, &client).await;
     assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// Of the agents, a hundred and one; the page before is shown then.
+async fn the_last_of_a_page_is_deleted(page: &mut Browser, client: &Client) {
+    let agents = client.get("/agents?limit=100").await.expect(200).body;
+    let over = agents["total"].as_u64().unwrap() - 101;
+    for agent in &agents["items"].as_array().unwrap()[..over as usize] {
+        let path = format!("/agents/{}", agent["id"].as_str().unwrap());
+        client.delete(&path).await.expect(204);
+    }
+    go(page, "#/agents").await;
+    for part in ["51–100 of 101", "101–101 of 101"] {
+        click(page, "#older").await;
+        counted(page, part).await;
+    }
+    click(page, "tbody .danger").await;
+    submit(page).await;
+    counted(page, "51–100 of 100").await;
+}
+
+/// Holds the answer to what is queued until `release()`.
+const SLOW: &str = "(() => {
+    const real = window.fetch;
+    window.fetch = async (address, more) => {
+        const answer = await real(address, more);
+        if (!address.includes('status=queued')) return answer;
+        const text = await answer.text();
+        await new Promise((done) => { window.release = done; });
+        return new Response(text);
+    };
+    window.unheld = () => { window.fetch = real; };
+})()";
+
+/// An answer that comes after that to a later question.
+async fn late_answers_are_not_shown(page: &mut Browser) {
+    page.eval(SLOW).await;
+    choose(page, "status", "queued").await;
+    page.until("window.release", 5).await;
+    choose(page, "status", "canceled").await;
+    counted(page, "1–25 of 27").await;
+    page.eval("release(); unheld(); new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        .await;
+    counted(page, "1–25 of 27").await;
+    let busy = "Boolean(document.querySelector('[aria-busy]'))";
+    assert_eq!(page.eval(busy).await, false);
+    assert_eq!(
+        page.eval("document.querySelectorAll('tbody tr').length")
+            .await,
+        25
+    );
 }
 
 /// A session that nobody joined, ended: a call in the list. Its id.
@@ -202,17 +263,26 @@ const BEFORE: &str = "(() => {
     const real = window.fetch;
     const untold = { rtt_ms: null, loss_pct: null, jitter_ms: null, mos: null };
     const measured = { rtt_ms: 40, loss_pct: 1, jitter_ms: 3, mos: 4.2 };
-    const runs = { status: 'in_progress', ended_at: null, end_reason: null, has_recording: false, recording_id: null, webhook_delivery_status: null };
+    const turn = { role: 'assistant', text: 'Never heard', interrupted: true, interrupted_after_ms: 0, estimated_text_spoken: '', start_ms: null, end_ms: null, source: 'speech', latency: null, tool_calls: [] };
+    const runs = { transcript: [turn], status: 'in_progress', ended_at: null, end_reason: null, has_recording: false, recording_id: null, webhook_delivery_status: null };
     const moments = {
         running: [runs, { network: untold }],
         ended: [{ has_recording: false, webhook_delivery_status: 'failed', webhook_attempts: 3 }, { network: measured }],
         settled: [{}, { network: measured }],
     };
-    Object.assign(window, { moment: 'running', links: 0 });
+    Object.assign(window, { moment: 'running', links: 0, looks: 0 });
+    const { Audio } = window;
+    window.Audio = class extends Audio {
+        constructor(...given) {
+            super(...given);
+            window.sound = this;
+        }
+    };
     window.fetch = async (address, more) => {
         const answer = await real(address, more);
         const [, of] = /\\/(?:calls|conversations)\\/[0-9a-f-]{36}(\\/\\w+)?$/.exec(address) ?? [, null];
         if (of === '/audio') links += 1;
+        if (of === undefined) looks += 1;
         const [call, diagnostics] = moments[moment];
         const other = of === undefined ? call : of === '/diagnostics' ? diagnostics : null;
         return other ? new Response(JSON.stringify({ ...await answer.json(), ...other })) : answer;
@@ -248,6 +318,14 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     .await;
     says(&mut page, "The recording is made while the call runs.").await;
     says(&mut page, "Nothing was measured on this line.").await;
+    // What was cut off at once was not heard at all.
+    let unheard = "document.querySelector('.turns s').textContent";
+    assert_eq!(page.eval(unheard).await, "Never heard");
+    // What is the same at the next look stays, with whoever is there.
+    page.eval("window.fact = document.querySelector('[aria-labelledby=title-call] dd'); looks = 0")
+        .await;
+    page.until("looks >= 2", 10).await;
+    assert_eq!(page.eval("fact.isConnected").await, true);
     page.until("!document.querySelector('.head .danger').hidden", 5)
         .await;
     // It ends: its line is known, its recording and its webhook are under way.
@@ -264,6 +342,16 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     page.until("document.querySelector('[data-drawn]')", 20)
         .await;
     assert_eq!(page.eval("links").await, 1);
+    // A link that holds no more gives way to another.
+    page.until("sound.readyState >= 1", 10).await;
+    page.eval("sound.src = '/web/none.wav'").await;
+    page.until(
+        "links === 2 && sound.readyState >= 1 && !sound.src.endsWith('none.wav')",
+        10,
+    )
+    .await;
+    page.troubles
+        .retain(|trouble| !trouble.contains("status of 404"));
     assert_eq!(page.troubles, Vec::<String>::new());
 }
 

@@ -65,7 +65,8 @@ async () => {
     const route = url.pathname.split('/').pop();
     if (route !== 'ice') told.asked.push(`${method} ${route}${url.search}`);
     told.credentials.add(headers.Authorization ?? 'none');
-    return new Response(JSON.stringify(await answers[route](JSON.parse(body), signal)), { status: 200 });
+    const answer = await answers[route](JSON.parse(body), signal);
+    return answer instanceof Response ? answer : new Response(JSON.stringify(answer), { status: 200 });
   };
 
   const { startCall } = await import('/web/sidetone.js');
@@ -123,7 +124,7 @@ async () => {
     configurable: true,
     get() { return refuses ? 'suspended' : real.get.call(this); },
   });
-  const another = (warnings, ends) => {
+  const another = (warnings, ends, more = {}) => {
     peer.onicegatheringstatechange = null;
     peer.close();
     peer = null;
@@ -135,6 +136,7 @@ async () => {
         warning: ({ message }) => warnings.push(message),
         ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`),
       },
+      ...more,
     });
   };
   const [warnings, ends] = [[], []];
@@ -199,6 +201,40 @@ async () => {
   const asked = told.asked.length;
   await away.end();
   const lost = { soon, reconnecting, asked: told.asked.slice(asked) };
+
+  // A call whose path holds goes on where a new one is refused.
+  const [refusals, healthyEnds] = [[], []];
+  const healthy = await another(refusals, healthyEnds);
+  await until('the channel opens', () => channel?.readyState === 'open');
+  answers.offer = async () => new Response(JSON.stringify({ error: 'The token has expired', code: 'unauthorized' }), { status: 401 });
+  dispatchEvent(new Event('online'));
+  await until('the refusal is told', () => refusals.length > 0);
+  answers.offer = offer;
+  dispatchEvent(new Event('online'));
+  await until('the path is made anew', () => told.fragments.length === 2);
+  const goesOn = { refusals, state: healthy.state };
+  await healthy.end();
+  goesOn.ends = healthyEnds;
+
+  // A page's own microphone is touched by the call's mute alone, and is then as the page had it.
+  const own = new MediaStream(voice.stream.getAudioTracks().map((track) => track.clone()));
+  const [lent] = own.getAudioTracks();
+  lent.enabled = false;
+  const borrowing = await another([], [], { microphone: own });
+  const enabled = [lent.enabled];
+  borrowing.mute();
+  borrowing.unmute();
+  enabled.push(lent.enabled);
+  lent.enabled = true;
+  borrowing.mute();
+  enabled.push(lent.enabled);
+  await borrowing.end();
+  enabled.push(lent.enabled, lent.readyState);
+  borrowing.mute();
+  enabled.push(lent.enabled);
+
+  // What a browser throws is told as an error of the library: here of a stream without sound.
+  const thrown = await another([], [], { microphone: new MediaStream() }).catch((error) => [error.name, error.code, error.cause?.name]);
 
   // Over a socket whose other end is gone, too: a browser would take long to close it.
   const { WebSocket: Socket } = window;
@@ -278,11 +314,27 @@ async () => {
     };
     return () => { media.getUserMedia = ask; };
   };
+  // One that the server has not opened yet.
+  const dialling = (gate) => {
+    const { connect } = answers;
+    answers.connect = async () => ({ session_id: 'a', ws_url: 'ws://localhost/a' });
+    window.WebSocket = class {
+      static OPEN = 1;
+      readyState = 0;
+      constructor() { held = 'socket'; }
+      close() { gate.then(() => this.onclose({ code: 1006, reason: '' })); }
+    };
+    return () => {
+      answers.connect = connect;
+      window.WebSocket = Socket;
+    };
+  };
   const hungUp = [
     await hangUpAt('microphone', permission),
     await hangUpAt('connect', route('connect')),
     await hangUpAt('connect', route('connect'), { transport: 'websocket', apiKey: 'k' }),
     await hangUpAt('offer', route('offer')),
+    await hangUpAt('socket', dialling, { transport: 'websocket', apiKey: 'k' }),
   ];
   const silent = given.getAudioTracks().every((track) => track.readyState === 'ended');
 
@@ -308,5 +360,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, enabled, thrown, hungUp, silent, flocks };
 }

@@ -90,6 +90,17 @@ async fn a_call_from_a_page_over_webrtc() {
     );
     let lost = json!({"soon": true, "reconnecting": "reconnecting", "asked": []});
     assert_eq!(told["lost"], lost);
+    let refusals = ["No new path was made: The token has expired"];
+    let goes_on = json!({"refusals": refusals, "state": "live", "ends": ["caller_hangup null"]});
+    assert_eq!(told["goesOn"], goes_on);
+    assert_eq!(
+        told["enabled"],
+        json!([false, false, false, true, "live", true])
+    );
+    assert_eq!(
+        told["thrown"],
+        json!(["SidetoneError", "error", "InvalidStateError"])
+    );
     assert_eq!(told["left"], "ended");
     assert_eq!(
         told["agentStates"],
@@ -105,6 +116,7 @@ async fn a_call_from_a_page_over_webrtc() {
             ["connect", "ended", ended, "POST connect,POST end"],
             ["connect", "ended", ended, "POST connect,POST end"],
             ["offer", "ended", ended, "POST connect,POST offer,POST end"],
+            ["socket", "ended", ended, "POST connect,POST end"],
         ])
     );
     assert_eq!(told["silent"], true, "{told}");

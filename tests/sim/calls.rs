@@ -240,6 +240,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         network: None,
         sip_code: None,
         provider_request_ids: Vec::new(),
+        never_answered: false,
     };
     let at = w.wall(life.node);
     let recording = false;

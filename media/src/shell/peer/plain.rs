@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn sdp_of(offer: &str, audio: Option<Direction>) -> String {
-        plain(offer, audio).unwrap().sdp
+        plain(offer, audio).expect("a description").sdp
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let both = said.replacen("a=mid:0\r\na=sendonly", "a=mid:0\r\na=sendrecv", 1);
         assert_eq!(sdp_of(offer, Some(Direction::Sendrecv)), both);
         assert_eq!(sdp_of(said, None), said);
-        assert!(plain(offer, None).unwrap().bundled);
+        assert!(plain(offer, None).expect("a description").bundled);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             m=application 9 X webrtc-datachannel\r\na=mid:1\r\na=ice-ufrag:b\r\na=fingerprint:x\r\n";
         let said = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
             m=application 9 X webrtc-datachannel\r\na=mid:1\r\n";
-        let plain = plain(offer, None).unwrap();
+        let plain = plain(offer, None).expect("a description");
         assert_eq!(plain.sdp, said);
         assert!(!plain.bundled);
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_answered_whole_is_refused() {
-        let of = |offer: &str| plain(offer, None).unwrap_err();
+        let of = |offer: &str| plain(offer, None).expect_err("a refusal");
         assert_eq!(of("v=0\r\nm=video 9 X 96\r\n"), "no audio");
         let text = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\nm=text 9 X 98\r\n";
         assert!(of(text).contains("none of audio"));

@@ -107,7 +107,7 @@ pub(super) struct Admitted {
     /// It is let in to leave a message.
     pub(super) message: bool,
     /// It rang, and is among the calls that ring until the engine has it.
-    pub(super) rang: Option<Part>,
+    pub(super) rang: Option<Box<Part>>,
 }
 
 /// What became of a call that came in: it has an agent or leaves a message, or somebody else answered.

@@ -87,7 +87,7 @@ impl Desk {
                     happened = match self.look_again(&mut called).await {
                         Ok(true) => match self.ask(&called, Some(&mut ringing)).await {
                             Ok(Ok(admitted)) => {
-                                let rang = Some(ringing.part);
+                                let rang = Some(Box::new(ringing.part));
                                 return Ok(Taken::Call(Admitted { rang, ..admitted }));
                             }
                             Ok(Err(lack)) => Happened::Refused(lack),
@@ -113,7 +113,7 @@ impl Desk {
                 Next::Message(_) => {
                     return match self.take_message(&called, &mut ringing).await {
                         Ok(admitted) => {
-                            let rang = Some(ringing.part);
+                            let rang = Some(Box::new(ringing.part));
                             Ok(Taken::Call(Admitted { rang, ..admitted }))
                         }
                         Err(declined) => Err(self.refuse(&called, ringing, declined).await),

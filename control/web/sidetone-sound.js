@@ -110,8 +110,8 @@ export class Microphone {
     source.connect(this.meter.analyser);
     if (this.capture) source.connect(this.capture);
     this.source.disconnect();
-    for (const track of stream.getAudioTracks()) track.enabled = this.track?.enabled ?? true;
     [this.source, this.stream] = [source, stream];
+    if (this.before) this.silence();
     this.watch();
     this.onTrack?.(this.track);
     this.warn('Another microphone is used now.');
@@ -121,9 +121,21 @@ export class Microphone {
     return this.stream.getAudioTracks()[0];
   }
 
-  /** A muted track goes on, as silence. */
+  /** A muted track goes on, as silence. A page's own is touched for this alone, and is then again as the page
+   * had it. */
   set muted(muted) {
-    for (const track of this.stream.getAudioTracks()) track.enabled = !muted;
+    if (this.closed || muted === Boolean(this.before)) return;
+    if (muted) {
+      this.silence();
+      return;
+    }
+    for (const [track, enabled] of this.before) track.enabled = enabled;
+    this.before = null;
+  }
+
+  silence() {
+    this.before = new Map(this.stream.getAudioTracks().map((track) => [track, track.enabled]));
+    for (const track of this.before.keys()) track.enabled = false;
   }
 
   level() {
@@ -140,9 +152,9 @@ export class Microphone {
 
   close() {
     if (this.closed) return;
-    this.closed = true;
     if (this.borrowed) this.muted = false;
-    else for (const track of this.stream.getTracks()) track.stop();
+    this.closed = true;
+    if (!this.borrowed) for (const track of this.stream.getTracks()) track.stop();
     this.context.close();
   }
 }

@@ -123,7 +123,7 @@ async () => {
     configurable: true,
     get() { return refuses ? 'suspended' : real.get.call(this); },
   });
-  const another = (warnings, ends) => {
+  const another = (warnings, ends, more = {}) => {
     peer.onicegatheringstatechange = null;
     peer.close();
     peer = null;
@@ -135,6 +135,7 @@ async () => {
         warning: ({ message }) => warnings.push(message),
         ended: ({ reason, error }) => ends.push(`${reason} ${error?.code ?? null}`),
       },
+      ...more,
     });
   };
   const [warnings, ends] = [[], []];
@@ -199,6 +200,23 @@ async () => {
   const asked = told.asked.length;
   await away.end();
   const lost = { soon, reconnecting, asked: told.asked.slice(asked) };
+
+  // A page's own microphone is touched by the call's mute alone, and is then as the page had it.
+  const own = new MediaStream(voice.stream.getAudioTracks().map((track) => track.clone()));
+  const [lent] = own.getAudioTracks();
+  lent.enabled = false;
+  const borrowing = await another([], [], { microphone: own });
+  const enabled = [lent.enabled];
+  borrowing.mute();
+  borrowing.unmute();
+  enabled.push(lent.enabled);
+  lent.enabled = true;
+  borrowing.mute();
+  enabled.push(lent.enabled);
+  await borrowing.end();
+  enabled.push(lent.enabled, lent.readyState);
+  borrowing.mute();
+  enabled.push(lent.enabled);
 
   // Over a socket whose other end is gone, too: a browser would take long to close it.
   const { WebSocket: Socket } = window;
@@ -308,5 +326,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, enabled, hungUp, silent, flocks };
 }

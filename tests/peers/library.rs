@@ -90,6 +90,10 @@ async fn a_call_from_a_page_over_webrtc() {
     );
     let lost = json!({"soon": true, "reconnecting": "reconnecting", "asked": []});
     assert_eq!(told["lost"], lost);
+    assert_eq!(
+        told["enabled"],
+        json!([false, false, false, true, "live", true])
+    );
     assert_eq!(told["left"], "ended");
     assert_eq!(
         told["agentStates"],

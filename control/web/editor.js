@@ -103,21 +103,27 @@ export class Editor {
 
   async submit(event) {
     event.preventDefault();
+    if (this.form.inert) return;
     const { body, errors } = this.changes();
     fill(this.problem);
     if (errors.length > 0) {
       placeErrors(this.form, errors);
       return;
     }
-    this.save.disabled = true;
+    // What were typed or sent now would be lost, or be made twice: the form waits.
+    const focused = document.activeElement;
+    this.form.inert = true;
     try {
       const saved = await this.send(body);
       this.own.unsaved = null;
+      // A form that is left stays as it is until it is gone.
       if (!this.done(saved)) return;
       this.record = saved;
       this.reset();
+      this.changed();
     } catch (error) {
-      this.save.disabled = false;
+      this.form.inert = false;
+      focused?.focus({ preventScroll: true });
       const fields = error.fields ?? [];
       const strays = placeErrors(this.form, fields);
       const told = fields.length === 0 ? error : { message: ['Some settings are not right; see below.', ...strays].join(' ') };
@@ -125,7 +131,8 @@ export class Editor {
       if (fields.length === 0) this.problem.scrollIntoView({ block: 'center', behavior: 'smooth' });
       return;
     }
-    this.changed();
+    this.form.inert = false;
+    focused?.focus({ preventScroll: true });
   }
 }
 

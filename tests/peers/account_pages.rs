@@ -1,10 +1,12 @@
-//! The console's pages of the account in a real browser: keys and the webhook secret, which are shown once; the theme;
-//! the documents of the API.
+//! The console's pages of the account in a real browser: keys and the webhook secret, which are shown once; whose key
+//! the tab has, and what is not saved yet; the theme; the documents of the API.
 
+use kit::client::Client;
 use kit::server::Server;
+use kit::stage;
 use serde_json::json;
 
-use super::browser::{click, console, dialog_gone, go, load, submit};
+use super::browser::{click, console, dialog_gone, go, load, set, shown, submit};
 use super::devtools::Browser;
 
 #[tokio::test]
@@ -79,6 +81,83 @@ async fn status(page: &mut Browser, name: &str, status: &str) {
     let says = format!(
         "[...document.querySelectorAll('tbody tr')].some((row) => row.querySelector('.lead').textContent === '{name}' && row.querySelector('.badge').textContent === '{status}')"
     );
+    page.until(&says, 10).await;
+}
+
+const NAME: &str = "document.querySelector('#f-name').value";
+
+#[tokio::test]
+async fn what_is_typed_survives_a_save() {
+    let server = Server::scripted().await;
+    let client = server.client();
+    let agent = stage::agent(&client, json!({"name": "Reception"})).await;
+    let form = format!("#/agents/{agent}");
+    let mut page = console(&server).await;
+    go(&mut page, &form).await;
+    save_once(&mut page, &client).await;
+    assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// Holds what is saved until `release()`, and counts it.
+const HOLD: &str = "(() => {
+    const real = window.fetch;
+    window.sent = 0;
+    window.fetch = async (address, more) => {
+        if (more?.method !== 'POST' && more?.method !== 'PATCH') return real(address, more);
+        sent += 1;
+        await new Promise((done) => { window.release = done; });
+        return real(address, more);
+    };
+    window.unheld = () => { window.fetch = real; };
+})()";
+
+/// What one sees while a form is saved is there afterwards, and nothing is made twice.
+async fn save_once(page: &mut Browser, client: &Client) {
+    page.eval(HOLD).await;
+    set(page, "name", "'Bar'").await;
+    page.eval("document.querySelector('#save').click()").await;
+    page.until("sent === 1", 5).await;
+    page.eval("document.querySelector('#f-name').focus()").await;
+    page.insert(" and kitchen").await;
+    let seen = page.eval(NAME).await;
+    page.screenshot("agent-saving").await;
+    page.eval("release()").await;
+    status_of_form(page, "All is saved").await;
+    assert_eq!(page.eval(NAME).await, seen);
+    page.eval("document.querySelector('#f-name').focus()").await;
+    page.insert(" and kitchen").await;
+    status_of_form(page, "1 change").await;
+    page.eval("document.querySelector('.bar button').click()")
+        .await;
+    status_of_form(page, "All is saved").await;
+
+    let before = client.get("/agents").await.expect(200).body["total"].as_u64();
+    go(page, "#/agents/new").await;
+    let voice = "[...document.querySelector('#f-voice_id').options].find((one) => one.value).value";
+    for (name, value) in [
+        ("voice_id", voice),
+        ("system_prompt", "'You answer.'"),
+        ("name", "'Door'"),
+    ] {
+        set(page, name, value).await;
+    }
+    page.eval("sent = 0; document.querySelector('#save').click()")
+        .await;
+    set(page, "name", "'Door 2'").await;
+    page.eval("document.querySelector('#save').click()").await;
+    assert_eq!(page.eval("sent").await, 1);
+    page.eval("release(); unheld()").await;
+    page.until("/^#\\/agents\\/[0-9a-f-]{36}$/.test(location.hash)", 10)
+        .await;
+    let made = page.eval("location.hash").await;
+    page.until(&shown(made.as_str().unwrap()), 10).await;
+    let after = client.get("/agents").await.expect(200).body["total"].as_u64();
+    assert_eq!(after, before.map(|before| before + 1));
+}
+
+async fn status_of_form(page: &mut Browser, expected: &str) {
+    let says =
+        format!("document.querySelector('.bar [role=status]')?.textContent === '{expected}'");
     page.until(&says, 10).await;
 }
 

@@ -29,15 +29,18 @@ export function page({ api }) {
     }, EVERY_MS);
     timer = own;
   };
-  const show = (offset = 0) => load(list, async () => {
+  const show = async (offset = 0) => {
     clearTimeout(timer);
+    timer = null;
+    if (await look(offset)) again(offset);
+  };
+  const look = (offset) => load(list, async () => {
     const found = await ask(offset);
     if (found.total === 0) {
       return empty('A trunk is the line to a carrier or to a telephone system of your own, for calls out or for calls in.', {
         heading: 'No trunks yet', action: h('a.button.main', { href: '#/trunks/onboard' }, icon('plus'), 'Connect a carrier'),
       });
     }
-    again(offset);
     return nodes(found);
   }, { shape: h('div.pad', ghosts(3, '3.2rem')) });
   show();

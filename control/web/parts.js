@@ -34,17 +34,27 @@ export function failure(error, again) {
 export const ghosts = (number, height = '3rem') =>
   h('div.stack', { 'aria-hidden': 'true' }, Array.from({ length: number }, () => h('div.ghost', { style: { 'min-height': height } })));
 
-/** Loads into a place: ghosts first, then what `make` gives, or the failure with a way to try again. */
+// The latest load of each place.
+const loads = new WeakMap();
+
+/** Loads into a place: ghosts first, then what `make` gives, or the failure with a way to try again. What was asked
+ * for before, and comes later, is not shown. Resolves to whether what came is shown. */
 export async function load(place, make, { shape = ghosts(4) } = {}) {
+  const own = Symbol('load');
+  const isLatest = () => loads.get(place) === own;
+  loads.set(place, own);
   fill(place, shape);
   place.setAttribute('aria-busy', 'true');
   try {
-    fill(place, await make());
+    const made = await make();
+    if (!isLatest()) return false;
+    fill(place, made);
+    return true;
   } catch (error) {
-    if (error.name === 'AbortError') return;
-    fill(place, failure(error, () => load(place, make, { shape })));
+    if (isLatest() && error.name !== 'AbortError') fill(place, failure(error, () => load(place, make, { shape })));
+    return false;
   } finally {
-    place.removeAttribute('aria-busy');
+    if (isLatest()) place.removeAttribute('aria-busy');
   }
 }
 

@@ -131,6 +131,7 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     click(&mut page, ".pager button:first-child").await;
     counted(&mut page, "1–25 of 28").await;
 
+    late_answers_are_not_shown(&mut page).await;
     choose(&mut page, "status", "queued").await;
     rows(&mut page, "Bar,Queued").await;
     choose(&mut page, "status", "canceled").await;
@@ -161,6 +162,38 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     load(&mut page, &server, before).await;
     rows(&mut page, "").await;
     assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// Holds the answer to what is queued until `release()`.
+const SLOW: &str = "(() => {
+    const real = window.fetch;
+    window.fetch = async (address, more) => {
+        const answer = await real(address, more);
+        if (!address.includes('status=queued')) return answer;
+        const text = await answer.text();
+        await new Promise((done) => { window.release = done; });
+        return new Response(text);
+    };
+    window.unheld = () => { window.fetch = real; };
+})()";
+
+/// An answer that comes after that to a later question.
+async fn late_answers_are_not_shown(page: &mut Browser) {
+    page.eval(SLOW).await;
+    choose(page, "status", "queued").await;
+    page.until("window.release", 5).await;
+    choose(page, "status", "canceled").await;
+    counted(page, "1–25 of 27").await;
+    page.eval("release(); unheld(); new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        .await;
+    counted(page, "1–25 of 27").await;
+    let busy = "Boolean(document.querySelector('[aria-busy]'))";
+    assert_eq!(page.eval(busy).await, false);
+    assert_eq!(
+        page.eval("document.querySelectorAll('tbody tr').length")
+            .await,
+        25
+    );
 }
 
 /// A session that nobody joined, ended: a call in the list. Its id.

@@ -16,6 +16,9 @@ export function control(setting, world) {
   return { ...setting, node, read: made.read, write: made.write };
 }
 
+/** What a control cannot read, as the server would tell it: `within` names the field of a control that has several. */
+export const unreadable = ({ name }, { message, within }) => ({ loc: ['body', name, within].filter(Boolean), msg: message });
+
 const KINDS = {
   text(setting, id) {
     const input = h('input', { id, name: setting.name, type: setting.type ?? 'text', placeholder: setting.placeholder, autocomplete: 'off', required: setting.required });
@@ -125,8 +128,8 @@ const KINDS = {
     return {
       bare: h('div.field.wide.rows', field({ ...setting, name: `${setting.name}.fallback_action`, control: action }), h('div.two', rings, to)),
       read() {
-        if (ring.validity.badInput) throw new Error('Input should be a number');
         if (action.value === '') return null;
+        if (ring.validity.badInput) throw Object.assign(new Error('Input should be a number'), { within: 'max_ring_seconds' });
         return { fallback_action: action.value, fallback_number: action.value === 'forward' ? number.value.trim() || null : null, max_ring_seconds: ring.value === '' ? null : Number(ring.value) };
       },
       write(value) {

@@ -1,7 +1,7 @@
 // A form of many settings in groups, with an index beside it and a bar below. Only what was changed is sent;
 // what the server refuses is told beside its field.
 
-import { control } from './controls.js';
+import { control, unreadable } from './controls.js';
 import { fill, h } from './dom.js';
 import { placeErrors } from './form.js';
 import { failure } from './parts.js';
@@ -34,7 +34,7 @@ export class Editor {
       group.link = h('a', { href: `#group-${group.id}`, onclick: (event) => this.goTo(event, group) }, group.title);
     }
     this.form = h('form.editor', { id: 'editor', novalidate: true, onsubmit: (event) => this.submit(event), oninput: () => this.changed() },
-      this.problem, this.groups.map((group) => group.section),
+      this.groups.map((group) => group.section), this.problem,
       h('div.bar', this.count, h('div.row.tight.push', this.record && this.undo, this.save)));
     this.changed();
     return h('div.sides', h('nav.index', { 'aria-label': 'Settings' }, this.groups.map((group) => group.link)), this.form);
@@ -72,7 +72,7 @@ export class Editor {
           if (differs || one.always) body[one.name] = value;
         } catch (error) {
           number += 1;
-          errors.push({ loc: ['body', one.name], msg: error.message });
+          errors.push(unreadable(one, error));
         }
       }
     }
@@ -107,7 +107,7 @@ export class Editor {
     const { body, errors } = this.changes();
     fill(this.problem);
     if (errors.length > 0) {
-      placeErrors(this.form, errors);
+      this.tell({ fields: errors });
       return;
     }
     // What were typed or sent now would be lost, or be made twice: the form waits.
@@ -124,15 +124,20 @@ export class Editor {
     } catch (error) {
       this.form.inert = false;
       focused?.focus({ preventScroll: true });
-      const fields = error.fields ?? [];
-      const strays = placeErrors(this.form, fields);
-      const told = fields.length === 0 ? error : { message: ['Some settings are not right; see below.', ...strays].join(' ') };
-      fill(this.problem, failure(told));
-      if (fields.length === 0) this.problem.scrollIntoView({ block: 'center', behavior: 'smooth' });
+      this.tell(error);
       return;
     }
     this.form.inert = false;
     focused?.focus({ preventScroll: true });
+  }
+
+  // What is refused is told beside its field; above the buttons what has none.
+  tell(error) {
+    const fields = error.fields ?? [];
+    const strays = placeErrors(this.form, fields);
+    const told = fields.length === 0 ? error : { message: ['Some settings are not right', ...strays].join('. ') };
+    fill(this.problem, failure(told));
+    if (fields.length === strays.length) this.problem.scrollIntoView({ block: 'center', behavior: 'smooth' });
   }
 }
 

@@ -41,10 +41,14 @@ export function placeErrors(root, errors) {
     const find = () => root.querySelector(`[data-field="${CSS.escape(path.slice(0, known).join('.'))}"]`);
     while (known > 0 && !find()) known -= 1;
     const place = known > 0 ? find() : null;
-    const where = path.slice(Math.max(1, known)).map((part) => (Number.isInteger(part) ? `entry ${part + 1}` : part)).join(', ');
-    const text = where ? `${where}: ${msg}` : msg;
-    if (!place) strays.push(`${path[0] ?? 'request'}: ${text}`);
-    else told.set(place, [...(told.get(place) ?? []), text]);
+    const named = (from) => path.slice(from).map((part) => (Number.isInteger(part) ? `entry ${part + 1}` : part)).join(', ');
+    // What one cannot see tells nothing.
+    if (!place || place.closest('[hidden]')) {
+      strays.push(`${named(0) || 'request'}: ${msg}`);
+      continue;
+    }
+    const where = named(Math.max(1, known));
+    told.set(place, [...(told.get(place) ?? []), where ? `${where}: ${msg}` : msg]);
   }
   for (const [place, texts] of told) {
     const wrong = place.querySelector('.wrong');
@@ -57,4 +61,13 @@ export function placeErrors(root, errors) {
   first?.focus({ preventScroll: true });
   first?.scrollIntoView({ block: 'center', behavior: 'smooth' });
   return strays;
+}
+
+/** The same for all that is wrong with what was to be sent. What has no place beside a control is thrown, for the
+ * dialog to show. */
+export function refuse(root, error) {
+  const fields = error.fields ?? [];
+  const strays = placeErrors(root, fields);
+  if (fields.length === 0) throw error;
+  if (strays.length > 0) throw Object.assign(new Error(strays.join('. ')), { requestId: error.requestId });
 }

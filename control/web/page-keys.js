@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { when } from './format.js';
 import { badge, cell, confirm, copyButton, dialog, empty, ghosts, head, load, pager, toast } from './parts.js';
-import { field, placeErrors } from './form.js';
+import { field, refuse } from './form.js';
 
 const LIMIT = 50;
 const AREAS = [
@@ -76,7 +76,7 @@ function create(api, again) {
         shown(made);
         again();
       } catch (error) {
-        if (placeErrors(form, error.fields ?? []).length > 0 || !error.fields?.length) throw error;
+        refuse(form, error);
       }
     },
   });

@@ -2,7 +2,7 @@
 
 import { h, icon } from './dom.js';
 import { when } from './format.js';
-import { field, placeErrors } from './form.js';
+import { field, placeErrors, refuse } from './form.js';
 import { cell, confirm, dialog, empty, ghosts, head, load, pager, toast } from './parts.js';
 import { NAMES, threshold } from './usage-names.js';
 
@@ -85,7 +85,7 @@ export function edit(api, trigger, done) {
         toast(trigger ? 'Saved' : 'Made');
         done(record);
       } catch (error) {
-        if (placeErrors(form, error.fields ?? []).length > 0 || !error.fields?.length) throw error;
+        refuse(form, error);
       }
     },
   });

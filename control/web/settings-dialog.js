@@ -1,8 +1,8 @@
 // A few settings in a dialog. Only what was changed is sent; what the server refuses is told beside its field.
 
-import { control } from './controls.js';
+import { control, unreadable } from './controls.js';
 import { h } from './dom.js';
-import { placeErrors } from './form.js';
+import { refuse } from './form.js';
 import { dialog } from './parts.js';
 
 /** `fields` as in agent-fields.js; `record` is what is changed, null for a new one; `send(body)` gives what
@@ -22,11 +22,11 @@ export function settings(name, { lead = null, fields, record = null, world = {},
           const value = one.read();
           if (one.always || JSON.stringify(value) !== before.get(one.name)) body[one.name] = value;
         } catch (error) {
-          errors.push({ loc: ['body', one.name], msg: error.message });
+          errors.push(unreadable(one, error));
         }
       }
       if (errors.length > 0) {
-        placeErrors(form, errors);
+        refuse(form, { fields: errors });
         return;
       }
       try {
@@ -34,7 +34,7 @@ export function settings(name, { lead = null, fields, record = null, world = {},
         close();
         done(made);
       } catch (error) {
-        if (placeErrors(form, error.fields ?? []).length > 0 || !error.fields?.length) throw error;
+        refuse(form, error);
       }
     },
   });

@@ -86,6 +86,14 @@ async fn connect(page: &mut Browser, server: &Server, carrier: &str) -> String {
     click(page, "#onboard").await;
     page.until(&shown("#/trunks/onboard"), 10).await;
     set(page, "name", "'Acme Telecom'").await;
+    // What is no number at all is told before anything is sent.
+    set(page, "inbound", "'hangup'").await;
+    no_number(page, "inbound-ring").await;
+    click(page, "#save").await;
+    wrong(page, "inbound.max_ring_seconds").await;
+    page.screenshot("trunk-no-number").await;
+    // Where it is not asked for, it is in nobody's way.
+    set(page, "inbound", "''").await;
     click(page, "#save").await;
     wrong(page, "outbound_address,numbers").await;
     assert_eq!(
@@ -139,6 +147,15 @@ async fn connect(page: &mut Browser, server: &Server, carrier: &str) -> String {
     trunk
 }
 
+/// Types what is no number into a field for one.
+async fn no_number(page: &mut Browser, field: &str) {
+    page.eval(&format!("document.querySelector('#f-{field}').focus()"))
+        .await;
+    page.insert("e").await;
+    let is_none = format!("document.querySelector('#f-{field}').validity.badInput");
+    page.until(&is_none, 5).await;
+}
+
 /// A number as people write it, with the agent that answers it; where it is to be forwarded to is asked for.
 async fn register(page: &mut Browser, server: &Server) -> String {
     go(page, "#/numbers").await;
@@ -176,6 +193,19 @@ async fn register(page: &mut Browser, server: &Server) -> String {
     number
 }
 
+/// A server that refuses what is changed for what the form does not show.
+const REFUSES: &str = "(() => {
+    const real = window.fetch;
+    const fields = [
+        { loc: ['body', 'routing_rules', 'fallback_number'], msg: 'No such number' },
+        { loc: ['body', 'colour'], msg: 'Not known' },
+    ];
+    window.fetch = (address, more) => more?.method === 'PATCH'
+        ? Promise.resolve(new Response(JSON.stringify({ error: 'Validation error', code: 'validation_error', fields }), { status: 422 }))
+        : real(address, more);
+    window.unrefused = () => { window.fetch = real; };
+})()";
+
 async fn route(page: &mut Browser, server: &Server, number: &str) {
     let path = format!("/phone-numbers/{number}");
     click(page, "#edit-routing").await;
@@ -185,6 +215,20 @@ async fn route(page: &mut Browser, server: &Server, number: &str) {
     )
     .await;
     set(page, "routing_rules", "'hangup'").await;
+    no_number(page, "routing_rules-ring").await;
+    submit(page).await;
+    wrong(page, "routing_rules.max_ring_seconds").await;
+    // What is refused of fields that one does not see is told above the buttons.
+    page.eval(REFUSES).await;
+    set(page, "routing_rules-ring", "'20'").await;
+    submit(page).await;
+    page.until(
+        "document.querySelector('dialog [role=alert]').innerText === 'routing_rules, fallback_number: No such number. colour: Not known'",
+        5,
+    )
+    .await;
+    page.screenshot("number-strays").await;
+    page.eval("unrefused()").await;
     set(page, "routing_rules-ring", "'200'").await;
     submit(page).await;
     wrong(page, "routing_rules.max_ring_seconds").await;

@@ -167,6 +167,13 @@ function route() {
   show(target);
 }
 
+// The address of the page that is shown is another one now, as when it is filtered.
+function rename(hash) {
+  history.replaceState(null, '', hash);
+  shown = hash;
+  main.dataset.page = hash;
+}
+
 async function show(target) {
   const first = shown === null;
   shown = target;
@@ -196,7 +203,7 @@ async function show(target) {
     const module = await found.load();
     if (own !== round) return;
     const [id] = found.pattern.exec(path).slice(1);
-    const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; } });
+    const made = module.page({ api, id, params: new URLSearchParams(search), name, go: (hash) => { location.hash = hash; }, rename });
     page = made;
     fill(main, made.node);
     main.dataset.page = target;

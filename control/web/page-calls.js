@@ -10,7 +10,7 @@ import { placeCall } from './place-call.js';
 const LIMIT = 25;
 const STATES = ['queued', 'ringing', 'in_progress', 'completed', 'failed', 'no-answer', 'busy', 'canceled'];
 
-export function page({ api, params, go }) {
+export function page({ api, params, go, rename }) {
   const leaving = new AbortController();
   const ask = (path) => api.get(path, { signal: leaving.signal });
   const list = h('div.card');
@@ -31,7 +31,7 @@ export function page({ api, params, go }) {
   const chosen = () => Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
   const changed = () => {
     // The address names what is shown, so that it can be kept and sent.
-    history.replaceState(null, '', `#/calls${query(chosen())}`);
+    rename(`#/calls${query(chosen())}`);
     show();
   };
 

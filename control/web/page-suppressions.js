@@ -9,7 +9,7 @@ import { SOURCES, named, ways } from './telephone-names.js';
 
 const LIMIT = 50;
 
-export function page({ api, params }) {
+export function page({ api, params, rename }) {
   const leaving = new AbortController();
   const list = h('div.card');
   const number = h('input', { id: 'by-number', name: 'phone_number', type: 'tel', autocomplete: 'off', placeholder: '+4930123456' });
@@ -20,7 +20,7 @@ export function page({ api, params }) {
 
   const chosen = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
   const changed = () => {
-    history.replaceState(null, '', `#/suppressions${query(chosen())}`);
+    rename(`#/suppressions${query(chosen())}`);
     show();
   };
   const make = () => add(api, () => show());

@@ -10,7 +10,7 @@ use kit::socket::{self, Caller};
 use kit::stage;
 use serde_json::{Value, json};
 
-use super::browser::{click, console, fact, go, load};
+use super::browser::{click, console, fact, go, load, shown};
 use super::devtools::Browser;
 
 /// Layout shifts whose sum is below this are taken for good by those who measure pages.
@@ -152,6 +152,15 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     for part in ["status=canceled", "direction=outbound", &bar] {
         assert!(hash.contains(part), "{hash}");
     }
+    // The way to all calls leads there from those that are filtered, too.
+    click(&mut page, ".tabs [data-tab=calls]").await;
+    page.until(&shown("#/calls"), 5).await;
+    counted(&mut page, "1–25 of 28").await;
+    assert_eq!(
+        page.eval("document.querySelector('#by-status').value")
+            .await,
+        ""
+    );
     load(&mut page, &server, hash).await;
     rows(&mut page, "Bar,Canceled").await;
 

@@ -34,7 +34,18 @@ let main = null;
 let page = null;
 let shown = null;
 let round = 0;
+let question = null;
+// Every entry of the tab's history knows its place in it: where the tab is, and where the page that is shown was opened.
+let place = history.state?.place ?? 0;
+let home = place;
 
+history.replaceState({ place }, '');
+addEventListener('popstate', () => {
+  const known = history.state?.place;
+  // An entry that knows nothing is new, or took the place of the one that had the same address.
+  place = known ?? (location.hash === shown ? place : place + 1);
+  if (known === undefined) history.replaceState({ place }, '');
+});
 addEventListener('hashchange', () => (takeKey() ? begin() : route()));
 addEventListener('beforeunload', (event) => {
   if (page?.unsaved?.()) event.preventDefault();
@@ -47,13 +58,12 @@ function takeKey() {
   const given = new URLSearchParams(location.hash.slice(1)).get('key');
   if (!given) return false;
   sessionStorage.setItem(STORED, given);
-  history.replaceState(null, '', `${location.pathname}#/`);
+  history.replaceState({ place }, '', `${location.pathname}#/`);
   return true;
 }
 
 async function begin() {
-  page?.close?.();
-  page = null;
+  close();
   shown = null;
   const key = sessionStorage.getItem(STORED);
   if (!key) return signIn();
@@ -97,11 +107,10 @@ function signIn(error = null, key = '') {
 }
 
 function signOut(message) {
-  page?.close?.();
-  page = null;
+  close();
   sessionStorage.removeItem(STORED);
   shown = null;
-  history.replaceState(null, '', `${location.pathname}#/`);
+  history.replaceState({ place }, '', `${location.pathname}#/`);
   signIn(message ? { message, status: 401 } : null);
 }
 
@@ -147,8 +156,14 @@ function themeButton() {
 // What is unsaved or still on the line is asked about before it goes.
 function leaving(go) {
   const reason = page?.unsaved?.();
-  if (!reason) return go();
-  return confirm(reason.title, reason.text, reason.leave, async () => go());
+  if (reason) ask(reason, go);
+  else go();
+}
+
+// One question at a time: a later one has taken the earlier one's place.
+function ask({ title, text, leave }, act) {
+  question?.close();
+  question = confirm(title, text, leave, async () => act());
 }
 
 function route() {
@@ -156,31 +171,41 @@ function route() {
   const target = location.hash;
   if (target === shown) return;
   const reason = page?.unsaved?.();
-  if (reason) {
-    history.replaceState(null, '', shown);
-    confirm(reason.title, reason.text, reason.leave, async () => {
-      page.unsaved = null;
-      location.hash = target;
-    });
+  if (!reason) {
+    show(target);
     return;
   }
-  show(target);
+  // The tab goes back to where the page is, and forth once somebody has said so: no entry is lost.
+  const steps = place - home;
+  history.go(-steps);
+  ask(reason, () => {
+    page.unsaved = null;
+    history.go(steps);
+  });
+}
+
+// What belongs to a page goes with it.
+function close() {
+  page?.close?.();
+  page = null;
+  for (const box of document.querySelectorAll('dialog[open]')) box.close();
 }
 
 // The address of the page that is shown is another one now, as when it is filtered.
 function rename(hash) {
-  history.replaceState(null, '', hash);
+  history.replaceState({ place }, '', hash);
   shown = hash;
+  home = place;
   main.dataset.page = hash;
 }
 
 async function show(target) {
   const first = shown === null;
   shown = target;
+  home = place;
   round += 1;
   const own = round;
-  page?.close?.();
-  page = null;
+  close();
   delete main.dataset.page;
   const [path, search = ''] = target.replace(/^#\/?/, '').split('?');
   const found = PAGES.find(({ pattern }) => pattern.test(path));

@@ -84,18 +84,58 @@ async fn status(page: &mut Browser, name: &str, status: &str) {
     page.until(&says, 10).await;
 }
 
+/// One question is asked, not several.
+const ASKED: &str = "document.querySelectorAll('dialog[open]').length === 1";
 const NAME: &str = "document.querySelector('#f-name').value";
 
 #[tokio::test]
-async fn what_is_typed_survives_a_save() {
+async fn what_is_typed_survives_a_way_back_and_a_save() {
     let server = Server::scripted().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({"name": "Reception"})).await;
     let form = format!("#/agents/{agent}");
     let mut page = console(&server).await;
-    go(&mut page, &form).await;
+    go_back(&mut page, &form).await;
     save_once(&mut page, &client).await;
     assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// The way back asks, once, and loses no entry of the tab's history; what was opened on a page goes with it.
+async fn go_back(page: &mut Browser, form: &str) {
+    go(page, "#/agents").await;
+    // A link to the page that is shown is no step.
+    click(page, ".tabs [data-tab=agents]").await;
+    go(page, form).await;
+    set(page, "name", "'Changed'").await;
+    page.eval("window.steps = 0; addEventListener('popstate', () => { steps += 1; })")
+        .await;
+    // Back, and forth again: two steps each.
+    for steps in [2, 4] {
+        page.eval("history.back()").await;
+        page.until(&format!("steps === {steps} && {ASKED}"), 5)
+            .await;
+    }
+    page.press("Escape", 27, "").await;
+    dialog_gone(page).await;
+    assert_eq!(page.eval("location.hash").await, form);
+    assert_eq!(page.eval(NAME).await, "Changed");
+    page.eval("history.back()").await;
+    page.until(&format!("steps === 6 && {ASKED}"), 5).await;
+    page.screenshot("leave-unsaved").await;
+    submit(page).await;
+    page.until(&shown("#/agents"), 10).await;
+    page.eval("history.back()").await;
+    page.until(&shown("#/"), 10).await;
+    page.eval("history.go(2)").await;
+    page.until(&shown(form), 10).await;
+    assert_eq!(page.eval(NAME).await, "Reception");
+
+    go(page, "#/keys").await;
+    click(page, "#new-key").await;
+    page.until(ASKED, 5).await;
+    page.eval("history.back()").await;
+    page.until(&shown(form), 10).await;
+    dialog_gone(page).await;
 }
 
 /// Holds what is saved until `release()`, and counts it.

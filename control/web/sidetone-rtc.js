@@ -158,7 +158,9 @@ export class RtcLine {
       // A newer one is under way.
       if (this.isClosed || this.trying !== trying) return;
       if (error.status === 404 || error.status === 400 || error.status === 401) {
-        this.told.onClose(error);
+        // A path that still holds needs no other one: a token may have expired, and the call goes on.
+        if (this.peer.connectionState === 'connected') this.told.onWarning(`No new path was made: ${error.message}`);
+        else this.told.onClose(error);
         return;
       }
       this.again = setTimeout(() => this.restart(), RESTART_AFTER_MS);

@@ -65,7 +65,8 @@ async () => {
     const route = url.pathname.split('/').pop();
     if (route !== 'ice') told.asked.push(`${method} ${route}${url.search}`);
     told.credentials.add(headers.Authorization ?? 'none');
-    return new Response(JSON.stringify(await answers[route](JSON.parse(body), signal)), { status: 200 });
+    const answer = await answers[route](JSON.parse(body), signal);
+    return answer instanceof Response ? answer : new Response(JSON.stringify(answer), { status: 200 });
   };
 
   const { startCall } = await import('/web/sidetone.js');
@@ -201,6 +202,20 @@ async () => {
   await away.end();
   const lost = { soon, reconnecting, asked: told.asked.slice(asked) };
 
+  // A call whose path holds goes on where a new one is refused.
+  const [refusals, healthyEnds] = [[], []];
+  const healthy = await another(refusals, healthyEnds);
+  await until('the channel opens', () => channel?.readyState === 'open');
+  answers.offer = async () => new Response(JSON.stringify({ error: 'The token has expired', code: 'unauthorized' }), { status: 401 });
+  dispatchEvent(new Event('online'));
+  await until('the refusal is told', () => refusals.length > 0);
+  answers.offer = offer;
+  dispatchEvent(new Event('online'));
+  await until('the path is made anew', () => told.fragments.length === 2);
+  const goesOn = { refusals, state: healthy.state };
+  await healthy.end();
+  goesOn.ends = healthyEnds;
+
   // A page's own microphone is touched by the call's mute alone, and is then as the page had it.
   const own = new MediaStream(voice.stream.getAudioTracks().map((track) => track.clone()));
   const [lent] = own.getAudioTracks();
@@ -326,5 +341,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, enabled, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, enabled, hungUp, silent, flocks };
 }

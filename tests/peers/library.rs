@@ -90,6 +90,9 @@ async fn a_call_from_a_page_over_webrtc() {
     );
     let lost = json!({"soon": true, "reconnecting": "reconnecting", "asked": []});
     assert_eq!(told["lost"], lost);
+    let refusals = ["No new path was made: The token has expired"];
+    let goes_on = json!({"refusals": refusals, "state": "live", "ends": ["caller_hangup null"]});
+    assert_eq!(told["goesOn"], goes_on);
     assert_eq!(
         told["enabled"],
         json!([false, false, false, true, "live", true])

@@ -46,27 +46,42 @@ addEventListener('popstate', () => {
   place = known ?? (location.hash === shown ? place : place + 1);
   if (known === undefined) history.replaceState({ place }, '');
 });
-addEventListener('hashchange', () => (takeKey() ? begin() : route()));
+addEventListener('hashchange', () => {
+  const key = linkedKey();
+  if (key) offer(key);
+  else route();
+});
 addEventListener('beforeunload', (event) => {
   if (page?.unsaved?.()) event.preventDefault();
 });
-takeKey();
-begin();
+begin(linkedKey());
 
-// A link may carry the key behind `#key=`, a part of the address that never leaves the browser.
-function takeKey() {
-  const given = new URLSearchParams(location.hash.slice(1)).get('key');
-  if (!given) return false;
-  sessionStorage.setItem(STORED, given);
-  history.replaceState({ place }, '', `${location.pathname}#/`);
-  return true;
+// A link may carry a key behind `#key=`, a part of the address that never leaves the browser.
+function linkedKey() {
+  const key = new URLSearchParams(location.hash.slice(1)).get('key');
+  if (key) history.replaceState({ place }, '', `${location.pathname}${shown ?? '#/'}`);
+  return key;
 }
 
-async function begin() {
+// Whoever made the link may want to see what is done with its key: it takes no other's place unasked.
+function offer(key) {
+  const stored = sessionStorage.getItem(STORED);
+  if (!stored) take(key);
+  else if (stored !== key) ask({ title: 'Sign in with another key?', text: 'The link that was opened has a key of its own. With it you leave this account, and what is not saved here is lost.', leave: 'Use the other key' }, () => take(key));
+}
+
+function take(key) {
+  sessionStorage.setItem(STORED, key);
+  history.replaceState({ place }, '', `${location.pathname}#/`);
+  return begin();
+}
+
+async function begin(linked = null) {
   close();
   shown = null;
-  const key = sessionStorage.getItem(STORED);
+  const key = sessionStorage.getItem(STORED) ?? linked;
   if (!key) return signIn();
+  sessionStorage.setItem(STORED, key);
   const candidate = new Api(key, () => api === candidate && signOut('This key is not accepted any more.'));
   fill(app, h('div.boot', { role: 'status' }, h('img', { src: '/web/icon.svg', alt: '', width: 44, height: 44 }), h('span.unseen', 'Loading')));
   try {
@@ -75,12 +90,13 @@ async function begin() {
     // A key without `agents:read` is a key all the same.
     if (error.status !== 403) {
       if (error.status === 401) sessionStorage.removeItem(STORED);
-      return signIn(error, key);
+      return linked && linked !== key && error.status === 401 ? take(linked) : signIn(error, key);
     }
   }
   api = candidate;
   frame();
-  return route();
+  route();
+  if (linked) offer(linked);
 }
 
 function signIn(error = null, key = '') {

@@ -4,7 +4,7 @@
 use kit::client::Client;
 use kit::server::Server;
 use kit::stage;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::browser::{click, console, dialog_gone, go, load, set, shown, submit};
 use super::devtools::Browser;
@@ -87,9 +87,10 @@ async fn status(page: &mut Browser, name: &str, status: &str) {
 /// One question is asked, not several.
 const ASKED: &str = "document.querySelectorAll('dialog[open]').length === 1";
 const NAME: &str = "document.querySelector('#f-name').value";
+const KEPT: &str = "sessionStorage.getItem('sidetone.key')";
 
 #[tokio::test]
-async fn what_is_typed_survives_a_way_back_and_a_save() {
+async fn what_is_typed_survives_a_way_back_a_save_and_a_link() {
     let server = Server::scripted().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({"name": "Reception"})).await;
@@ -97,6 +98,10 @@ async fn what_is_typed_survives_a_way_back_and_a_save() {
     let mut page = console(&server).await;
     go_back(&mut page, &form).await;
     save_once(&mut page, &client).await;
+    open_links(&mut page, &server).await;
+    // The key that was kept and is none any more.
+    page.troubles
+        .retain(|trouble| !trouble.contains("status of 401"));
     assert_eq!(page.troubles, Vec::<String>::new());
 }
 
@@ -199,6 +204,64 @@ async fn status_of_form(page: &mut Browser, expected: &str) {
     let says =
         format!("document.querySelector('.bar [role=status]')?.textContent === '{expected}'");
     page.until(&says, 10).await;
+}
+
+/// A link with a key takes the place of no other one unasked. The key is the tab's own, and gone with the sign-out.
+async fn open_links(page: &mut Browser, server: &Server) {
+    let made = server
+        .client()
+        .post("/api-keys", &json!({"name": "another"}))
+        .await;
+    let other = made.expect(201).text("key");
+    let hash = page.eval("location.hash").await;
+    set(page, "name", "'Changed'").await;
+    let link = format!("location.hash = '#key={other}'");
+    page.eval(&link).await;
+    page.until(ASKED, 5).await;
+    page.screenshot("another-key").await;
+    // The key is in the address no more.
+    assert_eq!(page.eval("location.hash").await, hash);
+    page.press("Escape", 27, "").await;
+    dialog_gone(page).await;
+    assert_eq!(page.eval(NAME).await, "Changed");
+    assert_eq!(page.eval(KEPT).await, server.key);
+    page.eval(&link).await;
+    page.until(ASKED, 5).await;
+    submit(page).await;
+    page.until(&shown("#/"), 10).await;
+    assert_eq!(page.eval(KEPT).await, other);
+
+    // The same where the link opens the console; a key that is none any more is in nobody's way.
+    open(page, server, &server.key).await;
+    page.until(ASKED, 10).await;
+    assert_eq!(page.eval(KEPT).await, other);
+    page.eval("sessionStorage.setItem('sidetone.key', 'st_live_of_before')")
+        .await;
+    open(page, server, &server.key).await;
+    assert_eq!(page.eval(KEPT).await, server.key);
+    assert_eq!(
+        page.eval("document.querySelector('dialog')").await,
+        Value::Null
+    );
+
+    let everything = "Object.values(localStorage).join()";
+    assert!(
+        !page
+            .eval(everything)
+            .await
+            .to_string()
+            .contains(&server.key)
+    );
+    click(page, "#sign-out").await;
+    page.until("document.querySelector('.door')", 5).await;
+    assert_eq!(page.eval("sessionStorage.length").await, 0);
+}
+
+/// As a link from elsewhere does.
+async fn open(page: &mut Browser, server: &Server, key: &str) {
+    page.goto(&format!("{}/docs", server.url)).await;
+    page.goto(&format!("{}/#key={key}", server.url)).await;
+    page.until(&shown("#/"), 20).await;
 }
 
 #[tokio::test]

@@ -7,8 +7,9 @@ import { toast } from './parts.js';
 /** Asks whom and from which number; `agent` is given where the page knows it. */
 export async function placeCall(api, go, agent = null) {
   try {
+    // A call is placed from a number with its plus alone; one of digits only takes calls.
     const [agents, numbers] = await Promise.all([agent ? [] : seen(api, '/agents?limit=100'), seen(api, '/phone-numbers?limit=1000')]);
-    const callers = numbers.filter((number) => number.outbound_enabled);
+    const callers = numbers.filter((number) => number.outbound_enabled && number.phone_number.startsWith('+'));
     settings(agent ? `“${agent.name}” calls a number` : 'Call a number', {
       lead: callers.length === 0 ? 'No number may place calls yet: register one under Numbers, or let one that is there.' : null,
       fields: [

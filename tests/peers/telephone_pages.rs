@@ -415,7 +415,19 @@ async fn suppress_and_call(page: &mut Browser, server: &Server, trunk: &str) -> 
     )
     .await;
 
+    // A number of digits alone takes calls, and is nobody's to call from.
+    let digits = json!({"phone_number": "4930123459", "trunk_id": trunk, "outbound_enabled": true});
+    let client = server.client();
+    let made = client
+        .post("/phone-numbers/sip/register", &digits)
+        .await
+        .expect(201);
     call(page).await;
+    let callers = "[...document.querySelectorAll('#f-from_number option')].map((one) => one.value).filter(Boolean).every((one) => one.startsWith('+'))";
+    assert_eq!(page.eval(callers).await, true);
+    client
+        .delete(&format!("/phone-numbers/{}", made.text("id")))
+        .await;
     page.until(
         "document.querySelector('dialog [role=alert]')?.textContent.includes('do-not-call')",
         10,

@@ -115,7 +115,7 @@ class View {
 
   row(turn) {
     const text = h('p.text', turn.text);
-    if (turn.interrupted && turn.estimated_text_spoken) cut(text, turn.text, turn.estimated_text_spoken);
+    if (turn.interrupted && typeof turn.estimated_text_spoken === 'string') cut(text, turn.text, turn.estimated_text_spoken);
     const who = { user: 'Caller', assistant: 'Agent', human_agent: 'Person' }[turn.role] ?? title(turn.role);
     const play = turn.start_ms === null
       ? h('span.at.soft.num', DASH)

@@ -244,7 +244,8 @@ const BEFORE: &str = "(() => {
     const real = window.fetch;
     const untold = { rtt_ms: null, loss_pct: null, jitter_ms: null, mos: null };
     const measured = { rtt_ms: 40, loss_pct: 1, jitter_ms: 3, mos: 4.2 };
-    const runs = { status: 'in_progress', ended_at: null, end_reason: null, has_recording: false, recording_id: null, webhook_delivery_status: null };
+    const turn = { role: 'assistant', text: 'Never heard', interrupted: true, interrupted_after_ms: 0, estimated_text_spoken: '', start_ms: null, end_ms: null, source: 'speech', latency: null, tool_calls: [] };
+    const runs = { transcript: [turn], status: 'in_progress', ended_at: null, end_reason: null, has_recording: false, recording_id: null, webhook_delivery_status: null };
     const moments = {
         running: [runs, { network: untold }],
         ended: [{ has_recording: false, webhook_delivery_status: 'failed', webhook_attempts: 3 }, { network: measured }],
@@ -290,6 +291,9 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     .await;
     says(&mut page, "The recording is made while the call runs.").await;
     says(&mut page, "Nothing was measured on this line.").await;
+    // What was cut off at once was not heard at all.
+    let unheard = "document.querySelector('.turns s').textContent";
+    assert_eq!(page.eval(unheard).await, "Never heard");
     page.until("!document.querySelector('.head .danger').hidden", 5)
         .await;
     // It ends: its line is known, its recording and its webhook are under way.

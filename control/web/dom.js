@@ -44,6 +44,25 @@ export function fill(element, ...children) {
   return append(element, children);
 }
 
+/** The same for what is looked at again and again: only what differs is replaced, so that whoever is at a link there
+ * with the keyboard stays at it. */
+export function refill(element, ...children) {
+  merge(element, append(element.cloneNode(false), children));
+}
+
+function merge(now, next) {
+  const [old, made] = [[...now.childNodes], [...next.childNodes]];
+  if (old.length !== made.length) {
+    now.replaceChildren(...made);
+    return;
+  }
+  for (const [x, child] of old.entries()) {
+    if (child.isEqualNode(made[x])) continue;
+    if (child instanceof Element && child.cloneNode(false).isEqualNode(made[x].cloneNode(false))) merge(child, made[x]);
+    else child.replaceWith(made[x]);
+  }
+}
+
 const PATHS = {
   home: 'M4 11.5 12 5l8 6.5V19a1 1 0 0 1-1 1h-4v-5h-6v5H5a1 1 0 0 1-1-1z',
   agents: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8Zm-7 8c.6-3.4 3.4-5 7-5s6.4 1.600 7 5',

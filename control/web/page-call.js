@@ -1,7 +1,7 @@
 // One call: its sound, its words, where the time of each answer went, and how the line was.
 
 import { channel, party } from './call-rows.js';
-import { fill, h, icon } from './dom.js';
+import { fill, h, icon, refill } from './dom.js';
 import { DASH, length, money, ms, percent, title, when, words } from './format.js';
 import { badge, empty, facts, failure, ghosts, head, load, toast } from './parts.js';
 import { Recording } from './recording.js';
@@ -76,14 +76,14 @@ class View {
 
   fillFacts() {
     const { call } = this;
-    fill(this.state, badge(call.status), h('span.soft', [call.end_reason && title(call.end_reason), length(call.duration_seconds)].filter(Boolean).join(' · ')));
-    fill(this.top, facts([
+    refill(this.state, badge(call.status), h('span.soft', [call.end_reason && title(call.end_reason), length(call.duration_seconds)].filter(Boolean).join(' · ')));
+    refill(this.top, facts([
       ...this.line(), ['Channel', channel(call.channel)], ['Direction', title(call.direction)],
       ['Started', when(call.started_at)], ['Ended', when(call.ended_at)], ['Ended by', title(call.ended_by)],
       ['Turns', call.turn_count], ['Cost', money(call.cost_cents)],
       ['Id', h('code.break', call.id)],
     ]));
-    fill(this.events, facts([
+    refill(this.events, facts([
       ['call.ended', call.webhook_delivery_status ? badge(call.webhook_delivery_status) : h('span.soft', 'no webhook is set')],
       call.webhook_attempts > 0 && ['Attempts', call.webhook_attempts],
       call.webhook_delivered_at && ['Delivered', when(call.webhook_delivered_at)],

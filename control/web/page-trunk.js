@@ -1,6 +1,6 @@
 // One trunk: how it is doing, what it is, its numbers; default, disable, delete.
 
-import { h } from './dom.js';
+import { h, refill } from './dom.js';
 import { count, when } from './format.js';
 import { register } from './page-numbers.js';
 import { registration } from './page-trunks.js';
@@ -22,7 +22,7 @@ export function page({ api, id, name, go }) {
       try {
         const trunk = document.hidden ? null : await ask();
         if (own !== timer) return;
-        if (trunk) state.replaceChildren(doing(trunk));
+        if (trunk) refill(state, doing(trunk));
       } catch (error) {
         if (error.name === 'AbortError') return;
       }
@@ -35,7 +35,7 @@ export function page({ api, id, name, go }) {
     const [trunk, all, agents] = await Promise.all([ask(), seen(api, '/phone-numbers?limit=1000', signal), seen(api, '/agents?limit=100', signal)]);
     name(trunk.name);
     const numbers = all.filter((number) => number.trunk_id === id);
-    state.replaceChildren(doing(trunk));
+    refill(state, doing(trunk));
     again();
     return [
       head(trunk.name, {

@@ -251,11 +251,12 @@ const BEFORE: &str = "(() => {
         ended: [{ has_recording: false, webhook_delivery_status: 'failed', webhook_attempts: 3 }, { network: measured }],
         settled: [{}, { network: measured }],
     };
-    Object.assign(window, { moment: 'running', links: 0 });
+    Object.assign(window, { moment: 'running', links: 0, looks: 0 });
     window.fetch = async (address, more) => {
         const answer = await real(address, more);
         const [, of] = /\\/(?:calls|conversations)\\/[0-9a-f-]{36}(\\/\\w+)?$/.exec(address) ?? [, null];
         if (of === '/audio') links += 1;
+        if (of === undefined) looks += 1;
         const [call, diagnostics] = moments[moment];
         const other = of === undefined ? call : of === '/diagnostics' ? diagnostics : null;
         return other ? new Response(JSON.stringify({ ...await answer.json(), ...other })) : answer;
@@ -294,6 +295,11 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     // What was cut off at once was not heard at all.
     let unheard = "document.querySelector('.turns s').textContent";
     assert_eq!(page.eval(unheard).await, "Never heard");
+    // What is the same at the next look stays, with whoever is there.
+    page.eval("window.fact = document.querySelector('[aria-labelledby=title-call] dd'); looks = 0")
+        .await;
+    page.until("looks >= 2", 10).await;
+    assert_eq!(page.eval("fact.isConnected").await, true);
     page.until("!document.querySelector('.head .danger').hidden", 5)
         .await;
     // It ends: its line is known, its recording and its webhook are under way.

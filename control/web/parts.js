@@ -43,12 +43,14 @@ export async function load(place, make, { shape = ghosts(4) } = {}) {
   const own = Symbol('load');
   const isLatest = () => loads.get(place) === own;
   loads.set(place, own);
+  const focus = keepFocus(place);
   fill(place, shape);
   place.setAttribute('aria-busy', 'true');
   try {
     const made = await make();
     if (!isLatest()) return false;
     fill(place, made);
+    focus();
     return true;
   } catch (error) {
     if (isLatest() && error.name !== 'AbortError') fill(place, failure(error, () => load(place, make, { shape })));
@@ -56,6 +58,21 @@ export async function load(place, make, { shape = ghosts(4) } = {}) {
   } finally {
     if (isLatest()) place.removeAttribute('aria-busy');
   }
+}
+
+const heading = () => document.querySelector('main h1');
+
+// Whoever is in a place with the keyboard, or in a dialog that was opened there, is at the same control when the place
+// is filled anew, and at the head of the page where that control is gone.
+function keepFocus(place) {
+  const at = document.activeElement?.closest('dialog')?.opener ?? document.activeElement;
+  if (!place.contains(at)) return () => {};
+  const same = at.id ? `#${CSS.escape(at.id)}` : `[aria-label="${CSS.escape(at.ariaLabel ?? '')}"]`;
+  return () => {
+    if (![document.body, heading()].includes(document.activeElement)) return;
+    const found = place.querySelector(same);
+    (found && !found.disabled ? found : heading())?.focus({ preventScroll: true });
+  };
 }
 
 const TONES = {
@@ -92,7 +109,12 @@ export function dialog(name, content, { submit = 'Save', tone = 'main', onsubmit
   const problem = h('div', { role: 'alert' });
   const button = onsubmit && h(`button.button.${tone}`, { type: 'submit' }, submit);
   const close = () => box.close();
-  const box = h('dialog', { 'aria-labelledby': 'dialog-name', onclose: () => box.remove() },
+  const opener = document.activeElement;
+  const closed = () => {
+    box.remove();
+    if (!opener.isConnected && document.activeElement === document.body) heading()?.focus({ preventScroll: true });
+  };
+  const box = h('dialog', { 'aria-labelledby': 'dialog-name', onclose: closed },
     h('form', {
       method: 'dialog',
       novalidate: true,
@@ -112,6 +134,7 @@ export function dialog(name, content, { submit = 'Save', tone = 'main', onsubmit
     },
     h('h2', { id: 'dialog-name' }, name), content, problem,
     h('div.row', h('button.button', { type: 'button', onclick: close }, cancel), button)));
+  box.opener = opener;
   document.body.append(box);
   box.showModal();
   return box;
@@ -125,7 +148,7 @@ export const confirm = (name, text, submit, act) =>
 export function pager({ total, limit, offset }, go) {
   if (total <= limit && offset === 0) return null;
   const step = (text, to, enabled) =>
-    h('button.button.small', { type: 'button', disabled: !enabled, onclick: () => go(to) }, text);
+    h('button.button.small', { type: 'button', id: text.toLowerCase(), disabled: !enabled, onclick: () => go(to) }, text);
   return h('nav.pager', { 'aria-label': 'Pages' },
     h('span.soft.small.num', `${total === 0 ? 0 : offset + 1}–${Math.min(total, offset + limit)} of ${total}`),
     h('span.row.tight.push', step('Newer', Math.max(0, offset - limit), offset > 0), step('Older', offset + limit, offset + limit < total)));

@@ -36,9 +36,15 @@ async fn a_key_is_shown_once_rotated_and_revoked() {
     client.with_key(&second).get("/agents").await.expect(200);
 
     go(&mut page, "#/keys").await;
-    click(&mut page, "[aria-label=\"Revoke reporting\"]").await;
+    let revoke = "[aria-label=\"Revoke reporting\"]";
+    page.eval(&format!("document.querySelector('{revoke}').focus()"))
+        .await;
+    click(&mut page, revoke).await;
     submit(&mut page).await;
     dialog_gone(&mut page).await;
+    // The button is gone: whoever uses the keyboard goes on at the head of the page.
+    page.until("document.activeElement.textContent === 'Keys'", 5)
+        .await;
     status(&mut page, "reporting", "Revoked").await;
     client.with_key(&second).get("/agents").await.expect(401);
     let again = "document.querySelector('[aria-label=\"Rotate reporting\"]')";

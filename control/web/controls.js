@@ -244,6 +244,7 @@ function listen(chosen) {
     if (!sound.paused) return sound.pause();
     const voice = chosen();
     if (!voice?.preview_url) return undefined;
+    button.lastChild.textContent = 'Listen';
     sound.src = ownAddress(voice.preview_url);
     return sound.play().catch(() => { button.lastChild.textContent = 'No preview'; });
   } }, icon('play'), 'Listen');

@@ -142,7 +142,7 @@ class View {
     try {
       const link = await this.ask(`/conversations/${call.id}/audio`);
       if (this.isClosed) return;
-      this.recording = new Recording(link, call.duration_seconds, call.transcript ?? []);
+      this.recording = new Recording(link, call.duration_seconds, call.transcript ?? [], () => this.ask(`/conversations/${call.id}/audio`));
       this.recording.onTime = (at) => this.follow(at);
       fill(this.sound, this.recording.node);
     } catch (error) {

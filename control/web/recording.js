@@ -13,13 +13,15 @@ const ASK_ABOVE = 64 * 1024 * 1024;
 const STEP_SECONDS = 5;
 
 export class Recording {
-  /** `link`: the answer of `GET /conversations/{id}/audio`; `seconds`: the length as the call knows it. */
-  constructor(link, seconds, turns) {
+  /** `link`: the answer of `GET /conversations/{id}/audio`; `seconds`: the length as the call knows it; `renew`
+   * gives another link, for one holds for an hour. */
+  constructor(link, seconds, turns, renew) {
     this.leaving = new AbortController();
     this.url = ownAddress(link.audio_url);
     this.size = link.size_bytes;
     this.seconds = Math.max(0.1, seconds);
     this.turns = turns;
+    this.renew = renew;
     this.onTime = () => {};
     this.sound = new Audio(this.url);
     this.sound.preload = 'metadata';
@@ -47,7 +49,7 @@ export class Recording {
     this.lay();
     return h('div.recording',
       h('div.row', this.button, this.time, this.state, h('span.row.tight.push.sides-key', h('span.caller', 'Caller'), h('span.agent', 'Agent')),
-        h('a.button.small', { href: this.url, download: 'call.wav' }, 'Download')),
+        this.file = h('a.button.small', { href: this.url, download: 'call.wav' }, 'Download')),
       h('div.wave-frame', this.scale, this.axis));
   }
 
@@ -108,7 +110,31 @@ export class Recording {
     sound.addEventListener('pause', show);
     sound.addEventListener('ended', show);
     sound.addEventListener('seeked', () => this.moved());
-    sound.addEventListener('error', () => fill(this.state, 'The sound cannot be played.'));
+    sound.addEventListener('loadedmetadata', () => { this.isRenewed = false; });
+    sound.addEventListener('error', () => this.again());
+  }
+
+  // A link that holds no more gives way to another; where that does not help either, one is told.
+  async again() {
+    const { sound } = this;
+    const lost = () => fill(this.state, 'The sound cannot be played.');
+    if (this.leaving.signal.aborted) return;
+    if (this.isRenewed) {
+      lost();
+      return;
+    }
+    this.isRenewed = true;
+    const [at, plays] = [sound.currentTime, !sound.paused];
+    try {
+      this.url = ownAddress((await this.renew()).audio_url);
+    } catch (error) {
+      if (error.name !== 'AbortError') lost();
+      return;
+    }
+    this.file.href = this.url;
+    sound.src = this.url;
+    sound.currentTime = at;
+    if (plays) sound.play().catch(() => {});
   }
 
   run() {

@@ -252,6 +252,13 @@ const BEFORE: &str = "(() => {
         settled: [{}, { network: measured }],
     };
     Object.assign(window, { moment: 'running', links: 0, looks: 0 });
+    const { Audio } = window;
+    window.Audio = class extends Audio {
+        constructor(...given) {
+            super(...given);
+            window.sound = this;
+        }
+    };
     window.fetch = async (address, more) => {
         const answer = await real(address, more);
         const [, of] = /\\/(?:calls|conversations)\\/[0-9a-f-]{36}(\\/\\w+)?$/.exec(address) ?? [, null];
@@ -316,6 +323,16 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     page.until("document.querySelector('[data-drawn]')", 20)
         .await;
     assert_eq!(page.eval("links").await, 1);
+    // A link that holds no more gives way to another.
+    page.until("sound.readyState >= 1", 10).await;
+    page.eval("sound.src = '/web/none.wav'").await;
+    page.until(
+        "links === 2 && sound.readyState >= 1 && !sound.src.endsWith('none.wav')",
+        10,
+    )
+    .await;
+    page.troubles
+        .retain(|trouble| !trouble.contains("status of 404"));
     assert_eq!(page.troubles, Vec::<String>::new());
 }
 

@@ -134,7 +134,7 @@ export class Recording {
     this.file.href = this.url;
     sound.src = this.url;
     sound.currentTime = at;
-    if (plays) sound.play().catch(() => {});
+    if (plays) this.play();
   }
 
   run() {
@@ -152,14 +152,19 @@ export class Recording {
   }
 
   toggle() {
-    if (this.sound.paused) this.sound.play();
+    if (this.sound.paused) this.play();
     else this.sound.pause();
   }
 
   /** Plays from this place on. */
   playFrom(milliseconds) {
     this.seek(milliseconds / 1000);
-    this.sound.play();
+    this.play();
+  }
+
+  // Who pauses before it sounds wants it so, and what cannot be played tells that by its event.
+  play() {
+    this.sound.play().catch(() => {});
   }
 
   seek(seconds) {
@@ -177,16 +182,19 @@ export class Recording {
   }
 
   drag(event) {
+    if (event.button !== 0) return;
     const box = this.scale.getBoundingClientRect();
     const go = (move) => this.seek(((move.clientX - box.left) / box.width) * this.seconds);
     go(event);
     this.scale.setPointerCapture(event.pointerId);
     this.scale.onpointermove = go;
+    const over = () => { this.scale.onpointermove = this.scale.onpointerup = this.scale.onpointercancel = null; };
     this.scale.onpointerup = () => {
-      this.scale.onpointermove = null;
-      this.scale.onpointerup = null;
-      this.sound.play();
+      over();
+      this.play();
     };
+    // A finger that began to scroll the page is none of ours.
+    this.scale.onpointercancel = over;
   }
 
   close() {

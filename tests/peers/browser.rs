@@ -344,6 +344,54 @@ async fn look_at_the_call(page: &mut Browser) {
     page.eval("document.querySelector('#play').click()").await;
     page.until("document.querySelector('#play').ariaLabel === 'Play'", 5)
         .await;
+    seek(page).await;
+}
+
+/// On the wave, by pointer and by keys: to a place, and from there on it is heard.
+async fn seek(page: &mut Browser) {
+    let place = "Math.round(Number.parseFloat(document.querySelector('.playhead').style.left))";
+    let plays = "document.querySelector('#play').ariaLabel === 'Pause'";
+    let bounds = page
+        .eval("(() => { document.querySelector('#wave').scrollIntoView({ block: 'center' }); const { x, y, width, height } = document.querySelector('#wave').getBoundingClientRect(); return [x, y, width, height]; })()")
+        .await;
+    let bound = |at: usize| bounds[at].as_f64().unwrap();
+    let (left, y, width) = (bound(0), bound(1) + bound(3) / 2.0, bound(2));
+    let mut pointer = async |kind: &str, button: &str, part: f64| {
+        let held = match button {
+            "left" => 1,
+            "middle" => 4,
+            _ => 0,
+        };
+        let event = json!({"type": kind, "button": button, "buttons": held, "x": left + width * part, "y": y, "clickCount": 1});
+        page.call("Input.dispatchMouseEvent", event).await;
+        page.eval(&format!("[{place}, {plays}]")).await
+    };
+    // Any other button leaves the place as it is.
+    let before = pointer("mouseMoved", "none", 0.75).await;
+    assert_eq!(pointer("mousePressed", "middle", 0.75).await, before);
+    assert_eq!(pointer("mouseReleased", "middle", 0.75).await, before);
+    assert_eq!(
+        pointer("mousePressed", "left", 0.25).await,
+        json!([25, false])
+    );
+    assert_eq!(pointer("mouseMoved", "left", 0.5).await, json!([50, false]));
+    let released = pointer("mouseReleased", "left", 0.5).await;
+    assert!(released[0].as_u64() >= Some(50), "{released}");
+    page.until(plays, 5).await;
+    page.eval("document.querySelector('#play').click(); document.querySelector('#wave').focus()")
+        .await;
+    page.until(&format!("!({plays})"), 5).await;
+    for (key, code) in [("End", 35), ("Home", 36)] {
+        page.press(key, code, "").await;
+        page.until(
+            &format!("{place} === {}", if key == "End" { 100 } else { 0 }),
+            5,
+        )
+        .await;
+    }
+    page.press("ArrowRight", 39, "").await;
+    page.until("document.querySelector('#wave').ariaValueNow === '5.0'", 5)
+        .await;
 }
 
 /// A proxy that keeps the server's figures for the inside is no fault of the first page, which asks no more then.

@@ -6,7 +6,7 @@
 //
 // docs/sidetone-js.md tells the rest, sidetone.d.ts has the types. No dependency, no build step.
 
-import { SidetoneError, hungUp } from './sidetone-error.js';
+import { SidetoneError, hungUp, known } from './sidetone-error.js';
 import { RtcLine } from './sidetone-rtc.js';
 import { SocketLine } from './sidetone-socket.js';
 import { Microphone } from './sidetone-sound.js';
@@ -97,7 +97,7 @@ export class Call {
       this.#microphone.muted = this.muted;
       await this.#connect();
     } catch (error) {
-      const cause = this.#over && !(error instanceof SidetoneError) ? hungUp() : error;
+      const cause = this.#over && !(error instanceof SidetoneError) ? hungUp() : known(error);
       this.#finish(cause);
       // The browser may have given it after the call was over.
       this.#microphone?.close();

@@ -233,6 +233,9 @@ async () => {
   borrowing.mute();
   enabled.push(lent.enabled);
 
+  // What a browser throws is told as an error of the library: here of a stream without sound.
+  const thrown = await another([], [], { microphone: new MediaStream() }).catch((error) => [error.name, error.code, error.cause?.name]);
+
   // Over a socket whose other end is gone, too: a browser would take long to close it.
   const { WebSocket: Socket } = window;
   const agentStates = [];
@@ -341,5 +344,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, enabled, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, enabled, thrown, hungUp, silent, flocks };
 }

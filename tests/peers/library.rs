@@ -97,6 +97,10 @@ async fn a_call_from_a_page_over_webrtc() {
         told["enabled"],
         json!([false, false, false, true, "live", true])
     );
+    assert_eq!(
+        told["thrown"],
+        json!(["SidetoneError", "error", "InvalidStateError"])
+    );
     assert_eq!(told["left"], "ended");
     assert_eq!(
         told["agentStates"],

@@ -32,10 +32,14 @@ export class SocketLine {
       this.socket = new WebSocket(this.url);
       this.socket.onmessage = ({ data }) => {
         const event = JSON.parse(data);
-        if (event.type === 'session_started') resolve();
+        if (event.type === 'session_started') {
+          this.hasJoined = true;
+          resolve();
+        }
         this.handle(event);
       };
       this.socket.onclose = ({ code, reason }) => {
+        this.isOver = true;
         const problem = code === 1000 ? null : closed(code, reason);
         reject(this.isClosed ? hungUp() : (problem ?? closed(code, 'it ended before it began')));
         this.told.onClose(problem);
@@ -93,9 +97,12 @@ export class SocketLine {
     }, CLOSE_MS);
   }
 
-  /** The page goes away: the server takes the closed socket for a hang-up. */
+  /** The page goes away: the server takes the closed socket for a hang-up. A session that the socket has not joined
+   * would hold its slot until somebody does. */
   leave() {
     this.socket?.close(1000);
+    if (this.hasJoined || this.isOver) return undefined;
+    return this.told.ask('POST', '/end', {}, { keepalive: true }).catch(() => {});
   }
 
   close() {

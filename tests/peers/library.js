@@ -314,11 +314,27 @@ async () => {
     };
     return () => { media.getUserMedia = ask; };
   };
+  // One that the server has not opened yet.
+  const dialling = (gate) => {
+    const { connect } = answers;
+    answers.connect = async () => ({ session_id: 'a', ws_url: 'ws://localhost/a' });
+    window.WebSocket = class {
+      static OPEN = 1;
+      readyState = 0;
+      constructor() { held = 'socket'; }
+      close() { gate.then(() => this.onclose({ code: 1006, reason: '' })); }
+    };
+    return () => {
+      answers.connect = connect;
+      window.WebSocket = Socket;
+    };
+  };
   const hungUp = [
     await hangUpAt('microphone', permission),
     await hangUpAt('connect', route('connect')),
     await hangUpAt('connect', route('connect'), { transport: 'websocket', apiKey: 'k' }),
     await hangUpAt('offer', route('offer')),
+    await hangUpAt('socket', dialling, { transport: 'websocket', apiKey: 'k' }),
   ];
   const silent = given.getAudioTracks().every((track) => track.readyState === 'ended');
 

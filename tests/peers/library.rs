@@ -116,6 +116,7 @@ async fn a_call_from_a_page_over_webrtc() {
             ["connect", "ended", ended, "POST connect,POST end"],
             ["connect", "ended", ended, "POST connect,POST end"],
             ["offer", "ended", ended, "POST connect,POST offer,POST end"],
+            ["socket", "ended", ended, "POST connect,POST end"],
         ])
     );
     assert_eq!(told["silent"], true, "{told}");

@@ -1,8 +1,7 @@
 // sidetone.js: a call with an agent from a web page, over WebRTC or a WebSocket.
 //
 //   import { startCall } from '/web/sidetone.js';
-//   const call = await startCall({ agentId, token });
-//   call.on('agent_response', ({ text }) => console.log(text));
+//   const call = await startCall({ agentId, token, on: { agent_response: ({ text }) => console.log(text) } });
 //
 // docs/sidetone-js.md tells the rest, sidetone.d.ts has the types. No dependency, no build step.
 

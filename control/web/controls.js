@@ -23,8 +23,7 @@ const KINDS = {
   text(setting, id) {
     const input = h('input', { id, name: setting.name, type: setting.type ?? 'text', placeholder: setting.placeholder, autocomplete: 'off', required: setting.required });
     const { read, write } = plain(input);
-    // As people write numbers: +49 (30) 123-456.
-    return { input, write, read: setting.type === 'tel' ? () => read()?.replace(/[\s()/.-]/g, '') || null : read };
+    return { input, write, read: setting.type === 'tel' ? () => compact(read() ?? '') || null : read };
   },
 
   // A secret goes in and is never shown.
@@ -196,6 +195,9 @@ const KINDS = {
     });
   },
 };
+
+/** A number as people write it, +49 (30) 123-456, as the API has it. */
+export const compact = (number) => number.replace(/[\s()/.-]/g, '');
 
 // Text: nothing is null for the API.
 const plain = (input) => ({ read: () => (input.value === '' ? null : input.value), write: (value) => { input.value = value ?? ''; } });

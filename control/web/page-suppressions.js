@@ -1,6 +1,7 @@
 // Suppressions, the do-not-call list: list, add, lift.
 
 import { query } from './api.js';
+import { compact } from './controls.js';
 import { h, icon } from './dom.js';
 import { when } from './format.js';
 import { badge, cell, confirm, empty, ghosts, head, load, pager, toast } from './parts.js';
@@ -18,7 +19,7 @@ export function page({ api, params, rename }) {
     h('div.field', h('label', { for: number.id }, 'Number'), number), h('div.field', h('label', { for: status.id }, 'Status'), status));
   for (const control of form.elements) if (params.has(control.name)) control.value = params.get(control.name);
 
-  const chosen = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+  const chosen = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, name === number.name ? compact(value) : value]).filter(([, value]) => value));
   const changed = () => {
     rename(`#/suppressions${query(chosen())}`);
     show();

@@ -28,8 +28,12 @@ export function page({ api }) {
     return items.length > 0 ? callRows(items) : empty('Talk to an agent, and the call is kept here: its sound, its words, and where the time went.', { heading: 'No calls yet' });
   }, { shape: ghosts(3, '3.2rem') });
 
+  let isAsking = false;
   const ask = async () => {
-    if (!document.hidden && !live.isKept) await live.ask(leaving.signal);
+    if (document.hidden || live.isKept || isAsking) return;
+    isAsking = true;
+    await live.ask(leaving.signal);
+    isAsking = false;
   };
   const timer = setInterval(ask, EVERY_MS);
   ask();

@@ -92,16 +92,18 @@ export function toast(text) {
   toastTimer = setTimeout(() => place.replaceChildren(), 4000);
 }
 
+/** Tells beside itself what came of it: a dialog covers all else. */
 export function copyButton(text, label = 'Copy') {
+  const said = h('span.soft.small', { role: 'status' });
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
-      toast('Copied');
+      fill(said, 'Copied');
     } catch {
-      toast('The browser does not allow it here: select the text and copy it');
+      fill(said, 'The browser does not allow it here: select the text and copy it');
     }
   };
-  return h('button.button.small', { type: 'button', onclick: copy }, icon('copy'), label);
+  return h('div.row.tight', h('button.button.small', { type: 'button', onclick: copy }, icon('copy'), label), said);
 }
 
 /** A modal dialog around a form. `onsubmit(close)` may throw: the failure is shown and the dialog stays. */

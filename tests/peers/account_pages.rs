@@ -73,6 +73,12 @@ async fn secret(page: &mut Browser, server: &Server) -> String {
     page.until(shows, 10).await;
     let secret = page.eval(&format!("{shows}.textContent")).await;
     let secret = secret.as_str().unwrap().to_owned();
+    click(page, ".secret button").await;
+    page.until(
+        "/^Copied|^The browser/.test(document.querySelector('.secret [role=status]').textContent)",
+        5,
+    )
+    .await;
     page.press("Escape", 27, "").await;
     dialog_gone(page).await;
     let there = format!("document.documentElement.outerHTML.includes('{secret}')");

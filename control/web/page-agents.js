@@ -16,6 +16,11 @@ export function page({ api, go }) {
         heading: 'Make your first agent', action: h('a.button.main', { href: '#/agents/new' }, 'New agent'),
       });
     }
+    if (found.items.length === 0) {
+      // The last of this page was deleted.
+      show(Math.max(0, offset - LIMIT));
+      return null;
+    }
     return [table(found.items, { api, go, show: () => show(offset) }), pager(found, show)];
   }, { shape: h('div', { class: 'pad' }, ghosts(4, '3.2rem')) });
   show();

@@ -10,7 +10,7 @@ use kit::socket::{self, Caller};
 use kit::stage;
 use serde_json::{Value, json};
 
-use super::browser::{click, console, fact, go, load, shown};
+use super::browser::{click, console, fact, go, load, shown, submit};
 use super::devtools::Browser;
 
 /// Layout shifts whose sum is below this are taken for good by those who measure pages.
@@ -170,7 +170,26 @@ async fn a_list_of_calls_is_filtered_and_turned() {
     let before = "#/calls?from=2026-10-24&to=2026-10-24";
     load(&mut page, &server, before).await;
     rows(&mut page, "").await;
+    the_last_of_a_page_is_deleted(&mut page, &client).await;
     assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// Of the agents, a hundred and one; the page before is shown then.
+async fn the_last_of_a_page_is_deleted(page: &mut Browser, client: &Client) {
+    let agents = client.get("/agents?limit=100").await.expect(200).body;
+    let over = agents["total"].as_u64().unwrap() - 101;
+    for agent in &agents["items"].as_array().unwrap()[..over as usize] {
+        let path = format!("/agents/{}", agent["id"].as_str().unwrap());
+        client.delete(&path).await.expect(204);
+    }
+    go(page, "#/agents").await;
+    for part in ["51–100 of 101", "101–101 of 101"] {
+        click(page, "#older").await;
+        counted(page, part).await;
+    }
+    click(page, "tbody .danger").await;
+    submit(page).await;
+    counted(page, "51–100 of 100").await;
 }
 
 /// Holds the answer to what is queued until `release()`.

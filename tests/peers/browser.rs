@@ -357,7 +357,12 @@ async fn seek(page: &mut Browser) {
     let bound = |at: usize| bounds[at].as_f64().unwrap();
     let (left, y, width) = (bound(0), bound(1) + bound(3) / 2.0, bound(2));
     let mut pointer = async |kind: &str, button: &str, part: f64| {
-        let event = json!({"type": kind, "button": button, "buttons": 1, "x": left + width * part, "y": y, "clickCount": 1});
+        let held = match button {
+            "left" => 1,
+            "middle" => 4,
+            _ => 0,
+        };
+        let event = json!({"type": kind, "button": button, "buttons": held, "x": left + width * part, "y": y, "clickCount": 1});
         page.call("Input.dispatchMouseEvent", event).await;
         page.eval(&format!("[{place}, {plays}]")).await
     };

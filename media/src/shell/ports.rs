@@ -16,9 +16,9 @@ use super::address;
 /// then.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How many pairs a call tries that are free as far as we know: other programs may have some. They cost two
-/// system calls each, under the lock.
-const TRIES: usize = 16;
+/// How many pairs a call tries that are free as far as we know: other programs may have some, many in a row where
+/// another server has the same range. They cost a few system calls each, under the lock.
+const TRIES: usize = 256;
 
 /// The ports of one node.
 #[derive(Debug)]
@@ -207,17 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn a_call_looks_past_a_few_ports_of_others_and_the_next_one_goes_on_there() {
-        let ports = Ports::new(LOOPBACK, 41_040, 41_099).unwrap();
-        let others = |count: u16| (0..count).map(|at| 41_040 + 2 * at);
-        let others: Vec<UdpSocket> = others(20)
-            .map(|port| UdpSocket::bind(SocketAddr::new(LOOPBACK, port)).unwrap())
-            .collect();
+    fn a_call_looks_past_many_ports_of_others_and_no_further() {
+        const PAIRS: usize = 500;
+        let ports = Ports::new(LOOPBACK, 31_000, 31_999).unwrap();
+        let port = |pair: usize| u16::try_from(31_000 + 2 * pair).unwrap();
+        let of_others = |pairs: std::ops::Range<usize>| -> Vec<UdpSocket> {
+            let bound = |pair| UdpSocket::bind(SocketAddr::new(LOOPBACK, port(pair))).unwrap();
+            pairs.map(bound).collect()
+        };
+        let before = of_others(0..TRIES - 1);
+        assert_eq!(ports.take().unwrap().port(), port(TRIES - 1));
+        let behind = of_others(TRIES..PAIRS);
+        // Those behind, and then the first ones again.
         let why = ports.take().unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::AddrInUse);
-        let pair = ports.take().unwrap();
-        assert_eq!(pair.port(), 41_080);
-        drop(others);
+        drop((before, behind));
+        ports.take().unwrap();
     }
 
     #[test]

@@ -111,8 +111,9 @@ pub struct JitterBuffer {
     arrival: Arrivals,
     counts: JitterCounts,
     restarted: bool,
-    /// What came lately was not given here.
-    skipped: bool,
+    /// What came when this number was expected was not given here. Not looked at where packets pass in their turn, which
+    /// shows that none is missing.
+    skipped: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -149,14 +150,14 @@ impl JitterBuffer {
             arrival: Arrivals::default(),
             counts: JitterCounts::default(),
             restarted: false,
-            skipped: false,
+            skipped: None,
         }
     }
 
     /// Whether the packet is the next in its turn, right behind the one before, with nothing else waiting: the
     /// usual case, in which it need not be kept. It is handed out thereby; if not, [`insert`](Self::insert) it.
     pub fn pass(&mut self, now: Time, packet: &Arrival<'_>) -> bool {
-        let Some(expected) = self.expected.filter(|_| !self.waits() && !self.skipped) else {
+        let Some(expected) = self.expected.filter(|_| !self.waits()) else {
             return false;
         };
         let in_turn = packet.sequence == expected.sequence as u16
@@ -181,11 +182,11 @@ impl JitterBuffer {
 
     /// Takes a packet. Call [`next`](Self::next) until it has nothing, after each.
     pub fn insert(&mut self, now: Time, packet: &Arrival<'_>) {
-        let skipped = std::mem::take(&mut self.skipped);
+        let skipped = self.skipped.take();
         let Some(expected) = self.expected else {
             return self.begin(now, packet, false);
         };
-        if skipped && !self.waits() {
+        if skipped == Some(expected.sequence) && !self.waits() {
             return self.go_on(now, expected, packet);
         }
         let sequence = extend_sequence(self.highest, packet.sequence);
@@ -332,13 +333,13 @@ impl JitterBuffer {
         self.known = 0;
         self.arrival = Arrivals::default();
         self.restarted = false;
-        self.skipped = false;
+        self.skipped = None;
     }
 
     /// Packets were not given here on purpose, as while a caller holds: those before the next one are neither lost nor
     /// late. Its timestamp tells for how long that was.
-    pub const fn skip(&mut self) {
-        self.skipped = true;
+    pub fn skip(&mut self) {
+        self.skipped = self.expected.map(|expected| expected.sequence);
     }
 
     /// The stream's timestamps count `clock` a second from now on; to be called when nothing waits.

@@ -15,6 +15,26 @@ async () => {
   tone.connect(voice);
   tone.start();
 
+  // What reaches the far side of the caller's microphone.
+  const far = new AnalyserNode(context, { fftSize: 2048 });
+  const sink = new Audio();
+  const hear = (track) => {
+    const stream = new MediaStream([track]);
+    // Without an element that plays it the browser decodes nothing.
+    sink.muted = true;
+    sink.srcObject = stream;
+    context.createMediaStreamSource(stream).connect(far);
+  };
+  const loudest = async (ms) => {
+    const samples = new Float32Array(far.fftSize);
+    let most = 0;
+    for (const end = performance.now() + ms; performance.now() < end; await wait(20)) {
+      far.getFloatTimeDomainData(samples);
+      most = samples.reduce((so, sample) => Math.max(so, Math.abs(sample)), most);
+    }
+    return most;
+  };
+
   const told = { asked: [], credentials: new Set(), got: [], events: [], fragments: [], candidates: 0 };
   let peer = null;
   let channel = null;
@@ -27,6 +47,7 @@ async () => {
     async offer({ sdp, type, pc_id: pcId }) {
       if (!peer) {
         peer = new RTCPeerConnection();
+        peer.ontrack = ({ track }) => hear(track);
         peer.addTrack(voice.stream.getAudioTracks()[0], voice.stream);
         peer.ondatachannel = (event) => {
           channel = event.channel;
@@ -84,9 +105,14 @@ async () => {
   await until('the channel opens', () => channel?.readyState === 'open');
   await until('the agent is heard', () => call.outputLevel > 0.3 && call.agentState === 'speaking');
   await until('the microphone is heard', () => call.inputLevel > 0.01);
+  const heard = await loudest(2000);
   call.mute();
   await until('the microphone is muted', () => call.inputLevel === 0);
+  // What was under way has been heard by then.
+  await wait(500);
+  const muted = await loudest(2000);
   call.unmute();
+  told.levels = [heard, muted, await loudest(2000)];
   say({ type: 'vad', speaking: true, at_ms: 1 });
   say({ type: 'ping', event_id: 7 });
   say({ type: 'tool_call', tool_call_id: 't', name: 'add', arguments: { a: 1, b: 2 }, turn_id: 'u' });

@@ -74,6 +74,11 @@ async fn a_call_from_a_page_over_webrtc() {
     );
     assert_eq!(told["state"], "ended");
 
+    // The far side hears the microphone, nothing of it while it is muted, and then hears it again.
+    let levels: [f64; 3] = serde_json::from_value(told["levels"].clone()).unwrap();
+    let [before, muted, after] = levels;
+    assert!(before > 0.05 && muted < 0.001 && after > 0.05, "{levels:?}");
+
     // A call that the browser lets nobody hear begins and is heard from the first gesture; one that failed says so;
     // one whose page is left is over.
     assert_eq!(told["refused"], true, "{told}");

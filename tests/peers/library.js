@@ -112,7 +112,9 @@ async () => {
   await wait(500);
   const muted = await loudest(2000);
   call.unmute();
-  told.levels = [heard, muted, await loudest(2000)];
+  let again = 0;
+  for (let tries = 0; tries < 10 && again < 0.05; tries += 1) again = await loudest(1000);
+  told.levels = [heard, muted, again];
   say({ type: 'vad', speaking: true, at_ms: 1 });
   say({ type: 'ping', event_id: 7 });
   say({ type: 'tool_call', tool_call_id: 't', name: 'add', arguments: { a: 1, b: 2 }, turn_id: 'u' });

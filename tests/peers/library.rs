@@ -15,7 +15,7 @@ async fn a_call_from_a_page_over_webrtc() {
     let microphone = server.data.join("microphone.wav");
     speak(
         &microphone,
-        "one two three four five six seven eight nine ten, and on it goes",
+        &"one two three four five six seven eight nine ten, and on it goes. ".repeat(5),
         0.0,
     );
     let mut page = Browser::open(&microphone).await;

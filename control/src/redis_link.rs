@@ -4,6 +4,9 @@
 //! A request never waits for a connection to be tried again and again: while there is none, it is
 //! told so at once, and the heart ([`crate::cluster::heart`]) tries in the background. An operation
 //! that was sent and not answered may have been done or not; the caller is told that it is unsure.
+//!
+//! What is read and written has a thread of its own: behind a crowd of requests on the threads that serve them, an
+//! answer would wait for longer than Redis may take, and a node that is merely busy would count it as none.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +14,7 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, Script, ServerErrorKind};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -37,6 +41,8 @@ pub enum Trouble {
 /// The connection of this process.
 pub struct Link {
     client: Client,
+    /// Its one thread reads and writes. There until the link is dropped.
+    thread: Option<Runtime>,
     state: Mutex<State>,
     /// Held while somebody connects, so that a crowd makes one attempt.
     connecting: tokio::sync::Mutex<()>,
@@ -61,8 +67,15 @@ impl Link {
     /// it is none.
     pub fn new(url: &Secret<String>) -> Result<Arc<Self>, String> {
         let client = Client::open(url.expose().as_str()).map_err(|error| error.to_string())?;
+        let thread = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("redis")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("no thread for it: {error}"))?;
         Ok(Arc::new(Self {
             client,
+            thread: Some(thread),
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             silent: AtomicU32::new(0),
@@ -117,12 +130,17 @@ impl Link {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(Some(OPERATION));
-        let connecting = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        let mut connection = timeout(CONNECT, connecting)
+        let client = self.client.clone();
+        let connecting = async move {
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+        };
+        let thread = self.thread.as_ref().ok_or("the node ends")?;
+        let mut connection = timeout(CONNECT, thread.spawn(connecting))
             .await
             .map_err(|_| format!("no connection within {CONNECT:?}"))?
+            .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?;
         // A server that is stopped still lets its kernel accept.
         let ping = ::redis::cmd("PING");
@@ -223,6 +241,15 @@ impl Link {
     fn state(&self) -> MutexGuard<'_, State> {
         // Whole after any panic: each use is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Whoever lets go of it may be a task, which must not wait for a thread.
+        if let Some(thread) = self.thread.take() {
+            thread.shutdown_background();
+        }
     }
 }
 

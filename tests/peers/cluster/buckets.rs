@@ -89,3 +89,23 @@ async fn two_nodes_share_a_key_s_budget_and_one_alone_goes_on_but_for_what_costs
     let script = Shared::new(link(&redis), SERVER_CLOCK);
     assert_eq!(script.take("x", 1).await, None, "nobody has connected it");
 }
+
+/// A crowd keeps a node's own threads from everything else for longer than Redis may take to answer.
+#[tokio::test]
+async fn an_answer_that_came_counts_however_busy_the_node_was() {
+    let redis = Redis::start().await;
+    let link = link(&redis);
+    assert!(link.connect().await);
+    let shared = Shared::new(link.clone(), SERVER_CLOCK);
+    // Redis knows the script from here on.
+    assert!(shared.take("crowd", 60).await.is_some());
+    for _ in 0..4 {
+        let busy = async {
+            // The answer comes meanwhile, and nobody looks at it.
+            std::thread::sleep(Duration::from_millis(400));
+        };
+        let (answer, ()) = tokio::join!(shared.take("crowd", 60), busy);
+        assert!(answer.is_some());
+    }
+    assert!(link.is_up());
+}

@@ -2,6 +2,7 @@
 //! public agents, origins, what is wrong with offers and candidates. Whole calls: `tests/peers/webrtc`.
 
 mod offers;
+mod tokens;
 mod who;
 
 use std::time::Duration;

@@ -62,9 +62,14 @@ struct State {
 }
 
 impl Link {
+    /// Whether this is a URL that [`new`](Self::new) takes.
+    pub fn takes(url: &Secret<String>) -> bool {
+        Client::open(url.expose().as_str()).is_ok()
+    }
+
     /// For this URL: `redis://[user:password@]host:port[/db]`; `rediss://…` speaks TLS to a server whose
     /// certificate the system's authorities (or those of the file `SSL_CERT_FILE`) vouch for. `Err`: why
-    /// it is none.
+    /// it is none, or that the system has no thread for it.
     pub fn new(url: &Secret<String>) -> Result<Arc<Self>, String> {
         let client = Client::open(url.expose().as_str()).map_err(|error| error.to_string())?;
         let thread = Builder::new_multi_thread()

@@ -65,7 +65,7 @@ pub(super) fn redis_url(settings: &mut Settings) -> Option<Secret<String>> {
     let known = known.iter().any(|scheme| url.expose().starts_with(scheme));
     // What the client reads behind a `#` takes any certificate.
     let strict = !url.expose().contains('#');
-    if !known || !strict || crate::redis_link::Link::new(&url).is_err() {
+    if !known || !strict || !crate::redis_link::Link::takes(&url) {
         // The value is not shown: it may hold a password.
         settings.wrong(
             "redis.url",

@@ -34,8 +34,8 @@ pub(super) fn ring() -> (Producer<u8>, Consumer<u8>) {
 /// has to fill up none.
 const BLOCK: u64 = 4_096;
 
-/// While the ring is full a side keeps two seconds (in bytes); then that block is a gap.
-const MAX_BLOCK: usize = 8 * 2 * BLOCK as usize;
+/// While the ring is full a side keeps two seconds (in samples); then that block is a gap.
+const MAX_BLOCK: usize = 8 * BLOCK as usize;
 
 /// The tape goes to the ring when there is this much of it, bytes.
 const TAPE_PIECE: usize = 4 << 10;
@@ -153,11 +153,11 @@ pub(super) struct Recorder {
     lost: u64,
 }
 
-/// Sound that follows on without a hole.
+/// Sound that follows on without a hole: samples as 16-bit little-endian.
 #[derive(Default)]
 struct Block {
     at: u64,
-    bytes: Vec<u8>,
+    samples: Vec<[u8; 2]>,
 }
 
 impl Recorder {
@@ -179,22 +179,22 @@ impl Recorder {
         let (mut at, mut samples) = (at, samples);
         while !samples.is_empty() {
             let block = &self.sides[side as usize];
-            let end = block.at + block.bytes.len() as u64 / 2;
+            let end = block.at + block.samples.len() as u64;
             let follows = end == at;
             if (!follows || end.is_multiple_of(BLOCK)) && !self.push_block(ring, side) {
-                let waiting = self.sides[side as usize].bytes.len();
+                let waiting = self.sides[side as usize].samples.len();
                 if !follows || waiting >= MAX_BLOCK {
                     self.lose_block(ring, side);
                 }
             }
             let block = &mut self.sides[side as usize];
-            if block.bytes.is_empty() {
+            if block.samples.is_empty() {
                 block.at = at;
-                block.bytes.reserve_exact(2 * BLOCK as usize);
+                block.samples.reserve_exact(BLOCK as usize);
             }
             let room = (BLOCK - at % BLOCK) as usize;
             let (now, later) = samples.split_at(samples.len().min(room));
-            append(&mut block.bytes, now);
+            block.samples.extend(now.iter().map(|sample| sample.to_le_bytes()));
             at += now.len() as u64;
             samples = later;
         }
@@ -240,7 +240,7 @@ impl Recorder {
     /// `false`: no room, the block is kept.
     fn push_block(&mut self, ring: &mut Ring, side: Side) -> bool {
         let block = &mut self.sides[side as usize];
-        if block.bytes.is_empty() {
+        if block.samples.is_empty() {
             return true;
         }
         let kind = match side {
@@ -251,12 +251,12 @@ impl Recorder {
             key: self.key,
             kind,
             at: block.at,
-            length: block.bytes.len() as u32,
+            length: 2 * block.samples.len() as u32,
         };
-        let pushed = ring.push(header, &block.bytes);
+        let pushed = ring.push(header, block.samples.as_flattened());
         if pushed {
-            block.at += block.bytes.len() as u64 / 2;
-            block.bytes.clear();
+            block.at += block.samples.len() as u64;
+            block.samples.clear();
         }
         pushed
     }
@@ -264,8 +264,8 @@ impl Recorder {
     fn lose_block(&mut self, ring: &mut Ring, side: Side) {
         let block = &mut self.sides[side as usize];
         let before = Samples(self.lost).ms();
-        self.lost += block.bytes.len() as u64 / 2;
-        block.bytes.clear();
+        self.lost += block.samples.len() as u64;
+        block.samples.clear();
         count(
             &ring.tallies.record_gap_ms,
             Samples(self.lost).ms() - before,
@@ -290,16 +290,6 @@ impl Recorder {
         self.tape_at += handed as u64;
         self.tape.take(handed);
         self.tape.pending().is_empty()
-    }
-}
-
-/// Appends the samples as 16-bit little-endian.
-fn append(bytes: &mut Vec<u8>, samples: &[i16]) {
-    let from = bytes.len();
-    bytes.resize(from + 2 * samples.len(), 0);
-    let (pairs, _) = bytes[from..].as_chunks_mut();
-    for (pair, sample) in pairs.iter_mut().zip(samples) {
-        *pair = sample.to_le_bytes();
     }
 }
 

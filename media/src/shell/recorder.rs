@@ -194,7 +194,9 @@ impl Recorder {
             }
             let room = (BLOCK - at % BLOCK) as usize;
             let (now, later) = samples.split_at(samples.len().min(room));
-            block.samples.extend(now.iter().map(|sample| sample.to_le_bytes()));
+            block
+                .samples
+                .extend(now.iter().map(|sample| sample.to_le_bytes()));
             at += now.len() as u64;
             samples = later;
         }

@@ -19,7 +19,7 @@ from pesq import pesq
 RATE, FRAME = 16_000, 320
 HUMANS = "/usr/share/pocketsphinx/test/data/librivox/*.wav"
 TEXT = "Our office is open from nine to five on weekdays, and on Saturday until noon. You can park behind the house."
-USUAL = ["28:5", "28:1", "48:5", "48:1", "48:0"]
+USUAL = ["28:5", "28:1", "48:5", "48:1", "48:0", "64:1"]
 
 # opus_defines.h
 VOIP, VOICE, MUSIC = 2048, 3001, 3002

@@ -29,6 +29,8 @@ pub struct Telephone {
     next: Instant,
     /// What was heard, 8 kHz.
     pub heard: Vec<i16>,
+    /// The codec of the last packet of it.
+    pub heard_in: Option<Codec>,
     /// When each packet of it came.
     pub came: Vec<Instant>,
     /// The other side has hung up, or the call ended in another way.
@@ -185,6 +187,7 @@ impl Telephone {
             timestamp: 1_000,
             next: Instant::now(),
             heard: Vec::new(),
+            heard_in: None,
             came: Vec::new(),
             over: false,
         }
@@ -231,8 +234,13 @@ impl Telephone {
         self.catch_up();
         for frame in samples.chunks(160) {
             let mut payload = vec![0; frame.len()];
-            g711::ulaw_encode(frame, &mut payload);
-            self.send(0, self.timestamp, &payload).await;
+            match self.agreed.codec {
+                Codec::Pcmu => g711::ulaw_encode(frame, &mut payload),
+                Codec::Pcma => g711::alaw_encode(frame, &mut payload),
+                other => panic!("{other:?} is not spoken here"),
+            }
+            let payload_type = self.agreed.payload_type;
+            self.send(payload_type, self.timestamp, &payload).await;
             self.step(frame.len() as u32).await;
         }
     }
@@ -287,9 +295,23 @@ impl Telephone {
             if packet.payload_type == 13 {
                 continue;
             }
-            assert_eq!(packet.payload_type, 0);
             let mut samples = vec![0; packet.payload.len()];
-            g711::ulaw_decode(packet.payload, &mut samples);
+            let codec = match packet.payload_type {
+                0 => {
+                    g711::ulaw_decode(packet.payload, &mut samples);
+                    Codec::Pcmu
+                }
+                8 => {
+                    g711::alaw_decode(packet.payload, &mut samples);
+                    Codec::Pcma
+                }
+                other => panic!("payload type {other} was never offered"),
+            };
+            assert!(
+                self.local.codecs.contains(&codec),
+                "{codec:?} is not offered"
+            );
+            self.heard_in = Some(codec);
             self.heard.extend(samples);
             self.came.push(Instant::now());
         }
@@ -297,7 +319,17 @@ impl Telephone {
 
     /// Holds the call, or takes it up again.
     pub async fn flow(&mut self, flow: Flow) {
+        self.offer(self.agreed.codec, flow).await;
+    }
+
+    /// Takes a call that is held, so that nothing is on its way, up again in this codec.
+    pub async fn resume_in(&mut self, codec: Codec) {
+        self.offer(codec, Flow::SendRecv).await;
+    }
+
+    async fn offer(&mut self, codec: Codec, flow: Flow) {
         self.local.version += 1;
+        self.local.codecs = vec![codec];
         let offered = sdp::offer(&self.local, flow);
         let body = Body::sdp(offered.text.clone());
         self.sip.command(Command::Offer(self.line, body)).unwrap();

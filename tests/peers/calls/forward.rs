@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kit::client::Client;
 use kit::ports::free_port;
-use kit::telephone::Telephone;
+use kit::telephone::{Telephone, Waiting};
 use media::audio::tones;
-use media::rtp::sdp::{Encryption, Flow};
+use media::rtp::sdp::{Codec, Encryption, Flow};
 use serde_json::{Value, json};
 
 use super::outbound::{self, NO_BODY, answer, bye_taken, carrier, recv, refuses, rings, send};
@@ -294,6 +294,61 @@ async fn a_forwarded_caller_who_holds_hears_nothing_and_then_the_callee_again() 
     assert!(tenths >= 5, "the line is back: {tenths}");
     phone.hang_up().await;
     outbound::well(callee, &server).await;
+    let (came, went) = both(&client).await;
+    assert_eq!(came["end_reason"], "transferred", "{came}");
+    assert_eq!(went["end_reason"], "caller_hangup", "{went}");
+}
+
+/// Half a second of both at once, each with a tone of its own, and what is still on its way then.
+async fn both_speak([caller, callee]: &mut [Telephone; 2]) {
+    let [low, high] = [500.0, 1_250.0].map(|hz| tones::sine(8_000, hz, -12.0, 4_000));
+    tokio::join!(caller.speak(&low), callee.speak(&high));
+    tokio::join!(caller.silence(300), callee.silence(300));
+}
+
+#[tokio::test]
+async fn either_side_of_a_forwarded_call_holds_and_comes_back_in_another_codec() {
+    let _together = stage::together().await;
+    let (server, listen) = server().await;
+    let client = server.client();
+    line(&client, by_address(), forward()).await;
+    let waiting = Waiting::new();
+    way_out(&client, waiting.address(), json!({})).await;
+    let within = Duration::from_secs(30);
+    let (caller, callee) = tokio::join!(
+        Telephone::call_number(listen, NUMBER, Encryption::Disable, within),
+        async { waiting.rings().await.answer() }
+    );
+    let caller = caller.unwrap_or_else(|code| panic!("{code}: {}", server.log()));
+    let mut phones = [caller, callee];
+    // The codec of each side, once this one is back.
+    for (holder, codecs) in [
+        (0, [Codec::Pcma, Codec::Pcmu]),
+        (1, [Codec::Pcma, Codec::Pcma]),
+    ] {
+        let other = 1 - holder;
+        let [holds, waits] = phones.get_disjoint_mut([holder, other]).unwrap();
+        tokio::join!(holds.flow(Flow::SendOnly), waits.silence(300));
+        holds.silence(300).await;
+        let held = holds.heard.len();
+        both_speak(&mut phones).await;
+        let heard = phones[holder].heard.len();
+        assert_eq!(heard, held, "nothing is sent to one who holds");
+        let [holds, waits] = phones.get_disjoint_mut([holder, other]).unwrap();
+        tokio::join!(holds.resume_in(Codec::Pcma), waits.silence(300));
+        let from = [0, 1].map(|at| phones[at].heard.len());
+        both_speak(&mut phones).await;
+        for (at, hz) in [(0, 1_250.0), (1, 500.0)] {
+            let phone = &phones[at];
+            let parts = phone.heard[from[at]..].chunks_exact(800);
+            let tonal = parts.filter(|part| tones::goertzel(part, 8_000, hz) > 0.02);
+            let tonal = tonal.count();
+            assert!(tonal >= 4, "{holder} held, {at} hears {tonal} tenths");
+            assert_eq!(phone.heard_in, Some(codecs[at]), "{holder} held");
+        }
+    }
+    let [caller, mut callee] = phones;
+    tokio::join!(caller.hang_up(), callee.wait_for_goodbye());
     let (came, went) = both(&client).await;
     assert_eq!(came["end_reason"], "transferred", "{came}");
     assert_eq!(went["end_reason"], "caller_hangup", "{went}");

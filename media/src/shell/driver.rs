@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Events, Poll, Token, Waker};
-use rtrb::Producer;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
@@ -26,7 +25,7 @@ use super::line::Line;
 use super::live::{Live, Placed, Tools, WebRtc};
 use super::mailbox::{CallKey, Command, Inbox, Mailbox};
 use super::peer::Datagram;
-use super::recorder::Ring;
+use super::recorder::{Near, Ring};
 use super::rtp::LARGEST;
 use super::wheel::Wheel;
 use crate::audio::fetch::fetch;
@@ -78,7 +77,7 @@ impl Driver {
     pub(super) fn new(
         clock: Clock,
         calls: usize,
-        ring: Producer<u8>,
+        ring: Near,
         disk: &Disk,
         tallies: &Arc<Tallies>,
         mut webrtc: Option<WebRtc>,

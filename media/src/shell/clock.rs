@@ -49,7 +49,8 @@ const PACE: Duration = Duration::from_millis(1);
 
 /// With fewer calls than this a pace does not pay: in most milliseconds nothing comes, and its end is one more wake-up.
 /// Calls that speak in company wake their thread 60 times a second each, and a thread that is woken less than a thousand
-/// times sleeps longer without a pace. But what strangers send may come at any rate: once so many passes in a row were called for within the pace, it is kept.
+/// times sleeps longer without a pace. But what strangers send may come at any rate: once so many passes in a row were
+/// called for within the pace, it is kept.
 const FEW: usize = 20;
 const DENSE: u32 = 4;
 /// What still counts as within the pace: a sleep that ends late.

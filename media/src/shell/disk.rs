@@ -10,14 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use rtrb::Consumer;
 use rustc_hash::FxHashMap;
 
 use super::counters::{Tallies, count};
 use super::engine::{CallNews, OnEvent, tell};
 use super::finish::{self, Spools};
 use super::mailbox::CallKey;
-use super::recorder::{Body, Far};
-use crate::call::output::Side;
+use super::recorder::{Header, Kind};
 
 /// How long the thread sleeps when nobody wakes it.
 const NAP: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ pub(super) struct Disk {
 /// Starts both threads. They end when the senders of openings and the rings' producers are gone.
 pub(super) fn start(
     (folder, min_free): (&Path, u64),
-    rings: Vec<Far>,
+    rings: Vec<Consumer<u8>>,
     calls: usize,
     tallies: &Arc<Tallies>,
 ) -> io::Result<Disk> {
@@ -66,7 +66,7 @@ pub(super) fn start(
     let mut writer = Writer {
         folder: folder.to_owned(),
         min_free,
-        rings,
+        rings: rings.into_iter().map(|ring| (ring, None)).collect(),
         opened,
         done,
         calls: FxHashMap::default(),
@@ -88,7 +88,8 @@ struct Writer {
     /// New recordings do not start when less than this is free, bytes: room for what the live ones
     /// still need.
     min_free: u64,
-    rings: Vec<Far>,
+    /// Each with the header whose body has not come yet.
+    rings: Vec<(Consumer<u8>, Option<Header>)>,
     opened: Receiver<Opening>,
     done: Sender<Finished>,
     calls: FxHashMap<CallKey, Call>,
@@ -121,7 +122,7 @@ impl Writer {
     fn run(&mut self) {
         loop {
             // Asked before the rings are emptied: what came before is then all there is.
-            let last = self.rings.iter().all(Far::is_abandoned);
+            let last = self.rings.iter().all(|(ring, _)| ring.is_abandoned());
             self.take_openings();
             for ring in 0..self.rings.len() {
                 while self.take_message(ring) {}
@@ -197,26 +198,43 @@ impl Writer {
         }
     }
 
-    /// Takes one message out of a ring. `false`: there is none.
+    /// Takes one message out of a ring. `false`: there is no whole one.
     fn take_message(&mut self, index: usize) -> bool {
-        let Some(message) = self.rings[index].pop() else {
-            return false;
+        let (ring, waiting) = &mut self.rings[index];
+        let header = match waiting.take() {
+            Some(header) => header,
+            None => {
+                let mut bytes = [0; Header::SIZE];
+                if ring.pop_entire_slice(&mut bytes).is_err() {
+                    return false;
+                }
+                Header::from_bytes(bytes)
+            }
         };
         // Its opening was sent before this message.
-        if !self.calls.contains_key(&message.key) {
+        if !self.calls.contains_key(&header.key) {
             self.take_openings();
         }
-        if let Body::End { gap_ms } = message.body {
-            self.end(message.key, gap_ms);
-        } else if let Some(call) = self.calls.get_mut(&message.key) {
-            call.write(&message.body);
+        if header.kind == Kind::End {
+            self.end(header);
+            return true;
         }
-        self.rings[index].give_back(message.body);
+        let (ring, waiting) = &mut self.rings[index];
+        let Ok(body) = ring.read_chunk(header.length as usize) else {
+            *waiting = Some(header);
+            return false;
+        };
+        if let Some(call) = self.calls.get_mut(&header.key) {
+            // In two pieces where the ring goes round.
+            let (front, back) = body.as_slices();
+            call.write(header, front, back);
+        }
+        body.commit_all();
         true
     }
 
-    fn end(&mut self, key: CallKey, gap_ms: u64) {
-        let Some(call) = self.calls.remove(&key) else {
+    fn end(&mut self, header: Header) {
+        let Some(call) = self.calls.remove(&header.key) else {
             return;
         };
         let Call {
@@ -233,7 +251,7 @@ impl Writer {
             spools,
             recording,
             failed,
-            gap_ms,
+            gap_ms: header.at,
             on_event,
         };
         if let Err(refused) = self.done.try_send(finished) {
@@ -250,22 +268,19 @@ impl Writer {
 }
 
 impl Call {
-    fn write(&mut self, body: &Body) {
-        let (file, bytes, at) = match body {
-            Body::Sound { side, at, sound } => {
-                let file = match side {
-                    Side::Caller => &self.caller,
-                    Side::Agent => &self.agent,
-                };
-                (file, sound.as_flattened(), at * 2)
-            }
-            Body::Tape { at, piece } => (&self.tape, piece.as_slice(), *at),
-            Body::End { .. } => return,
+    fn write(&mut self, header: Header, front: &[u8], back: &[u8]) {
+        let (file, at) = match header.kind {
+            Kind::Caller => (&self.caller, header.at * 2),
+            Kind::Agent => (&self.agent, header.at * 2),
+            Kind::Tape => (&self.tape, header.at),
+            Kind::End => return,
         };
         let Some(file) = file else { return };
-        match (file.write_all_at(bytes, at), body) {
+        let written = file.write_all_at(front, at);
+        let written = written.and_then(|()| file.write_all_at(back, at + front.len() as u64));
+        match (written, header.kind) {
             (Ok(()), _) => {}
-            (Err(error), Body::Tape { .. }) => {
+            (Err(error), Kind::Tape) => {
                 tracing::warn!(parent: &self.span, %error, "the tape of a call cannot be written");
                 self.tape = None;
             }

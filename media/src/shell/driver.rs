@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Events, Poll, Token, Waker};
+use rtrb::Producer;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
@@ -25,7 +26,7 @@ use super::line::Line;
 use super::live::{Live, Placed, Tools, WebRtc};
 use super::mailbox::{CallKey, Command, Inbox, Mailbox};
 use super::peer::Datagram;
-use super::recorder::{Near, Ring};
+use super::recorder::Ring;
 use super::rtp::LARGEST;
 use super::wheel::Wheel;
 use crate::audio::fetch::fetch;
@@ -77,7 +78,7 @@ impl Driver {
     pub(super) fn new(
         clock: Clock,
         calls: usize,
-        ring: Near,
+        ring: Producer<u8>,
         disk: &Disk,
         tallies: &Arc<Tallies>,
         mut webrtc: Option<WebRtc>,

@@ -160,10 +160,10 @@ impl Engine {
         let clock = Clock::start();
         let tallies = Arc::new(Tallies::default());
         let count = config.threads.max(1);
-        let (near, far): (Vec<_>, Vec<_>) = (0..count).map(|_| ring()).unzip();
+        let (producers, consumers): (Vec<_>, Vec<_>) = (0..count).map(|_| ring()).unzip();
         let disk = disk::start(
             (&config.spool_dir, config.min_free),
-            far,
+            consumers,
             config.node_calls,
             &tallies,
         )?;
@@ -181,7 +181,7 @@ impl Engine {
         let identity = engine.config.webrtc.as_ref().map(|_| Identity::new());
         let identity = identity.transpose().map_err(io::Error::other)?;
         let mut media = Vec::new();
-        for (index, near) in near.into_iter().enumerate() {
+        for (index, producer) in producers.into_iter().enumerate() {
             let (calls, priority) = (engine.config.node_calls, engine.config.priority);
             let webrtc = match (&engine.config.webrtc, &identity) {
                 (Some(webrtc), Some(identity)) => Some(WebRtc {
@@ -191,7 +191,7 @@ impl Engine {
                 _ => None,
             };
             let (driver, mailbox, histogram) =
-                Driver::new(clock, calls, near, &disk, &engine.tallies, webrtc)?;
+                Driver::new(clock, calls, producer, &disk, &engine.tallies, webrtc)?;
             media.push(
                 thread::Builder::new()
                     .name(format!("media-{index}"))

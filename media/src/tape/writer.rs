@@ -122,11 +122,13 @@ impl TapeWriter {
         &self.pending
     }
 
-    /// Takes all that is [`pending`](Self::pending) away; what follows is written into this buffer, which is empty.
-    pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
-        empty.clear();
-        empty.reserve_exact(KEPT);
-        std::mem::replace(&mut self.pending, empty)
+    /// Takes the first `length` bytes of [`pending`](Self::pending) away: they are on their way.
+    pub fn take(&mut self, length: usize) {
+        self.pending.drain(..length.min(self.pending.len()));
+        if self.pending.is_empty() {
+            // A voice may have sent a whole sentence at once.
+            self.pending.shrink_to(KEPT);
+        }
     }
 
     fn finish(&mut self) {

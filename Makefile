@@ -10,7 +10,7 @@
 run: setup
 	@bash scripts/run.sh
 
-test: setup-test
+test:
 	@bash scripts/test.sh
 
 bench: setup

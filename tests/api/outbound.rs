@@ -633,7 +633,11 @@ async fn a_trunk_s_hour_and_a_request_s_day_follow_no_wall_clock() {
         assert_eq!(status, 202, "{call}");
         clock.step(seconds);
         let (status, again, replayed) = desk.named("order-1", "/calls", &wish).await;
-        assert_eq!((status, replayed, &again), (202, true, &call), "{seconds} s");
+        assert_eq!(
+            (status, replayed, &again),
+            (202, true, &call),
+            "{seconds} s"
+        );
         let answer = desk.trigger(wish.clone()).await;
         assert_eq!(
             (answer.0, &answer.1["retry_after"]),

@@ -225,12 +225,18 @@ async fn a_session_waits_its_minute_wherever_the_wall_clock_goes() {
         app.clock.step(seconds);
         // Who is told when it ends reads the wall.
         let body = json!({"agent_id": agent, "transport": "websocket"});
-        let connect = server.test.call("POST", "/conversation/connect", Some(body));
+        let connect = server
+            .test
+            .call("POST", "/conversation/connect", Some(body));
         let answer = connect.await.1;
         let minute = app.clock.now().plus(Duration::from_secs(60));
         assert_eq!(answer["expires_at"], json!(minute), "{seconds} s");
         app.clock.advance(Duration::from_secs(59));
-        let swept = async || control::sessions::sweep(app, app.clock.shared()).await.unwrap();
+        let swept = async || {
+            control::sessions::sweep(app, app.clock.shared())
+                .await
+                .unwrap()
+        };
         assert_eq!(swept().await, 0, "{seconds} s");
         let mut caller = Caller::join(answer["ws_url"].as_str().unwrap()).await;
         caller.until("session_started").await;
@@ -242,7 +248,10 @@ async fn a_session_waits_its_minute_wherever_the_wall_clock_goes() {
         let (_, status) = server.test.call("GET", &path, None).await;
         assert_eq!(status["duration_seconds"], json!(1.0), "{seconds} s");
         assert_eq!(swept().await, 1, "{seconds} s");
-        let (_, call) = server.test.call("GET", &format!("/calls/{early}"), None).await;
+        let (_, call) = server
+            .test
+            .call("GET", &format!("/calls/{early}"), None)
+            .await;
         assert_eq!(call["end_reason"], "session_expired", "{seconds} s");
         let counts = app.admission.counts().await.unwrap();
         assert_eq!((counts.pending, counts.live), (0, 1), "{seconds} s");
@@ -409,7 +418,10 @@ async fn a_refused_socket_counts_among_the_connections_of_its_address_until_it_i
     let agent = server.agent(json!({})).await;
     let (_, ws_url) = server.connect(&agent, json!({})).await;
     let (_, telco) = server
-        .connect(&agent, json!({"protocol": "telco", "audio_format": "ulaw_8000"}))
+        .connect(
+            &agent,
+            json!({"protocol": "telco", "audio_format": "ulaw_8000"}),
+        )
         .await;
     let bad = format!("{}?token=nonsense", ws_url.split_once('?').unwrap().0);
     // Refused ones that do not answer the close, and one that never says its token.
@@ -464,7 +476,10 @@ async fn a_token_that_opens_nothing_is_a_failed_authentication() {
     let (_, good) = server.connect(&agent, json!({})).await;
     let (base, token) = good.split_once("?token=").unwrap();
     let (_, telco) = server
-        .connect(&agent, json!({"protocol": "telco", "audio_format": "ulaw_8000"}))
+        .connect(
+            &agent,
+            json!({"protocol": "telco", "audio_format": "ulaw_8000"}),
+        )
         .await;
     let bare = telco.rsplit_once('/').unwrap().0;
     let bad = [
@@ -488,7 +503,10 @@ async fn a_token_that_opens_nothing_is_a_failed_authentication() {
     for url in &bad {
         let (_, head) = asks(url).await;
         assert!(head.starts_with("HTTP/1.1 429"), "{url}: {head}");
-        assert!(head.to_ascii_lowercase().contains("retry-after: 15"), "{head}");
+        assert!(
+            head.to_ascii_lowercase().contains("retry-after: 15"),
+            "{head}"
+        );
     }
     // One budget with keys, call tokens and signed URLs that are none.
     let http = base.replacen("ws://", "http://", 1);
@@ -496,7 +514,10 @@ async fn a_token_that_opens_nothing_is_a_failed_authentication() {
     let client = reqwest::Client::new();
     for (path, bearer) in [
         ("/api/v1/agents", "a-guess"),
-        ("/api/v1/conversation/x/status", "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.e30.AA"),
+        (
+            "/api/v1/conversation/x/status",
+            "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.e30.AA",
+        ),
     ] {
         let asked = client.get(format!("{root}{path}")).bearer_auth(bearer);
         let status = asked.send().await.unwrap().status();

@@ -178,7 +178,11 @@ mod tests {
                     ..wish(account, &clock)
                 };
                 let lease = request.lease;
-                store.acquire(request).await.map(Lease::leave).map(|()| lease)
+                store
+                    .acquire(request)
+                    .await
+                    .map(Lease::leave)
+                    .map(|()| lease)
             };
             let first = ask(State::Live).await.unwrap();
             for state in [State::Pending, State::Keyless] {

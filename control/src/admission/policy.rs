@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{
-    Counts, GONE_FOR, Held, LIVE_TTL, OpenCall, Owner, PENDING_TTL, Refusal, Renewal, Request, State,
+    Counts, GONE_FOR, Held, LIVE_TTL, OpenCall, Owner, PENDING_TTL, Refusal, Renewal, Request,
+    State,
 };
 use crate::config::Limits;
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};

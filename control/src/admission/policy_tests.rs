@@ -70,7 +70,8 @@ fn a_clock_that_goes_back_prolongs_no_lease_for_longer_than_one_lasts() {
     for seconds in [3_600, 86_400] {
         let mut book = Book::new(CAPS);
         let late = T0.plus(Duration::from_secs(seconds));
-        book.acquire(&request(1, "a", 1, State::Live), late).unwrap();
+        book.acquire(&request(1, "a", 1, State::Live), late)
+            .unwrap();
         book.acquire(&request(2, "a", 1, State::Pending), late)
             .unwrap();
         book.expire(T0);

@@ -100,7 +100,10 @@ mod tests {
             };
             assert_eq!(change(&before, &after, false), expected, "{after:?}");
             assert_eq!(change(&before, &after, true), beyond, "scopes are named");
-            let narrow = key(&[Scope::AgentsRead], after.expires_at.map(Timestamp::micros));
+            let narrow = key(
+                &[Scope::AgentsRead],
+                after.expires_at.map(Timestamp::micros),
+            );
             assert_eq!(change(&before, &narrow, true), None, "narrowed");
         }
     }

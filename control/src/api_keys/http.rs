@@ -395,7 +395,8 @@ mod tests {
             .key_for(&[Scope::ApiKeysWrite, Scope::AgentsRead])
             .await;
         let at = |seconds| json!(test.app.clock.now().plus(Duration::from_secs(seconds)));
-        let ends = json!({"name": "big", "scopes": ["agents:read", "calls:write"], "expires_at": at(60)});
+        let ends =
+            json!({"name": "big", "scopes": ["agents:read", "calls:write"], "expires_at": at(60)});
         let (_, big) = test.call("POST", "/api-keys", Some(ends)).await;
         let path = format!("/api-keys/{}", big["id"].as_str().unwrap_or(""));
         // While it is good, once it has expired, and beside a change that is allowed by itself.

@@ -174,7 +174,9 @@ impl Db {
     /// Whether somebody has made tables in it.
     pub async fn is_made(&self) -> Result<bool, DbError> {
         let tables = match self.engine() {
-            Engine::Sqlite => "select count(*) as n from sqlite_master where name = '_sqlx_migrations'",
+            Engine::Sqlite => {
+                "select count(*) as n from sqlite_master where name = '_sqlx_migrations'"
+            }
             Engine::Postgres => {
                 "select count(*) as n from pg_tables
                  where schemaname = any (current_schemas(false)) and tablename = '_sqlx_migrations'"
@@ -234,12 +236,10 @@ impl Db {
         if self.engine() == Engine::Sqlite {
             return Ok(None);
         }
-        self.query(
-            "select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) as now",
-        )
-        .one(|row| row.time("now"))
-        .await
-        .map(Some)
+        self.query("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) as now")
+            .one(|row| row.time("now"))
+            .await
+            .map(Some)
     }
 
     /// Whether the database is known to be away. Then every statement fails at once.

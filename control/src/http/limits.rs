@@ -269,11 +269,7 @@ impl<K: Hash + Eq + Copy> Table<K> {
     }
 }
 
-fn make_room<K: Hash + Eq + Copy>(
-    buckets: &mut HashMap<K, Bucket>,
-    per_minute: u32,
-    now: Moment,
-) {
+fn make_room<K: Hash + Eq + Copy>(buckets: &mut HashMap<K, Bucket>, per_minute: u32, now: Moment) {
     buckets.retain(|_, bucket| bucket.refilled(per_minute, now).tokens < size(per_minute));
     if buckets.len() >= MAX_BUCKETS {
         let mut levels: Vec<u64> = buckets.values().map(|bucket| bucket.tokens).collect();

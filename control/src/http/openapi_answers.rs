@@ -232,7 +232,12 @@ fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
         );
     }
     let signed = endpoint.access == Access::SignedUrl;
-    if signed && endpoint.refusals.iter().any(|told| told.status == StatusCode::UNAUTHORIZED) {
+    if signed
+        && endpoint
+            .refusals
+            .iter()
+            .any(|told| told.status == StatusCode::UNAUTHORIZED)
+    {
         add(
             StatusCode::TOO_MANY_REQUESTS,
             "rate_limited",

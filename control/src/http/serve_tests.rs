@@ -270,13 +270,21 @@ async fn an_upgraded_connection_counts_until_its_slot_is_given_back() {
     client.write_all(handshake.as_bytes()).await.unwrap();
     let taken = timeout(LONG, takes.recv()).await.unwrap().unwrap().unwrap();
     for _ in 0..3 {
-        assert_eq!(server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await, "");
+        assert_eq!(
+            server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await,
+            ""
+        );
     }
     // Half closed it is as open as before.
     client.shutdown().await.unwrap();
-    assert_eq!(server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await, "");
+    assert_eq!(
+        server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await,
+        ""
+    );
     drop(taken);
-    let after = server.say("GET /gone HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    let after = server
+        .say("GET /gone HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
     assert!(after.starts_with("HTTP/1.1 404"), "{after}");
 }
 

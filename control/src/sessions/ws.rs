@@ -239,12 +239,9 @@ impl Counted {
 
 /// Lets the one winner onto the call and tells everybody else why not.
 async fn join(app: &App, mut ticket: Ticket, taken: Taken) {
-    let Taken {
-        mut stream,
-        mut leftover,
-        slot,
-    } = taken;
-    let counted = Counted::new(slot);
+    // Declared first, it is dropped last: after the connection.
+    let counted = Counted::new(taken.slot);
+    let (mut stream, mut leftover) = (taken.stream, taken.leftover);
     if ticket.token.is_empty() && !ticket.failed {
         stream = match read_token(stream, &mut leftover, &mut ticket).await {
             Ok(stream) => stream,
@@ -253,7 +250,9 @@ async fn join(app: &App, mut ticket: Ticket, taken: Taken) {
     }
     // A second handle on the connection, to speak on if the engine does not take the call.
     let spare = stream.try_clone();
-    let admitted = if app.is_leaving() {
+    let admitted = if ticket.failed {
+        Err(Refusal::UNKNOWN)
+    } else if app.is_leaving() {
         Err(Refusal::NOT_NOW)
     } else {
         Ok(admit(app, &ticket).await)
@@ -291,7 +290,6 @@ async fn join(app: &App, mut ticket: Ticket, taken: Taken) {
     if let Err(error) = told {
         tracing::debug!(%error, "a refused peer left before it was told");
     }
-    drop(counted);
 }
 
 /// Waits for `start` and takes the token out of it.

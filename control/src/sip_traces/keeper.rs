@@ -335,10 +335,7 @@ mod tests {
         let keeper = Keeper::default();
         let (account, call) = ids();
         for number in 0..200_u64 {
-            keeper.saw(
-                &clock(number),
-                &traced(number, &number.to_string()),
-            );
+            keeper.saw(&clock(number), &traced(number, &number.to_string()));
         }
         keeper.belongs(LINE, account, call);
         let kept = keeper.of(account, call).unwrap();

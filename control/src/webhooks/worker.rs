@@ -38,7 +38,10 @@ pub async fn run(app: App, mut stop: watch::Receiver<bool>) {
     match outbox::mend(&app.db, app.clock.shared(), longest).await {
         Ok(0) => {}
         Ok(count) => {
-            tracing::warn!(count, "events waited by a clock that was ahead: they are due now");
+            tracing::warn!(
+                count,
+                "events waited by a clock that was ahead: they are due now"
+            );
         }
         Err(error) => tracing::warn!(%error, "events could not be held against the clock"),
     }

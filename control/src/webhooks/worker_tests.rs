@@ -147,9 +147,15 @@ async fn event(test: &TestApp, account: AccountId, agent: &str, kind: EventType)
         body: json!({"event_id": id}).to_string(),
     };
     let mut tx = test.app.db.begin_write().await.unwrap();
-    outbox::insert(&mut tx, account, &event, test.app.clock.now(), test.app.clock.shared())
-        .await
-        .unwrap();
+    outbox::insert(
+        &mut tx,
+        account,
+        &event,
+        test.app.clock.now(),
+        test.app.clock.shared(),
+    )
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
     test.app.webhooks.wake();
     id
@@ -311,7 +317,13 @@ async fn no_retry_and_no_claim_follows_the_wall_clock_and_a_signature_does() {
         let mut worker = Worker::new(test.app.clone());
         // Due at once, also after a jump.
         clock.step(seconds);
-        let id = event(&test, test.account, &agent, EventType::PromptVariablesUnfilled).await;
+        let id = event(
+            &test,
+            test.account,
+            &agent,
+            EventType::PromptVariablesUnfilled,
+        )
+        .await;
         worker.until_quiet().await;
         sent += 1;
         assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
@@ -341,7 +353,10 @@ async fn no_retry_and_no_claim_follows_the_wall_clock_and_a_signature_does() {
         worker.until_quiet().await;
         sent += 1;
         assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
-        let query = test.app.db.query("update events set status = 'exhausted', next_attempt_at = null");
+        let query = test
+            .app
+            .db
+            .query("update events set status = 'exhausted', next_attempt_at = null");
         query.execute().await.unwrap();
         clock.step(-seconds * 2);
     }

@@ -194,7 +194,12 @@ async fn limits_leases_sessions_and_claims_follow_no_jump_of_an_hour_or_a_day() 
         let lasted = status.body["duration_seconds"].as_f64().unwrap();
         assert!((2.0..120.0).contains(&lasted), "{seconds} s: {lasted} s");
         joined.hang_up().await;
-        stage::over(&client, &pending.text("session_id"), Duration::from_secs(20)).await;
+        stage::over(
+            &client,
+            &pending.text("session_id"),
+            Duration::from_secs(20),
+        )
+        .await;
     }
     for caller in &callers {
         assert_eq!(caller.closed, None, "a call ended by itself");

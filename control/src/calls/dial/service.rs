@@ -392,7 +392,8 @@ async fn write(
     };
     store::host(&mut tx, account, id, &placing, now).await?;
     if let Some(key) = key
-        && !idempotency::store::keep(&mut tx, account, key, &id.to_string(), app.clock.shared()).await?
+        && !idempotency::store::keep(&mut tx, account, key, &id.to_string(), app.clock.shared())
+            .await?
     {
         return Ok(Written::Repeated);
     }

@@ -475,7 +475,10 @@ async fn no_claim_follows_a_wall_clock_and_one_of_a_clock_that_was_ahead_holds_n
         assert_eq!(claims("another").await, [trunk], "{seconds} s");
         app.clock.advance(CLAIM);
         // A node whose clock was ahead has claimed it, and died.
-        let ahead = app.clock.shared().plus(Duration::from_secs(seconds.unsigned_abs()));
+        let ahead = app
+            .clock
+            .shared()
+            .plus(Duration::from_secs(seconds.unsigned_abs()));
         let claimed = sip_trunks::store::claim_registrations(&app.db, "ahead", ahead, CLAIM);
         assert_eq!(claimed.await.unwrap(), [trunk]);
         assert_eq!(claims("one").await, [trunk], "{seconds} s");

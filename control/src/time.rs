@@ -1,8 +1,13 @@
-//! Wall time. The control plane alone knows it; the engine counts samples.
+//! Time. The control plane alone knows it; the engine counts samples.
+//!
+//! A [`Clock`] tells three times, for three uses. [`Clock::now`] is wall time: for what people read, for
+//! signatures, and for the expiry of tokens and URLs. [`Clock::moment`] only grows, whoever sets the
+//! machine's clock: for waits, limits and leases inside this process. [`Clock::shared`] is the time by
+//! which deadlines stand in the database: all processes of one database have the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -105,50 +110,156 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Where wall time comes from. Handed in, so that tests own it.
+/// A point of the time that this process has lived through: microseconds since its clock was made.
+/// Setting the machine's clock does not move it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(i64);
+
+impl Moment {
+    /// So many microseconds after the clock was made.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the clock was made.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// `duration` later, at most at the end of time.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(Timestamp(self.0).plus(duration).0)
+    }
+
+    /// `duration` earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(Timestamp(self.0).minus(duration).0)
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Timestamp(self.0).since(Timestamp(earlier.0))
+    }
+}
+
+/// Where time comes from. Handed in, so that tests own it.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    System,
-    Set(Arc<AtomicI64>),
+    System(Arc<System>),
+    Set(Arc<Hands>),
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+struct System {
+    made: Instant,
+    /// What the shared time was when this clock was made, in microseconds.
+    shared_at: AtomicI64,
+}
+
+/// The clock of a test, in microseconds.
+#[derive(Debug)]
+struct Hands {
+    origin: i64,
+    /// Since `origin`.
+    passed: AtomicI64,
+    /// How far somebody has set the wall clock forward; back: below zero.
+    ahead: AtomicI64,
 }
 
 impl Clock {
-    /// The machine's clock.
-    pub const fn system() -> Self {
-        Self(Source::System)
+    /// The machine's clock. The shared time is that of the wall until [`Clock::agree`] knows better.
+    pub fn system() -> Self {
+        Self(Source::System(Arc::new(System {
+            made: Instant::now(),
+            shared_at: AtomicI64::new(wall().0),
+        })))
     }
 
-    /// A clock that stands until [`Clock::set`] or [`Clock::advance`] moves it.
+    /// A clock that stands until [`Clock::advance`], [`Clock::set`] or [`Clock::step`] moves it.
     pub fn fixed(now: Timestamp) -> Self {
-        Self(Source::Set(Arc::new(AtomicI64::new(now.0))))
+        Self(Source::Set(Arc::new(Hands {
+            origin: now.0,
+            passed: AtomicI64::new(0),
+            ahead: AtomicI64::new(0),
+        })))
     }
 
+    /// Wall time, which an operator or NTP may set forward and back.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System => {
-                let since = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
-                Timestamp::default().plus(since)
+            Source::System(_) => wall(),
+            Source::Set(hands) => Timestamp(
+                hands.origin
+                    + hands.passed.load(Ordering::SeqCst)
+                    + hands.ahead.load(Ordering::SeqCst),
+            ),
+        }
+    }
+
+    /// The time that this process has lived through: for all that it alone waits for and measures.
+    pub fn moment(&self) -> Moment {
+        match &self.0 {
+            Source::System(system) => Moment(micros(system.made.elapsed())),
+            Source::Set(hands) => Moment(hands.passed.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// The time of deadlines that other processes read, or this one after a restart. With a database
+    /// server it is that server's, see [`Clock::agree`]. With a file it is the wall time at which this
+    /// process began, and the time that has passed since: nobody moves a deadline by setting a clock.
+    pub fn shared(&self) -> Timestamp {
+        match &self.0 {
+            Source::System(system) => {
+                Timestamp(system.shared_at.load(Ordering::SeqCst) + self.moment().0)
             }
-            Source::Set(micros) => Timestamp(micros.load(Ordering::SeqCst)),
+            Source::Set(hands) => Timestamp(hands.origin + hands.passed.load(Ordering::SeqCst)),
         }
     }
 
-    /// Moves a fixed clock; the system's clock does not obey.
+    /// Takes over the time of the database server: `theirs` was read at `at`.
+    pub fn agree(&self, theirs: Timestamp, at: Moment) {
+        if let Source::System(system) = &self.0 {
+            system.shared_at.store(theirs.0 - at.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Time passes until a fixed clock's wall shows `now`; the system's clock does not obey.
     pub fn set(&self, now: Timestamp) {
-        if let Source::Set(micros) = &self.0 {
-            micros.store(now.0, Ordering::SeqCst);
+        if let Source::Set(hands) = &self.0 {
+            hands
+                .passed
+                .fetch_add(now.0 - self.now().0, Ordering::SeqCst);
         }
     }
 
-    /// Moves a fixed clock forward.
+    /// Time passes on a fixed clock.
     pub fn advance(&self, by: Duration) {
         self.set(self.now().plus(by));
     }
+
+    /// Somebody sets the wall of a fixed clock by so many seconds, forward or back, and no time passes.
+    pub fn step(&self, seconds: i64) {
+        if let Source::Set(hands) = &self.0 {
+            hands.ahead.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+        }
+    }
+}
+
+fn wall() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::default().plus(since)
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Year, month, day of a day number since 1970-01-01 (proleptic Gregorian calendar).
@@ -212,5 +323,30 @@ mod tests {
         let clock = Clock::fixed(Timestamp(5));
         clock.clone().advance(Duration::from_secs(1));
         assert_eq!(clock.now(), Timestamp(1_000_005));
+    }
+
+    #[test]
+    fn setting_the_wall_moves_neither_moments_nor_deadlines() {
+        let clock = Clock::fixed(Timestamp(5_000_000));
+        clock.advance(Duration::from_secs(2));
+        for seconds in [3_600, -7_200, 86_400, -86_400 * 2] {
+            let before = clock.now();
+            clock.step(seconds);
+            assert_eq!(clock.now().0 - before.0, seconds * 1_000_000);
+            assert_eq!(clock.moment(), Moment(2_000_000));
+            assert_eq!(clock.shared(), Timestamp(7_000_000));
+        }
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(clock.moment().since(Moment(2_000_000)).as_secs(), 1);
+    }
+
+    #[test]
+    fn the_shared_time_of_the_machine_is_the_database_s_once_it_is_known() {
+        let clock = Clock::system();
+        let apart = |a: Timestamp, b: Timestamp| a.since(b).max(b.since(a));
+        assert!(apart(clock.shared(), clock.now()) < Duration::from_secs(5));
+        let theirs = clock.now().minus(Duration::from_secs(86_400));
+        clock.agree(theirs, clock.moment());
+        assert!(apart(clock.clone().shared(), theirs) < Duration::from_secs(5));
     }
 }

@@ -160,6 +160,11 @@ async fn a_live_call_ends_when_it_has_used_up_its_credit() {
             .unwrap()
     };
     assert_eq!(sweep().await, 0);
+    // Nobody pays for a wall clock that is set.
+    for seconds in [3_600, -3_600, 86_400, -86_400] {
+        server.test.app.clock.step(seconds);
+        assert_eq!(sweep().await, 0, "{seconds} s");
+    }
     // 100 cents at 10,000 a minute are 0.6 s.
     server
         .test

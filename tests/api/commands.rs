@@ -1,5 +1,8 @@
 //! The operator's commands on a server's data: accounts, and the keys that open them.
 
+use std::path::Path;
+use std::process::Command;
+
 use kit::server::Server;
 use serde_json::json;
 use uuid::Uuid;
@@ -80,6 +83,70 @@ async fn a_key_opens_what_its_scopes_say_until_it_is_revoked() {
     few.get("/agents").await.expect(401);
     usual.get("/agents").await.expect(200);
     assert_eq!(till(&list())[2], "revoked");
+}
+
+/// The program in a folder with a setting; what it says, and whether it succeeded.
+fn program_in(folder: &Path, setting: (&str, &str), args: &[&str]) -> (bool, String) {
+    let output = Command::new(kit::server::program())
+        .args(args)
+        .env_clear()
+        .env(setting.0, setting.1)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(told).unwrap())
+}
+
+#[tokio::test]
+async fn no_command_but_migrate_and_serve_makes_a_database() {
+    let id = Uuid::nil().to_string();
+    let commands: [&[&str]; 8] = [
+        &["keys", "create", "laptop"],
+        &["keys", "list"],
+        &["keys", "revoke", &id],
+        &["keys", "rotate-master"],
+        &["accounts", "create", "acme"],
+        &["accounts", "list"],
+        &["accounts", "block", "default"],
+        &["accounts", "credit", "default", "100"],
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let file = data.join("sidetone.db");
+    let names = |path: &Path| path.to_str().unwrap().to_owned();
+    // By the folder's name, by the file's, and where an earlier command has left an empty file.
+    let elsewhere = folder.path().join("elsewhere.db");
+    let url = format!("sqlite:{}", names(&elsewhere));
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let empty_url = format!("sqlite:{}", names(empty.path()));
+    let postgres = kit::postgres::shared().database().await;
+    let server = postgres.split('?').next().unwrap();
+    let server = server.split(['@', '/']).collect::<Vec<_>>();
+    let [.., host, name] = server[..] else {
+        panic!("{postgres}");
+    };
+    let server = format!("{host}/{name}");
+    let data_dir = names(&data);
+    for (setting, place) in [
+        (("SIDETONE_SERVER__DATA_DIR", &*data_dir), names(&file)),
+        (("DATABASE_URL", &*url), names(&elsewhere)),
+        (("DATABASE_URL", &*empty_url), names(empty.path())),
+        (("DATABASE_URL", &*postgres), server),
+    ] {
+        for args in commands {
+            let (done, told) = program_in(folder.path(), setting, args);
+            assert!(!done, "{args:?} at {place}: {told}");
+            let named = format!("sidetone: there is no database at {place}: ");
+            assert!(told.starts_with(&named), "{args:?} at {place}: {told}");
+        }
+        assert!(!data.exists() && !elsewhere.exists(), "{place}");
+        assert_eq!(empty.path().metadata().unwrap().len(), 0);
+    }
+    let setting = ("SIDETONE_SERVER__DATA_DIR", &*data_dir);
+    assert!(program_in(folder.path(), setting, &["migrate"]).0);
+    let (done, told) = program_in(folder.path(), setting, &["keys", "create", "laptop"]);
+    assert!(done && told.starts_with("st_live_"), "{told}");
 }
 
 #[tokio::test]

@@ -625,6 +625,31 @@ async fn a_trunk_s_hour_ends_when_its_first_call_is_an_hour_old() {
 }
 
 #[tokio::test]
+async fn a_trunk_s_hour_and_a_request_s_day_follow_no_wall_clock() {
+    for seconds in [3_600, -3_600, 86_400, -86_400] {
+        let desk = Desk::with(|_| {}, json!({"calls_per_hour_limit": 1})).await;
+        let (clock, wish) = (desk.test.app.clock.clone(), desk.wish());
+        let (status, call, _) = desk.named("order-1", "/calls", &wish).await;
+        assert_eq!(status, 202, "{call}");
+        clock.step(seconds);
+        let (status, again, replayed) = desk.named("order-1", "/calls", &wish).await;
+        assert_eq!(
+            (status, replayed, &again),
+            (202, true, &call),
+            "{seconds} s"
+        );
+        let answer = desk.trigger(wish.clone()).await;
+        assert_eq!(
+            (answer.0, &answer.1["retry_after"]),
+            (429, &json!(3600)),
+            "{seconds} s"
+        );
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(desk.trigger(wish).await.0, 202, "{seconds} s");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_is_sent_again_dials_nobody_twice() {
     let desk = Desk::with(|_| {}, json!({"max_concurrent_calls": 1})).await;
     let wish = desk.wish();

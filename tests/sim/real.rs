@@ -458,7 +458,7 @@ impl Leases {
             match step {
                 Step::Ask(..) => {}
                 Step::Lease(command, told, now) => {
-                    let (key, now) = (format!("{}:now", lease::PREFIX), now.0.to_string());
+                    let (key, now) = (format!("{}:now", lease::PREFIX), now.micros().to_string());
                     self.command(&["SET", &key, &now]).await;
                     let real = store.run(command).await;
                     assert_eq!(

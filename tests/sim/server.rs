@@ -8,7 +8,7 @@ use control::admission::command::{Command, Part};
 use control::admission::policy::{Book, Caps};
 use control::admission::{Owner, Refusal, Roll};
 use control::http::error::Reason;
-use control::time::Timestamp;
+use control::time::Moment;
 
 use crate::mutants::Mutant;
 
@@ -22,10 +22,10 @@ pub(crate) struct Server {
     /// Changes when another process serves.
     identity: u64,
     /// Whose counts, until when.
-    epoch: Option<(u64, Timestamp)>,
+    epoch: Option<(u64, Moment)>,
     /// Who told this process of its calls since it is cold, until when that is remembered.
-    back: (BTreeSet<String>, Timestamp),
-    telling: BTreeMap<String, Timestamp>,
+    back: (BTreeSet<String>, Moment),
+    telling: BTreeMap<String, Moment>,
 }
 
 impl Server {
@@ -42,7 +42,7 @@ impl Server {
             book: Book::new(caps),
             identity: 1,
             epoch: None,
-            back: (BTreeSet::new(), Timestamp(0)),
+            back: (BTreeSet::new(), Moment::default()),
             telling: BTreeMap::new(),
         }
     }
@@ -87,13 +87,13 @@ impl Server {
         }
     }
 
-    pub(crate) fn is_warm(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_warm(&self, now: Moment) -> bool {
         self.epoch
             .is_some_and(|(identity, until)| identity == self.identity && until > now)
     }
 
     /// What has run out by now, by the names of the keys: [`Self::run`] forgets it.
-    pub(crate) fn ran_out(&mut self, now: Timestamp) -> Vec<String> {
+    pub(crate) fn ran_out(&mut self, now: Moment) -> Vec<String> {
         let mut keys = Vec::new();
         if self.epoch.is_some_and(|(_, until)| until <= now) {
             self.epoch = None;
@@ -114,8 +114,11 @@ impl Server {
     }
 
     /// One script at the server's time.
-    pub(crate) fn run(&mut self, command: &Command, now: Timestamp) -> Vec<String> {
+    pub(crate) fn run(&mut self, command: &Command, now: Moment) -> Vec<String> {
         let warm = self.is_warm(now);
+        if matches!(command, Command::Acquire(_) | Command::Adopt(_)) {
+            self.book.expire(now);
+        }
         match command {
             Command::Acquire(_) if !warm => words(["cold"]),
             Command::Acquire(request) => said(self.book.acquire(request, now)),
@@ -165,8 +168,10 @@ impl Server {
                 words([if foreign { "other" } else { "ok" }])
             }
             Command::Count => {
-                self.book.expire(now);
-                let counts = self.book.counts();
+                // It looks at the time, and changes nothing.
+                let mut book = self.book.clone();
+                book.expire(now);
+                let counts = book.counts();
                 vec![
                     "ok".to_owned(),
                     counts.pending.to_string(),
@@ -213,7 +218,7 @@ impl Server {
     }
 
     /// `warm`, or who has not told this server yet.
-    fn missing(&self, roll: &Roll, now: Timestamp) -> Option<Vec<String>> {
+    fn missing(&self, roll: &Roll, now: Moment) -> Option<Vec<String>> {
         if self.is_warm(now) {
             return Some(words(["warm"]));
         }
@@ -229,8 +234,8 @@ impl Server {
 /// What a replica has.
 pub(crate) struct Snapshot {
     book: Book,
-    epoch: Option<(u64, Timestamp)>,
-    telling: BTreeMap<String, Timestamp>,
+    epoch: Option<(u64, Moment)>,
+    telling: BTreeMap<String, Moment>,
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {

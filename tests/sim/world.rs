@@ -11,7 +11,7 @@ use control::admission::policy::Caps;
 use control::admission::{Health, Refusal};
 use control::calls::journal::Entry;
 use control::ids::{AccountId, CallId};
-use control::time::Timestamp;
+use control::time::{Moment, Timestamp};
 use control::webhooks::event::Status;
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ pub(crate) enum Lost {
 /// What happened at the stores, in order: `real.rs` does it again at real ones.
 pub(crate) enum Step {
     Ask(Ask, Told),
-    Lease(Command, Vec<String>, Timestamp),
+    Lease(Command, Vec<String>, Moment),
     /// These keys ran out.
     RanOut(Vec<String>),
     Flushed,
@@ -188,8 +188,8 @@ impl World {
     }
 
     /// The lease clock.
-    pub(crate) fn lease_clock(&self) -> Timestamp {
-        Timestamp(START.0 + self.now() as i64 + self.redis_offset.get())
+    pub(crate) fn lease_clock(&self) -> Moment {
+        Moment::from_micros(START.0 + self.now() as i64 + self.redis_offset.get())
     }
 
     fn note(&self, step: impl FnOnce() -> Step) {

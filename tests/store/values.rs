@@ -1,7 +1,35 @@
 //! Values, their absence, and what a statement says when it fails.
 
+use std::time::Duration;
+
+use control::cluster::heart::agree;
 use control::db::{Db, DbError};
-use control::time::Timestamp;
+use control::time::{Clock, Timestamp};
+
+/// By a server's clock its processes agree; a file has none.
+#[tokio::test]
+async fn a_server_tells_its_time_and_a_file_has_none() {
+    for place in crate::empty().await {
+        let theirs = place.db.time().await.unwrap();
+        let clock = Clock::system();
+        let wall = clock.now();
+        match place.db.engine() {
+            control::db::Engine::Sqlite => assert_eq!(theirs, None),
+            control::db::Engine::Postgres => {
+                let theirs = theirs.unwrap();
+                let apart = theirs.since(wall).max(wall.since(theirs));
+                assert!(apart < Duration::from_secs(10), "{theirs} at {wall}");
+            }
+        }
+        // Of a wrong clock a server's word takes over.
+        let wrong = wall.minus(Duration::from_secs(86_400));
+        clock.agree(wrong, clock.moment());
+        agree(&place.db, &clock).await.unwrap();
+        let shared = clock.shared();
+        let right = shared.since(wall).max(wall.since(shared)) < Duration::from_secs(10);
+        assert_eq!(right, theirs.is_some(), "{shared} at {wall}");
+    }
+}
 
 async fn table(db: &Db) {
     let blob = match db.engine() {

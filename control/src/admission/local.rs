@@ -1,4 +1,5 @@
-//! Leases of one process: the book of [`super::policy`] behind a lock.
+//! Leases of one process: the book of [`super::policy`] behind a lock, by moments of this process, so that
+//! nobody who sets the machine's clock ends or prolongs a lease.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -38,14 +39,14 @@ impl Local {
 impl Leases for Local {
     fn acquire(&self, request: Request) -> Answer<'_, Result<Lease, Refusal>> {
         Box::pin(async move {
-            self.book().acquire(&request, self.clock.now())?;
+            self.book().acquire(&request, self.clock.moment())?;
             self.lease(request)
         })
     }
 
     fn adopt(&self, request: Request) -> Answer<'_, Result<Lease, Refusal>> {
         Box::pin(async move {
-            self.book().adopt(&request, self.clock.now())?;
+            self.book().adopt(&request, self.clock.moment())?;
             self.lease(request)
         })
     }
@@ -56,13 +57,13 @@ impl Leases for Local {
         leases: &'a [Renewal],
     ) -> Answer<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            self.book().renew(owner, leases, self.clock.now());
+            self.book().renew(owner, leases, self.clock.moment());
             Ok(())
         })
     }
 
     fn release(&self, lease: CallId, owner: &Owner) {
-        self.book().release(lease, owner, self.clock.now());
+        self.book().release(lease, owner, self.clock.moment());
     }
 
     fn settled(&self) -> Answer<'_, ()> {
@@ -74,14 +75,14 @@ impl Leases for Local {
     fn counts(&self) -> Answer<'_, Result<Counts, Refusal>> {
         Box::pin(async move {
             let mut book = self.book();
-            book.expire(self.clock.now());
+            book.expire(self.clock.moment());
             Ok(book.counts())
         })
     }
 
     fn list(&self) -> Answer<'_, Result<Vec<Held>, Refusal>> {
         Box::pin(async move {
-            let (mut book, now) = (self.book(), self.clock.now());
+            let (mut book, now) = (self.book(), self.clock.moment());
             book.expire(now);
             Ok(book.list(now))
         })
@@ -161,5 +162,50 @@ mod tests {
             admitted += u32::from(task.await.unwrap());
         }
         assert_eq!(admitted, 10);
+    }
+
+    #[tokio::test]
+    async fn setting_the_wall_clock_admits_nobody_and_frees_what_has_run_out() {
+        for seconds in [3_600, -3_600, 86_400, -86_400] {
+            let clock = Clock::fixed(Timestamp(1_767_323_045_000_006));
+            let mut limits = Config::defaults().unwrap().limits;
+            limits.account_calls = 3;
+            let store = Local::start(&limits, clock.clone());
+            let account = AccountId::new(&clock);
+            let ask = async |state| {
+                let request = Request {
+                    state,
+                    ..wish(account, &clock)
+                };
+                let lease = request.lease;
+                store
+                    .acquire(request)
+                    .await
+                    .map(Lease::leave)
+                    .map(|()| lease)
+            };
+            let first = ask(State::Live).await.unwrap();
+            for state in [State::Pending, State::Keyless] {
+                ask(state).await.unwrap();
+            }
+            clock.step(seconds);
+            assert!(ask(State::Live).await.is_err(), "{seconds} s: one too many");
+            let held = store.list().await.unwrap();
+            assert!(held.iter().all(|held| held.age.is_zero()), "{held:?}");
+            // What was given back cannot be taken again for its while, and no longer.
+            store.release(first, &Owner::new("n", 1));
+            clock.step(-seconds);
+            let again = Request {
+                lease: first,
+                ..wish(account, &clock)
+            };
+            assert!(store.adopt(again.clone()).await.is_err());
+            clock.step(seconds);
+            clock.advance(super::super::GONE_FOR);
+            store.adopt(again).await.map(Lease::leave).unwrap();
+            clock.advance(super::super::PENDING_TTL);
+            let counts = store.counts().await.unwrap();
+            assert_eq!((counts.pending, counts.live), (0, 0), "{seconds} s");
+        }
     }
 }

@@ -3,10 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{Counts, GONE_FOR, Held, OpenCall, Owner, Refusal, Renewal, Request, State};
+use super::{
+    Counts, GONE_FOR, Held, LIVE_TTL, OpenCall, Owner, PENDING_TTL, Refusal, Renewal, Request,
+    State,
+};
 use crate::config::Limits;
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
-use crate::time::Timestamp;
+use crate::time::Moment;
 
 /// The caps that hold for everybody.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +39,11 @@ pub struct Book {
     agents: HashMap<AgentId, u32>,
     trunks: HashMap<TrunkId, u32>,
     owners: HashMap<Owner, u32>,
-    gone: HashMap<CallId, Timestamp>,
+    gone: HashMap<CallId, Moment>,
     /// When each of `leases` runs out, the next one first, and when each of `gone` is forgotten: nobody
     /// who takes a slot looks through all the others.
-    ends: BTreeSet<(Timestamp, CallId)>,
-    forgotten: BTreeSet<(Timestamp, CallId)>,
+    ends: BTreeSet<(Moment, CallId)>,
+    forgotten: BTreeSet<(Moment, CallId)>,
     live: u32,
 }
 
@@ -51,8 +54,8 @@ struct Entry {
     agent: Option<AgentId>,
     trunk: Option<TrunkId>,
     state: State,
-    since: Timestamp,
-    until: Timestamp,
+    since: Moment,
+    until: Moment,
 }
 
 impl Book {
@@ -72,7 +75,8 @@ impl Book {
     }
 
     /// Takes a lease, or says which cap forbids it.
-    pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<(), Refusal> {
+    pub fn acquire(&mut self, request: &Request, now: Moment) -> Result<(), Refusal> {
+        self.expire(now);
         if self.is_gone(request.lease, now) {
             return Err(Refusal::duplicate());
         }
@@ -90,14 +94,14 @@ impl Book {
             }
             None => {}
         }
-        self.expire(now);
         self.within_caps(request)?;
         self.put(request, request.state, now);
         Ok(())
     }
 
     /// Makes a lease live: a pending one of anybody, or one's own. One that is gone is taken anew.
-    pub fn adopt(&mut self, request: &Request, now: Timestamp) -> Result<(), Refusal> {
+    pub fn adopt(&mut self, request: &Request, now: Moment) -> Result<(), Refusal> {
+        self.expire(now);
         if self.is_gone(request.lease, now) {
             return Err(Refusal::duplicate());
         }
@@ -108,7 +112,6 @@ impl Book {
                 }
                 // The account's and the pool's counts stay as they are; the node's may change hands.
                 if entry.owner != request.owner {
-                    self.expire(now);
                     self.node_has_room(&request.owner)?;
                 }
                 self.put(request, State::Live, now);
@@ -126,7 +129,7 @@ impl Book {
 
     /// Prolongs live calls; forgotten ones are taken up again whatever the caps say. One that only
     /// waits is taken up when it was forgotten, and not prolonged.
-    pub fn renew(&mut self, owner: &Owner, leases: &[Renewal], now: Timestamp) {
+    pub fn renew(&mut self, owner: &Owner, leases: &[Renewal], now: Moment) {
         for renewal in leases {
             let entry = self.held(renewal.lease, now);
             let foreign =
@@ -153,7 +156,7 @@ impl Book {
 
     /// Gives a lease back, unless another owner holds it live: a pending one belongs to its session.
     /// For a while it cannot be taken again.
-    pub fn release(&mut self, lease: CallId, owner: &Owner, now: Timestamp) {
+    pub fn release(&mut self, lease: CallId, owner: &Owner, now: Moment) {
         let foreign = self
             .held(lease, now)
             .is_some_and(|entry| entry.state == State::Live && entry.owner != *owner);
@@ -169,7 +172,7 @@ impl Book {
 
     /// Takes up a call that the database has and nobody told of, for `left`; `by` holds a session that
     /// waits for somebody.
-    pub fn take_up(&mut self, call: &OpenCall, by: &Owner, now: Timestamp) {
+    pub fn take_up(&mut self, call: &OpenCall, by: &Owner, now: Moment) {
         if self.held(call.lease, now).is_some() || self.is_gone(call.lease, now) {
             return;
         }
@@ -189,8 +192,22 @@ impl Book {
         self.put_for(&request, state, call.left, now);
     }
 
-    /// Forgets what has run out.
-    pub fn expire(&mut self, now: Timestamp) {
+    /// Forgets what has run out. An end further ahead than any lease lasts was written before the clock
+    /// went back (that of a shared store may; moments do not): such a lease lasts once more as long as
+    /// one of its state.
+    pub fn expire(&mut self, now: Moment) {
+        while let Some(&(until, lease)) = self.ends.last()
+            && until > now.plus(PENDING_TTL)
+        {
+            self.ends.pop_last();
+            if let Some(entry) = self.leases.get_mut(&lease) {
+                entry.until = now.plus(match entry.state {
+                    State::Live => LIVE_TTL,
+                    State::Pending | State::Keyless => PENDING_TTL,
+                });
+                self.ends.insert((entry.until, lease));
+            }
+        }
         while let Some(&(until, lease)) = self.ends.first()
             && until <= now
         {
@@ -206,7 +223,7 @@ impl Book {
     }
 
     /// Every lease.
-    pub fn list(&self, now: Timestamp) -> Vec<Held> {
+    pub fn list(&self, now: Moment) -> Vec<Held> {
         let held = self.leases.iter().map(|(lease, entry)| Held {
             lease: *lease,
             owner: entry.owner.clone(),
@@ -249,20 +266,20 @@ impl Book {
         below("node", current, self.caps.node)
     }
 
-    fn held(&self, lease: CallId, now: Timestamp) -> Option<&Entry> {
+    fn held(&self, lease: CallId, now: Moment) -> Option<&Entry> {
         self.leases.get(&lease).filter(|entry| entry.until > now)
     }
 
     /// Whether it was given back a moment ago, and cannot be taken.
-    pub fn is_gone(&self, lease: CallId, now: Timestamp) -> bool {
+    pub fn is_gone(&self, lease: CallId, now: Moment) -> bool {
         self.gone.get(&lease).is_some_and(|until| *until > now)
     }
 
-    fn put(&mut self, request: &Request, state: State, now: Timestamp) {
+    fn put(&mut self, request: &Request, state: State, now: Moment) {
         self.put_for(request, state, state.ttl(), now);
     }
 
-    fn put_for(&mut self, request: &Request, state: State, ttl: Duration, now: Timestamp) {
+    fn put_for(&mut self, request: &Request, state: State, ttl: Duration, now: Moment) {
         let since = self.leases.get(&request.lease).map_or(now, |old| old.since);
         self.remove(request.lease);
         let agent = request.agent.map(|(agent, _)| agent);

@@ -1,5 +1,7 @@
 //! The rules of the lease book one by one, and that no order of events breaks its counts.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -13,7 +15,7 @@ const CAPS: Caps = Caps {
     pool: 3,
     node: 3,
 };
-const T0: Timestamp = Timestamp(1_000_000_000);
+const T0: Moment = Moment::from_micros(1_000_000_000);
 
 fn request(lease: u128, owner: &str, account: u128, state: State) -> Request {
     Request {
@@ -61,6 +63,26 @@ fn a_full_node_is_the_servers_fault() {
         refusal.map(|refusal| (refusal.reason, refusal.resource)),
         Some((Reason::ServiceUnavailable, Some("node")))
     );
+}
+
+#[test]
+fn a_clock_that_goes_back_prolongs_no_lease_for_longer_than_one_lasts() {
+    for seconds in [3_600, 86_400] {
+        let mut book = Book::new(CAPS);
+        let late = T0.plus(Duration::from_secs(seconds));
+        book.acquire(&request(1, "a", 1, State::Live), late)
+            .unwrap();
+        book.acquire(&request(2, "a", 1, State::Pending), late)
+            .unwrap();
+        book.expire(T0);
+        let at = |after: u64| T0.plus(Duration::from_secs(after));
+        let counted = [0, 14, 15, 59, 60].map(|after| {
+            book.expire(at(after));
+            let counts = book.counts();
+            (counts.pending, counts.live)
+        });
+        assert_eq!(counted, [(1, 1), (1, 1), (1, 0), (1, 0), (0, 0)]);
+    }
 }
 
 #[test]

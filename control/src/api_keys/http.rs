@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 
+use super::grants::Write;
 use super::rules::Minted;
 use super::store::{self, ApiKey};
 use super::wire::{ApiKeyOut, CreateApiKey, PatchApiKey, RotateApiKey};
@@ -59,12 +60,13 @@ async fn create(
         expires_at,
     } = body;
     let scopes = match scopes {
-        Some(scopes) => within(scopes.into_iter().collect(), caller)?,
+        Some(scopes) => scopes.into_iter().collect(),
         None => Scopes::default_bundle()
             .iter()
             .filter(|scope| caller.scopes.has(*scope))
             .collect(),
     };
+    may(caller, Write::Create(scopes))?;
     in_future(expires_at, app.clock.now())?;
     let created = super::create(
         &app.db,
@@ -130,17 +132,23 @@ async fn patch(
     if let Patch::Value(time) = &expires_at {
         in_future(Some(*time), now)?;
     }
-    let scopes = match scopes {
-        Patch::Value(scopes) => within(scopes.into_iter().collect(), caller)?,
-        Patch::Absent | Patch::Null => old.scopes,
+    let (scopes, named) = match scopes {
+        Patch::Value(scopes) => (scopes.into_iter().collect(), true),
+        Patch::Absent | Patch::Null => (old.scopes, false),
     };
     let new = ApiKey {
         name: name.or_keep(old.name.clone()),
         scopes,
         expires_at: expires_at.or(old.expires_at),
         updated_at: now,
-        ..old
+        ..old.clone()
     };
+    let change = Write::Change {
+        before: &old,
+        after: &new,
+        scopes: named,
+    };
+    may(caller, change)?;
     store::update(&mut tx, caller.account, &new).await?;
     tx.commit().await?;
     Ok(axum::Json(ApiKeyOut::new(new, now)))
@@ -151,6 +159,7 @@ async fn delete(
     caller: Caller,
     Id(id): Id<ApiKeyId>,
 ) -> Result<impl IntoResponse, ApiError> {
+    may(caller, Write::Revoke)?;
     let mut tx = app.db.begin_write().await?;
     let is_there = store::revoke(&mut tx, caller.account, id, app.clock.now()).await?;
     tx.commit().await?;
@@ -173,8 +182,7 @@ async fn rotate(
         .await?
         .ok_or(ApiError::NotFound)?;
     not_revoked(&old)?;
-    // Whoever gets the string gets its scopes.
-    within(old.scopes, caller)?;
+    may(caller, Write::Rotate(&old))?;
     let minted = Minted::new()?;
     let until = now.plus(std::time::Duration::from_secs(body.grace_seconds.into()));
     let new = ApiKey {
@@ -197,10 +205,10 @@ async fn rotate(
     ))
 }
 
-fn within(scopes: Scopes, caller: Caller) -> Result<Scopes, ApiError> {
-    scopes
+fn may(caller: Caller, write: Write<'_>) -> Result<(), ApiError> {
+    write
         .beyond(caller.scopes)
-        .map_or(Ok(scopes), |scope| Err(ApiError::Scope(scope)))
+        .map_or(Ok(()), |scope| Err(ApiError::Scope(scope)))
 }
 
 fn in_future(time: Option<Timestamp>, now: Timestamp) -> Result<(), ApiError> {
@@ -378,6 +386,66 @@ mod tests {
             test.call_as(&small, "POST", &rotate, None).await.0,
             StatusCode::FORBIDDEN
         );
+    }
+
+    #[tokio::test]
+    async fn a_key_beyond_the_caller_is_not_made_to_last_and_may_be_taken_away() {
+        let test = TestApp::new().await;
+        let small = test
+            .key_for(&[Scope::ApiKeysWrite, Scope::AgentsRead])
+            .await;
+        let at = |seconds| json!(test.app.clock.now().plus(Duration::from_secs(seconds)));
+        let ends =
+            json!({"name": "big", "scopes": ["agents:read", "calls:write"], "expires_at": at(60)});
+        let (_, big) = test.call("POST", "/api-keys", Some(ends)).await;
+        let path = format!("/api-keys/{}", big["id"].as_str().unwrap_or(""));
+        // While it is good, once it has expired, and beside a change that is allowed by itself.
+        for wait in [0, 61] {
+            test.app.clock.advance(Duration::from_secs(wait));
+            for wish in [
+                json!({"expires_at": at(3600)}),
+                json!({"expires_at": null}),
+                json!({"name": "mine", "expires_at": at(3600)}),
+                json!({"scopes": ["agents:read", "calls:write"]}),
+            ] {
+                let (status, body) = test
+                    .call_as(&small, "PATCH", &path, Some(wish.clone()))
+                    .await;
+                assert_eq!(
+                    (status, &body["code"]),
+                    (StatusCode::FORBIDDEN, &json!("insufficient_scope")),
+                    "{wish} after {wait} s"
+                );
+                assert!(body["detail"].to_string().contains("calls:write"), "{body}");
+            }
+            let rotate = format!("{path}/rotate");
+            let (status, _) = test.call_as(&small, "POST", &rotate, None).await;
+            assert_eq!(status, StatusCode::FORBIDDEN);
+            let (_, kept) = test.call("GET", &path, None).await;
+            assert_eq!(
+                (&kept["name"], &kept["expires_at"]),
+                (&json!("big"), &big["expires_at"])
+            );
+        }
+        // With all of its scopes it is extended.
+        let later = json!({"expires_at": at(3600)});
+        let (status, _) = test.call("PATCH", &path, Some(later)).await;
+        assert_eq!(status, StatusCode::OK);
+        // What takes away or renames gives nothing.
+        for wish in [
+            json!({"name": "theirs"}),
+            json!({"expires_at": at(1800)}),
+            json!({"scopes": ["agents:read"], "expires_at": null}),
+        ] {
+            let (status, body) = test.call_as(&small, "PATCH", &path, Some(wish)).await;
+            assert_eq!(status, StatusCode::OK, "{body}");
+        }
+        let (_, other) = test
+            .call("POST", "/api-keys", Some(json!({"name": "other"})))
+            .await;
+        let path = format!("/api-keys/{}", other["id"].as_str().unwrap_or(""));
+        let (status, _) = test.call_as(&small, "DELETE", &path, None).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! API keys: strings that open an account, as far as their scopes go. A string is shown once, when
 //! it is made; the database keeps its hash.
 
+pub mod grants;
 pub mod http;
 pub mod rules;
 pub mod store;

@@ -34,8 +34,13 @@ pub async fn run(app: App) {
 /// Ends this node's calls of every account that may not go on; how many.
 pub async fn sweep(app: &App) -> Result<usize, DbError> {
     let mut ended = 0;
-    for talking in store::talking(&app.db, app.clock.now()).await? {
-        let so_far = Resource::CallMinutes.cost(talking.talked_ms, &app.config.billing.prices);
+    let own = app.incarnation.number;
+    for talking in store::talking(&app.db, own, app.clock.shared()).await? {
+        // Of its own calls this process knows it better than two readings of a wall clock tell.
+        let here = app.live.talked(talking.account, app.clock.moment());
+        let here = i64::try_from(here.as_millis()).unwrap_or(i64::MAX);
+        let talked_ms = talking.elsewhere_ms.saturating_add(here);
+        let so_far = Resource::CallMinutes.cost(talked_ms, &app.config.billing.prices);
         let standing = Standing {
             prepaid: app.config.billing.mode == BillingMode::Prepaid,
             blocked: talking.blocked,

@@ -236,6 +236,7 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
             max_duration_seconds: None,
             node: &test.app.config.cluster.node,
             incarnation: test.app.incarnation.number,
+            placed_at: test.app.clock.shared(),
         };
         let mut tx = test.app.db.begin_write().await.unwrap();
         let now = test.app.clock.now();

@@ -18,8 +18,8 @@ pub struct Talking {
     pub account: AccountId,
     pub balance_microcents: i64,
     pub blocked: bool,
-    /// How long its answered calls have lasted so far, all together, ms.
-    pub talked_ms: i64,
+    /// How long its answered calls on other nodes have lasted so far, all together, ms.
+    pub elsewhere_ms: i64,
 }
 
 /// The balance, millionths of a cent, and whether the account is blocked.
@@ -83,22 +83,25 @@ pub async fn insert_adjustment(
     Ok(())
 }
 
-/// Every account with a call on any node that rings or is live.
-pub async fn talking(db: &Db, now: Timestamp) -> Result<Vec<Talking>, DbError> {
+/// Every account with a call on any node that rings or is live, and how long those have lasted that this
+/// incarnation does not host.
+pub async fn talking(db: &Db, incarnation: i64, now: Timestamp) -> Result<Vec<Talking>, DbError> {
     db.query(
         "select c.account_id, a.balance_microcents, a.blocked_at,
-            cast(coalesce(sum($1 - c.answered_at), 0) / 1000 as bigint) as talked_ms
+            cast(coalesce(sum(case when c.owner_incarnation <> $2 and c.answered_at < $1
+                then $1 - c.answered_at end), 0) / 1000 as bigint) as elsewhere_ms
          from calls c join accounts a on a.id = c.account_id
          where c.ended_at is null and c.owner_node is not null
          group by c.account_id, a.balance_microcents, a.blocked_at",
     )
     .bind(now)
+    .bind(incarnation)
     .all(|row| {
         Ok(Talking {
             account: row.parse("account_id")?,
             balance_microcents: row.i64("balance_microcents")?,
             blocked: row.opt_time("blocked_at")?.is_some(),
-            talked_ms: row.i64("talked_ms")?,
+            elsewhere_ms: row.i64("elsewhere_ms")?,
         })
     })
     .await

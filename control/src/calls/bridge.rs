@@ -262,6 +262,7 @@ async fn run_in_span(
     };
     let live = Arc::new(LiveCall {
         account,
+        since: app.clock.moment(),
         slot,
         handle,
         pulse,

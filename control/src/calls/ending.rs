@@ -164,7 +164,7 @@ async fn event(
         call: Some(call.id),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    outbox::insert(tx, call.account, &event, now).await
+    outbox::insert(tx, call.account, &event, now, app.clock.shared()).await
 }
 
 /// Milliseconds as the API's seconds.

@@ -181,7 +181,9 @@ pub async fn follow(
     }
     if !ended {
         // The engine let go of the call without a word: the record must not stay open.
-        let ending = Ending::engine_error("the engine dropped the call".to_owned());
+        let lasted = app.clock.moment().since(call.since).as_millis();
+        let mut ending = Ending::engine_error("the engine dropped the call".to_owned());
+        ending.duration_ms = u64::try_from(lasted).ok();
         writer
             .put(Entry::End {
                 ending,

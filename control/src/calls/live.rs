@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::admission::Renewal;
 use crate::ids::{AccountId, CallId, TrunkId};
+use crate::time::Moment;
 use crate::vendors::usage::SpeechUsage;
 
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
@@ -40,6 +41,8 @@ pub struct Dialling {
     slot: OnceLock<Renewal>,
     /// What it came in over.
     came_over: Option<TrunkId>,
+    /// Since when a forwarded one is talked in.
+    answered: OnceLock<Moment>,
     /// Who let go of it while it rang.
     canceled: watch::Sender<Option<Canceled>>,
     /// Becomes `true` once it is answered or its end is written.
@@ -60,6 +63,8 @@ pub enum Canceled {
 /// One call that this process hosts.
 pub struct LiveCall {
     pub account: AccountId,
+    /// When it began here.
+    pub since: Moment,
     /// What is renewed at the lease store while it lives.
     pub slot: Renewal,
     pub handle: CallHandle,
@@ -317,6 +322,19 @@ impl LiveCalls {
         theirs.cloned().collect()
     }
 
+    /// How long the calls of this account have been talked in that this process hosts now, forwarded ones too.
+    pub fn talked(&self, account: AccountId, now: Moment) -> Duration {
+        let calls: Duration = self
+            .of_account(account)
+            .iter()
+            .map(|call| now.since(call.since))
+            .sum();
+        let ringing = self.ringing();
+        let forwarded = ringing.values().filter(|call| call.account == account);
+        let since = forwarded.filter_map(|call| call.answered.get());
+        calls + since.map(|since| now.since(*since)).sum::<Duration>()
+    }
+
     /// How many calls this process hosts.
     pub fn len(&self) -> usize {
         self.lock().len()
@@ -348,6 +366,7 @@ impl Dialling {
             account,
             slot: OnceLock::new(),
             came_over: over,
+            answered: OnceLock::new(),
             canceled: watch::Sender::new(None),
             done: watch::Sender::new(false),
         }
@@ -356,6 +375,11 @@ impl Dialling {
     /// It was given its slot, which is renewed from now on.
     pub fn hold(&self, slot: Renewal) {
         self.slot.get_or_init(|| slot);
+    }
+
+    /// It is talked in from now on, and no agent is in it.
+    pub fn answered(&self, now: Moment) {
+        self.answered.get_or_init(|| now);
     }
 
     /// Lets go of it; the first who does is named in its record.

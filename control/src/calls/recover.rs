@@ -30,7 +30,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
 pub async fn recover(app: &App) -> Result<usize, DbError> {
     replay(app).await?;
-    let (node, now) = (app.config.cluster.node.as_str(), app.clock.now());
+    let (node, now) = (app.config.cluster.node.as_str(), app.clock.shared());
     // What was stranded before this process began; its own recordings come later.
     let long_ago = now.minus(GIVEN_UP_AFTER);
     let stranded = recordings::store::stranded(&app.db, node, now, long_ago).await?;

@@ -415,7 +415,7 @@ pub async fn finish(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
                 ended_at = $5, answered_at = case when not $16 then answered_at end,
                 duration_ms = coalesce($6, duration_ms,
-                    case when not $16 then $5 / 1000 - answered_at / 1000 end, 0),
+                    case when not $16 and answered_at <= $5 then $5 / 1000 - answered_at / 1000 end, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
                 latency_summary = $8, errors = $10, network = $13,
                 sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15, updated_at = $5

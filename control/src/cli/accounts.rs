@@ -37,7 +37,7 @@ pub(super) enum Command {
 
 pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
     super::block_on(async {
-        let db = super::open_db(&config).await?;
+        let db = super::existing_db(&config).await?;
         run_on(command, &db, &Clock::system()).await?;
         db.close().await;
         Ok(())

@@ -46,7 +46,7 @@ pub(super) enum Command {
 
 pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
     super::block_on(async {
-        let db = super::open_db(&config).await?;
+        let db = super::existing_db(&config).await?;
         let clock = Clock::system();
         match command {
             Command::Create {

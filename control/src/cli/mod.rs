@@ -125,7 +125,36 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
         .block_on(future)
 }
 
-/// The database of these settings, up to date.
+/// The database that `serve` or `migrate` made for these settings, up to date. Where there is none the command
+/// refuses: a second, empty one in a wrong folder would take what is meant for the first.
+async fn existing_db(config: &Config) -> Result<crate::db::Db, Failure> {
+    let url = config.database.url.expose();
+    let none = |place: &str| {
+        format!(
+            "there is no database at {place}: run this where `sidetone serve` runs, or name its settings with --config; `sidetone migrate` makes a new one"
+        )
+    };
+    if let Some(file) = crate::db::file(url) {
+        // Of a relative path the folder is what the operator has to see.
+        let shown = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        match std::fs::metadata(file) {
+            Ok(found) if found.len() > 0 => {}
+            Ok(_) => return Err(none(&shown.display().to_string()).into()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(none(&shown.display().to_string()).into());
+            }
+            Err(error) => return Err(format!("{}: {error}", shown.display()).into()),
+        }
+    }
+    let db = crate::db::Db::open_with(url, &config.database.pool).await?;
+    if !db.is_made().await? {
+        return Err(none(&crate::db::place(url)).into());
+    }
+    db.migrate().await?;
+    Ok(db)
+}
+
+/// The database of these settings, made if there is none, and up to date.
 async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
     // Private: the folder holds the master key, recordings and transcripts.
     std::fs::DirBuilder::new()

@@ -80,6 +80,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     };
     let db = super::open_db(&config).await?;
     let clock = Clock::system();
+    cluster::heart::agree(&db, &clock).await?;
     let bootstrap = accounts::bootstrap(&db, &clock, config.bootstrap_api_key.as_ref()).await?;
     greet(&bootstrap, &config);
     if config.cluster.address.is_empty() {

@@ -12,10 +12,13 @@ use super::{reconcile, rules, store};
 use crate::admission::{Health, Roll};
 use crate::app::App;
 use crate::calls;
-use crate::db::DbError;
+use crate::db::{Db, DbError};
+use crate::time::Clock;
 
 /// How often a heart beats.
 pub const BEAT: Duration = Duration::from_secs(2);
+/// How long the database may take to tell its time: half of it is the most that nodes then differ by.
+const PROMPT: Duration = Duration::from_millis(500);
 /// How often a lease store is tried that is away or cold.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
@@ -26,6 +29,9 @@ pub async fn run_node_heart(app: App) {
     let (mut watch, started) = (Watch::default(), Instant::now());
     loop {
         ticks.tick().await;
+        if let Err(error) = agree(&app.db, &app.clock).await {
+            tracing::warn!(%error, "the database did not tell its time");
+        }
         if let Err(error) = beat(&app).await {
             tracing::warn!(%error, "this node could not say that it lives");
             continue;
@@ -36,10 +42,23 @@ pub async fn run_node_heart(app: App) {
     }
 }
 
+/// Has the clock take over the database's time, if that is a server. An answer that was long on its way
+/// tells too little.
+pub async fn agree(db: &Db, clock: &Clock) -> Result<(), DbError> {
+    let asked = clock.moment();
+    if let Some(theirs) = db.time().await? {
+        let way = clock.moment().since(asked);
+        if way <= PROMPT {
+            clock.agree(theirs, asked.plus(way / 2));
+        }
+    }
+    Ok(())
+}
+
 /// One beat. Whom the others took for dead takes no calls until it has none of its old ones, which are
 /// not its own any more.
 pub async fn beat(app: &App) -> Result<(), DbError> {
-    let beaten = store::beat(&app.db, app.incarnation.number, app.clock.now()).await?;
+    let beaten = store::beat(&app.db, app.incarnation.number, app.clock.shared()).await?;
     match rules::standing(beaten, app.is_draining(), app.live.len()) {
         Standing::Well => {
             app.set_lost(false);
@@ -71,7 +90,7 @@ async fn look(app: &App, watch: &mut Watch, now: Duration) -> Result<(), DbError
         .filter(|node| node.incarnation != app.incarnation.number);
     let mut buried = false;
     for (incarnation, beats) in watch.look(others.map(|node| (node.incarnation, node.beats)), now) {
-        if store::bury(&app.db, incarnation, beats, app.clock.now()).await? {
+        if store::bury(&app.db, incarnation, beats, app.clock.shared()).await? {
             tracing::warn!(incarnation, "a node is dead");
             buried = true;
         }
@@ -137,7 +156,7 @@ async fn open(app: &App) -> Result<Health, DbError> {
     reconcile::end_calls(app).await?;
     // Read once all nodes are back: a session that is written now is known to its node, and one that
     // was written before is found here.
-    let now = app.clock.now();
+    let now = app.clock.shared();
     let open = calls::store::open(&app.db, now).await?;
     roll.open = open
         .iter()

@@ -28,7 +28,7 @@ pub async fn register(app: &App) -> Result<(), DbError> {
         address: &app.config.cluster.address,
         capacity: app.config.limits.node_calls,
     };
-    store::register(&app.db, &node, app.clock.now()).await
+    store::register(&app.db, &node, app.clock.shared()).await
 }
 
 /// Whether another node lives that could take a call.

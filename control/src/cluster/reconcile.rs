@@ -31,7 +31,7 @@ pub async fn run(app: App) {
 pub async fn once(app: &App) -> Result<(), DbError> {
     end_calls(app).await?;
     mend_leases(app).await?;
-    store::forget(&app.db, app.clock.now().minus(REMEMBERED)).await
+    store::forget(&app.db, app.clock.shared().minus(REMEMBERED)).await
 }
 
 /// Ends calls whose node is dead. How many there were.
@@ -79,7 +79,7 @@ async fn vouch(app: &App, unrenewed: &[&Held]) -> Result<(), DbError> {
     if unrenewed.is_empty() {
         return Ok(());
     }
-    let open = calls::store::open(&app.db, app.clock.now()).await?;
+    let open = calls::store::open(&app.db, app.clock.shared()).await?;
     for (owner, renewal) in rules::vouched(unrenewed, &open) {
         if app.admission.renew(&owner, &[renewal]).await.is_err() {
             return Ok(());

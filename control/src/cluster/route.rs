@@ -1,7 +1,7 @@
 //! Requests for a live session go on to the node that hosts it, over signed internal HTTP.
 //!
 //! `POST /internal/v1/sessions/{session_id}/{action}` with the action's arguments as JSON. The query
-//! holds a time, the body's hash, and an HMAC over both and the session under the installation's master key, so
+//! holds a time (of the database, which both share), the body's hash, and an HMAC over both and the session under the installation's master key, so
 //! only a node can have made it, and not long ago: that is known before anything of the body is read. Whatever the
 //! host answers is the answer; a host that cannot be reached is 502.
 
@@ -27,7 +27,7 @@ use crate::sessions;
 use crate::sessions::wire::{Offer, ToolResult, Trickle, TrickledCandidate};
 use crate::time::Timestamp;
 
-/// How far the clocks of two nodes may be apart, and how long a request may take to arrive.
+/// How long a request may take to arrive, and how far apart two nodes may take the database's time to be.
 const FRESH: Duration = Duration::from_secs(30);
 /// How long a node of the same network may take to accept.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -214,7 +214,7 @@ async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>,
         bytes.unwrap_or_default()
     };
     let at = Timestamp(named("at").parse().unwrap_or_default());
-    let now = app.clock.now();
+    let now = app.clock.shared();
     let hash = bytes("body");
     let fresh = now.since(at) <= FRESH && at.since(now) <= FRESH;
     // Who is no node learns nothing, not even that there is such a route, and nothing that they send is read.
@@ -285,7 +285,7 @@ fn json<T: Serialize>(done: Result<T, ApiError>) -> Result<Value, ApiError> {
 
 /// Where this body is posted now, signed.
 pub(super) fn signed_path(app: &App, id: SessionId, body: &[u8]) -> String {
-    let (at, hash) = (app.clock.now(), sha256(body));
+    let (at, hash) = (app.clock.shared(), sha256(body));
     let signature = app.master_key.sign(Purpose::Node, &message(id, at, &hash));
     let path = PATH.replace("{session_id}", &id.to_string());
     let [hash, signature] =

@@ -226,6 +226,14 @@ async fn nothing_is_read_of_what_no_node_has_signed() {
         asked(&test, &path, other).await,
         (StatusCode::NOT_FOUND, true)
     );
+    // However wrong the wall clocks of the two are.
+    for seconds in [3_600, -86_400] {
+        test.app.clock.step(seconds);
+        assert_eq!(
+            asked(&test, &path, body.clone()).await,
+            (StatusCode::OK, true)
+        );
+    }
     test.app.clock.advance(Duration::from_secs(31));
     assert_eq!(
         asked(&test, &path, body).await,

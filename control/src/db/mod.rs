@@ -26,6 +26,8 @@ pub use arg::{Arg, Kind, Value};
 pub use error::DbError;
 pub use row::Row;
 
+use crate::time::Timestamp;
+
 /// The database of this installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Db(Store);
@@ -127,6 +129,24 @@ pub fn check_url(url: &str) -> Result<(), String> {
     }
 }
 
+/// The file of a `sqlite:<path>`; `None`: the URL names a server.
+pub fn file(url: &str) -> Option<&Path> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) => Some(Path::new(path.trim_start_matches("//"))),
+        _ => None,
+    }
+}
+
+/// Where the database of this URL is, for people: without user and password.
+pub fn place(url: &str) -> String {
+    if let Some(file) = file(url) {
+        return file.display().to_string();
+    }
+    let server = url.split('?').next().unwrap_or_default();
+    let server = server.rsplit(['@', '/']).take(2).collect::<Vec<_>>();
+    server.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
 impl Db {
     /// Opens the database at `url` with the settings that nobody changed.
     pub async fn open(url: &str) -> Result<Self, DbError> {
@@ -137,11 +157,9 @@ impl Db {
     /// connected to when it is first used.
     pub async fn open_with(url: &str, settings: &Settings) -> Result<Self, DbError> {
         check_url(url).map_err(DbError::Migration)?;
-        Ok(Self(match url.split_once(':') {
-            Some(("sqlite", path)) => {
-                Store::Sqlite(sqlite::Sqlite::open(Path::new(path.trim_start_matches("//"))).await?)
-            }
-            _ => Store::Postgres(postgres::Postgres::open(url, settings)?),
+        Ok(Self(match file(url) {
+            Some(file) => Store::Sqlite(sqlite::Sqlite::open(file).await?),
+            None => Store::Postgres(postgres::Postgres::open(url, settings)?),
         }))
     }
 
@@ -151,6 +169,20 @@ impl Db {
             Store::Sqlite(_) => Engine::Sqlite,
             Store::Postgres(_) => Engine::Postgres,
         }
+    }
+
+    /// Whether somebody has made tables in it.
+    pub async fn is_made(&self) -> Result<bool, DbError> {
+        let tables = match self.engine() {
+            Engine::Sqlite => {
+                "select count(*) as n from sqlite_master where name = '_sqlx_migrations'"
+            }
+            Engine::Postgres => {
+                "select count(*) as n from pg_tables
+                 where schemaname = any (current_schemas(false)) and tablename = '_sqlx_migrations'"
+            }
+        };
+        Ok(self.query(tables).one(|row| row.i64("n")).await? > 0)
     }
 
     /// Brings the tables up to date. Safe to run at every start, of several processes at once too.
@@ -197,6 +229,17 @@ impl Db {
             .one(|row| row.i64("one"))
             .await
             .map(drop)
+    }
+
+    /// The time of the database server; `None`: a file has none.
+    pub async fn time(&self) -> Result<Option<Timestamp>, DbError> {
+        if self.engine() == Engine::Sqlite {
+            return Ok(None);
+        }
+        self.query("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) as now")
+            .one(|row| row.time("now"))
+            .await
+            .map(Some)
     }
 
     /// Whether the database is known to be away. Then every statement fails at once.

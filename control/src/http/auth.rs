@@ -131,14 +131,14 @@ pub async fn authenticate(
     };
     match caller {
         Some(caller) => Ok(caller),
-        None => {
-            app.limits
-                .failed_auth(ip, app.clock.now())
-                .await
-                .refusal()?;
-            Err(ApiError::Unauthorized)
-        }
+        None => Err(failed(app, ip).await),
     }
+}
+
+/// A credential that opens nothing: 401, and 429 once the address has used up its failures.
+pub async fn failed(app: &App, ip: IpAddr) -> ApiError {
+    let failures = app.limits.failed_auth(ip, app.clock.moment()).await;
+    failures.refusal().err().unwrap_or(ApiError::Unauthorized)
 }
 
 /// A string that may be a key: by its checksum, or because it is the one that the operator chose.

@@ -315,10 +315,17 @@ async fn gate(
     next: Next,
 ) -> Response {
     let mut told = None;
+    let ip = Peer::ip(request.extensions());
+    let counted = rule.access == Access::Signed && auth::has_credential(request.headers());
     let mut response = match admit(&app, rule, &mut request, &mut told).await {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
+    // A signed token is judged by its handler: one that opens nothing is a failure like any other.
+    let signed = matches!(rule.access, Access::SignedUrl | Access::Signed);
+    if signed && !counted && response.status() == StatusCode::UNAUTHORIZED {
+        response = auth::failed(&app, ip).await.into_response();
+    }
     if let Some(decision) = told {
         decision.write(response.headers_mut());
     }
@@ -339,7 +346,7 @@ async fn admit(
         Access::Signed if !auth::has_credential(request.headers()) => return Ok(()),
         // Counted before the body is read: who has no key holds no more memory than their share.
         Access::PublicAgent(_) if !auth::has_credential(request.headers()) => {
-            let decision = app.limits.keyless_connect(ip, app.clock.now()).await;
+            let decision = app.limits.keyless_connect(ip, app.clock.moment()).await;
             return decision.refusal();
         }
         Access::Signed | Access::Scopes(_) | Access::AnyScope(_) => {
@@ -351,7 +358,7 @@ async fn admit(
     };
     match app
         .limits
-        .request(caller.budget(), rule.class, app.clock.now())
+        .request(caller.budget(), rule.class, app.clock.moment())
         .await
     {
         Ok(None) => {}
@@ -403,12 +410,6 @@ async fn admin(app: &App, headers: &HeaderMap, ip: IpAddr) -> Result<(), ApiErro
         {
             Ok(())
         }
-        _ => {
-            app.limits
-                .failed_auth(ip, app.clock.now())
-                .await
-                .refusal()?;
-            Err(ApiError::Unauthorized)
-        }
+        _ => Err(auth::failed(app, ip).await),
     }
 }

@@ -1,7 +1,8 @@
 //! How many requests a key or an address may make: token buckets.
 //!
 //! A bucket holds twice a minute's worth of requests and fills at a minute's worth a minute. The
-//! arithmetic is a function of *now*; the table of buckets is bounded.
+//! arithmetic is a function of *now*, a moment of this process that no setting of the machine's clock
+//! moves; the table of buckets is bounded.
 //!
 //! Several nodes share their buckets through Redis (`bucket.lua`, the same arithmetic there). While it
 //! does not answer each node counts by itself, but for what costs money: that is refused.
@@ -20,7 +21,7 @@ use crate::admission::lease::SERVER_CLOCK;
 use crate::config::Limits as Settings;
 use crate::ids::ApiKeyId;
 use crate::redis_link::Link;
-use crate::time::Timestamp;
+use crate::time::Moment;
 
 /// Buckets kept at most. A full bucket can be forgotten without harm; if none is full, the fullest
 /// go. 100,000 of them are about 6 MB.
@@ -70,7 +71,7 @@ impl Limits {
         &self,
         key: ApiKeyId,
         class: Class,
-        now: Timestamp,
+        now: Moment,
     ) -> Result<Option<Decision>, Unmetered> {
         let (per_minute, name, costs) = match class {
             Class::Read => (self.settings.reads_per_minute, "read", false),
@@ -90,14 +91,14 @@ impl Limits {
     }
 
     /// One failed authentication from this address.
-    pub async fn failed_auth(&self, ip: IpAddr, now: Timestamp) -> Decision {
+    pub async fn failed_auth(&self, ip: IpAddr, now: Moment) -> Decision {
         let per_minute = self.settings.failed_auth_per_minute;
         self.of_address("auth", &self.failed_auth, ip, per_minute, now)
             .await
     }
 
     /// One session asked for without a key from this address.
-    pub async fn keyless_connect(&self, ip: IpAddr, now: Timestamp) -> Decision {
+    pub async fn keyless_connect(&self, ip: IpAddr, now: Moment) -> Decision {
         let per_minute = self.settings.keyless_per_minute;
         self.of_address("keyless", &self.keyless, ip, per_minute, now)
             .await
@@ -109,7 +110,7 @@ impl Limits {
         own: &Table<IpAddr>,
         ip: IpAddr,
         per_minute: u32,
-        now: Timestamp,
+        now: Moment,
     ) -> Decision {
         let network = network(ip);
         if let Some(shared) = &self.shared
@@ -189,31 +190,31 @@ impl Decision {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: u64,
-    at: Timestamp,
+    at: Moment,
 }
 
 const ONE: u64 = 1_000_000;
 
 impl Bucket {
-    const fn full(per_minute: u32, now: Timestamp) -> Self {
+    const fn full(per_minute: u32, now: Moment) -> Self {
         Self {
             tokens: size(per_minute),
             at: now,
         }
     }
 
-    fn refilled(self, per_minute: u32, now: Timestamp) -> Self {
+    fn refilled(self, per_minute: u32, now: Moment) -> Self {
         // Micro-tokens a microsecond = requests a second = per_minute / 60.
         let elapsed = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX);
         let gained = elapsed.saturating_mul(u64::from(per_minute)) / 60;
-        // A clock that goes back gains nothing and loses nothing.
+        // Where the clock went back (that of Redis may), the time from there on counts.
         Self {
             tokens: self.tokens.saturating_add(gained).min(size(per_minute)),
-            at: now.max(self.at),
+            at: now,
         }
     }
 
-    fn take(&mut self, per_minute: u32, now: Timestamp) -> Decision {
+    fn take(&mut self, per_minute: u32, now: Moment) -> Decision {
         *self = self.refilled(per_minute, now);
         let passes = self.tokens >= ONE;
         if passes {
@@ -255,7 +256,7 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Hash + Eq + Copy> Table<K> {
-    fn take(&self, key: K, per_minute: u32, now: Timestamp) -> Decision {
+    fn take(&self, key: K, per_minute: u32, now: Moment) -> Decision {
         // A panic while the lock was held leaves whole buckets behind.
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
@@ -268,11 +269,7 @@ impl<K: Hash + Eq + Copy> Table<K> {
     }
 }
 
-fn make_room<K: Hash + Eq + Copy>(
-    buckets: &mut HashMap<K, Bucket>,
-    per_minute: u32,
-    now: Timestamp,
-) {
+fn make_room<K: Hash + Eq + Copy>(buckets: &mut HashMap<K, Bucket>, per_minute: u32, now: Moment) {
     buckets.retain(|_, bucket| bucket.refilled(per_minute, now).tokens < size(per_minute));
     if buckets.len() >= MAX_BUCKETS {
         let mut levels: Vec<u64> = buckets.values().map(|bucket| bucket.tokens).collect();
@@ -296,12 +293,15 @@ pub fn network(ip: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
     use super::*;
+    use crate::time::{Clock, Timestamp};
     use std::time::Duration;
 
     #[test]
     fn a_burst_of_two_minutes_then_one_a_second() {
-        let now = Timestamp(1_000_000_000);
+        let now = Moment::from_micros(1_000_000_000);
         let mut bucket = Bucket::full(60, now);
         for left in (0..120).rev() {
             let decision = bucket.take(60, now);
@@ -334,24 +334,52 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_gives_nothing() {
-        let now = Timestamp(1_000_000_000);
-        let mut bucket = Bucket::full(1, now);
-        assert_eq!(bucket.take(1, now).remaining, 1);
-        assert_eq!(
-            bucket
-                .take(1, now.minus(Duration::from_secs(600)))
-                .remaining,
-            0
-        );
-        assert_eq!(bucket.take(1, now).retry_after, Some(60));
+    fn a_clock_that_goes_back_gives_nothing_and_holds_nothing_back() {
+        let now = Moment::from_micros(86_400_000_000);
+        let mut bucket = Bucket::full(60, now);
+        for _ in 0..120 {
+            assert_eq!(bucket.take(60, now).retry_after, None);
+        }
+        let back = now.minus(Duration::from_secs(3600));
+        assert_eq!(bucket.take(60, back).retry_after, Some(1));
+        let second = back.plus(Duration::from_secs(1));
+        assert_eq!(bucket.take(60, second).retry_after, None);
+        assert_eq!(bucket.take(60, second).retry_after, Some(1));
+    }
+
+    #[tokio::test]
+    async fn no_limit_follows_the_wall_clock() {
+        let settings = crate::config::Config::defaults().unwrap().limits;
+        let ip = IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+        for seconds in [3_600, -3_600, 86_400, -86_400] {
+            let clock = Clock::fixed(Timestamp(1_767_323_045_000_006));
+            let limits = Limits::new(&settings, None);
+            let key = ApiKeyId::new(&clock);
+            let mut left = Vec::new();
+            // A second before and after the jump gains the same, of each kind of limit.
+            for jump in [0, seconds, 0] {
+                let all = [
+                    limits.failed_auth(ip, clock.moment()).await,
+                    limits.keyless_connect(ip, clock.moment()).await,
+                ];
+                let keys = limits.request(key, Class::Write, clock.moment()).await;
+                let all = all.into_iter().chain(keys.unwrap());
+                left.push(all.map(|decision| decision.remaining).collect::<Vec<_>>());
+                clock.step(jump);
+            }
+            let down = |by: u32| left[0].iter().map(|most| most - by).collect::<Vec<_>>();
+            assert_eq!(left[1..], [down(1), down(2)], "{seconds} s");
+            clock.advance(Duration::from_secs(120));
+            let full = limits.failed_auth(ip, clock.moment()).await.remaining;
+            assert_eq!(full, left[0][0], "{seconds} s");
+        }
     }
 
     #[test]
     fn the_table_is_bounded() {
         let table = Table::default();
         for key in 0..(MAX_BUCKETS as u64 + 5000) {
-            table.take(key, 60, Timestamp(0));
+            table.take(key, 60, Moment::default());
         }
         assert!(
             table

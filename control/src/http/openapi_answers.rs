@@ -231,6 +231,19 @@ fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
             "the database is not available right now",
         );
     }
+    let signed = endpoint.access == Access::SignedUrl;
+    if signed
+        && endpoint
+            .refusals
+            .iter()
+            .any(|told| told.status == StatusCode::UNAUTHORIZED)
+    {
+        add(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limited",
+            "too many URLs from this address opened nothing",
+        );
+    }
     if scoped || endpoint.access == Access::Signed {
         add(
             StatusCode::FORBIDDEN,

@@ -206,6 +206,17 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// A connection that has left the HTTP server.
+#[derive(Debug)]
+pub struct Taken {
+    /// Nonblocking.
+    pub stream: std::net::TcpStream,
+    /// What was read of it already.
+    pub leftover: Vec<u8>,
+    /// To be kept until `stream` is closed: the connection counts among those of its address as long.
+    pub slot: Option<Slot>,
+}
+
 /// One connection as the HTTP server sees it.
 #[derive(Debug)]
 pub struct Connection {
@@ -215,7 +226,7 @@ pub struct Connection {
     /// Since when the peer does not read.
     stalled: Option<Pin<Box<Sleep>>>,
     patience: Duration,
-    _slot: Slot,
+    slot: Slot,
 }
 
 impl Connection {
@@ -225,7 +236,7 @@ impl Connection {
             prefix: Vec::new(),
             stalled: None,
             patience,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -248,12 +259,17 @@ impl Connection {
 
     /// A raw socket (nonblocking) that carries what this connection does, and bytes of it that nobody
     /// has consumed.
-    pub async fn into_plain(self) -> io::Result<(std::net::TcpStream, Vec<u8>)> {
-        let stream = match self.stream {
-            Stream::Plain(stream) => stream.into_std()?,
-            Stream::Tls(stream) => tls::plain_end(*stream).await?,
+    pub async fn into_plain(self) -> io::Result<Taken> {
+        let (stream, slot) = match self.stream {
+            Stream::Plain(stream) => (stream.into_std()?, Some(self.slot)),
+            // The task that carries its bytes has the slot: the connection closes with it.
+            Stream::Tls(stream) => (tls::plain_end(*stream, self.slot).await?, None),
         };
-        Ok((stream, self.prefix))
+        Ok(Taken {
+            stream,
+            leftover: self.prefix,
+            slot,
+        })
     }
 
     fn write_result(
@@ -409,8 +425,10 @@ struct Held {
     by_ip: HashMap<IpAddr, usize>,
 }
 
+/// The place of one connection among those that there may be, in all and from its address; free again when
+/// dropped.
 #[derive(Debug)]
-struct Slot {
+pub struct Slot {
     slots: Arc<Slots>,
     ip: IpAddr,
 }

@@ -236,8 +236,9 @@ async fn an_upgrade_hands_over_the_socket_and_what_was_read_of_it() {
     let handshake = "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
                      sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nearly";
     client.write_all(handshake.as_bytes()).await.unwrap();
-    let (stream, leftover) = timeout(LONG, takes.recv()).await.unwrap().unwrap().unwrap();
-    assert_eq!(leftover, b"early");
+    let taken = timeout(LONG, takes.recv()).await.unwrap().unwrap().unwrap();
+    let (stream, slot) = (taken.stream, taken.slot);
+    assert_eq!(taken.leftover, b"early");
     // The socket is nonblocking, with nothing left to read, and it is the client's.
     let mut byte = [0];
     let error = io::Read::read(&mut &stream, &mut byte).unwrap_err();
@@ -250,6 +251,55 @@ async fn an_upgrade_hands_over_the_socket_and_what_was_read_of_it() {
         "{heard}"
     );
     assert!(heard.ends_with("raw"));
+    drop(slot);
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_counts_until_its_slot_is_given_back() {
+    let (taken, mut takes) = mpsc::channel(1);
+    let route = get(move |mut request: AxumRequest| async move {
+        let take = upgrade::take(&mut request);
+        tokio::spawn(async move { taken.send(take.await).await });
+        upgrade::accept(request.method(), request.headers())
+    });
+    let only_one = |settings: &mut Server| settings.max_connections_per_ip = 1;
+    let server = Running::start(Router::new().route("/", route), only_one).await;
+    let mut client = server.connect().await;
+    let handshake = "GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+                     sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    client.write_all(handshake.as_bytes()).await.unwrap();
+    let taken = timeout(LONG, takes.recv()).await.unwrap().unwrap().unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await,
+            ""
+        );
+    }
+    // Half closed it is as open as before.
+    client.shutdown().await.unwrap();
+    assert_eq!(
+        server.say("GET /gone HTTP/1.1\r\nhost: x\r\n\r\n").await,
+        ""
+    );
+    drop(taken);
+    let after = server
+        .say("GET /gone HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(after.starts_with("HTTP/1.1 404"), "{after}");
+}
+
+/// A handshake that does not go on holds its place as well, and gives it back.
+#[tokio::test]
+async fn who_only_begins_to_speak_counts_until_they_are_let_go() {
+    let only_one = |settings: &mut Server| settings.max_connections_per_ip = 1;
+    let server = Running::start(hello(), only_one).await;
+    let mut idle = server.connect().await;
+    idle.write_all(b"PRI * HTTP/2").await.unwrap();
+    let one = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert_eq!(server.say(one).await, "");
+    assert_eq!(everything(&mut idle).await, "");
+    let free = async { while !server.say(one).await.ends_with("hello") {} };
+    timeout(LONG, free).await.unwrap();
 }
 
 #[tokio::test]

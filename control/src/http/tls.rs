@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
+use super::serve::Slot;
 use crate::config::Tls;
 
 /// How often the files are looked at: a renewed certificate is good for days before the old one ends.
@@ -127,9 +128,10 @@ fn certified(certificate: &[u8], key: &[u8]) -> io::Result<Arc<CertifiedKey>> {
 }
 
 /// Turns an upgraded TLS connection into a plain one for the engine: two ends of a connection within
-/// this machine, with a task that carries bytes between TLS and it until either side closes. A media
-/// thread knows no TLS; frames of such calls pass through one more thread, as behind a proxy.
-pub async fn plain_end(tls: TlsStream<TcpStream>) -> io::Result<std::net::TcpStream> {
+/// this machine, with a task that carries bytes between TLS and it until either side closes, and that has
+/// the connection's slot. A media thread knows no TLS; frames of such calls pass through one more thread,
+/// as behind a proxy.
+pub async fn plain_end(tls: TlsStream<TcpStream>, slot: Slot) -> io::Result<std::net::TcpStream> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let (near, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
@@ -140,7 +142,10 @@ pub async fn plain_end(tls: TlsStream<TcpStream>) -> io::Result<std::net::TcpStr
     }
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    tokio::spawn(carry(tls, far));
+    tokio::spawn(async move {
+        carry(tls, far).await;
+        drop(slot);
+    });
     near.into_std()
 }
 

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::*;
 use crate::app::testing::{TempDir, TestApp};
-use crate::config::Config;
+use crate::config::{Config, Server};
 use crate::http::serve::tests::endless;
 use crate::http::serve::{Patience, serve_with};
 
@@ -49,6 +49,14 @@ struct Running {
 
 /// A TLS server of this router, and the certificate it shows.
 async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDer<'static>) {
+    start_with(listener, router, Config::defaults().unwrap().server).await
+}
+
+async fn start_with(
+    listener: TcpListener,
+    router: Router,
+    settings: Server,
+) -> (Running, CertificateDer<'static>) {
     let folder = TempDir::new().unwrap();
     let files = Tls {
         certificate: folder.path().join("cert.pem"),
@@ -58,7 +66,6 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
     let certificates = Certificates::start(files.clone(), LOOK).unwrap();
     let greeting = Greeting::with(certificates.clone()).unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = Config::defaults().unwrap().server;
     let patience = Patience {
         headers: SHORT,
         write: SHORT,
@@ -287,4 +294,38 @@ async fn a_call_is_made_over_a_tls_websocket() {
     assert_eq!(heard.last().map(String::as_str), Some("call_ended"));
     assert!(heard.iter().any(|kind| kind == "audio"));
     assert!(test.app.live.drained(LONG).await);
+}
+
+/// The handshake counts as well, and so does a refused WebSocket, until the peer is let go.
+#[tokio::test]
+async fn a_tls_connection_counts_from_its_handshake_until_its_upgraded_socket_is_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let test = TestApp::new().await;
+    let settings = Server {
+        max_connections_per_ip: 1,
+        ..Config::defaults().unwrap().server
+    };
+    let (server, certificate) = start_with(listener, test.router.clone(), settings).await;
+    let versions = rustls::DEFAULT_VERSIONS;
+    let connects = async || connect(server.address, &certificate, versions, "http/1.1").await;
+    let free = async || {
+        let connecting = async {
+            loop {
+                if let Ok(stream) = connects().await {
+                    return stream;
+                }
+            }
+        };
+        tokio::time::timeout(LONG, connecting).await.unwrap()
+    };
+    let greeting = TcpStream::connect(server.address).await.unwrap();
+    assert!(connects().await.is_err(), "beside a handshake");
+    drop(greeting);
+    let url = "wss://localhost/ws/v1/conversation/nobody?token=nonsense";
+    let (socket, _) = tokio_tungstenite::client_async(url, free().await)
+        .await
+        .unwrap();
+    assert!(connects().await.is_err(), "beside a refused socket");
+    drop(socket);
+    free().await;
 }

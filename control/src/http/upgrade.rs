@@ -1,22 +1,20 @@
 //! WebSocket upgrades (RFC 6455 section 4.2): the check of the request, the 101 answer, and taking
 //! the raw connection out of the HTTP server afterwards.
 
-use std::net::TcpStream;
-
 use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::error::ApiError;
-use super::serve::Connection;
+use super::serve::{Connection, Taken};
 
-/// Takes the connection of this request as soon as the 101 answer has been written: the raw socket
-/// (nonblocking; of a TLS connection the near end of a plain one that leads to it) and the bytes of it that were read already. Call it before answering, await it (in
-/// a task of its own) after.
+/// Takes the connection of this request as soon as the 101 answer has been written: the raw socket (of a TLS
+/// connection the near end of a plain one that leads to it), and its slot among the connections of its
+/// address. Call it before answering, await it (in a task of its own) after.
 pub fn take<B>(
     request: &mut Request<B>,
-) -> impl Future<Output = Result<(TcpStream, Vec<u8>), TakeError>> + Send + use<B> {
+) -> impl Future<Output = Result<Taken, TakeError>> + Send + use<B> {
     let upgrade = hyper::upgrade::on(request);
     async move {
         let upgraded = upgrade
@@ -25,14 +23,14 @@ pub fn take<B>(
         let parts = upgraded
             .downcast::<TokioIo<Connection>>()
             .map_err(|_| TakeError("the connection is not one of this server's".to_owned()))?;
-        let (stream, mut leftover) = parts
+        let mut taken = parts
             .io
             .into_inner()
             .into_plain()
             .await
             .map_err(|error| TakeError(error.to_string()))?;
-        leftover.extend_from_slice(&parts.read_buf);
-        Ok((stream, leftover))
+        taken.leftover.extend_from_slice(&parts.read_buf);
+        Ok(taken)
     }
 }
 

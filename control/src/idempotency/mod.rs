@@ -89,7 +89,7 @@ pub enum Seen {
 /// Whether this request was here within the last day. 409 `idempotency_conflict` when another one was,
 /// under the same key.
 pub async fn find(app: &App, account: AccountId, key: &Key) -> Result<Seen, ApiError> {
-    let since = app.clock.now().minus(REMEMBERED);
+    let since = app.clock.shared().minus(REMEMBERED);
     match store::find(&app.db, account, &key.hash, since).await? {
         None => Ok(Seen::Never),
         Some(known) if known.fingerprint == key.fingerprint => Ok(Seen::Again(known.resource)),

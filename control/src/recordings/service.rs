@@ -304,7 +304,7 @@ async fn ready(
         call: Some(call),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    outbox::insert(&mut tx, account, &event, now).await?;
+    outbox::insert(&mut tx, account, &event, now, app.clock.shared()).await?;
     tx.commit().await?;
     app.webhooks.wake();
     Ok(true)

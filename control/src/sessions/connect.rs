@@ -217,7 +217,7 @@ async fn open(
         keyless: opening.keyless,
         opened_by: opening.opened_by,
         visitor: opening.visitor.as_deref(),
-        expires_at: now.plus(opening.state.ttl()),
+        expires_at: app.clock.shared().plus(opening.state.ttl()),
     };
     let mut tx = app.db.begin_write().await?;
     if !agents::store::hold(&mut tx, account, agent.id).await? {

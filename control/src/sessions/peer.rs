@@ -139,7 +139,7 @@ async fn negotiable(
         ));
     }
     if call.end_reason.as_deref() == Some("session_expired")
-        || (session.spent_at.is_none() && session.expires_at <= app.clock.now())
+        || (session.spent_at.is_none() && session.expires_at <= app.clock.shared())
     {
         return Err(ApiError::Missing {
             code: "session_expired",
@@ -226,7 +226,7 @@ async fn join(
         .adopt(bridge::wish(app, account, id, State::Live))
         .await?;
     let mut tx = app.db.begin_write().await?;
-    if !store::join(&mut tx, account, id, app.clock.now()).await?
+    if !store::join(&mut tx, account, id, app.clock.shared()).await?
         || !bridge::take(app, tx, account, id).await?
     {
         return Err(joined());

@@ -56,9 +56,9 @@ pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result
         .live
         .get(account, id)
         .filter(|_| call.ended_at.is_none());
-    let duration_seconds = match (call.ended_at, call.answered_at) {
-        (None, Some(answered)) => app.clock.now().since(answered).as_millis() as f64 / 1000.0,
-        _ => seconds(call.duration_ms),
+    let duration_seconds = match &live {
+        Some(live) => app.clock.moment().since(live.since).as_millis() as f64 / 1000.0,
+        None => seconds(call.duration_ms),
     };
     let peer = live.as_ref().and_then(|live| live.peer.as_ref());
     Ok(Status {

@@ -1,4 +1,5 @@
-//! The `sessions` table: who may join a call, once.
+//! The `sessions` table: who may join a call, once. `expires_at` and every `now` that it is compared with are
+//! of the time that all processes of one database share ([`crate::time::Clock::shared`]).
 
 use uuid::Uuid;
 
@@ -141,6 +142,27 @@ pub async fn consume(
     .bind(token_hash)
     .optional(SessionRow::read)
     .await
+}
+
+/// Whether this one-time token would open its session now. Who asks has no key: the account follows from the
+/// token.
+pub async fn is_open(
+    db: &Db,
+    id: CallId,
+    token_hash: &str,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let found = db
+        .query(
+            "select id from sessions
+             where id = $1 and token_hash = $2 and spent_at is null and expires_at > $3",
+        )
+        .bind(id)
+        .bind(token_hash)
+        .bind(now)
+        .optional(|row| row.text("id"))
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Whether this is a session of the telephony protocol that may still be joined. Who asks has no key

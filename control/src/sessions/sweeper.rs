@@ -20,7 +20,7 @@ pub async fn run(app: App) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let now = app.clock.now();
+        let now = app.clock.shared();
         if let Err(error) = sweep(&app, now).await {
             tracing::warn!(%error, "sessions that expired could not be swept");
         }

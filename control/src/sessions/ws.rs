@@ -5,8 +5,13 @@
 //! with 1008 (unknown, expired, used, over), 1013 (no capacity, no database, or the account may not
 //! spend) or 1011 (the call could not start). A node that ends gives no upgrade while others live: its
 //! answer is 503, and the token is as good as before.
+//!
+//! A token that opens nothing is a failed authentication of the address that it comes from: beyond those
+//! that an address may have there is no upgrade, and the answer is 429. A connection counts among those of
+//! its address until it is closed, whatever became of it.
 
-use std::net::TcpStream;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawPathParams, Request, State};
@@ -15,6 +20,7 @@ use futures_util::{SinkExt, StreamExt};
 use http::StatusCode;
 use media::config::OptionalEvents;
 use media::shell::Carrier;
+use tokio::sync::oneshot;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -25,8 +31,10 @@ use crate::app::App;
 use crate::calls::bridge;
 use crate::cluster;
 use crate::db::DbError;
+use crate::http::auth::Peer;
 use crate::http::envelope::RequestId;
 use crate::http::extract::query_pairs;
+use crate::http::serve::{Slot, Taken};
 use crate::http::{Access, ApiError, Class, Endpoint, upgrade};
 use crate::ids::CallId;
 
@@ -68,6 +76,11 @@ fn upgrades(endpoint: Endpoint) -> Endpoint {
             "upgrade_required",
             "the request is no WebSocket handshake",
         )
+        .refuses(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limited",
+            "too many tokens from this address opened nothing",
+        )
 }
 
 /// What a peer presents.
@@ -76,6 +89,9 @@ struct Ticket {
     token: String,
     events: OptionalEvents,
     request_id: String,
+    ip: IpAddr,
+    /// It opens nothing, and is counted as a failed authentication.
+    failed: bool,
 }
 
 /// Why a peer is not let in.
@@ -136,10 +152,15 @@ async fn socket(
         });
     }
     let connection = upgrade::take(&mut request);
-    let ticket = ticket(&params, request);
+    let mut ticket = ticket(&params, request);
+    if !may_open(&app, &ticket).await {
+        ticket.failed = true;
+        let failures = app.limits.failed_auth(ticket.ip, app.clock.moment()).await;
+        failures.refusal()?;
+    }
     tokio::spawn(async move {
         match tokio::time::timeout(UPGRADE_PATIENCE, connection).await {
-            Ok(Ok((stream, leftover))) => join(&app, ticket, stream, leftover).await,
+            Ok(Ok(taken)) => join(&app, ticket, taken).await,
             Ok(Err(error)) => tracing::debug!(%error, "an upgrade came to nothing"),
             Err(_) => tracing::debug!("an upgrade was not taken up in time"),
         }
@@ -174,12 +195,54 @@ fn ticket(params: &RawPathParams, request: Request) -> Ticket {
             .get::<RequestId>()
             .map(|id| id.0.to_string())
             .unwrap_or_default(),
+        ip: Peer::ip(&parts.extensions),
+        failed: false,
+    }
+}
+
+/// Whether the ticket may open a call: its token is one of the session and not used up, or may yet come in
+/// the `start` message of a telephony vendor. A database that does not answer says nothing against it.
+async fn may_open(app: &App, ticket: &Ticket) -> bool {
+    let Some(id) = ticket.session else {
+        return false;
+    };
+    let now = app.clock.shared();
+    let open = if ticket.token.is_empty() {
+        store::is_open_for_telco(&app.db, id, now).await
+    } else if token::genuine(&app.master_key, id, &ticket.token) {
+        store::is_open(&app.db, id, &token::fingerprint(&ticket.token), now).await
+    } else {
+        return false;
+    };
+    open.unwrap_or_else(|error| {
+        tracing::error!(%error, "a session could not be looked up");
+        true
+    })
+}
+
+/// What a connection is counted by, given back once it is closed. A media thread only drops the sender: a
+/// task gives the slot back, for that takes a lock.
+#[derive(Clone)]
+struct Counted(#[expect(dead_code, reason = "it is dropped")] Arc<oneshot::Sender<()>>);
+
+impl Counted {
+    fn new(slot: Option<Slot>) -> Self {
+        let (held, gone) = oneshot::channel();
+        tokio::spawn(async move {
+            // Nothing is ever sent.
+            gone.await.unwrap_or_default();
+            drop(slot);
+        });
+        Self(Arc::new(held))
     }
 }
 
 /// Lets the one winner onto the call and tells everybody else why not.
-async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover: Vec<u8>) {
-    if ticket.token.is_empty() && vendor_may_say_it(app, &ticket).await {
+async fn join(app: &App, mut ticket: Ticket, taken: Taken) {
+    // Declared first, it is dropped last: after the connection.
+    let counted = Counted::new(taken.slot);
+    let (mut stream, mut leftover) = (taken.stream, taken.leftover);
+    if ticket.token.is_empty() && !ticket.failed {
         stream = match read_token(stream, &mut leftover, &mut ticket).await {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "a vendor's connection was lost"),
@@ -187,7 +250,9 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
     }
     // A second handle on the connection, to speak on if the engine does not take the call.
     let spare = stream.try_clone();
-    let admitted = if app.is_leaving() {
+    let admitted = if ticket.failed {
+        Err(Refusal::UNKNOWN)
+    } else if app.is_leaving() {
         Err(Refusal::NOT_NOW)
     } else {
         Ok(admit(app, &ticket).await)
@@ -198,6 +263,7 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
             let carrier = Carrier::Socket {
                 stream,
                 leftover: leftover.clone(),
+                held: Some(Box::new(counted.clone())),
             };
             match bridge::place(app, &session, ticket.events, carrier, None).await {
                 Ok(_) => return,
@@ -213,6 +279,10 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
             Refusal::FAILED
         }
     };
+    // A token from a `start` message, and one that another was quicker with.
+    if refused.close == CloseCode::Policy && !ticket.failed {
+        app.limits.failed_auth(ticket.ip, app.clock.moment()).await;
+    }
     let told = match spare {
         Ok(stream) => refuse(stream, leftover, &refused, &ticket.request_id).await,
         Err(error) => Err(error.into()),
@@ -222,26 +292,12 @@ async fn join(app: &App, mut ticket: Ticket, mut stream: TcpStream, mut leftover
     }
 }
 
-/// Whether the token may yet come in the `start` message of a telephony vendor: the session is one of
-/// that protocol, and open. Others are answered at once.
-async fn vendor_may_say_it(app: &App, ticket: &Ticket) -> bool {
-    let Some(id) = ticket.session else {
-        return false;
-    };
-    let open = store::is_open_for_telco(&app.db, id, app.clock.now()).await;
-    // Then it is heard all the same, and told of it once it has said who it is.
-    open.unwrap_or_else(|error| {
-        tracing::error!(%error, "a session could not be looked up");
-        error.is_unavailable()
-    })
-}
-
 /// Waits for `start` and takes the token out of it.
 async fn read_token(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     leftover: &mut Vec<u8>,
     ticket: &mut Ticket,
-) -> std::io::Result<TcpStream> {
+) -> std::io::Result<std::net::TcpStream> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     ticket.token = start_token::wait(&stream, leftover)
         .await
@@ -257,7 +313,7 @@ async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, 
     else {
         return Ok(None);
     };
-    let now = app.clock.now();
+    let now = app.clock.shared();
     let mut tx = app.db.begin_write().await?;
     let Some(session) =
         store::consume(&mut tx, id, &token::fingerprint(&ticket.token), now).await?
@@ -270,7 +326,7 @@ async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, 
 
 /// Sends the reason and the close code on an upgraded connection, and waits a little for the peer.
 async fn refuse(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     leftover: Vec<u8>,
     refusal: &Refusal,
     request_id: &str,

@@ -13,7 +13,7 @@ use super::wire::SipMessage;
 use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
-use crate::time::Timestamp;
+use crate::time::{Clock, Moment, Timestamp};
 
 /// Messages of one call: a call has about eight, one with holds, refreshes and losses some dozens.
 const MOST_MESSAGES: usize = 64;
@@ -49,12 +49,14 @@ struct Held {
     lines: HashMap<LineId, Trace>,
     /// Of all texts.
     bytes: usize,
-    /// The stack's clock and ours at the same moment.
-    origin: Option<(Time, Timestamp)>,
+    /// The stack's clock and this process's at the same moment.
+    origin: Option<(Time, Moment)>,
 }
 
 #[derive(Default)]
 struct Trace {
+    /// When the first message was, by this process's clock and by the wall.
+    first: Option<(Moment, Timestamp)>,
     /// Once the call has a record.
     whose: Option<(AccountId, CallId)>,
     kept: Kept,
@@ -62,20 +64,25 @@ struct Trace {
     /// Not written down yet.
     is_new: bool,
     is_over: bool,
-    last: Timestamp,
+    last: Moment,
 }
 
 impl Keeper {
-    /// A message was received or sent.
-    pub fn saw(&self, now: Timestamp, traced: &Traced) {
+    /// A message was received or sent. The first of a call has the wall's time of when the stack had it, and
+    /// the later ones what has passed since: nobody who sets the wall clock moves them.
+    pub fn saw(&self, clock: &Clock, traced: &Traced) {
+        let (now, wall) = (clock.moment(), clock.now());
         let mut held = self.held();
         let (origin, at_origin) = *held.origin.get_or_insert((traced.at, now));
-        let at = match traced.at >= origin {
+        let had = match traced.at >= origin {
             true => at_origin.plus(traced.at.since(origin)),
             false => at_origin.minus(origin.since(traced.at)),
         };
         let room = held.bytes + traced.text.len() <= MOST_IN_ALL;
         let trace = held.lines.entry(traced.call).or_default();
+        let told_late = wall.minus(now.since(had)).plus(had.since(now));
+        let (first, at_first) = *trace.first.get_or_insert((had, told_late));
+        let at = at_first.plus(had.since(first)).minus(first.since(had));
         let before = trace.bytes;
         trace.add(room.then(|| SipMessage::new(at, traced)));
         trace.last = now;
@@ -92,7 +99,7 @@ impl Keeper {
     }
 
     /// A call is placed on that line.
-    pub fn begins(&self, now: Timestamp, line: LineId, account: AccountId, call: CallId) {
+    pub fn begins(&self, now: Moment, line: LineId, account: AccountId, call: CallId) {
         let trace = Trace {
             whose: Some((account, call)),
             last: now,
@@ -102,7 +109,7 @@ impl Keeper {
     }
 
     /// The call on that line has ended; its last messages may follow.
-    pub fn over(&self, now: Timestamp, line: LineId) {
+    pub fn over(&self, now: Moment, line: LineId) {
         if let Some(trace) = self.held().lines.get_mut(&line) {
             trace.is_over = true;
             trace.last = now;
@@ -141,7 +148,7 @@ impl Keeper {
     }
 
     /// Lets go of calls that are over, once they are written down.
-    fn forget(&self, now: Timestamp) {
+    fn forget(&self, now: Moment) {
         let mut held = self.held();
         held.lines.retain(|_, trace| !trace.is_done(now));
         held.bytes = held.lines.values().map(|trace| trace.bytes).sum();
@@ -172,7 +179,7 @@ impl Trace {
         }
     }
 
-    fn is_done(&self, now: Timestamp) -> bool {
+    fn is_done(&self, now: Moment) -> bool {
         let quiet = now.since(self.last);
         match self.whose {
             Some(_) if self.kept.messages.is_empty() => quiet >= UNNAMED,
@@ -198,7 +205,7 @@ pub async fn run(app: App, exchange: std::sync::Arc<crate::calls::bridge::teleph
             }
             Err(_) => {}
         }
-        exchange.traces.forget(app.clock.now());
+        exchange.traces.forget(app.clock.moment());
     }
 }
 
@@ -247,8 +254,21 @@ mod tests {
         }
     }
 
+    const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
     fn at(second: i64) -> Timestamp {
-        Timestamp::from_micros(1_700_000_000_000_000 + second * 1_000_000)
+        Timestamp::from_micros(START.micros() + second * 1_000_000)
+    }
+
+    fn moment(second: i64) -> Moment {
+        Moment::from_micros(second * 1_000_000)
+    }
+
+    /// A clock that has run for so long.
+    fn clock(second: u64) -> Clock {
+        let clock = Clock::fixed(START);
+        clock.advance(Duration::from_secs(second));
+        clock
     }
 
     fn ids() -> (AccountId, CallId) {
@@ -259,11 +279,11 @@ mod tests {
     fn messages_have_their_own_time_and_their_calls() {
         let keeper = Keeper::default();
         let (account, call) = ids();
-        keeper.saw(at(0), &traced(100, "INVITE"));
+        keeper.saw(&clock(0), &traced(100, "INVITE"));
         assert!(keeper.take_new().is_empty(), "it is nobody's yet");
         keeper.belongs(LINE, account, call);
         // Told late: the stack's clock counts.
-        keeper.saw(at(9), &traced(103, "BYE"));
+        keeper.saw(&clock(9), &traced(103, "BYE"));
         let kept = keeper.of(account, call).unwrap();
         let told: Vec<_> = kept.messages.iter().map(|m| (m.at, &*m.message)).collect();
         assert_eq!(told, [(at(0), "INVITE"), (at(3), "BYE")]);
@@ -274,14 +294,48 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_that_is_set_moves_no_message_and_forgets_no_call() {
+        for seconds in [3_600, -3_600, 86_400, -86_400] {
+            let (keeper, clock) = (Keeper::default(), clock(0));
+            let (account, call) = ids();
+            keeper.saw(&clock, &traced(100, "INVITE"));
+            keeper.belongs(LINE, account, call);
+            clock.step(seconds);
+            clock.advance(Duration::from_secs(5));
+            keeper.saw(&clock, &traced(105, "BYE"));
+            keeper.over(clock.moment(), LINE);
+            // A call that comes after it has the time that the wall shows then.
+            let later = Traced {
+                call: LineId(8),
+                ..traced(106, "INVITE")
+            };
+            clock.advance(Duration::from_secs(1));
+            keeper.saw(&clock, &later);
+            keeper.belongs(LineId(8), account, CallId(uuid::Uuid::from_u128(8)));
+            let times = |call| {
+                let kept = keeper.of(account, call).unwrap();
+                kept.messages.iter().map(|m| m.at).collect::<Vec<_>>()
+            };
+            assert_eq!(times(call), [at(0), at(5)], "{seconds} s");
+            let second = times(CallId(uuid::Uuid::from_u128(8)));
+            assert_eq!(second, [at(6 + seconds)], "{seconds} s");
+            assert_eq!(keeper.take_new().len(), 2);
+            clock.advance(LINGER.saturating_sub(Duration::from_secs(2)));
+            clock.step(-seconds);
+            keeper.forget(clock.moment());
+            assert!(keeper.of(account, call).is_some(), "its BYE may come again");
+            clock.advance(Duration::from_secs(1));
+            keeper.forget(clock.moment());
+            assert!(keeper.of(account, call).is_none(), "{seconds} s");
+        }
+    }
+
+    #[test]
     fn a_call_keeps_its_beginning_and_its_end() {
         let keeper = Keeper::default();
         let (account, call) = ids();
-        for number in 0..200 {
-            keeper.saw(
-                at(number),
-                &traced(number.unsigned_abs(), &number.to_string()),
-            );
+        for number in 0..200_u64 {
+            keeper.saw(&clock(number), &traced(number, &number.to_string()));
         }
         keeper.belongs(LINE, account, call);
         let kept = keeper.of(account, call).unwrap();
@@ -294,9 +348,9 @@ mod tests {
         assert_eq!(told, (0..24).chain(160..200).collect::<Vec<u64>>());
 
         let keeper = Keeper::default();
-        for number in 0..20 {
+        for number in 0..20_u64 {
             let long = format!("{number}{}", "x".repeat(10_000));
-            keeper.saw(at(number), &traced(number.unsigned_abs(), &long));
+            keeper.saw(&clock(number), &traced(number, &long));
         }
         keeper.belongs(LINE, account, call);
         let kept = keeper.of(account, call).unwrap();
@@ -311,23 +365,23 @@ mod tests {
     fn what_is_over_is_forgotten_once_it_is_written() {
         let keeper = Keeper::default();
         let (account, call) = ids();
-        keeper.begins(at(-100), LINE, account, call);
-        keeper.forget(at(0));
-        keeper.saw(at(0), &traced(1, "BYE"));
-        keeper.over(at(0), LINE);
-        keeper.forget(at(60));
+        keeper.begins(moment(-100), LINE, account, call);
+        keeper.forget(moment(0));
+        keeper.saw(&clock(0), &traced(1, "BYE"));
+        keeper.over(moment(0), LINE);
+        keeper.forget(moment(60));
         assert!(keeper.of(account, call).is_some(), "it is not written");
         let new = keeper.take_new();
         keeper.put_back(new.into_iter().map(|(line, ..)| line));
         assert_eq!(keeper.take_new().len(), 1, "a failed write is tried again");
-        keeper.forget(at(30));
+        keeper.forget(moment(30));
         assert!(keeper.of(account, call).is_some(), "its BYE may come again");
-        keeper.forget(at(36));
+        keeper.forget(moment(36));
         assert!(keeper.of(account, call).is_none());
         // A call that was never let in.
-        keeper.saw(at(40), &traced(40, "INVITE"));
-        keeper.over(at(40), LINE);
-        keeper.forget(at(41));
+        keeper.saw(&clock(40), &traced(40, "INVITE"));
+        keeper.over(moment(40), LINE);
+        keeper.forget(moment(41));
         let held = keeper.held();
         assert_eq!((held.lines.len(), held.bytes), (0, 0));
     }
@@ -336,7 +390,7 @@ mod tests {
     async fn a_trace_is_written_for_its_account_and_its_call_alone() {
         let test = TestApp::new().await;
         let keeper = Keeper::default();
-        keeper.saw(at(0), &traced(1, "INVITE \0"));
+        keeper.saw(&clock(0), &traced(1, "INVITE \0"));
         keeper.belongs(LINE, test.account, CallId::NIL);
         // There is no such call: nothing is written, and nothing fails.
         write(&test.app, &keeper).await.unwrap();

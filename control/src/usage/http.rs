@@ -256,7 +256,15 @@ async fn redeliver(
         .ok_or(ApiError::NotFound)?
         .event_callback_url;
     let now = app.clock.now();
-    outbox::redeliver(&app.db, caller.account, firing.event, &url, now).await?;
+    outbox::redeliver(
+        &app.db,
+        caller.account,
+        firing.event,
+        &url,
+        now,
+        app.clock.shared(),
+    )
+    .await?;
     app.webhooks.wake();
     let firing = triggers::firing(&app.db, caller.account, trigger, id)
         .await?

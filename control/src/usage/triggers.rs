@@ -94,7 +94,7 @@ async fn fire_one(
             call: None,
             body,
         };
-        outbox::insert(tx, account, &event, now).await?;
+        outbox::insert(tx, account, &event, now, app.clock.shared()).await?;
     }
     Ok(())
 }

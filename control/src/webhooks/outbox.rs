@@ -3,6 +3,9 @@
 //! An event is due when `next_attempt_at` has come and it is not settled. A claim raises
 //! `claim_token`, counts the attempt and moves `next_attempt_at` to the claim's end, so that a process
 //! that dies leaves the event to whoever comes next; a finish with an older token writes nothing.
+//!
+//! `next_attempt_at` is of the time that all processes of one database share ([`crate::time::Clock::shared`]),
+//! and so is every `now` that it is compared with; what people are told in the end is wall time.
 
 use std::time::Duration;
 
@@ -67,13 +70,15 @@ pub struct Finished {
 /// Not settled. The text stands in the index as well.
 const OPEN: &str = "status in ('pending', 'failed', 'delivering')";
 
-/// Adds an event in the transaction that made it true. Without an address now it is kept as `skipped`.
-/// After the commit, [`super::Webhooks::wake`] spares it the wait for the next look.
+/// Adds an event in the transaction that made it true, at `now` by the wall; it is due at `due`. Without an
+/// address now it is kept as `skipped`. After the commit, [`super::Webhooks::wake`] spares it the wait for
+/// the next look.
 pub async fn insert(
     tx: &mut Tx,
     account: AccountId,
     event: &NewEvent,
     now: Timestamp,
+    due: Timestamp,
 ) -> Result<(), DbError> {
     let (agent, url, has_address) = match &event.target {
         Target::Agent(agent) => {
@@ -101,7 +106,7 @@ pub async fn insert(
     .bind(event.call)
     .bind(event.body.as_str())
     .bind(status.name())
-    .bind(has_address.then_some(now))
+    .bind(has_address.then_some(due))
     .bind(now)
     .execute()
     .await?;
@@ -197,6 +202,19 @@ pub async fn due(
     .await
 }
 
+/// Makes due what waits for longer than any pause or claim lasts: its time was written by a clock that was
+/// ahead, of an earlier process or of another node. How many there were. The node's own housekeeping, of all
+/// accounts.
+pub async fn mend(db: &Db, now: Timestamp, longest: Duration) -> Result<u64, DbError> {
+    db.query_built(format!(
+        "update events set next_attempt_at = $1 where {OPEN} and next_attempt_at > $2"
+    ))
+    .bind(now)
+    .bind(now.plus(longest))
+    .execute()
+    .await
+}
+
 /// Takes a due event until `lease_end`. `None`: another process has it, or it is settled.
 pub async fn claim(
     tx: &mut Tx,
@@ -263,9 +281,10 @@ pub async fn redeliver(
     id: EventId,
     url: &str,
     now: Timestamp,
+    due: Timestamp,
 ) -> Result<(), DbError> {
     db.query(
-        "update events set status = 'pending', url = $3, attempts = 0, next_attempt_at = $4,
+        "update events set status = 'pending', url = $3, attempts = 0, next_attempt_at = $5,
             delivered_at = null, last_error = null, claim_token = claim_token + 1, updated_at = $4
          where account_id = $1 and id = $2",
     )
@@ -273,6 +292,7 @@ pub async fn redeliver(
     .bind(id)
     .bind(url)
     .bind(now)
+    .bind(due)
     .execute()
     .await?;
     Ok(())

@@ -84,6 +84,11 @@ impl Schedule {
         Some(jittered(plain, seed, made))
     }
 
+    /// No event waits for longer between two attempts, jitter and claims included.
+    pub fn longest_wait(&self) -> Duration {
+        (self.longest + self.lease()) * 2
+    }
+
     /// How long a claim holds: an attempt and the time to write down how it went. A process that dies
     /// meanwhile leaves the event to others after this.
     pub fn lease(&self) -> Duration {

@@ -130,6 +130,6 @@ pub async fn tell_unfilled(
         call: Some(conversation),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };
-    outbox::insert(tx, account, &event, now).await?;
+    outbox::insert(tx, account, &event, now, app.clock.shared()).await?;
     Ok(true)
 }

@@ -34,6 +34,17 @@ const GOODBYE: Duration = Duration::from_secs(3);
 
 /// Delivers until it is told to stop, then what is due at that moment.
 pub async fn run(app: App, mut stop: watch::Receiver<bool>) {
+    let longest = app.config.webhooks.schedule.longest_wait();
+    match outbox::mend(&app.db, app.clock.shared(), longest).await {
+        Ok(0) => {}
+        Ok(count) => {
+            tracing::warn!(
+                count,
+                "events waited by a clock that was ahead: they are due now"
+            );
+        }
+        Err(error) => tracing::warn!(%error, "events could not be held against the clock"),
+    }
     let mut worker = Worker::new(app.clone());
     while !*stop.borrow() {
         worker.fill_or_tell().await;
@@ -129,7 +140,7 @@ impl Worker {
     /// Starts as many attempts as there is room for. Cut off in the middle, it leaves claims that run
     /// out.
     pub async fn fill(&mut self) -> Result<(), DbError> {
-        let mut accounts = outbox::due_accounts(&self.app.db, self.app.clock.now()).await?;
+        let mut accounts = outbox::due_accounts(&self.app.db, self.app.clock.shared()).await?;
         let after_last = accounts.partition_point(|account| *account <= self.last);
         accounts.rotate_left(after_last);
         for account in accounts {
@@ -159,7 +170,7 @@ impl Worker {
         if room == 0 {
             return Ok(false);
         }
-        let now = self.app.clock.now();
+        let now = self.app.clock.shared();
         let found = outbox::due(&self.app.db, account, now, busy, BATCH).await?;
         let all = found.len() < BATCH as usize;
         let mut urls = HashMap::new();
@@ -204,7 +215,7 @@ impl Worker {
         account: AccountId,
         wanted: Vec<(Due, Option<(String, Slot)>)>,
     ) -> Result<(), DbError> {
-        let now = self.app.clock.now();
+        let now = self.app.clock.shared();
         let lease_end = now.plus(self.app.config.webhooks.schedule.lease());
         let mut tx = self.app.db.begin_write().await?;
         let mut claimed = Vec::new();
@@ -333,7 +344,6 @@ async fn attempt(app: &App, event: Claimed, url: &str) {
     let began = Instant::now();
     let outcome = deliver::attempt(app, &event, url).await;
     app.metrics.webhook_attempt(began.elapsed());
-    let now = app.clock.now();
     match &outcome {
         Outcome::Taken => {}
         Outcome::Failed(why) | Outcome::Unsafe(why) => {
@@ -342,14 +352,15 @@ async fn attempt(app: &App, event: Claimed, url: &str) {
     }
     let schedule = &app.config.webhooks.schedule;
     let (id, class, attempts) = (event.id, event.class, event.attempts);
-    let finished = deliver::settle(id, class, attempts, outcome, schedule, now);
+    let due_from = app.clock.shared();
+    let finished = deliver::settle(id, class, attempts, outcome, schedule, due_from);
     let written = outbox::finish(
         &app.db,
         event.account,
         event.id,
         event.token,
         &finished,
-        now,
+        app.clock.now(),
     )
     .await;
     match written {

@@ -147,9 +147,15 @@ async fn event(test: &TestApp, account: AccountId, agent: &str, kind: EventType)
         body: json!({"event_id": id}).to_string(),
     };
     let mut tx = test.app.db.begin_write().await.unwrap();
-    outbox::insert(&mut tx, account, &event, test.app.clock.now())
-        .await
-        .unwrap();
+    outbox::insert(
+        &mut tx,
+        account,
+        &event,
+        test.app.clock.now(),
+        test.app.clock.shared(),
+    )
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
     test.app.webhooks.wake();
     id
@@ -300,6 +306,60 @@ async fn three_days_of_failure_keep_the_schedule_to_the_round() {
     test.app.clock.advance(Duration::from_secs(86_400));
     worker.until_quiet().await;
     assert_eq!(receiver.at("fail").len(), 23);
+}
+
+#[tokio::test]
+async fn no_retry_and_no_claim_follows_the_wall_clock_and_a_signature_does() {
+    let (test, receiver) = (app().await, Receiver::start().await);
+    let agent = agent(&test, &format!("{}/fail", receiver.url)).await;
+    let (clock, mut sent) = (&test.app.clock, 0);
+    for seconds in [3_600, -3_600, 86_400, -86_400] {
+        let mut worker = Worker::new(test.app.clone());
+        // Due at once, also after a jump.
+        clock.step(seconds);
+        let id = event(
+            &test,
+            test.account,
+            &agent,
+            EventType::PromptVariablesUnfilled,
+        )
+        .await;
+        worker.until_quiet().await;
+        sent += 1;
+        assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
+        let signed = t(receiver.at("fail").last().unwrap());
+        assert_eq!(signed, clock.now().seconds(), "{seconds} s");
+        // The next attempt is due a second later, and not before.
+        clock.step(-seconds);
+        worker.until_quiet().await;
+        assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
+        clock.step(2 * seconds);
+        worker.until_quiet().await;
+        assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
+        clock.advance(Duration::from_millis(1_200));
+        worker.until_quiet().await;
+        sent += 1;
+        assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
+        // Of a process whose clock was ahead: it waits for no longer than any pause lasts.
+        let far = clock.shared().plus(Duration::from_secs(7 * 86_400));
+        let query = test
+            .app
+            .db
+            .query("update events set next_attempt_at = $1 where id = $2");
+        query.bind(far).bind(id).execute().await.unwrap();
+        let longest = test.app.config.webhooks.schedule.longest_wait();
+        let mended = outbox::mend(&test.app.db, clock.shared(), longest).await;
+        assert_eq!(mended.unwrap(), 1);
+        worker.until_quiet().await;
+        sent += 1;
+        assert_eq!(receiver.at("fail").len(), sent, "{seconds} s");
+        let query = test
+            .app
+            .db
+            .query("update events set status = 'exhausted', next_attempt_at = null");
+        query.execute().await.unwrap();
+        clock.step(-seconds * 2);
+    }
 }
 
 #[tokio::test]

@@ -106,6 +106,9 @@ pub enum Carrier {
         stream: std::net::TcpStream,
         /// What was read of it after the request.
         leftover: Vec<u8>,
+        /// Dropped once the connection is closed: whoever counts connections learns it so. It is dropped
+        /// on a media thread, and must not block.
+        held: Option<Box<dyn Send>>,
     },
     /// A telephone call: its ports are bound, and both sides have agreed.
     Rtp(Box<RtpCarrier>),
@@ -222,8 +225,12 @@ impl Engine {
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let line = match call.carrier {
-            Carrier::Socket { stream, leftover } => {
-                let socket = Socket::new(stream, leftover, call.config.audio_format)
+            Carrier::Socket {
+                stream,
+                leftover,
+                held,
+            } => {
+                let socket = Socket::new(stream, leftover, call.config.audio_format, held)
                     .map_err(|_| Refused::Socket)?;
                 Line::Socket(socket)
             }

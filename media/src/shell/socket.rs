@@ -69,6 +69,8 @@ pub(super) struct Socket {
     blocked_since: Option<Time>,
     stalled: bool,
     violation: bool,
+    /// Fields are dropped in order: after the connection.
+    _held: Option<Box<dyn Send>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +94,7 @@ impl Socket {
         stream: net::TcpStream,
         leftover: Vec<u8>,
         audio: AudioFormat,
+        held: Option<Box<dyn Send>>,
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -113,6 +116,7 @@ impl Socket {
             blocked_since: None,
             stalled: false,
             violation: false,
+            _held: held,
         })
     }
 

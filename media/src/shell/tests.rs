@@ -165,6 +165,7 @@ impl Bed {
             carrier: Carrier::Socket {
                 stream: socket,
                 leftover: Vec::new(),
+                held: None,
             },
             providers: Box::new(move |sink| {
                 let quick = || Quick {
@@ -563,6 +564,7 @@ fn what_was_read_with_the_upgrade_is_not_lost() {
             carrier: Carrier::Socket {
                 stream: socket,
                 leftover,
+                held: None,
             },
             providers: Box::new(|sink| {
                 let quick = || Quick {
@@ -746,6 +748,7 @@ fn a_full_queue_makes_a_provider_wait_and_an_ended_call_stops_it() {
             carrier: Carrier::Socket {
                 stream: socket,
                 leftover: Vec::new(),
+                held: None,
             },
             providers: Box::new(move |sink| {
                 let quick = || Quick {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use kit::client::Client;
 use kit::receiver::Receiver;
 use kit::server::Setup;
 use kit::socket::{Caller, native, telco, ulaw};
@@ -126,6 +127,93 @@ async fn calls_outlive_jumps_of_the_clock_and_last_as_long_as_they_are_heard() {
         let ahead = t.unwrap().parse::<i64>().unwrap() - now();
         assert!((7190..=7210).contains(&ahead), "signed {ahead} s ahead");
     }
+}
+
+/// Seconds by which the clock is off, one after the other.
+const FAR: [i64; 4] = [3_600, -3_600, 86_400, -86_400];
+
+/// Failed authentications that pass, one after the other, until one is refused.
+async fn failures(stranger: &Client) -> u32 {
+    let mut passed = 0;
+    while stranger.get("/agents").await.status == 401 {
+        passed += 1;
+    }
+    passed
+}
+
+/// Row 67. Three calls live through it all, one more slot changes hands after each jump.
+#[tokio::test]
+async fn limits_leases_sessions_and_claims_follow_no_jump_of_an_hour_or_a_day() {
+    let _together = stage::together().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offset");
+    set(&file, 0);
+    let listen = std::net::SocketAddr::from(([127, 0, 0, 1], kit::ports::free_port()));
+    let setup = under_a_clock(&file)
+        .telephones(listen)
+        .set("EGRESS__ALLOW", "127.0.0.1")
+        .set("LIMITS__ACCOUNT_CALLS", "4")
+        // One a second after a burst.
+        .set("LIMITS__FAILED_AUTH_PER_MINUTE", "60");
+    let server = setup.start().await;
+    let (client, stranger) = (server.client(), server.client().with_key("nobody's key"));
+    let more = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
+    let agent = stage::agent(&client, more).await;
+    // Nobody answers this trunk; what counts is who registers it.
+    let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
+        "auth_username": "a", "auth_password": "b",
+        "outbound_address": format!("127.0.0.1:{}", kit::ports::free_port())});
+    client.post("/sip-trunks", &trunk).await.expect(201);
+    let calls = (0..3).map(|_| Caller::call(&client, &native(&agent)));
+    let mut callers = join_all(calls).await;
+    let connect = async || client.post("/conversation/connect", &native(&agent)).await;
+    failures(&stranger).await;
+    for seconds in FAR {
+        let pending = connect().await.expect(200);
+        assert_eq!(connect().await.status, 429, "{seconds} s");
+        failures(&stranger).await;
+        set(&file, seconds);
+        let jumped = Instant::now();
+        // Whoever comes now: three live and one waits.
+        for _ in 0..3 {
+            assert_eq!(connect().await.status, 429, "{seconds} s: one too many");
+        }
+        let mut gained = failures(&stranger).await;
+        join_all(callers.iter_mut().map(|caller| caller.listen(2_500))).await;
+        gained += failures(&stranger).await;
+        let most = u32::try_from(jumped.elapsed().as_secs()).unwrap() + 1;
+        assert!(
+            (most - 2..=most).contains(&gained),
+            "{seconds} s: {gained} of {most} came back"
+        );
+        let mut joined = Caller::join(&pending, "").await.unwrap();
+        joined.wait_for("session_started", 5_000).await;
+        assert_eq!(connect().await.status, 429, "{seconds} s");
+        let path = format!("/conversation/{}/status", callers[0].session_id);
+        let status = client.get(&path).await.expect(200);
+        let lasted = status.body["duration_seconds"].as_f64().unwrap();
+        assert!((2.0..120.0).contains(&lasted), "{seconds} s: {lasted} s");
+        joined.hang_up().await;
+        stage::over(
+            &client,
+            &pending.text("session_id"),
+            Duration::from_secs(20),
+        )
+        .await;
+    }
+    for caller in &callers {
+        assert_eq!(caller.closed, None, "a call ended by itself");
+    }
+    // The claim is renewed by a clock that did not jump.
+    let db = server.database().await;
+    let until = db
+        .query("select registrar_until from sip_trunks")
+        .one(|row| row.time("registrar_until"))
+        .await
+        .unwrap();
+    db.close().await;
+    let left = until.seconds() - now();
+    assert!((-2..=16).contains(&left), "claimed for {left} s");
 }
 
 /// Seconds since 1970 of a time as the API writes it.

@@ -7,7 +7,7 @@ use control::config::Config;
 use control::http::Class;
 use control::http::limits::{Limits, Shared, Unmetered};
 use control::ids::ApiKeyId;
-use control::time::{Clock, Timestamp};
+use control::time::{Clock, Moment};
 use kit::redis::Redis;
 use uuid::Uuid;
 
@@ -25,16 +25,21 @@ async fn a_shared_bucket_counts_as_one_in_the_process_does() {
         settings.reads_per_minute = per_minute;
         let own = Limits::new(&settings, None);
         let key = ApiKeyId(Uuid::from_u128(number as u128));
-        let mut now = START;
+        let mut now = Moment::from_micros(START.0);
         for step in 0..400_u64 {
             // The bucket's key is its own prefix for the clock.
             let clock = format!("sidetone:limit:{{{number}}}:now");
             redis
-                .command::<()>(&["SET", &clock, &now.0.to_string()])
+                .command::<()>(&["SET", &clock, &now.micros().to_string()])
                 .await;
             let expected = own.request(key, Class::Read, now).await.unwrap();
             let answer = shared.take(&number.to_string(), per_minute).await;
             assert_eq!(answer, expected, "{per_minute} a minute, step {step}");
+            // Somebody sets the server's clock back, by an hour and by a day.
+            if step % 100 == 99 {
+                let back = if step == 99 { 3_600 } else { 86_400 };
+                now = now.minus(Duration::from_secs(back));
+            }
             let pause = [0, 0, 0, 1, 999_999, 137_000, 0, 61_000_000][(step % 8) as usize];
             now = now.plus(Duration::from_micros(if step.is_multiple_of(5) {
                 pause
@@ -58,7 +63,7 @@ async fn two_nodes_share_a_key_s_budget_and_one_alone_goes_on_but_for_what_costs
     ];
     let clock = Clock::system();
     let key = ApiKeyId::new(&clock);
-    let now = || -> Timestamp { clock.now() };
+    let now = || -> Moment { clock.moment() };
     let mut passed = 0;
     for turn in 0..20 {
         let decision = nodes[turn % 2].request(key, Class::Read, now()).await;

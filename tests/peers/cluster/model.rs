@@ -5,7 +5,7 @@ use std::time::Duration;
 use control::admission::policy::Book;
 use control::admission::{Held, Lease, Leases, Owner, Refusal, Renewal, Request, State};
 use control::ids::{AgentId, TrunkId};
-use control::time::Timestamp;
+use control::time::Moment;
 use kit::redis::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -20,6 +20,8 @@ enum Step {
     Renew(&'static str, Vec<(u128, State)>),
     Release(u128, &'static str),
     Pass(u64),
+    /// Somebody sets the server's clock back.
+    Back(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -40,6 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         // To the microsecond of an end and past it.
         2 => prop_oneof![Just(5_000_000), Just(10_000_000), Just(15_000_000), 0..40_000_000_u64]
             .prop_map(Step::Pass),
+        1 => prop_oneof![Just(3_600_000_000), Just(86_400_000_000), 0..120_000_000_u64]
+            .prop_map(Step::Back),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -81,7 +85,7 @@ fn random_operations_get_the_same_answers_from_redis_as_from_the_policy() {
             let a = stage::node(&link, caps, "a", clock);
             let b = stage::node(&link, caps, "b", clock);
             let mut connection = redis.connection().await;
-            let mut now = START;
+            let mut now = Moment::from_micros(START.0);
             set_time(&mut connection, now).await;
             stage::warm(&*a, &["a"]).await;
             stage::warm(&*b, &["a", "b"]).await;
@@ -120,6 +124,10 @@ fn random_operations_get_the_same_answers_from_redis_as_from_the_policy() {
                         now = now.plus(Duration::from_micros(*micros));
                         set_time(&mut connection, now).await;
                     }
+                    Step::Back(micros) => {
+                        now = now.minus(Duration::from_micros(*micros));
+                        set_time(&mut connection, now).await;
+                    }
                 }
                 book.expire(now);
                 prop_assert_eq!(a.counts().await, Ok(book.counts()), "{:?}", step);
@@ -134,11 +142,11 @@ fn random_operations_get_the_same_answers_from_redis_as_from_the_policy() {
     }
 }
 
-async fn set_time(connection: &mut redis::aio::MultiplexedConnection, now: Timestamp) {
+async fn set_time(connection: &mut redis::aio::MultiplexedConnection, now: Moment) {
     let key = format!("{}:now", control::admission::lease::PREFIX);
     redis::cmd("SET")
         .arg(key)
-        .arg(now.0)
+        .arg(now.micros())
         .query_async::<()>(connection)
         .await
         .unwrap();

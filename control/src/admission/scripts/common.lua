@@ -13,7 +13,9 @@
 local PREFIX = KEYS[1]
 local POOL, LIVE, EPOCH = PREFIX .. ':pool', PREFIX .. ':live', PREFIX .. ':epoch'
 
--- Leases last a minute at most; what nobody touches for two is forgotten by itself.
+-- Leases last a minute at most (in microseconds, and how long a live one does); what nobody touches for
+-- two is forgotten by itself.
+local LONGEST, LIVE_TTL = 60000000, 15000000
 local KEEP_MS = 120000
 -- A server whose nodes are silent for this long does not know any more who is on a call.
 local EPOCH_MS = 10000
@@ -75,21 +77,6 @@ local function remove(lease, entry)
   end
 end
 
--- Takes away what has run out; how many there were.
-local function reap(now)
-  local over = redis.call('ZRANGEBYSCORE', POOL, '-inf', text(now), 'LIMIT', 0, REAP)
-  for _, lease in ipairs(over) do
-    local entry = read(lease)
-    if entry then
-      remove(lease, entry)
-    else
-      redis.call('ZREM', POOL, lease)
-      redis.call('ZREM', LIVE, lease)
-    end
-  end
-  return #over
-end
-
 -- The lease if it is held at this time.
 local function held(lease, now)
   local entry = read(lease)
@@ -118,6 +105,31 @@ local function put(lease, entry, ttl, now)
   for _, index in ipairs(indexes(entry)) do
     redis.call('ZADD', index, till, lease)
     redis.call('PEXPIRE', index, KEEP_MS)
+  end
+end
+
+-- Takes away what has run out. An end further ahead than any lease lasts was written before the clock went
+-- back: such a lease lasts once more as long as one of its state.
+local function reap(now)
+  local over = redis.call('ZRANGEBYSCORE', POOL, '-inf', text(now), 'LIMIT', 0, REAP)
+  for _, lease in ipairs(over) do
+    local entry = read(lease)
+    if entry then
+      remove(lease, entry)
+    else
+      redis.call('ZREM', POOL, lease)
+      redis.call('ZREM', LIVE, lease)
+    end
+  end
+  local ahead = redis.call('ZRANGEBYSCORE', POOL, '(' .. text(now + LONGEST), '+inf', 'LIMIT', 0, REAP)
+  for _, lease in ipairs(ahead) do
+    local entry = read(lease)
+    if entry then
+      put(lease, entry, entry.state == 'live' and LIVE_TTL or LONGEST, now)
+    else
+      redis.call('ZREM', POOL, lease)
+      redis.call('ZREM', LIVE, lease)
+    end
   end
 end
 

@@ -204,7 +204,7 @@ async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged
         }
     };
     if let Some(limit) = trunk.calls_per_hour_limit {
-        let now = app.clock.now();
+        let now = app.clock.shared();
         let full = store::full_until(&app.db, account, trunk.id, limit, now).await?;
         has_room(limit, full, now)?;
     }
@@ -364,10 +364,10 @@ async fn write(
     }
     let held = sip_trunks::store::hold(&mut tx, account, trunk.id).await?;
     let held = held.filter(Trunk::can_dial).ok_or_else(no_trunk)?;
-    let now = app.clock.now();
+    let (now, placed_at) = (app.clock.now(), app.clock.shared());
     if let Some(limit) = held.calls_per_hour_limit {
-        let full = store::full_until_in(&mut tx, account, trunk.id, limit, now).await?;
-        has_room(limit, full, now)?;
+        let full = store::full_until_in(&mut tx, account, trunk.id, limit, placed_at).await?;
+        has_room(limit, full, placed_at)?;
     }
     let call = calls::store::NewCall {
         id,
@@ -388,10 +388,12 @@ async fn write(
         max_duration_seconds: wish.max_duration_seconds,
         node: &app.config.cluster.node,
         incarnation: app.incarnation.number,
+        placed_at,
     };
     store::host(&mut tx, account, id, &placing, now).await?;
     if let Some(key) = key
-        && !idempotency::store::keep(&mut tx, account, key, &id.to_string(), now).await?
+        && !idempotency::store::keep(&mut tx, account, key, &id.to_string(), app.clock.shared())
+            .await?
     {
         return Ok(Written::Repeated);
     }

@@ -19,6 +19,8 @@ pub struct Placing<'a> {
     /// Who hosts it, from its first moment on.
     pub node: &'a str,
     pub incarnation: i64,
+    /// By the time that all processes share: the trunk's calls of the hour are counted by it.
+    pub placed_at: Timestamp,
 }
 
 /// Completes a call that was inserted in this transaction.
@@ -31,7 +33,7 @@ pub async fn host(
 ) -> Result<(), DbError> {
     tx.query(
         "update calls set metadata = $1, max_duration_seconds = $2, owner_node = $3, owner_incarnation = $4,
-            started_at = $5 where account_id = $6 and id = $7",
+            started_at = $5, placed_at = $8 where account_id = $6 and id = $7",
     )
     .bind(placing.metadata.to_string())
     .bind(placing.max_duration_seconds.map(i64::from))
@@ -40,13 +42,15 @@ pub async fn host(
     .bind(now)
     .bind(account)
     .bind(id)
+    .bind(placing.placed_at)
     .execute()
     .await?;
     Ok(())
 }
 
 /// When a trunk that has placed `limit` calls or more within the last hour may place another one. `None`:
-/// now. Inside a transaction that holds the trunk the answer stays true to its end.
+/// now. Inside a transaction that holds the trunk the answer stays true to its end. `now` is the time that all
+/// processes share, as `placed_at` is.
 pub async fn full_until_in(
     tx: &mut Tx,
     account: AccountId,
@@ -70,9 +74,9 @@ pub async fn full_until(
 
 /// The call of the last hour before which `limit` others were placed: when it is an hour old there is
 /// room again.
-const LAST_HOUR: &str = "select created_at from calls
-    where account_id = $1 and trunk_id = $2 and direction = 'outbound' and created_at > $3
-    order by created_at desc limit 1 offset $4";
+const LAST_HOUR: &str = "select placed_at from calls
+    where account_id = $1 and trunk_id = $2 and direction = 'outbound' and placed_at > $3
+    order by placed_at desc limit 1 offset $4";
 
 async fn full_until_of(
     query: Query<'_>,
@@ -89,7 +93,7 @@ async fn full_until_of(
         .bind(trunk)
         .bind(now.minus(HOUR))
         .bind(before)
-        .optional(|row| row.time("created_at"))
+        .optional(|row| row.time("placed_at"))
         .await?;
     Ok(last.map(|placed| placed.plus(HOUR)))
 }

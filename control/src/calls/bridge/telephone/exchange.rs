@@ -327,11 +327,11 @@ pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
         Event::Reachable { trunk, reachable } => {
             trunks::reachable(app, exchange, trunk, reachable);
         }
-        Event::Message(traced) => exchange.traces.saw(app.clock.now(), &traced),
+        Event::Message(traced) => exchange.traces.saw(&app.clock, &traced),
         event => {
             if let Some(line) = line_of(&event) {
                 if matches!(event, Event::Ended { .. }) {
-                    exchange.traces.over(app.clock.now(), line);
+                    exchange.traces.over(app.clock.moment(), line);
                 }
                 exchange.deliver(line, event);
             }

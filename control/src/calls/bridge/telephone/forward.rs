@@ -113,7 +113,10 @@ impl Part {
         let (app, now) = (&self.app, self.app.clock.now());
         let number = app.incarnation.number;
         match dial::answered(&app.db, self.account, self.id, number, now).await {
-            Ok(ours) => ours,
+            Ok(ours) => {
+                self.dialling.answered(app.clock.moment());
+                ours
+            }
             Err(error) => {
                 tracing::error!(%error, "the answer to a call could not be written down");
                 false
@@ -251,10 +254,10 @@ impl Desk {
         let held = held.filter(Trunk::can_dial).ok_or_else(|| {
             ApiError::unprocessable("trunk_inactive", "The trunk places no calls any more")
         })?;
-        let now = app.clock.now();
+        let (now, placed_at) = (app.clock.now(), app.clock.shared());
         if let Some(limit) = held.calls_per_hour_limit {
-            let full = dial::full_until_in(&mut tx, account, held.id, limit, now).await?;
-            has_room(limit, full, now)?;
+            let full = dial::full_until_in(&mut tx, account, held.id, limit, placed_at).await?;
+            has_room(limit, full, placed_at)?;
         }
         let none = Value::Object(Map::new());
         if !caller.written {
@@ -275,6 +278,7 @@ impl Desk {
             max_duration_seconds: None,
             node: &app.config.cluster.node,
             incarnation: app.incarnation.number,
+            placed_at,
         };
         dial::host(&mut tx, account, callee, &placing, now).await?;
         if let Err(error) = tx.commit().await {
@@ -308,7 +312,7 @@ impl Desk {
             id: line,
             events: mut heard,
         } = self.exchange.line();
-        let now = self.app.clock.now();
+        let now = self.app.clock.moment();
         self.exchange
             .traces
             .begins(now, line, callee.account, callee.id);

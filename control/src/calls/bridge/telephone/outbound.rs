@@ -66,7 +66,7 @@ pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
     }
     let (app, exchange) = (app.clone(), Arc::clone(exchange));
     let Line { id, events } = exchange.line();
-    let now = app.clock.now();
+    let now = app.clock.moment();
     exchange.traces.begins(now, id, call.account, call.id);
     let placing = Placing {
         app,

@@ -452,6 +452,41 @@ async fn a_node_that_slept_past_its_claim_writes_over_no_newer_word() {
 }
 
 #[tokio::test]
+async fn no_claim_follows_a_wall_clock_and_one_of_a_clock_that_was_ahead_holds_nobody_back() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let trunk = bench.registers().await;
+    let claims = async |node: &str| {
+        let now = app.clock.shared();
+        let claims = sip_trunks::store::claim_registrations(&app.db, node, now, CLAIM).await;
+        claims.unwrap()
+    };
+    for seconds in [3_600, -3_600, 86_400, -86_400] {
+        assert_eq!(claims("one").await, [trunk]);
+        app.clock.step(seconds);
+        // Set forward it has not run out, and it is renewed.
+        assert_eq!(claims("another").await, [], "{seconds} s");
+        app.clock.advance(CLAIM.mul_f64(0.6));
+        assert_eq!(claims("one").await, [trunk], "{seconds} s");
+        app.clock.advance(CLAIM.mul_f64(0.6));
+        assert_eq!(claims("another").await, [], "{seconds} s");
+        // Set back it runs out in its time.
+        app.clock.advance(CLAIM);
+        assert_eq!(claims("another").await, [trunk], "{seconds} s");
+        app.clock.advance(CLAIM);
+        // A node whose clock was ahead has claimed it, and died.
+        let ahead = app
+            .clock
+            .shared()
+            .plus(Duration::from_secs(seconds.unsigned_abs()));
+        let claimed = sip_trunks::store::claim_registrations(&app.db, "ahead", ahead, CLAIM);
+        assert_eq!(claimed.await.unwrap(), [trunk]);
+        assert_eq!(claims("one").await, [trunk], "{seconds} s");
+        app.clock.advance(CLAIM);
+    }
+}
+
+#[tokio::test]
 async fn the_last_failure_of_a_registration_stays_when_the_next_one_succeeds() {
     let bench = Bench::new().await;
     let app = &bench.test.app;

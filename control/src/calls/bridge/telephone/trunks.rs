@@ -160,7 +160,7 @@ impl Edge {
         {
             return Ok(Vec::new());
         }
-        let (node, now) = (&app.config.cluster.node, app.clock.now());
+        let (node, now) = (&app.config.cluster.node, app.clock.shared());
         if app.is_draining() {
             store::release_registrations(&app.db, node).await?;
             return Ok(Vec::new());

@@ -4,7 +4,9 @@
 use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 
 use super::codecs::{Codecs, none_known, opus_alone, refused};
-use super::sdp::{attribute, audio_of, direction, direction_in, sections, usual_direction};
+use super::sdp::{
+    attribute, audio_of, direction, direction_in, is_audio, sections, usual_direction,
+};
 
 /// Lines that say where a medium of its own is.
 const OWN_WAY: [&str; 3] = ["a=ice-", "a=candidate:", "a=fingerprint:"];
@@ -93,7 +95,8 @@ pub(super) fn plain(
     })
 }
 
-/// The core's answer to an offer with the offer's own codecs, or refused where an audio has none that is spoken here.
+/// The core's answer to an offer with the offer's own codecs. An audio is refused that has none which is spoken here, or
+/// that the offer itself refuses.
 pub(super) fn answering(answer: &str, offer: &str) -> String {
     let (ours, theirs) = (sections(answer), sections(offer));
     let mut media = String::with_capacity(answer.len() + 256);
@@ -102,7 +105,7 @@ pub(super) fn answering(answer: &str, offer: &str) -> String {
         let offered = theirs.get(at).copied().unwrap_or_default();
         if !medium.starts_with("m=audio ") {
             media.push_str(medium);
-        } else if let Some(codecs) = Codecs::of(offered) {
+        } else if let Some(codecs) = Codecs::of(offered).filter(|_| is_audio(offered)) {
             media.push_str(&codecs.written_into(medium));
         } else {
             media.push_str(&refused(medium, offered));
@@ -214,20 +217,22 @@ mod tests {
     fn the_core_knows_opus_under_one_number() {
         let offer = format!(
             "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 X 0 111 126\r\n{OPUS}a=fmtp:111 stereo=1\r\na=mid:0\r\na=sendrecv\r\n\
-             m=audio 9 X 8\r\na=mid:1\r\na=sendrecv\r\n"
+             m=audio 9 X 8\r\na=mid:1\r\na=sendrecv\r\nm=audio 0 X 111\r\n{OPUS}a=mid:2\r\na=inactive\r\n"
         );
         let told = plain(&offer, None, Some(96)).expect("a description");
         assert_eq!(told.codecs.opus, 111);
         let lines = "m=audio 9 X 96\r\na=rtpmap:96 opus/48000/2\r\n";
         assert_eq!(told.sdp.matches(lines).count(), 2, "{}", told.sdp);
+        assert!(told.sdp.contains("m=audio 0 X 96\r\n"), "{}", told.sdp);
         // The core's answer speaks of its own number, and takes the audio that has no Opus.
         let answer = "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:0\r\n\
-            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:1\r\n";
+            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:1\r\n\
+            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:2\r\n";
         let written = answering(answer, &offer);
         let asked = super::super::codecs::ASKED;
         let expected = format!(
             "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 Y 111\r\n{OPUS}a=fmtp:111 {asked}\r\na=mid:0\r\n\
-             m=audio 0 Y 8\r\na=mid:1\r\n"
+             m=audio 0 Y 8\r\na=mid:1\r\nm=audio 0 Y 111\r\na=mid:2\r\n"
         );
         assert_eq!(written, expected);
     }

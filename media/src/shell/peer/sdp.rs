@@ -64,17 +64,19 @@ pub(super) fn sections(sdp: &str) -> Vec<&str> {
     parts
 }
 
-/// Which part is the first audio that is offered. A port of 0 refuses a medium, unless it says that another's port is
-/// its own (RFC 9143 section 6).
+/// Which part is the first audio that is offered.
 pub(super) fn audio_of(sections: &[&str]) -> Option<usize> {
-    let offered = |section: &&str| {
-        let bundled = || lines(section).any(|line| line == "a=bundle-only");
-        section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
-    };
     let mut media = sections.iter().enumerate().skip(1);
     media
-        .find(|(_, section)| offered(section))
+        .find(|(_, section)| is_audio(section))
         .map(|(at, _)| at)
+}
+
+/// Whether a part is an audio that is offered. A port of 0 refuses a medium, unless it says that another's port is its
+/// own (RFC 9143 section 6).
+pub(super) fn is_audio(section: &str) -> bool {
+    let bundled = || lines(section).any(|line| line == "a=bundle-only");
+    section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
 }
 
 /// Which way a part of a description flows, if it says so.

@@ -36,6 +36,9 @@ needed() {
         echo "coturn              command -v turnserver"
         # The console page is tested in a real browser, the recogniser on human voices.
         echo "chromium            command -v chromium || command -v chromium-browser || command -v google-chrome"
+        # So it is in Firefox, whose sound needs a sound server, if one without a loudspeaker.
+        echo "firefox-esr         command -v firefox-esr"
+        echo "pulseaudio          command -v pulseaudio"
         # README's signature checks are run in their languages.
         echo "python3             command -v python3"
         echo "nodejs              command -v node"

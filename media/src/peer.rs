@@ -4,7 +4,8 @@
 //! connection yet. Then it is spoken to with [`CallHandle::peer`](crate::shell::CallHandle::peer), one
 //! [`PeerRequest`] at a time; each has one answer, given on the media thread. The conversation begins
 //! (and the greeting is spoken) when the peer is connected; who has not connected 30 s after the call was
-//! placed, or is away for 30 s, is gone: the call ends with `media_timeout`.
+//! placed, is away for 30 s, or is connected for 30 s without having sent anything is gone: the call ends with
+//! `media_timeout`.
 
 use serde::{Deserialize, Serialize};
 

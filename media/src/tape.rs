@@ -102,6 +102,8 @@ enum Kind {
     Key = 16,
     /// The most bits a second as JSON, or null.
     Limit = 17,
+    /// One byte: 1 when the caller's description says that they send.
+    Sends = 18,
     Check = 0x40,
     Stop = 0x41,
     Done = 0x42,
@@ -127,6 +129,7 @@ impl Kind {
             Self::Press,
             Self::Key,
             Self::Limit,
+            Self::Sends,
             Self::Check,
             Self::Stop,
             Self::Done,

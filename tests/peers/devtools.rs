@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// Browsers at a time: each has several processes, and what is heard must not stumble.
-static TURNS: Semaphore = Semaphore::const_new(2);
+pub(super) static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// A browser with one page, and a WAV file for a microphone.
 pub(crate) struct Browser {

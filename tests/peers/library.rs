@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::browser::speak;
 use super::devtools::Browser;
+use super::page::Page;
 
 #[tokio::test]
 async fn a_call_from_a_page_over_webrtc() {
@@ -19,6 +20,13 @@ async fn a_call_from_a_page_over_webrtc() {
         0.0,
     );
     let mut page = Browser::open(&microphone).await;
+    let told = called(&mut page, &server).await;
+    went_well(&told);
+    assert_eq!(page.troubles, Vec::<String>::new());
+}
+
+/// What the page of `library.js` tells of its calls.
+pub(crate) async fn called(page: &mut impl Page, server: &Server) -> Value {
     page.goto(&format!("{}/", server.url)).await;
     let script = include_str!("library.js");
     // It takes longer than one answer of the browser may.
@@ -27,7 +35,10 @@ async fn a_call_from_a_page_over_webrtc() {
     ))
     .await;
     page.until("window.told", 90).await;
-    let told = page.eval("told").await;
+    page.eval("told").await
+}
+
+pub(crate) fn went_well(told: &Value) {
     assert_eq!(told["failed"], Value::Null, "{told}");
 
     // The token of the connect answer is used from then on; optional events are asked for with the offer.
@@ -126,5 +137,4 @@ async fn a_call_from_a_page_over_webrtc() {
     );
     assert_eq!(told["silent"], true, "{told}");
     assert_eq!(told["flocks"], json!([64, 64, 22]));
-    assert_eq!(page.troubles, Vec::<String>::new());
 }

@@ -13,19 +13,26 @@ use serde_json::{Value, json};
 
 use super::browser::speak;
 use super::devtools::Browser;
+use super::page::Page;
 use kit::stage;
 
 /// A browser on a page of the server's, about to call the agent with a token.
 async fn caller(server: &Server, agent: &str, more: Value) -> Browser {
+    // The voice is made in the page; the browser wants a microphone all the same.
+    let microphone = server.data.join("microphone.wav");
+    speak(&microphone, "hello", 0.0);
+    let mut page = Browser::open(&microphone).await;
+    begin(&mut page, server, agent, more).await;
+    page
+}
+
+/// Has the page call the agent with a token.
+pub(crate) async fn begin(page: &mut impl Page, server: &Server, agent: &str, more: Value) {
     let client = server.client();
     let minted = client
         .post("/conversation/token", &json!({"agent_id": agent}))
         .await
         .expect(200);
-    // The voice is made in the page; the browser wants a microphone all the same.
-    let microphone = server.data.join("microphone.wav");
-    speak(&microphone, "hello", 0.0);
-    let mut page = Browser::open(&microphone).await;
     page.goto(&format!("{}/", server.url)).await;
     let mut options =
         json!({"agentId": agent, "token": minted.text("token"), "transport": "webrtc"});
@@ -34,22 +41,21 @@ async fn caller(server: &Server, agent: &str, more: Value) -> Browser {
     }
     let script = include_str!("rtc.js");
     page.eval(&format!("({script})({options})")).await;
-    page
 }
 
-async fn talker(client: &Client) -> String {
+pub(crate) async fn talker(client: &Client) -> String {
     stage::agent(client, json!({"first_message": stage::long_greeting()})).await
 }
 
 /// The agent is heard.
-async fn heard(page: &mut Browser) {
+pub(crate) async fn heard(page: &mut impl Page) {
     page.until("call.state === 'live' && seen.level > 0.05", 20)
         .await;
 }
 
 /// The caller speaks into the greeting once it was heard for a while; it stops, and the answer is heard to its end.
 /// After an outage the events come some seconds late: what was lost is sent again in its time.
-async fn interrupts_and_is_answered(page: &mut Browser) {
+pub(crate) async fn interrupts_and_is_answered(page: &mut impl Page) {
     page.until("performance.now() > seen.firstHeardAt + 500", 5)
         .await;
     page.eval("speak(1500)").await;
@@ -62,7 +68,7 @@ async fn interrupts_and_is_answered(page: &mut Browser) {
 }
 
 /// Hangs up; the call's record, whose recording holds both voices.
-async fn hangs_up(page: &mut Browser, client: &Client) -> Value {
+pub(crate) async fn hangs_up(page: &mut impl Page, client: &Client) -> Value {
     let id = page
         .eval("call.sessionId")
         .await

@@ -24,6 +24,8 @@ pub enum Input<'a> {
     Peer(PeerState),
     /// The caller put us on hold, or took us off it.
     Hold(bool),
+    /// Whether the description of a caller over WebRTC says that they send audio.
+    Sends(bool),
     /// A caller over WebRTC wants no more than so many bits of Opus a second (RFC 7587 section 6.1); `None`: it does
     /// not say.
     Limit(Option<u32>),

@@ -11,6 +11,7 @@
 mod answer;
 mod ear;
 mod ending;
+mod first_packet;
 mod floor;
 mod found;
 mod hearing;
@@ -30,6 +31,7 @@ mod work;
 use std::time::Duration;
 
 use ear::Ear;
+use first_packet::FirstPacket;
 use found::Found;
 use hearing::{CallerTurn, Dropping, Given, Utterance};
 use input::{EndRequest, Gone, Input};
@@ -115,6 +117,7 @@ pub struct Call {
     start_deadline: Option<Time>,
     /// The caller's WebRTC connection has to be there by then.
     peer_deadline: Option<Time>,
+    first_packet: FirstPacket,
     /// The caller closed it.
     hung_up: bool,
     /// The caller ended the call.
@@ -199,6 +202,7 @@ impl Call {
             started: false,
             start_deadline: None,
             peer_deadline: None,
+            first_packet: FirstPacket::default(),
             hung_up: false,
             caller_left: false,
             on_hold: false,
@@ -248,11 +252,14 @@ impl Call {
         }
         match input {
             Input::Connected => self.connected(now),
-            Input::Text(text) => self.message(|leg, sink| {
-                if let Some(messages) = leg.messages() {
-                    messages.receive(text, sink);
-                }
-            }),
+            Input::Text(text) => {
+                self.first_packet.came();
+                self.message(|leg, sink| {
+                    if let Some(messages) = leg.messages() {
+                        messages.receive(text, sink);
+                    }
+                });
+            }
             Input::Binary(bytes) => self.message(|leg, sink| {
                 if let Some(messages) = leg.messages() {
                     messages.receive_binary(bytes, sink);
@@ -260,7 +267,11 @@ impl Call {
             }),
             Input::Packet(packet) => self.packet(now, &packet),
             Input::Peer(state) => self.peer(now, state),
-            Input::Hold(hold) => self.hold(hold),
+            Input::Hold(hold) => {
+                self.first_packet.held(now, hold);
+                self.hold(hold);
+            }
+            Input::Sends(sends) => self.first_packet.sends(now, sends),
             Input::Limit(most_bits) => self.limit(most_bits),
             Input::Report(report) => self.reported(report),
             Input::Media(plan) => self.renew_media(now, plan),
@@ -311,6 +322,7 @@ impl Call {
         sooner(self.start_deadline);
         sooner(self.next_ping);
         sooner(self.peer_deadline);
+        sooner(self.first_packet.deadline());
         sooner(Some(self.leg.deadline()));
         sooner(self.floor_deadline());
         sooner(self.tool_deadline());

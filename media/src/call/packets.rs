@@ -34,6 +34,7 @@ impl Call {
     }
 
     pub(super) fn packet(&mut self, now: Time, packet: &RtpPacket<'_>) {
+        self.first_packet.came();
         // Music to a caller's other line is not said to the agent.
         if self.origin.is_some() && !self.on_hold {
             self.message(|leg, sink| leg.packet(now, packet, sink));
@@ -51,8 +52,10 @@ impl Call {
             // Who was away before is away since then.
             _ => self.peer_deadline.or(Some(now + AWAY)),
         };
+        let is_there = state == PeerState::Connected;
+        self.first_packet.connected(now, is_there);
         self.out.event(CallEvent::Peer(state));
-        if state == PeerState::Connected {
+        if is_there {
             self.connected(now);
         }
     }
@@ -142,7 +145,15 @@ impl Call {
         if self.leg.deadline() <= now {
             self.message(|leg, sink| leg.timeout(now, sink));
         }
-        if self.peer_deadline.is_some_and(|at| at <= now) && !self.ended {
+        if self.ended {
+            return;
+        }
+        if self.first_packet.deadline().is_some_and(|at| at <= now) {
+            self.first_packet.came();
+            self.note("the caller is connected, and no packet of their audio came within 30 s");
+            return self.cue(Cue::End(EndReason::MediaTimeout));
+        }
+        if self.peer_deadline.is_some_and(|at| at <= now) {
             self.peer_deadline = None;
             if self.hung_up {
                 return self.cue(Cue::End(EndReason::CallerHangup));
@@ -241,6 +252,73 @@ mod tests {
         give(&mut call, 40, Input::Peer(PeerState::Disconnected));
         assert_eq!(give(&mut call, 69, Input::Timeout).1, None);
         let end = give(&mut call, 70, Input::Timeout).1;
+        assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
+    }
+
+    /// A caller who is connected after a second, and said to send.
+    fn connected() -> Call {
+        let mut call = call_with(AgentConfig {
+            idle_check_in_after_secs: 3_600.0,
+            ..AgentConfig::default()
+        });
+        give(&mut call, 0, Input::Peer(PeerState::New));
+        give(&mut call, 0, Input::Hold(false));
+        give(&mut call, 0, Input::Sends(true));
+        give(&mut call, 1, Input::Peer(PeerState::Connected));
+        call
+    }
+
+    fn packet(payload: &[u8]) -> Input<'_> {
+        Input::Packet(RtpPacket {
+            payload_type: 111,
+            marker: false,
+            sequence: 1,
+            timestamp: 960,
+            ssrc: 7,
+            payload,
+        })
+    }
+
+    #[test]
+    fn a_connection_without_a_packet_of_the_caller_ends_after_30_s() {
+        let mut call = connected();
+        let report = Report {
+            round_trip_ms: None,
+            lost: 0,
+        };
+        give(&mut call, 20, Input::Report(report));
+        assert_eq!(give(&mut call, 30, Input::Timeout).1, None);
+        let end = give(&mut call, 31, Input::Timeout).1.expect("an end");
+        assert_eq!(end.reason, EndReason::MediaTimeout);
+        let notes = end.errors.join(", ");
+        assert!(notes.contains("no packet of their audio"), "{notes}");
+    }
+
+    #[test]
+    fn who_was_heard_once_may_be_silent_for_as_long_as_they_like() {
+        for once in [
+            packet(&[0xf8, 0xff, 0xfe]),
+            Input::Text(r#"{"type":"user_message","text":"Hello?"}"#),
+        ] {
+            let mut call = connected();
+            give(&mut call, 30, once);
+            for second in [31, 60, 600] {
+                assert_eq!(give(&mut call, second, Input::Timeout).1, None, "{second}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_holds_or_only_listens_owes_no_packet() {
+        let mut call = connected();
+        give(&mut call, 10, Input::Hold(true));
+        assert_eq!(give(&mut call, 100, Input::Timeout).1, None);
+        give(&mut call, 100, Input::Hold(false));
+        give(&mut call, 110, Input::Sends(false));
+        assert_eq!(give(&mut call, 200, Input::Timeout).1, None);
+        give(&mut call, 200, Input::Sends(true));
+        assert_eq!(give(&mut call, 229, Input::Timeout).1, None);
+        let end = give(&mut call, 230, Input::Timeout).1;
         assert_eq!(end.map(|end| end.reason), Some(EndReason::MediaTimeout));
     }
 

@@ -396,6 +396,7 @@ impl Live {
                 },
                 Heard::State(state) => self.handle(now, Input::Peer(state), tools),
                 Heard::Hold(hold) => self.handle(now, Input::Hold(hold), tools),
+                Heard::Sends(sends) => self.handle(now, Input::Sends(sends), tools),
                 Heard::Limit(most_bits) => self.handle(now, Input::Limit(most_bits), tools),
                 Heard::Report(report) => self.handle(now, Input::Report(report), tools),
             }

@@ -159,6 +159,7 @@ impl<'a> Reader<'a> {
             Kind::Peer => Input::Peer(self.json()?),
             Kind::Hold => Input::Hold(self.take(1)?[0] != 0),
             Kind::Limit => Input::Limit(self.json()?),
+            Kind::Sends => Input::Sends(self.take(1)?[0] != 0),
             Kind::Report => Input::Report(self.json()?),
             Kind::Media => Input::Media(self.json()?),
             Kind::Press => Input::Press(char::from(self.take(1)?[0])),

@@ -182,6 +182,10 @@ impl TapeWriter {
                 self.start(Kind::Hold, delta);
                 self.pending.push(u8::from(*hold));
             }
+            Input::Sends(sends) => {
+                self.start(Kind::Sends, delta);
+                self.pending.push(u8::from(*sends));
+            }
             Input::Limit(most_bits) => self.json(Kind::Limit, delta, most_bits),
             Input::Report(report) => self.json(Kind::Report, delta, report),
             Input::Media(plan) => self.json(Kind::Media, delta, plan),

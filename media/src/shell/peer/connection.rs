@@ -16,7 +16,7 @@ use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_re
 use rtc::peer_connection::configuration::media_engine::MediaEngine;
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
-use rtc::peer_connection::message::RTCMessage;
+use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
 use rtc::peer_connection::state::RTCPeerConnectionState;
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
@@ -37,7 +37,6 @@ use super::reports::{Measured, Reports};
 use super::stun::{Class, Message, Transaction, is_stun};
 use super::{Heard, offered};
 use crate::call::input::Report;
-use crate::leg::webrtc::{DIGITS, OPUS};
 use crate::peer::{PeerError, PeerState};
 use crate::time::Time;
 
@@ -61,9 +60,12 @@ pub(super) struct Connection {
     sender: RTCRtpSenderId,
     ssrc: u32,
     sequence: u16,
-    /// The payload types of the wire: Opus as we send it, and keypad events.
+    /// The payload type of Opus as the caller wants to get it.
     opus: Option<u8>,
-    digits: Vec<u8>,
+    /// The one under which the core knows it.
+    known_opus: Option<u8>,
+    /// What the caller's packets hold, by their payload types: the engine's own numbers. At most one for each.
+    formats: Vec<(u8, u8)>,
     channel: Channel,
     /// Our name and password for STUN, and the caller's password.
     name: String,
@@ -99,6 +101,8 @@ pub(super) struct Connection {
     /// The caller begins the key exchange, and stays who began it.
     passive: bool,
     hold: bool,
+    /// The caller's description says that they send.
+    sends: bool,
     /// The most bits of Opus a second that the caller wants.
     limit: Option<u32>,
     measured: Arc<Measured>,
@@ -117,9 +121,7 @@ fn core(
     measured: Arc<Measured>,
 ) -> Result<(RTCPeerConnection, RTCRtpSenderId), rtc::shared::error::Error> {
     let mut media = MediaEngine::default();
-    for codec in offered::codecs() {
-        media.register_codec(codec, RtpCodecKind::Audio)?;
-    }
+    media.register_codec(offered::codec(), RtpCodecKind::Audio)?;
     let registry = configure_rtcp_reports(rtc::interceptor::Registry::new())
         // Nearer to the wire than both reporters, so that it sees what they send and get.
         .with(9_500.into(), Reports::new(ssrc, measured));
@@ -174,7 +176,8 @@ impl Connection {
             ssrc,
             sequence,
             opus: None,
-            digits: Vec::new(),
+            known_opus: None,
+            formats: Vec::new(),
             channel: Channel::new(),
             name: String::new(),
             password: String::new(),
@@ -196,6 +199,7 @@ impl Connection {
             was_connected: false,
             passive: false,
             hold: false,
+            sends: false,
             limit: None,
             measured,
             reports: 0,
@@ -306,10 +310,11 @@ impl Connection {
         packet.payload = net.payload(payload);
         self.sequence = self.sequence.wrapping_add(1);
         let at = self.instant(now, net);
-        if let Some(mut sender) = self.core.rtp_sender(self.sender) {
-            // It refuses while a description is being changed: that frame is lost as on any network.
-            let _ = sender.write_rtp(at, packet);
-        }
+        // Not by the core's sender, which knows one payload type only. What it cannot send is lost as on any network.
+        let _ = self.core.handle_write(TaggedRTCMessage {
+            now: at,
+            message: RTCMessage::RtpPacket(String::new(), packet),
+        });
         // One packet went in, and is the first that comes out: all before it was fetched.
         if let Some(out) = self.core.poll_write() {
             self.write(now, &out, net);
@@ -319,6 +324,16 @@ impl Connection {
     /// The most bits of Opus a second that the caller wants; `None`: it does not say.
     pub(super) const fn limit(&self) -> Option<u32> {
         self.limit
+    }
+
+    /// The caller holds the call: they do not hear us.
+    pub(super) const fn is_held(&self) -> bool {
+        self.hold
+    }
+
+    /// The caller's description says that they send.
+    pub(super) const fn sends(&self) -> bool {
+        self.sends
     }
 
     pub(super) const fn is_open(&self) -> bool {
@@ -499,11 +514,10 @@ impl Connection {
         match message {
             RTCMessage::RtpPacket(_, packet) => {
                 let header = packet.header;
-                let payload_type = if self.opus == Some(header.payload_type) {
-                    OPUS
-                } else if self.digits.contains(&header.payload_type) {
-                    DIGITS
-                } else {
+                let mut formats = self.formats.iter();
+                let Some(&(_, payload_type)) =
+                    formats.find(|(number, _)| *number == header.payload_type)
+                else {
                     return;
                 };
                 self.stream = Some(header.ssrc);

@@ -7,6 +7,7 @@
 //! what the call is told, and what its tape holds.
 
 mod channel;
+mod codecs;
 mod connection;
 mod identity;
 mod net;
@@ -58,6 +59,7 @@ pub(super) enum Heard {
     Text(BytesMut),
     State(PeerState),
     Hold(bool),
+    Sends(bool),
     Limit(Option<u32>),
     Report(Report),
 }
@@ -114,8 +116,8 @@ impl Peer {
             PeerRequest::MakeOffer => self.make_offer(now, identity, net),
             PeerRequest::Answer { sdp } => {
                 let connection = self.connection.as_mut().ok_or(PeerError::NoPeer)?;
-                let hold = connection.answered(now, &sdp, net)?;
-                self.described(hold);
+                connection.answered(now, &sdp, net)?;
+                self.described();
                 Ok(PeerReply::Done)
             }
             PeerRequest::Candidates(candidates) => self.candidates(&candidates),
@@ -138,12 +140,12 @@ impl Peer {
             self.connection.as_mut()
         };
         if let Some(connection) = old {
-            let (answer, hold) = connection.answer(now, sdp, net)?;
-            self.described(hold);
+            let answer = connection.answer(now, sdp, net)?;
+            self.described();
             return Ok(PeerReply::Description(answer));
         }
         let mut connection = Connection::new(self.key, now, identity, net)?;
-        let (answer, hold) = match connection.answer(now, sdp, net) {
+        let answer = match connection.answer(now, sdp, net) {
             Ok(answer) => answer,
             Err(error) => {
                 connection.forget(net);
@@ -151,15 +153,19 @@ impl Peer {
             }
         };
         self.replace(Box::new(connection), now, net);
-        self.described(hold);
+        self.described();
         Ok(PeerReply::Description(answer))
     }
 
     /// The caller's description was taken.
-    fn described(&mut self, hold: bool) {
-        self.heard.push_back(Heard::Hold(hold));
-        let limit = self.connection.as_ref().and_then(|c| c.limit());
-        self.heard.push_back(Heard::Limit(limit));
+    fn described(&mut self) {
+        if let Some(connection) = &self.connection {
+            self.heard.extend([
+                Heard::Hold(connection.is_held()),
+                Heard::Sends(connection.sends()),
+                Heard::Limit(connection.limit()),
+            ]);
+        }
     }
 
     fn make_offer(

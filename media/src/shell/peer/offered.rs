@@ -1,4 +1,4 @@
-//! What we offer: codecs and candidates, and which of the caller's candidates are of use.
+//! What the core is given to offer: its codec and our candidates, and which of the caller's candidates are of use.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,61 +9,25 @@ use rtc::peer_connection::transport::{
 use rtc::rtp_transceiver::rtp_sender::{RTCRtpCodec, RTCRtpCodecParameters};
 use rtc::shared::error::Result;
 
-use super::sdp::payload_types;
-use crate::leg::webrtc::{DIGITS, OPUS};
+use crate::leg::webrtc::OPUS;
 
-/// What the caller's encoder is asked for: copies for losses, nothing in silence, and a voice's bandwidth
-/// (RFC 7587 section 6.1).
-const ASKED: &str = "minptime=10;useinbandfec=1;usedtx=1;maxplaybackrate=16000";
-
+/// Opus as the core knows it: without parameters, which it would take for a part of the name.
 pub(super) fn opus() -> RTCRtpCodec {
     RTCRtpCodec {
         mime_type: MIME_TYPE_OPUS.to_owned(),
         clock_rate: 48_000,
         channels: 2,
-        sdp_fmtp_line: ASKED.to_owned(),
+        sdp_fmtp_line: String::new(),
         rtcp_feedback: Vec::new(),
     }
 }
 
-pub(super) fn codecs() -> [RTCRtpCodecParameters; 3] {
-    let events = |clock_rate, payload_type| RTCRtpCodecParameters {
-        rtp_codec: RTCRtpCodec {
-            mime_type: "audio/telephone-event".to_owned(),
-            clock_rate,
-            channels: 0,
-            sdp_fmtp_line: String::new(),
-            rtcp_feedback: Vec::new(),
-        },
-        payload_type,
-    };
-    [
-        RTCRtpCodecParameters {
-            rtp_codec: opus(),
-            payload_type: OPUS,
-        },
-        events(48_000, 110),
-        events(8_000, DIGITS),
-    ]
-}
-
-/// The description with our own wishes for Opus: in an answer the core repeats the caller's.
-pub(super) fn with_wishes(sdp: &str) -> String {
-    let wishes: Vec<(String, String)> = payload_types(sdp, "opus")
-        .iter()
-        .map(|number| {
-            (
-                format!("a=fmtp:{number} "),
-                format!("a=fmtp:{number} {ASKED}\r\n"),
-            )
-        })
-        .collect();
-    sdp.split_inclusive('\n')
-        .map(|line| {
-            let ours = wishes.iter().find(|(head, _)| line.starts_with(head));
-            ours.map_or(line, |(_, wish)| wish)
-        })
-        .collect()
+/// The one codec of the core.
+pub(super) fn codec() -> RTCRtpCodecParameters {
+    RTCRtpCodecParameters {
+        rtp_codec: opus(),
+        payload_type: OPUS,
+    }
 }
 
 /// An address of ours as a candidate.
@@ -134,19 +98,6 @@ pub(super) fn with_reachable(sdp: &str, loopback: bool) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn our_wishes_for_opus_stand_in_place_of_the_callers() {
-        let sdp = "v=0\r\nm=audio 9 X 109 110\r\na=rtpmap:109 opus/48000/2\r\n\
-            a=fmtp:109 minptime=10;stereo=1\r\na=fmtp:110 0-15\r\na=mid:0\r\n";
-        let wished = with_wishes(sdp);
-        assert_eq!(
-            wished,
-            sdp.replace("minptime=10;stereo=1", ASKED),
-            "{wished}"
-        );
-        assert_eq!(with_wishes("v=0\r\n"), "v=0\r\n");
-    }
 
     #[test]
     fn candidates_of_use_are_told_from_others_and_from_nonsense() {

@@ -1,8 +1,12 @@
-//! Descriptions as the core reads them: what RFC 8866 and RFC 9143 leave to be understood, said outright.
+//! Descriptions as the core reads them: what RFC 8866 and RFC 9143 leave to be understood, said outright; and the
+//! core's own as the other side reads them.
 
 use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 
-use super::sdp::{attribute, audio_of, direction, direction_in, sections, usual_direction};
+use super::codecs::{Codecs, none_known, opus_alone, refused};
+use super::sdp::{
+    attribute, audio_of, direction, direction_in, is_audio, sections, usual_direction,
+};
 
 /// Lines that say where a medium of its own is.
 const OWN_WAY: [&str; 3] = ["a=ice-", "a=candidate:", "a=fingerprint:"];
@@ -13,6 +17,8 @@ pub(super) struct Plain {
     pub(super) sdp: String,
     /// Its media share one way (RFC 9143), as the core's always do. Where they do not, all but the audio are refused.
     pub(super) bundled: bool,
+    /// What its first audio really says.
+    pub(super) codecs: Codecs,
 }
 
 /// The description with a direction in each of its media and with the group that the core looks for. Its first audio
@@ -20,9 +26,18 @@ pub(super) struct Plain {
 ///
 /// The core has a sender for audio that flows both ways alone, and keeps it: an offer whose audio begins on hold is
 /// told to it as one of both ways, and what is answered is ours to say.
-pub(super) fn plain(sdp: &str, audio: Option<Direction>) -> Result<Plain, &'static str> {
+///
+/// `opus`: the number under which the core knows Opus; `None`: it is to learn the description's. It never learns another.
+pub(super) fn plain(
+    sdp: &str,
+    audio: Option<Direction>,
+    opus: Option<u8>,
+) -> Result<Plain, &'static str> {
     let sections = sections(sdp);
     let ours = audio_of(&sections).ok_or("no audio")?;
+    let codecs = Codecs::of(sections[ours])
+        .ok_or("no audio codec in common: its audio needs opus/48000/2 (RFC 7587)")?;
+    let opus = opus.unwrap_or(codecs.opus);
     let mid = attribute(sections[ours], "mid").filter(|mid| !mid.is_empty());
     let group = sections[0].lines().find(|line| {
         let mut names = line
@@ -47,7 +62,12 @@ pub(super) fn plain(sdp: &str, audio: Option<Direction>) -> Result<Plain, &'stat
             _ => return Err("a medium that is none of audio, video and webrtc-datachannel"),
         };
         let flows = flows.map(|flows| audio.filter(|_| at == ours).unwrap_or(flows));
-        for line in section.split_inclusive('\n') {
+        let told = match kind {
+            "m=audio" => opus_alone(section, opus),
+            "m=video" => none_known(section),
+            _ => (*section).to_owned(),
+        };
+        for line in told.split_inclusive('\n') {
             let elsewhere = is_medium && at != ours && !bundled;
             let drop = (!is_medium && line.starts_with("a=group:"))
                 || (elsewhere && OWN_WAY.iter().any(|own| line.starts_with(own)))
@@ -71,7 +91,53 @@ pub(super) fn plain(sdp: &str, audio: Option<Direction>) -> Result<Plain, &'stat
     Ok(Plain {
         sdp: plain,
         bundled,
+        codecs,
     })
+}
+
+/// The core's answer to an offer with the offer's own codecs. An audio is refused that has none which is spoken here, or
+/// that the offer itself refuses.
+pub(super) fn answering(answer: &str, offer: &str) -> String {
+    let (ours, theirs) = (sections(answer), sections(offer));
+    let mut media = String::with_capacity(answer.len() + 256);
+    let mut gone: Vec<&str> = Vec::new();
+    for (at, medium) in ours.iter().enumerate().skip(1) {
+        let offered = theirs.get(at).copied().unwrap_or_default();
+        if !medium.starts_with("m=audio ") {
+            media.push_str(medium);
+        } else if let Some(codecs) = Codecs::of(offered).filter(|_| is_audio(offered)) {
+            media.push_str(&codecs.written_into(medium));
+        } else {
+            media.push_str(&refused(medium, offered));
+            gone.extend(attribute(medium, "mid"));
+        }
+    }
+    // A medium that is refused shares no way (RFC 9143 section 7.3.2).
+    let mut written = String::with_capacity(answer.len() + 256);
+    for line in ours[0].split_inclusive('\n') {
+        match line.strip_prefix("a=group:BUNDLE ") {
+            Some(names) if !gone.is_empty() => {
+                let left = names.split_ascii_whitespace();
+                let left: Vec<&str> = left.filter(|name| !gone.contains(name)).collect();
+                written.push_str(&format!("a=group:BUNDLE {}\r\n", left.join(" ")));
+            }
+            _ => written.push_str(line),
+        }
+    }
+    written + &media
+}
+
+/// The core's offer with our codecs.
+pub(super) fn offering(offer: &str) -> String {
+    let sections = sections(offer);
+    let written = sections.iter().map(|section| {
+        if section.starts_with("m=audio ") {
+            Codecs::ours().written_into(section)
+        } else {
+            (*section).to_owned()
+        }
+    });
+    written.collect()
 }
 
 /// An answer to an offer that has no group has none either (RFC 9143 section 7.3).
@@ -89,47 +155,85 @@ fn is_channel(medium: &str) -> bool {
 mod tests {
     use super::*;
 
+    const OPUS: &str = "a=rtpmap:111 opus/48000/2\r\n";
+
     fn sdp_of(offer: &str, audio: Option<Direction>) -> String {
-        plain(offer, audio).expect("a description").sdp
+        plain(offer, audio, None).expect("a description").sdp
     }
 
     #[test]
     fn every_medium_says_its_direction() {
-        let offer = "v=0\r\na=group:BUNDLE 0 1 2\r\na=sendonly\r\n\
-            m=audio 9 X 111\r\na=mid:0\r\nm=video 9 X 96\r\na=recvonly\r\na=mid:1\r\n\
-            m=application 9 X webrtc-datachannel\r\na=mid:2";
-        let said = "v=0\r\na=sendonly\r\na=group:BUNDLE 0 1 2\r\n\
-            m=audio 9 X 111\r\na=mid:0\r\na=sendonly\r\nm=video 9 X 96\r\na=mid:1\r\na=recvonly\r\n\
-            m=application 9 X webrtc-datachannel\r\na=mid:2\r\n";
-        assert_eq!(sdp_of(offer, None), said);
+        let offer = format!(
+            "v=0\r\na=group:BUNDLE 0 1 2\r\na=sendonly\r\n\
+             m=audio 9 X 111\r\n{OPUS}a=mid:0\r\nm=video 9 X 34\r\na=recvonly\r\na=mid:1\r\n\
+             m=application 9 X webrtc-datachannel\r\na=mid:2"
+        );
+        let said = format!(
+            "v=0\r\na=sendonly\r\na=group:BUNDLE 0 1 2\r\n\
+             m=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=sendonly\r\n\
+             m=video 9 X 96\r\na=rtpmap:96 none/90000\r\na=mid:1\r\na=recvonly\r\n\
+             m=application 9 X webrtc-datachannel\r\na=mid:2\r\n"
+        );
+        assert_eq!(sdp_of(&offer, None), said);
         let both = said.replacen("a=mid:0\r\na=sendonly", "a=mid:0\r\na=sendrecv", 1);
-        assert_eq!(sdp_of(offer, Some(Direction::Sendrecv)), both);
-        assert_eq!(sdp_of(said, None), said);
-        assert!(plain(offer, None).expect("a description").bundled);
+        assert_eq!(sdp_of(&offer, Some(Direction::Sendrecv)), both);
+        assert_eq!(sdp_of(&said, None), said);
+        assert!(plain(&offer, None, None).expect("a description").bundled);
     }
 
     #[test]
     fn without_a_group_the_audio_alone_is_there() {
-        let offer = "v=0\r\na=group:LS 0 1\r\nm=audio 9 X 111\r\na=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
-            m=application 9 X webrtc-datachannel\r\na=mid:1\r\na=ice-ufrag:b\r\na=fingerprint:x\r\n";
-        let said = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
-            m=application 9 X webrtc-datachannel\r\na=mid:1\r\n";
-        let plain = plain(offer, None).expect("a description");
+        let offer = format!(
+            "v=0\r\na=group:LS 0 1\r\nm=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
+             m=application 9 X webrtc-datachannel\r\na=mid:1\r\na=ice-ufrag:b\r\na=fingerprint:x\r\n"
+        );
+        let said = format!(
+            "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
+             m=application 9 X webrtc-datachannel\r\na=mid:1\r\n"
+        );
+        let plain = plain(&offer, None, None).expect("a description");
         assert_eq!(plain.sdp, said);
         assert!(!plain.bundled);
         assert_eq!(
-            without_group(said),
+            without_group(&said),
             said.replace("a=group:BUNDLE 0\r\n", "")
         );
     }
 
     #[test]
     fn what_cannot_be_answered_whole_is_refused() {
-        let of = |offer: &str| plain(offer, None).expect_err("a refusal");
+        let of = |offer: &str| plain(offer, None, None).expect_err("a refusal");
         assert_eq!(of("v=0\r\nm=video 9 X 96\r\n"), "no audio");
-        let text = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\na=mid:0\r\nm=text 9 X 98\r\n";
-        assert!(of(text).contains("none of audio"));
-        let second = "v=0\r\nm=video 9 X 96\r\na=mid:0\r\nm=audio 9 X 111\r\na=mid:1\r\n";
-        assert!(of(second).contains("BUNDLE"));
+        let audio = format!("m=audio 9 X 111\r\n{OPUS}a=mid:0\r\n");
+        let text = format!("v=0\r\na=group:BUNDLE 0\r\n{audio}m=text 9 X 98\r\n");
+        assert!(of(&text).contains("none of audio"));
+        let second = format!("v=0\r\nm=video 9 X 96\r\na=mid:1\r\n{audio}");
+        assert!(of(&second).contains("BUNDLE"));
+        let other = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 0 111\r\na=rtpmap:111 opus/16000/2\r\na=mid:0\r\n";
+        assert!(of(other).contains("opus/48000/2"));
+    }
+
+    #[test]
+    fn the_core_knows_opus_under_one_number() {
+        let offer = format!(
+            "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 X 0 111 126\r\n{OPUS}a=fmtp:111 stereo=1\r\na=mid:0\r\na=sendrecv\r\n\
+             m=audio 9 X 8\r\na=mid:1\r\na=sendrecv\r\nm=audio 0 X 111\r\n{OPUS}a=mid:2\r\na=inactive\r\n"
+        );
+        let told = plain(&offer, None, Some(96)).expect("a description");
+        assert_eq!(told.codecs.opus, 111);
+        let lines = "m=audio 9 X 96\r\na=rtpmap:96 opus/48000/2\r\n";
+        assert_eq!(told.sdp.matches(lines).count(), 2, "{}", told.sdp);
+        assert!(told.sdp.contains("m=audio 0 X 96\r\n"), "{}", told.sdp);
+        // The core's answer speaks of its own number, and takes the audio that has no Opus.
+        let answer = "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:0\r\n\
+            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:1\r\n\
+            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:2\r\n";
+        let written = answering(answer, &offer);
+        let asked = super::super::codecs::ASKED;
+        let expected = format!(
+            "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 Y 111\r\n{OPUS}a=fmtp:111 {asked}\r\na=mid:0\r\n\
+             m=audio 0 Y 8\r\na=mid:1\r\nm=audio 0 Y 111\r\na=mid:2\r\n"
+        );
+        assert_eq!(written, expected);
     }
 }

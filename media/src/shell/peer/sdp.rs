@@ -2,8 +2,6 @@
 
 use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 
-use crate::audio::opus;
-
 /// The longest description that is looked at, bytes: a browser's with every codec has some 10 KiB.
 pub(super) const LONGEST: usize = 64 << 10;
 
@@ -66,17 +64,19 @@ pub(super) fn sections(sdp: &str) -> Vec<&str> {
     parts
 }
 
-/// Which part is the first audio that is offered. A port of 0 refuses a medium, unless it says that another's port is
-/// its own (RFC 9143 section 6).
+/// Which part is the first audio that is offered.
 pub(super) fn audio_of(sections: &[&str]) -> Option<usize> {
-    let offered = |section: &&str| {
-        let bundled = || lines(section).any(|line| line == "a=bundle-only");
-        section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
-    };
     let mut media = sections.iter().enumerate().skip(1);
     media
-        .find(|(_, section)| offered(section))
+        .find(|(_, section)| is_audio(section))
         .map(|(at, _)| at)
+}
+
+/// Whether a part is an audio that is offered. A port of 0 refuses a medium, unless it says that another's port is its
+/// own (RFC 9143 section 6).
+pub(super) fn is_audio(section: &str) -> bool {
+    let bundled = || lines(section).any(|line| line == "a=bundle-only");
+    section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
 }
 
 /// Which way a part of a description flows, if it says so.
@@ -132,29 +132,6 @@ pub(super) fn as_passive(answer: &str) -> String {
     answer.replace("a=setup:active", "a=setup:passive")
 }
 
-/// The payload types of a codec in a description, in its order, by its name.
-pub(super) fn payload_types(sdp: &str, codec: &str) -> Vec<u8> {
-    sdp.lines()
-        .filter_map(|line| line.trim_end().strip_prefix("a=rtpmap:"))
-        .filter_map(|map| {
-            let (number, rest) = map.split_once(' ')?;
-            let name = rest.split('/').next()?;
-            name.eq_ignore_ascii_case(codec)
-                .then(|| number.parse().ok())
-                .flatten()
-        })
-        .collect()
-}
-
-/// The most bits of Opus a second that who says this wants to get.
-pub(super) fn most_bits(sdp: &str) -> Option<u32> {
-    let numbers = payload_types(sdp, "opus");
-    let formats = sdp.lines().filter_map(|line| line.strip_prefix("a=fmtp:"));
-    let mut limits = formats.filter_map(opus::most_bits);
-    let ours = limits.find(|(number, _)| numbers.contains(number));
-    ours.map(|(_, bits)| bits)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,22 +153,6 @@ mod tests {
         assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
         assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);
         assert!(holds(Direction::Sendonly) && !holds(Direction::Recvonly));
-        assert_eq!(payload_types(OFFER, "opus"), [111]);
-        assert_eq!(payload_types(OFFER, "telephone-event"), [126]);
-    }
-
-    #[test]
-    fn the_bits_that_are_wanted_are_those_of_opus() {
-        assert_eq!(most_bits(OFFER), None);
-        let of = |line: &str| {
-            most_bits(&OFFER.replace("a=rtpmap:126", &format!("{line}\r\na=rtpmap:126")))
-        };
-        assert_eq!(
-            of("a=fmtp:111 useinbandfec=1;maxaveragebitrate=20000"),
-            Some(20_000)
-        );
-        assert_eq!(of("a=fmtp:126 maxaveragebitrate=20000"), None);
-        assert_eq!(of("a=fmtp:x maxaveragebitrate=20000"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod alone;
 mod answers;
 mod away;
+mod codecs;
 mod limits;
 mod ports;
 mod unread;
@@ -754,6 +755,12 @@ fn descriptions_that_cannot_be_used_are_refused_and_say_why() {
         (good.replace("a=fingerprint", "a=fingertip"), "fingerprint"),
         (good.replace("a=ice-pwd", "a=ice-no"), "ice-pwd"),
         (good.replace("opus", "vorbis"), "opus"),
+        (good.replace("opus/48000/2", "opus/48000"), "opus/48000/2"),
+        (good.replace("opus/48000/2", "opus/16000/2"), "RFC 7587"),
+        (
+            good.replace("SAVPF 96", "SAVPF 0 8"),
+            "no audio codec in common",
+        ),
         (good.replace("m=audio 9 ", "m=audio 0 "), "no audio"),
         (good.replace("sha-256", "sha-512"), "sha-256"),
         (good.replace("t=0 0", "t=never"), ""),

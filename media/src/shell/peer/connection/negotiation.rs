@@ -8,11 +8,13 @@ use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::transport::RTCIceCandidateInit;
 use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Direction};
 
+use super::super::codecs::Codecs;
 use super::super::identity::Identity;
 use super::super::net::Net;
-use super::super::plain::{Plain, plain, without_group};
+use super::super::plain::{Plain, answering, offering, plain, without_group};
 use super::super::{channel, offered, sdp};
 use super::Connection;
+use crate::leg::webrtc::{DIGITS, OPUS};
 use crate::peer::{Candidate, PeerError};
 use crate::time::Time;
 
@@ -24,15 +26,16 @@ const MOST_CANDIDATES: usize = 100;
 const SSRC: u32 = 1;
 
 impl Connection {
-    /// Takes an offer; the answer, and whether the caller puts us on hold.
+    /// Takes an offer; the answer.
     pub(in super::super) fn answer(
         &mut self,
         now: Time,
         offer: &str,
         net: &mut Net,
-    ) -> Result<(String, bool), PeerError> {
+    ) -> Result<String, PeerError> {
         let direction = self.check(offer)?;
-        let (usable, candidates) = usable(offer, Some(Direction::Sendrecv), self.loopback)?;
+        let both_ways = Some(Direction::Sendrecv);
+        let (usable, candidates) = usable(offer, both_ways, self.known_opus, self.loopback)?;
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
         let at = self.instant(now, net);
@@ -47,6 +50,7 @@ impl Connection {
         if self.fingerprints.is_empty() {
             self.passive = sdp::attribute(offer, "setup") == Some("active");
         }
+        self.known_opus.get_or_insert(usable.codecs.opus);
         self.remember(offer, candidates);
         direct(&mut self.core, self.sender, sdp::mirrored(direction));
         self.advertise(net)?;
@@ -54,16 +58,16 @@ impl Connection {
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let mut answer = offered::with_wishes(&self.described(net)?);
+        let mut answer = answering(&self.described(net)?, offer);
+        has_audio(&answer)?;
         if self.passive {
             answer = sdp::as_passive(&answer);
         }
         if !usable.bundled {
             answer = without_group(&answer);
         }
-        self.codecs_of(&answer);
-        self.hold = sdp::holds(direction);
-        Ok((answer, self.hold))
+        self.agree(&usable.codecs, direction);
+        Ok(answer)
     }
 
     /// Makes an offer.
@@ -81,18 +85,20 @@ impl Connection {
         self.core
             .set_local_description(at, offer)
             .map_err(|e| failed(&e))?;
-        self.described(net)
+        self.known_opus = Some(OPUS);
+        self.hear_as(&Codecs::ours());
+        Ok(offering(&self.described(net)?))
     }
 
-    /// Takes the answer to our offer; whether the caller puts us on hold.
+    /// Takes the answer to our offer.
     pub(in super::super) fn answered(
         &mut self,
         now: Time,
         answer: &str,
         net: &mut Net,
-    ) -> Result<bool, PeerError> {
+    ) -> Result<(), PeerError> {
         let direction = self.check(answer)?;
-        let (usable, candidates) = usable(answer, None, self.loopback)?;
+        let (usable, candidates) = usable(answer, None, self.known_opus, self.loopback)?;
         let description = RTCSessionDescription::answer(usable.sdp).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
         self.core
@@ -104,10 +110,9 @@ impl Connection {
             // Their request was answered long ago: one that the core cannot use is a way less to the caller.
             let _ = self.add(line);
         }
-        self.codecs_of(answer);
         self.passive = sdp::attribute(answer, "setup") == Some("active");
-        self.hold = sdp::holds(direction);
-        Ok(self.hold)
+        self.agree(&usable.codecs, direction);
+        Ok(())
     }
 
     pub(in super::super) fn add_candidates(
@@ -177,7 +182,6 @@ impl Connection {
         }
         self.candidates = self.candidates.max(candidates);
         self.fingerprints = sdp::fingerprints(remote);
-        self.limit = sdp::most_bits(remote);
         self.remote_password = sdp::attribute(remote, "ice-pwd")
             .unwrap_or_default()
             .to_owned();
@@ -213,9 +217,23 @@ impl Connection {
         Ok(sdp)
     }
 
-    fn codecs_of(&mut self, negotiated: &str) {
-        self.opus = sdp::payload_types(negotiated, "opus").first().copied();
-        self.digits = sdp::payload_types(negotiated, "telephone-event");
+    /// What holds from now on, as the caller says it of their audio.
+    fn agree(&mut self, codecs: &Codecs, said: Direction) {
+        self.opus = Some(codecs.opus);
+        self.limit = codecs.most_bits;
+        self.hold = sdp::holds(said);
+        self.sends = matches!(said, Direction::Sendrecv | Direction::Sendonly);
+        self.hear_as(codecs);
+    }
+
+    /// The caller's packets may have these payload types, too. Earlier ones are still on their way, and an answer may
+    /// name others than the offer that it answers (RFC 3264 section 6.1).
+    fn hear_as(&mut self, codecs: &Codecs) {
+        let events = codecs.events.iter().map(|(number, _)| (*number, DIGITS));
+        for (number, format) in events.chain([(codecs.opus, OPUS)]) {
+            self.formats.retain(|(known, _)| *known != number);
+            self.formats.push((number, format));
+        }
     }
 }
 
@@ -236,7 +254,7 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     static IDENTITY: LazyLock<Result<Identity, String>> = LazyLock::new(Identity::new);
     let direction = check(offer)?;
     // Fewer candidates count than where callers may be on this machine, so nothing is refused that is taken there.
-    let (usable, _) = usable(offer, Some(Direction::Sendrecv), false)?;
+    let (usable, _) = usable(offer, Some(Direction::Sendrecv), None, false)?;
     let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
     let identity = IDENTITY
         .as_ref()
@@ -249,7 +267,17 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     direct(&mut core, sender, sdp::mirrored(direction));
     let answer = core.create_answer(None).map_err(|e| invalid(&e))?;
     core.set_local_description(at, answer)
-        .map_err(|e| invalid(&e))
+        .map_err(|e| invalid(&e))?;
+    let answer = core.local_description();
+    has_audio(&answer.map_or_else(String::new, |answer| answering(&answer.sdp, offer)))
+}
+
+/// An answer that refuses the audio is none.
+fn has_audio(answer: &str) -> Result<(), PeerError> {
+    match sdp::audio_direction(answer) {
+        Some(_) => Ok(()),
+        None => Err(wrong("its audio cannot be taken")),
+    }
 }
 
 /// Whether a description has all that a connection needs; the direction of its audio.
@@ -260,9 +288,6 @@ fn check(sdp: &str) -> Result<Direction, PeerError> {
     let direction = sdp::audio_direction(sdp).ok_or_else(|| wrong("no audio"))?;
     if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
         return Err(wrong("no ice-ufrag or ice-pwd"));
-    }
-    if sdp::payload_types(sdp, "opus").is_empty() {
-        return Err(wrong("no audio codec in common: opus is needed"));
     }
     let fingerprints = sdp::fingerprints(sdp);
     if fingerprints.is_empty() {
@@ -276,13 +301,15 @@ fn check(sdp: &str) -> Result<Direction, PeerError> {
 }
 
 /// A description as the core is given it, without the fingerprints and candidates that are of no use, and how many of
-/// these are left. `audio`: which way its first audio is said to flow, where that is not what it says.
+/// these are left. `audio`: which way its first audio is said to flow, where that is not what it says. `opus`: the number
+/// under which the core knows it.
 fn usable(
     sdp: &str,
     audio: Option<Direction>,
+    opus: Option<u8>,
     loopback: bool,
 ) -> Result<(Plain, usize), PeerError> {
-    let mut plain = plain(sdp, audio).map_err(wrong)?;
+    let mut plain = plain(sdp, audio, opus).map_err(wrong)?;
     plain.sdp = sdp::with_known_fingerprints(&plain.sdp);
     let (usable, candidates) = offered::with_reachable(&plain.sdp, loopback);
     plain.sdp = usable;

@@ -115,7 +115,14 @@ impl MasterKey {
         let keys = match read_keys(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = Secret::new(random_bytes::<32>()?);
-                write_private(path, written(std::slice::from_ref(&key)).as_bytes())?;
+                let text = written(std::slice::from_ref(&key));
+                if let Err(error) = write_private(path, text.as_bytes()) {
+                    // On a full disk there may be a file without a key, which the next start could not read.
+                    if error.kind() != io::ErrorKind::AlreadyExists {
+                        drop(std::fs::remove_file(path));
+                    }
+                    return Err(error);
+                }
                 vec![key]
             }
             read => read?,

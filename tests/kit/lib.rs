@@ -13,6 +13,7 @@ pub mod certificates;
 pub mod client;
 pub mod collector;
 pub mod coturn;
+pub mod faults;
 pub mod peer;
 pub mod ports;
 pub mod postgres;

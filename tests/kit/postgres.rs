@@ -13,6 +13,7 @@ use std::time::Duration;
 use control::db::{Db, Settings};
 
 use crate::certificates;
+use crate::faults::Injector;
 use crate::ports::free_port;
 
 /// A running server.
@@ -21,6 +22,7 @@ pub struct Postgres {
     folder: PathBuf,
     /// Who runs it, when the tests run as root, which it refuses.
     user: Option<(u32, u32)>,
+    environment: Vec<(&'static str, String)>,
     keeper: Child,
     /// Closed, it tells the keeper that the tests are over.
     pipe: Option<ChildStdin>,
@@ -59,15 +61,21 @@ pub fn is_chosen() -> bool {
 impl Postgres {
     /// A new, empty server.
     pub fn start() -> Self {
-        Self::start_with("")
+        Self::start_with("", Vec::new())
+    }
+
+    /// A server whose tables lie on a disk that fails on demand.
+    pub fn start_failing(faults: &Injector) -> Self {
+        Self::start_with("", faults.environment("/data/base/").into())
     }
 
     /// A server that takes encrypted connections too; its authority is [`Postgres::authority`].
     pub fn start_encrypted() -> Self {
-        Self::start_with("ssl = on\nssl_cert_file = 'leaf.crt'\nssl_key_file = 'leaf.key'\n")
+        let settings = "ssl = on\nssl_cert_file = 'leaf.crt'\nssl_key_file = 'leaf.key'\n";
+        Self::start_with(settings, Vec::new())
     }
 
-    fn start_with(more: &str) -> Self {
+    fn start_with(more: &str, environment: Vec<(&'static str, String)>) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("sidetone-postgres")
             .tempdir()
@@ -100,6 +108,7 @@ impl Postgres {
             port,
             folder,
             user,
+            environment,
             keeper,
             pipe,
         };
@@ -145,6 +154,25 @@ impl Postgres {
         // A child that has ended meanwhile is no concern.
         let status = Command::new("kill").arg(signal).args(&all).status();
         status.expect("kill runs");
+    }
+
+    /// Changes a setting of it while it runs; `None`: back to what it was.
+    pub async fn set(&self, name: &str, value: Option<&str>) {
+        let db = self.open("postgres").await;
+        let change = match value {
+            Some(value) => format!("alter system set {name} = {value}"),
+            None => format!("alter system reset {name}"),
+        };
+        db.query_built(change)
+            .execute()
+            .await
+            .expect("a setting is changed");
+        let reload = db.query("select pg_reload_conf() as done");
+        reload
+            .one(|row| row.bool("done"))
+            .await
+            .expect("it reads it");
+        db.close().await;
     }
 
     /// A new, empty database on it. Its URL.
@@ -204,7 +232,9 @@ impl Postgres {
 
     fn run(&self, program: &str, arguments: &[&str]) {
         let mut command = as_user(self.user, program, &self.folder.join("data"));
-        run(command.args(arguments).current_dir(&self.folder), program);
+        let environment = self.environment.iter().map(|(name, value)| (name, value));
+        command.args(arguments).envs(environment);
+        run(command.current_dir(&self.folder), program);
     }
 }
 

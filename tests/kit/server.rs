@@ -231,11 +231,23 @@ impl Server {
             .push((format!("SIDETONE_{name}"), value.to_owned()));
     }
 
+    /// Sets any variable of its environment for the next start, as it is.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts the same server again on the same data.
     pub async fn start_again(&mut self) {
         let (child, url) = spawn(&self.data, &self.settings, Some(&self.url)).await;
         self.child = child;
         self.url = url;
+    }
+
+    /// Starts it again where it cannot start: with what it ended, and its log.
+    pub async fn fails_to_start(&mut self, within: Duration) -> (Option<i32>, String) {
+        self.child = child(&self.data, &self.settings, free_port());
+        let code = self.ended(within).await;
+        (code, self.log())
     }
 
     /// Runs a command of the program on this server's data; what it prints.
@@ -368,11 +380,8 @@ pub fn program() -> PathBuf {
     path
 }
 
-async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) -> (Child, String) {
-    let port = match url.and_then(|url| url.rsplit(':').next()) {
-        Some(port) => port.parse().expect("a port"),
-        None => free_port(),
-    };
+/// The program as a child, on this port of loopback.
+fn child(data: &Path, settings: &[(String, String)], port: u16) -> Child {
     let through = settings.iter().find(|(name, _)| name == THROUGH);
     let mut words = through.iter().flat_map(|(_, words)| words.split('\t'));
     let mut command = match words.next() {
@@ -385,7 +394,7 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
     };
     let log = std::fs::File::create(data.join("server.log")).expect("a log file");
     let errors = log.try_clone().expect("a second handle");
-    let child = command
+    command
         .arg("serve")
         .env_clear()
         .env("PATH", std::env::var("PATH").unwrap_or_default())
@@ -403,7 +412,15 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         .stdout(log)
         .stderr(errors)
         .spawn()
-        .expect("the server starts");
+        .expect("the server starts")
+}
+
+async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) -> (Child, String) {
+    let port = match url.and_then(|url| url.rsplit(':').next()) {
+        Some(port) => port.parse().expect("a port"),
+        None => free_port(),
+    };
+    let mut child = child(data, settings, port);
     let (scheme, client) = match has(settings, TLS) {
         true => ("https", trusting_client()),
         false => ("http", reqwest_client()),
@@ -414,7 +431,6 @@ async fn spawn(data: &Path, settings: &[(String, String)], url: Option<&str>) ->
         false => "readyz",
     };
     let until = Instant::now() + Duration::from_secs(60);
-    let mut child = child;
     loop {
         if let Ok(answer) = client.get(format!("{url}/{path}")).send().await
             && answer.status().is_success()

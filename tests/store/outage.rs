@@ -147,3 +147,99 @@ async fn a_table_may_be_changed_under_those_who_read_it() {
         assert_eq!(ids.unwrap(), [1]);
     }
 }
+
+#[tokio::test]
+async fn a_server_that_became_read_only_is_read_from_and_written_to_once_it_is_not() {
+    let server = Postgres::start();
+    let db = open(&server).await;
+    for table in [
+        "create table counters (name text primary key, value bigint not null)",
+        "insert into counters (name, value) values ('incarnation', 0)",
+    ] {
+        db.query(table).execute().await.unwrap();
+    }
+    let pings = join_all((0..8).map(|_| db.ping())).await;
+    assert!(pings.iter().all(Result::is_ok));
+    let write = || db.query("update counters set value = value + 1").execute();
+    write().await.unwrap();
+
+    server
+        .set("default_transaction_read_only", Some("on"))
+        .await;
+    let began = Instant::now();
+    let error = loop {
+        match write().await {
+            Err(error) => break error,
+            Ok(_) => assert!(began.elapsed() < Duration::from_secs(5)),
+        }
+    };
+    assert!(error.is_unavailable(), "{error}");
+    assert_eq!(ApiError::from(error).status(), 503);
+    while !db.is_away() {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(db.begin_write().await, Err(DbError::NoWrites)));
+    assert!(matches!(db.takes_writes().await, Err(DbError::NoWrites)));
+    for answer in join_all((0..8).map(|_| db.ping())).await {
+        answer.unwrap();
+    }
+
+    server.set("default_transaction_read_only", None).await;
+    db.returned().await;
+    // Every connection is a new one: the old ones may lead to a server that still takes none.
+    for answer in join_all((0..8).map(|_| write())).await {
+        assert_eq!(answer.unwrap(), 1);
+    }
+    db.takes_writes().await.unwrap();
+}
+
+/// What a server lacks now and may have again, by its SQLSTATE, and what does not pass by waiting.
+#[tokio::test]
+async fn a_server_that_lacks_something_is_no_fault_of_this_one() {
+    let server = Postgres::start();
+    let db = open(&server).await;
+    for (passes, state) in [
+        (true, "53000"),
+        (true, "53100"),
+        (true, "53200"),
+        (true, "53300"),
+        (true, "53400"),
+        (true, "58000"),
+        (true, "58030"),
+        (true, "25006"),
+        (true, "25P03"),
+        (true, "57P01"),
+        (true, "57P02"),
+        (true, "57P03"),
+        (true, "57P05"),
+        (true, "08006"),
+        (false, "58P01"),
+        (false, "XX001"),
+        (false, "XX002"),
+        (false, "42P01"),
+    ] {
+        let raise = format!("do $$ begin raise exception using errcode = '{state}'; end $$");
+        let error = db.query_built(raise).execute().await.unwrap_err();
+        assert_eq!(error.is_unavailable(), passes, "{state}: {error}");
+        let told = ApiError::from(error);
+        let status = if passes { 503 } else { 500 };
+        assert_eq!(told.status(), status, "{state}");
+        assert_eq!(told.retry_after().is_some(), passes, "{state}");
+        // The server is well: a look finds it so.
+        db.returned().await;
+        let mut tx = db.begin_write().await.unwrap();
+        tx.query("select 1 as one")
+            .one(|row| row.i64("one"))
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+    // One that is really ended.
+    let mut tx = db.begin_write().await.unwrap();
+    let ended = tx.query("select pg_terminate_backend(pg_backend_pid()) as ended");
+    let error = ended.one(|row| row.bool("ended")).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    drop(tx);
+    db.ping().await.unwrap();
+}

@@ -5,10 +5,13 @@
 //! A line counts once it is on the disk; one that was cut off by a crash, and what follows it, does
 //! not. There are at most as many files as calls can be live, for none begins while the database is
 //! away, and a file is as long as one call's transcript.
+//!
+//! The journal often lies on the disk that the database has filled. A file of [`RESERVE`] bytes beside it
+//! holds room, which is given away piece by piece when there is no other, and taken again afterwards.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use media::shell::RecordedFile;
@@ -73,20 +76,47 @@ pub struct Record {
 #[derive(Clone, Debug)]
 pub struct Journal {
     folder: PathBuf,
+    reserve: PathBuf,
 }
+
+/// The room that is held for a full disk, bytes: the ends of some 250 calls, at a block or so each.
+const RESERVE: u64 = 1 << 20;
+/// The piece in which disks give out room.
+const BLOCK: u64 = 4096;
 
 impl Journal {
     pub fn of(config: &Config) -> Self {
+        Self::under(&config.server.data_dir)
+    }
+
+    fn under(data: &Path) -> Self {
         Self {
-            folder: config.server.data_dir.join("journal"),
+            folder: data.join("journal"),
+            reserve: data.join("journal.reserve"),
         }
+    }
+
+    /// Takes the room that is held for a full disk.
+    pub async fn hold_room(&self) -> io::Result<()> {
+        let reserve = self.reserve.clone();
+        on_disk(move || hold(&reserve)).await
     }
 
     /// Adds to a call's file. Once this returns it is on the disk.
     pub async fn add(&self, owner: Owner, entries: &[Entry]) -> io::Result<()> {
         let (head, text) = (line(&owner)?, lines(entries)?);
         let (folder, path) = (self.folder.clone(), self.path(owner.call));
-        on_disk(move || add(&folder, &path, &head, &text)).await
+        let reserve = self.reserve.clone();
+        on_disk(move || {
+            let mut added = add(&folder, &path, &head, &text);
+            while added.as_ref().is_err_and(is_full)
+                && give_way(&reserve, head.len() + text.len()).unwrap_or(false)
+            {
+                added = add(&folder, &path, &head, &text);
+            }
+            added
+        })
+        .await
     }
 
     /// The calls that have a file, in the order of their ids.
@@ -118,10 +148,10 @@ impl Journal {
 
     /// Removes a call's file, because everything in it is in the database.
     pub async fn remove(&self, call: CallId) -> io::Result<()> {
-        let path = self.path(call);
+        let (path, reserve) = (self.path(call), self.reserve.clone());
         on_disk(move || match std::fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+            done => done.and_then(|()| hold(&reserve)),
         })
         .await
     }
@@ -145,22 +175,82 @@ fn add(folder: &Path, path: &Path, head: &str, text: &str) -> io::Result<()> {
     builder.recursive(true).mode(0o700).create(folder)?;
     let mut file = OpenOptions::new()
         .create(true)
+        .read(true)
         .append(true)
         .mode(0o600)
         .open(path)?;
-    let is_new = file.metadata()?.len() == 0;
+    let length = whole_length(&file, path)?;
+    file.set_len(length)?;
+    let is_new = length == 0;
     let whole = if is_new {
         format!("{head}{text}")
     } else {
         text.to_owned()
     };
-    file.write_all(whole.as_bytes())?;
-    file.sync_all()?;
-    if is_new {
-        // The name of the file is part of the folder.
-        File::open(folder)?.sync_all()?;
+    let written = file.write_all(whole.as_bytes()).and_then(|()| {
+        file.sync_all()?;
+        if is_new {
+            // The name of the file is part of the folder.
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    });
+    if written.is_err() {
+        // A cut line would hide those that are added later; one that stays is taken away by the next try.
+        drop(file.set_len(length));
     }
-    Ok(())
+    written
+}
+
+/// The length of a file without a line at its end that was cut off.
+fn whole_length(file: &File, path: &Path) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    if last == *b"\n" {
+        return Ok(length);
+    }
+    let bytes = std::fs::read(path)?;
+    let cut = bytes.iter().rev().take_while(|byte| **byte != b'\n');
+    Ok(length.saturating_sub(cut.count() as u64))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    full.contains(&error.kind())
+}
+
+/// Fills the reserve up. What there is no room for is left out.
+fn hold(reserve: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(reserve)?;
+    let length = file.metadata()?.len();
+    if length >= RESERVE {
+        return Ok(());
+    }
+    // Not zeros, which some file systems do not store.
+    let filler = vec![b'r'; usize::try_from(RESERVE - length).unwrap_or_default()];
+    match file.write_all(&filler) {
+        Err(error) if is_full(&error) => Ok(()),
+        written => written,
+    }
+}
+
+/// Gives so many bytes of the reserve away, and a few blocks for names. `false`: there is nothing left.
+fn give_way(reserve: &Path, bytes: usize) -> io::Result<bool> {
+    let file = match OpenOptions::new().write(true).open(reserve) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    let length = file.metadata()?.len();
+    let wanted = (bytes as u64).next_multiple_of(BLOCK) + 2 * BLOCK;
+    file.set_len(length.saturating_sub(wanted))?;
+    Ok(length > 0)
 }
 
 fn lines(entries: &[Entry]) -> io::Result<String> {
@@ -278,9 +368,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_s_file_grows_is_read_and_goes() {
         let folder = TempDir::new().unwrap();
-        let journal = Journal {
-            folder: folder.path().join("journal"),
-        };
+        let journal = Journal::under(folder.path());
         assert_eq!(journal.calls().await.unwrap(), []);
         let (owner, entries) = (owner(), entries());
         journal.add(owner, &entries[..1]).await.unwrap();
@@ -291,6 +379,49 @@ mod tests {
         assert!(record == Record { owner, entries });
         journal.remove(owner.call).await.unwrap();
         journal.remove(owner.call).await.unwrap();
+        assert_eq!(journal.calls().await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_a_full_disk_cut_hides_none_that_is_added_later() {
+        let folder = TempDir::new().unwrap();
+        let journal = Journal::under(folder.path());
+        let (owner, entries) = (owner(), entries());
+        let path = journal.path(owner.call);
+        let head = line(&owner).unwrap();
+        let text = format!("{head}{}", line(&entries[0]).unwrap());
+        for cut in 0..text.len() {
+            std::fs::create_dir_all(&journal.folder).unwrap();
+            std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
+            journal.add(owner, &entries[1..]).await.unwrap();
+            let record = journal.read(owner.call).await.unwrap().unwrap();
+            assert!(
+                record.owner == owner && record.entries == entries[1..],
+                "{cut}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn room_is_held_given_away_piece_by_piece_and_held_again() {
+        let folder = TempDir::new().unwrap();
+        let journal = Journal::under(folder.path());
+        let held = || std::fs::metadata(&journal.reserve).map_or(0, |file| file.len());
+        assert!(
+            !give_way(&journal.reserve, 1).unwrap(),
+            "nothing is held yet"
+        );
+        journal.hold_room().await.unwrap();
+        assert_eq!(held(), RESERVE);
+        assert!(give_way(&journal.reserve, 100).unwrap());
+        assert_eq!(held(), RESERVE - 3 * BLOCK);
+        assert!(give_way(&journal.reserve, 2 << 20).unwrap() && held() == 0);
+        assert!(!give_way(&journal.reserve, 1).unwrap());
+        // A call that is written leaves its room, and the reserve is filled up.
+        let owner = owner();
+        journal.add(owner, &entries()).await.unwrap();
+        journal.remove(owner.call).await.unwrap();
+        assert_eq!(held(), RESERVE);
         assert_eq!(journal.calls().await.unwrap(), []);
     }
 

@@ -30,6 +30,10 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
 pub async fn recover(app: &App) -> Result<usize, DbError> {
     replay(app).await?;
+    // Not before: what is written down leaves room.
+    if let Err(error) = Journal::of(&app.config).hold_room().await {
+        tracing::warn!(%error, "no room on the disk is held for the ends of calls");
+    }
     let (node, now) = (app.config.cluster.node.as_str(), app.clock.shared());
     // What was stranded before this process began; its own recordings come later.
     let long_ago = now.minus(GIVEN_UP_AFTER);
@@ -67,10 +71,11 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
 /// look at; the calls of this process are written by their own writers.
 async fn replay(app: &App) -> Result<(), DbError> {
     let journal = Journal::of(&app.config);
-    let calls = journal.calls().await.unwrap_or_else(|error| {
-        tracing::error!(%error, "the journal could not be read");
-        Vec::new()
-    });
+    // Whoever ended calls without having read it would call those lost that ended well.
+    let calls = journal
+        .calls()
+        .await
+        .map_err(|error| DbError::Engine(error.into()))?;
     for call in calls {
         let record = match journal.read(call).await {
             Ok(Some(record)) => record,

@@ -2,7 +2,9 @@
 //! for the case that this process ends first. When the database is back all of it is written, turns
 //! and end in one transaction; what is in the rows already is not written twice.
 
-use tokio::time::Instant;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
 
 use super::backlog::Backlog;
 use super::ending::{self, Also};
@@ -11,6 +13,9 @@ use super::store;
 use crate::app::App;
 use crate::db::DbError;
 use crate::recordings;
+
+/// The pause between two tries to put into the journal what it did not take: its disk was full.
+const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// The writer of one call.
 pub struct Writer {
@@ -43,37 +48,59 @@ impl Writer {
         self.backlog.holds_end()
     }
 
-    /// Writes an entry now, or keeps it. Afterwards it is in the database or on the disk.
+    /// Writes an entry now, or keeps it. Afterwards it is in the database or on the disk; where neither
+    /// takes it, it is in memory, and both are tried again.
     pub async fn put(&mut self, entry: Entry) {
-        if self.backlog.push(entry) && self.catch_up().await {
+        if self.backlog.push(entry) && self.write_all().await {
+            return;
+        }
+        self.keep().await;
+    }
+
+    /// Waits until it is worth trying again. May be dropped and called anew.
+    pub async fn chance(&self) {
+        if !self.app.db.is_away() {
+            tokio::time::sleep_until(self.next_try).await;
+        } else if self.backlog.unkept().is_empty() {
+            self.app.db.returned().await;
+        } else {
+            // The journal may have room before the database is back.
+            let _ = timeout(KEEP_AGAIN, self.app.db.returned()).await;
+        }
+    }
+
+    /// Tries to write what is kept; whether nothing is left. What is in memory only is tried at the journal.
+    pub async fn catch_up(&mut self) -> bool {
+        let all = self.write_all().await;
+        if !all {
+            self.keep().await;
+        }
+        all
+    }
+
+    /// Puts into the journal what is in memory only.
+    async fn keep(&mut self) {
+        if self.backlog.unkept().is_empty() {
             return;
         }
         let kept = Box::pin(self.journal.add(self.owner, self.backlog.unkept())).await;
         self.backlog.handed(kept.is_ok());
         if let Err(error) = kept {
-            // It is still in memory, and written when the database is back.
             tracing::error!(%error, "the journal could not be written");
         }
     }
 
-    /// Waits until it is worth trying again. May be dropped and called anew.
-    pub async fn chance(&self) {
-        if self.app.db.is_away() {
-            self.app.db.returned().await;
-        } else {
-            tokio::time::sleep_until(self.next_try).await;
-        }
-    }
-
-    /// Tries to write what is kept; whether nothing is left.
-    pub async fn catch_up(&mut self) -> bool {
+    async fn write_all(&mut self) -> bool {
         while self.is_behind() {
             // Boxed: the transaction's state is large, and a call's task lives long and seldom writes.
             match Box::pin(write_first(&self.app, self.owner, self.backlog.entries())).await {
                 Ok(written) => self.backlog.took(written),
                 Err(error) => {
                     tracing::warn!(%error, "a call could not be written down; it is kept");
-                    self.next_try = Instant::now() + self.backlog.pause();
+                    // Where the database is known to be away its return is waited for.
+                    if !self.app.db.is_away() {
+                        self.next_try = Instant::now() + self.backlog.pause();
+                    }
                     return false;
                 }
             }

@@ -136,7 +136,9 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     if let Err(error) = cluster::leave(&app).await {
         tracing::warn!(%error, "this node could not take its leave: the others will take it for dead");
     }
-    app.db.close().await;
+    if tokio::time::timeout(GOODBYE, app.db.close()).await.is_err() {
+        tracing::warn!("the database did not close in time");
+    }
     Ok(())
 }
 

@@ -242,10 +242,19 @@ impl Db {
             .map(Some)
     }
 
-    /// Whether the database is known to be away. Then every statement fails at once.
+    /// Whether the database takes writes: one is tried, unless another succeeded within the last second.
+    pub async fn takes_writes(&self) -> Result<(), DbError> {
+        match &self.0 {
+            Store::Sqlite(db) => db.takes_writes().await,
+            Store::Postgres(db) => db.takes_writes().await,
+        }
+    }
+
+    /// Whether the database is known to be away, or to take no writes (its disk is full, it is read-only).
+    /// Then every write fails at once, and where it is away every read.
     pub fn is_away(&self) -> bool {
         match &self.0 {
-            Store::Sqlite(_) => false,
+            Store::Sqlite(db) => db.is_away(),
             Store::Postgres(db) => db.outage().is_on(),
         }
     }
@@ -258,10 +267,10 @@ impl Db {
         }
     }
 
-    /// Waits until the database is not known to be away.
+    /// Waits until the database is not known to be away, and takes writes.
     pub async fn returned(&self) {
         match &self.0 {
-            Store::Sqlite(_) => {}
+            Store::Sqlite(db) => db.returned().await,
             Store::Postgres(db) => db.outage().over().await,
         }
     }
@@ -331,7 +340,7 @@ impl Tx {
     /// is: the answer may have been lost on its way.
     pub async fn commit(self) -> Result<(), DbError> {
         match self.0 {
-            Inner::Sqlite(tx) => Ok(tx.commit().await?),
+            Inner::Sqlite(tx) => tx.commit().await,
             Inner::Postgres(tx) => tx.commit().await,
         }
     }
@@ -408,7 +417,7 @@ impl Query<'_> {
         match on {
             On::Pool(Db(Store::Sqlite(db))) => db.run(sql, &args, want).await,
             On::Pool(Db(Store::Postgres(db))) => db.run(sql, &args, want).await,
-            On::Tx(Tx(Inner::Sqlite(tx))) => sqlite::run(&mut *tx, sql, &args, want).await,
+            On::Tx(Tx(Inner::Sqlite(tx))) => tx.run(sql, &args, want).await,
             On::Tx(Tx(Inner::Postgres(tx))) => tx.run(sql, &args, want).await,
         }
     }

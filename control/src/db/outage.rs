@@ -1,63 +1,132 @@
-//! Whether the database server is there. Who meets a dead connection, or waits long for one, raises a
-//! suspicion; then one task tries to connect until it succeeds, and meanwhile nobody else does: each
-//! request fails at once in place of waiting for its own connection.
+//! Whether the database is there, and takes writes. A statement that fails as if it were not raises a
+//! suspicion; then one task looks until all is well, and meanwhile nobody else tries: each request fails
+//! at once in place of waiting by itself.
 
+use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
-use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::watch;
 
-use super::error::lost;
+use super::DbError;
 
-/// A server that does not complete a connection within this is not there.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks: how much later than the server itself its users are back.
+/// Between two looks: how much later than the database itself its users are back.
 const EVERY: Duration = Duration::from_millis(200);
+/// A write that succeeded within this proves that the database takes writes.
+const LATELY: Duration = Duration::from_secs(1);
 
-/// The state of one server. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct Outage(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    options: PgConnectOptions,
-    pool: PgPool,
-    on: watch::Sender<bool>,
-    looking: AtomicBool,
+/// What is known of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    /// All is well, as far as is known.
+    There,
+    /// Reads are answered; no write is taken: its disk is full or fails, or it became read-only.
+    NoWrites,
+    /// Nothing is answered.
+    Away,
 }
 
-impl Outage {
-    pub(super) fn new(options: PgConnectOptions, pool: PgPool) -> Self {
+/// How one engine is looked at.
+pub(super) trait Probe: Debug + Send + Sync + 'static {
+    /// Looks once; what is wrong, and why. `writes`: whether it takes writes is to be tried too.
+    fn look(&self, writes: bool) -> impl Future<Output = Result<(), (State, DbError)>> + Send;
+
+    /// Whether nobody uses the database any more.
+    fn is_closed(&self) -> bool;
+
+    /// Called once the database is back from this state, before anybody is told.
+    fn returned(&self, _from: State) {}
+}
+
+/// The state of one database. Cheap to clone.
+#[derive(Debug)]
+pub(super) struct Outage<P>(Arc<Inner<P>>);
+
+#[derive(Debug)]
+struct Inner<P> {
+    probe: P,
+    state: watch::Sender<State>,
+    looking: AtomicBool,
+    /// A write failed: a look has to try one.
+    writes_doubted: AtomicBool,
+    began: Instant,
+    /// The last write that succeeded, ms after `began`; 0: none yet.
+    wrote: AtomicU64,
+}
+
+impl<P> Clone for Outage<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P: Probe> Outage<P> {
+    pub(super) fn new(probe: P) -> Self {
         Self(Arc::new(Inner {
-            options,
-            pool,
-            on: watch::Sender::new(false),
+            probe,
+            state: watch::Sender::new(State::There),
             looking: AtomicBool::new(false),
+            writes_doubted: AtomicBool::new(false),
+            began: Instant::now(),
+            wrote: AtomicU64::new(0),
         }))
     }
 
-    /// Whether the server is known to be away.
+    /// Whether anything is known to be wrong.
     pub(super) fn is_on(&self) -> bool {
-        *self.0.on.borrow()
+        *self.0.state.borrow() != State::There
     }
 
-    /// Waits until the server is known to be away.
-    pub(super) async fn begun(&self) {
-        self.until(true).await;
+    /// Refuses at once what is known to fail.
+    pub(super) fn check(&self, is_read: bool) -> Result<(), DbError> {
+        match *self.0.state.borrow() {
+            State::Away => Err(DbError::Away),
+            State::NoWrites if !is_read => Err(DbError::NoWrites),
+            State::NoWrites | State::There => Ok(()),
+        }
     }
 
-    /// Waits until the server is not known to be away.
+    /// Waits until nothing is answered any more.
+    pub(super) async fn away(&self) {
+        self.until(State::Away).await;
+    }
+
+    /// Waits until nothing is known to be wrong.
     pub(super) async fn over(&self) {
-        self.until(false).await;
+        self.until(State::There).await;
     }
 
-    async fn until(&self, wanted: bool) {
-        let mut on = self.0.on.subscribe();
+    async fn until(&self, wanted: State) {
+        let mut state = self.0.state.subscribe();
         // The sender lives as long as `self`, so this ends with the wish only.
-        let _ = on.wait_for(|on| *on == wanted).await;
+        let _ = state.wait_for(|state| *state == wanted).await;
+    }
+
+    /// Notes a write that changed something.
+    pub(super) fn wrote(&self) {
+        self.0.wrote.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// Whether a write changed something a moment ago.
+    pub(super) fn wrote_lately(&self) -> bool {
+        let wrote = self.0.wrote.load(Ordering::Relaxed);
+        wrote > 0 && u128::from(self.now().saturating_sub(wrote)) < LATELY.as_millis()
+    }
+
+    /// Milliseconds since the database was opened, at least 1.
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.began.elapsed().as_millis()).map_or(u64::MAX, |ms| ms.max(1))
+    }
+
+    /// Has somebody look into an error that smells of an outage.
+    pub(super) fn note(&self, error: &DbError) {
+        if error.is_fault() {
+            self.0.writes_doubted.store(true, Ordering::SeqCst);
+            self.suspect();
+        } else if error.is_unavailable() && !error.is_too_slow() {
+            self.suspect();
+        }
     }
 
     /// Has somebody look, unless somebody does.
@@ -67,14 +136,25 @@ impl Outage {
         }
     }
 
-    /// Looks until the server is there, or nobody uses it any more.
+    /// Looks until all is well, or nobody uses the database any more.
     async fn look(self) {
-        while !self.0.pool.is_closed() {
-            match self.reach().await {
+        let Inner { probe, state, .. } = &*self.0;
+        while !probe.is_closed() {
+            // What is doubted from here on is for the next look.
+            let doubted = self.0.writes_doubted.swap(false, Ordering::SeqCst);
+            let writes = doubted || *state.borrow() == State::NoWrites;
+            match probe.look(writes).await {
+                Ok(()) if self.0.writes_doubted.load(Ordering::SeqCst) => continue,
                 Ok(()) => break,
-                Err(error) => {
-                    if !self.0.on.send_replace(true) {
-                        tracing::error!(%error, "the database is away");
+                Err((now, error)) => {
+                    self.0.writes_doubted.fetch_or(writes, Ordering::SeqCst);
+                    let before = state.send_replace(now);
+                    match now {
+                        _ if now == before => {}
+                        State::NoWrites => tracing::error!(%error, "the database takes no writes"),
+                        State::There | State::Away => {
+                            tracing::error!(%error, "the database is away")
+                        }
                     }
                 }
             }
@@ -82,22 +162,11 @@ impl Outage {
         }
         // Before the word is given, so that a suspicion from then on is looked into.
         self.0.looking.store(false, Ordering::SeqCst);
-        if self.0.on.send_replace(false) {
+        let before = *state.borrow();
+        if before != State::There {
+            probe.returned(before);
+            state.send_replace(State::There);
             tracing::warn!("the database is back");
-        }
-    }
-
-    /// Connects once. A server that refuses this connection for a reason of its own is there.
-    async fn reach(&self) -> Result<(), sqlx::Error> {
-        let connected = tokio::time::timeout(PATIENCE, self.0.options.connect()).await;
-        match connected {
-            Ok(Ok(connection)) => {
-                let closed: Result<(), sqlx::Error> = PgConnection::close(connection).await;
-                closed.or(Ok(()))
-            }
-            Ok(Err(error)) if lost(&error) => Err(error),
-            Ok(Err(_)) => Ok(()),
-            Err(_) => Err(sqlx::Error::PoolTimedOut),
         }
     }
 }

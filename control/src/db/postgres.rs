@@ -6,13 +6,14 @@
 //! is closed, and the pool opens another.
 
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
 
-use super::error::{lost, stale_plan};
-use super::outage::Outage;
+use super::error::{is_read_only, lost, stale_plan};
+use super::outage::{Outage, Probe, State};
 use super::{Answer, Arg, DbError, Settings, Want, arg, is_read};
 
 /// The server ends a statement that takes too long; only when it does not answer at all is the
@@ -20,6 +21,13 @@ use super::{Answer, Arg, DbError, Settings, Want, arg, is_read};
 const GRACE: Duration = Duration::from_secs(1);
 /// Waiting longer than this for a connection, one looks whether the server is there at all.
 const SUSPICIOUS: Duration = Duration::from_millis(200);
+/// A server that does not complete a connection, or a trial, within this is not there.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A write that takes room on the disk that nothing had before, about 128 KiB; undone afterwards.
+const TRIAL: &str = "create temporary table sidetone_trial on commit drop as
+    select n, md5(n::text) as filler from generate_series(1, 2000) as n";
+/// A write that changes nothing.
+const TOUCH: &str = "update counters set value = value where name = 'incarnation'";
 /// How often a single statement that lost against another one is tried in all.
 const TRIES: u32 = 4;
 
@@ -33,7 +41,78 @@ pub(super) struct Postgres {
     options: PgConnectOptions,
     /// The longest that a statement may take.
     statement: Duration,
-    outage: Outage,
+    outage: Outage<Server>,
+}
+
+/// How the server is looked at: over a connection of its own.
+#[derive(Debug)]
+pub(super) struct Server {
+    options: PgConnectOptions,
+    pool: PgPool,
+    /// Older connections are closed: they may lead to a server that takes no writes, while another took its
+    /// place.
+    since: Since,
+}
+
+/// When the server took writes again.
+#[derive(Clone, Debug, Default)]
+struct Since(Arc<Mutex<Option<Instant>>>);
+
+impl Since {
+    fn is_before(&self, age: Duration) -> bool {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| since.elapsed() < age)
+    }
+
+    fn is_now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+impl Probe for Server {
+    async fn look(&self, writes: bool) -> Result<(), (State, DbError)> {
+        let connected = tokio::time::timeout(PATIENCE, self.options.connect()).await;
+        let mut connection = match connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
+            Ok(connection) => connection,
+            Err(error) => {
+                let (is_late, error) = (matches!(error, sqlx::Error::PoolTimedOut), error.into());
+                // A server that refuses this connection for a reason of its own is there.
+                return match is_late || DbError::is_gone(&error) {
+                    true => Err((State::Away, error)),
+                    false => Ok(()),
+                };
+            }
+        };
+        let tried = match writes {
+            true => tokio::time::timeout(PATIENCE, trial(&mut connection)).await,
+            false => Ok(Ok(())),
+        };
+        let tried = tried.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        // Closing it undoes what is left of the trial; the server has seen what there was to see.
+        drop(tokio::time::timeout(PATIENCE, connection.close()).await);
+        match tried.map_err(DbError::Engine) {
+            Err(error) if error.is_unavailable() => Err((State::NoWrites, error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    fn returned(&self, from: State) {
+        if from == State::NoWrites {
+            self.since.is_now();
+        }
+    }
+}
+
+/// Writes what takes room, and undoes it.
+async fn trial(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    for sql in ["begin", TRIAL, "rollback"] {
+        command(connection, sql).await?;
+    }
+    Ok(())
 }
 
 /// Whether this URL names a server and can be read; the reason when it cannot. Tells no password.
@@ -58,12 +137,24 @@ impl Postgres {
                 ms(2 * settings.statement),
             ),
         ]);
+        let since = Since::default();
         let pool = PgPoolOptions::new()
             .max_connections(settings.connections)
             .acquire_timeout(settings.acquire)
             .test_before_acquire(true)
+            .before_acquire({
+                let since = since.clone();
+                move |_, meta| {
+                    let is_old = since.is_before(meta.age);
+                    Box::pin(async move { Ok(!is_old) })
+                }
+            })
             .connect_lazy_with(pooled);
-        let outage = Outage::new(options.clone(), pool.clone());
+        let outage = Outage::new(Server {
+            options: options.clone(),
+            pool: pool.clone(),
+            since,
+        });
         Ok(Self {
             pool,
             options,
@@ -90,7 +181,7 @@ impl Postgres {
         (idle.min(size), size.saturating_sub(idle))
     }
 
-    pub(super) const fn outage(&self) -> &Outage {
+    pub(super) const fn outage(&self) -> &Outage<Server> {
         &self.outage
     }
 
@@ -105,13 +196,18 @@ impl Postgres {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut connection = self.acquire().await?;
+            let mut connection = self.acquire(is_read(&sql)).await?;
             let error = match self.on(&mut connection, sql.clone(), args, want).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    if matches!(answer, Answer::Touched(rows) if rows > 0) {
+                        self.outage.wrote();
+                    }
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             let (is_lost, is_stale) = match &error {
-                DbError::Engine(error) => (lost(error), stale_plan(error)),
+                DbError::Engine(error) => (lost(error) || is_read_only(error), stale_plan(error)),
                 DbError::TimedOut => (true, false),
                 _ => (false, false),
             };
@@ -132,7 +228,7 @@ impl Postgres {
         let mut tries = 0;
         loop {
             tries += 1;
-            let connection = self.acquire().await?;
+            let connection = self.acquire(false).await?;
             let mut tx = Tx {
                 connection: Some(connection),
                 db: self.clone(),
@@ -151,16 +247,26 @@ impl Postgres {
         }
     }
 
+    /// Whether a write is taken: tried unless one succeeded a moment ago.
+    pub(super) async fn takes_writes(&self) -> Result<(), DbError> {
+        self.outage.check(false)?;
+        if !self.outage.wrote_lately() {
+            self.run(TOUCH.into_sql_str(), &[], Want::Count).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn close(&self) {
         self.pool.close().await;
     }
 
-    /// A connection of the pool that answered a moment ago. While the server is known to be away this
-    /// fails at once.
-    async fn acquire(&self) -> Result<sqlx::pool::PoolConnection<sqlx::Postgres>, DbError> {
-        if self.outage.is_on() {
-            return Err(DbError::Away);
-        }
+    /// A connection of the pool that answered a moment ago. While the server is known to be away, or to
+    /// take no writes and this is for one, this fails at once.
+    async fn acquire(
+        &self,
+        is_read: bool,
+    ) -> Result<sqlx::pool::PoolConnection<sqlx::Postgres>, DbError> {
+        self.outage.check(is_read)?;
         let acquire = self.pool.acquire();
         tokio::pin!(acquire);
         tokio::select! {
@@ -171,16 +277,14 @@ impl Postgres {
         tokio::select! {
             biased;
             connection = acquire => connection.map_err(|error| self.failed(error)),
-            () = self.outage.begun() => Err(DbError::Away),
+            () = self.outage.away() => Err(DbError::Away),
         }
     }
 
     /// An error of the engine; one that smells of an outage is looked into.
     fn failed(&self, error: sqlx::Error) -> DbError {
         let error = DbError::Engine(error);
-        if error.is_unavailable() && !error.is_too_slow() {
-            self.outage.suspect();
-        }
+        self.outage.note(&error);
         error
     }
 
@@ -260,7 +364,7 @@ impl Tx {
         if let Err(error) = done {
             self.failed = true;
             self.lost |= match error {
-                DbError::Engine(error) => lost(error) || stale_plan(error),
+                DbError::Engine(error) => lost(error) || is_read_only(error) || stale_plan(error),
                 _ => true,
             };
         }

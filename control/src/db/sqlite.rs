@@ -1,18 +1,17 @@
-//! SQLite: WAL mode, a pool of readers and one writing connection, so that a write waits its turn here
-//! and not in the engine's busy loop.
+//! SQLite: WAL mode, several readers and one writing connection.
+
+mod readers;
+mod writer;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
-};
-use sqlx::{ConnectOptions as _, Connection as _};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
+use self::readers::Readers;
+pub(super) use self::writer::Tx;
+use self::writer::Writer;
 use super::{Answer, Arg, DbError, Want, arg, is_read};
 
 /// Reading connections. More than cores: they wait for the disk now and then.
@@ -29,37 +28,25 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations/sqlite
 #[derive(Clone, Debug)]
 pub(super) struct Sqlite {
     readers: Arc<Readers>,
-    writer: SqlitePool,
+    writer: Writer,
 }
-
-/// A transaction that may write.
-pub(super) type Tx = sqlx::Transaction<'static, sqlx::Sqlite>;
 
 impl Sqlite {
     pub(super) async fn open(path: &Path) -> Result<Self, DbError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
             .pragma("cache_size", CACHE)
             .busy_timeout(PATIENCE);
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(PATIENCE)
-            .test_before_acquire(false)
-            .connect_with(options.clone())
-            .await?;
+        let writer = Writer::open(path, options.clone()).await?;
         let readers = Arc::new(Readers::new(options.read_only(true)));
         Ok(Self { readers, writer })
     }
 
     pub(super) async fn migrate(&self) -> Result<(), DbError> {
-        MIGRATIONS
-            .run(&self.writer)
-            .await
-            .map_err(|error| DbError::Migration(error.to_string()))
+        self.writer.migrate(&MIGRATIONS).await
     }
 
     pub(super) async fn run(
@@ -71,21 +58,34 @@ impl Sqlite {
         if is_read(&sql) {
             self.readers.run(sql, args, want).await
         } else {
-            run(&mut *self.writer.acquire().await?, sql, args, want).await
+            self.writer.run(sql, args, want).await
         }
     }
 
     /// Idle and used.
     pub(super) fn connections(&self) -> (u32, u32) {
-        let size = self.writer.size();
-        let waiting = u32::try_from(self.writer.num_idle()).unwrap_or(u32::MAX);
-        let waiting = waiting.min(size);
+        let (waiting, writing) = self.writer.counts();
         let (idle, used) = self.readers.counts();
-        (waiting + idle, size - waiting + used)
+        (waiting + idle, writing + used)
     }
 
     pub(super) async fn begin(&self) -> Result<Tx, DbError> {
-        Ok(self.writer.begin_with("begin immediate").await?)
+        self.writer.begin().await
+    }
+
+    /// Whether a write is taken.
+    pub(super) async fn takes_writes(&self) -> Result<(), DbError> {
+        self.writer.takes_writes().await
+    }
+
+    /// Whether it is known that no write is taken.
+    pub(super) fn is_away(&self) -> bool {
+        self.writer.outage().is_on()
+    }
+
+    /// Waits until writes are taken, as far as is known.
+    pub(super) async fn returned(&self) {
+        self.writer.outage().over().await;
     }
 
     pub(super) async fn close(&self) {
@@ -94,99 +94,8 @@ impl Sqlite {
     }
 }
 
-/// The reading connections, opened when they are first needed and kept. A pool of `sqlx` asks each that comes
-/// back whether it still answers, in a task of its own, which costs as much as most of our reads: a server may
-/// be gone, a file is not.
-#[derive(Debug)]
-struct Readers {
-    options: SqliteConnectOptions,
-    /// One permit for each that may be at work.
-    turns: Semaphore,
-    /// Those that wait. The one used last is the next, for its pages and statements are warm.
-    idle: Mutex<Vec<SqliteConnection>>,
-}
-
-/// A reader at work. It waits for the next statement once this is dropped, also by a client who went away
-/// meanwhile: its thread does one statement after the other, and stops at the first row that nobody takes.
-struct Reading<'a> {
-    readers: &'a Readers,
-    /// `None`: it failed, and another is opened in its place.
-    connection: Option<SqliteConnection>,
-    // Given back after the connection: fields are dropped after `drop` has run.
-    _turn: SemaphorePermit<'a>,
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.readers.waiting().extend(self.connection.take());
-    }
-}
-
-impl Readers {
-    const fn new(options: SqliteConnectOptions) -> Self {
-        Self {
-            options,
-            turns: Semaphore::const_new(READERS as usize),
-            idle: Mutex::new(Vec::new()),
-        }
-    }
-
-    async fn run(&self, sql: sqlx::SqlStr, args: &[Arg], want: Want) -> Result<Answer, DbError> {
-        let mut reading = Reading {
-            readers: self,
-            connection: None,
-            _turn: self.turn().await?,
-        };
-        let idle = self.waiting().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => timeout(PATIENCE, self.options.connect())
-                .await
-                .map_err(|_| sqlx::Error::PoolTimedOut)??,
-        };
-        let answer = run(reading.connection.insert(connection), sql, args, want).await;
-        if answer.is_err() {
-            reading.connection = None;
-        }
-        answer
-    }
-
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, sqlx::Error> {
-        // A timer is only made where one has to wait.
-        if let Ok(turn) = self.turns.try_acquire() {
-            return Ok(turn);
-        }
-        let turn = timeout(PATIENCE, self.turns.acquire()).await;
-        turn.map_err(|_| sqlx::Error::PoolTimedOut)?
-            .map_err(|_| sqlx::Error::PoolClosed)
-    }
-
-    /// Idle and used.
-    fn counts(&self) -> (u32, u32) {
-        let idle = u32::try_from(self.waiting().len()).unwrap_or(READERS);
-        let free = u32::try_from(self.turns.available_permits()).unwrap_or(READERS);
-        (idle, READERS.saturating_sub(free))
-    }
-
-    /// Waits for those at work; later statements are refused.
-    async fn close(&self) {
-        let all = self.turns.acquire_many(READERS).await;
-        self.turns.close();
-        drop(all);
-        let connections = std::mem::take(&mut *self.waiting());
-        for connection in connections {
-            drop(connection.close().await);
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
-        // Whole after any panic: each use is one operation.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Runs a statement on a connection.
-pub(super) async fn run(
+async fn run(
     connection: &mut SqliteConnection,
     sql: sqlx::SqlStr,
     args: &[Arg],
@@ -290,5 +199,174 @@ mod tests {
         let error = rows(&db, ROWS).await.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
         assert_eq!(db.readers.counts().0, 0);
+    }
+
+    async fn count(db: &Sqlite) -> usize {
+        rows(db, "select n from t").await.unwrap()
+    }
+
+    /// Makes the next write of the writing connection fail as one on a full disk does.
+    const FULL: &str = "pragma max_page_count = 1";
+    /// And as one on a disk that became read-only.
+    const READ_ONLY: &str = "pragma query_only = 1";
+    const TABLE: &str = "create table t (n bigint primary key, filler blob)";
+    const LARGE: &str = "insert into t (n, filler) values (99, zeroblob(100000))";
+
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_rolled_back_by_itself_costs_no_later_write() {
+        let (_dir, db) = open().await;
+        rows(&db, TABLE).await.unwrap();
+        rows(&db, FULL).await.unwrap();
+        let mut tx = db.begin().await.unwrap();
+        let insert = |n: i64| (insert().into_sql_str(), [Arg::from(n)]);
+        let (sql, args) = insert(1);
+        tx.run(sql, &args, Want::Count).await.unwrap();
+        let full = tx.run(LARGE.into_sql_str(), &[], Want::Count).await;
+        let error = full.err().unwrap();
+        assert!(error.is_unavailable() && error.is_fault(), "{error}");
+        // The transaction is no more: this statement would stand alone.
+        let (sql, args) = insert(2);
+        let late = tx.run(sql, &args, Want::Count).await;
+        assert!(matches!(late, Err(DbError::Aborted)));
+        assert!(matches!(tx.commit().await, Err(DbError::Aborted)));
+
+        let mut tx = db.begin().await.unwrap();
+        let (sql, args) = insert(3);
+        tx.run(sql, &args, Want::Count).await.unwrap();
+        tx.commit().await.unwrap();
+        rows(&db, LARGE).await.unwrap();
+        assert_eq!(count(&db).await, 2);
+    }
+
+    const fn insert() -> &'static str {
+        "insert into t (n) values ($1)"
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_failed_is_a_fault_that_passes_and_the_next_is_whole() {
+        for fault in [FULL, READ_ONLY] {
+            let (_dir, db) = open().await;
+            rows(&db, TABLE).await.unwrap();
+            rows(&db, fault).await.unwrap();
+            let error = rows(&db, LARGE).await.unwrap_err();
+            assert!(error.is_unavailable() && !error.is_conflict(), "{error}");
+            let told = crate::http::ApiError::from(error);
+            assert_eq!(told.status(), 503);
+            assert!(told.retry_after().is_some());
+            db.returned().await;
+            rows(&db, LARGE).await.unwrap();
+            assert_eq!(count(&db).await, 1, "{fault}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_fails_and_a_begin_that_fails_cost_no_later_write() {
+        let (_dir, db) = open().await;
+        rows(&db, TABLE).await.unwrap();
+        let child = "create table child (n bigint references t (n) deferrable initially deferred)";
+        rows(&db, child).await.unwrap();
+        let mut tx = db.begin().await.unwrap();
+        let orphan = "insert into child (n) values (7)".into_sql_str();
+        tx.run(orphan, &[], Want::Count).await.unwrap();
+        tx.commit().await.unwrap_err();
+        // A plain statement that begins a transaction behind our back: ours cannot begin.
+        rows(&db, "begin").await.unwrap();
+        assert!(db.begin().await.is_err());
+        db.begin().await.unwrap().commit().await.unwrap();
+        assert_eq!(rows(&db, "select n from child").await.unwrap(), 0);
+        rows(&db, LARGE).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transaction_cut_off_anywhere_is_undone_or_done() {
+        let (_dir, db) = open().await;
+        rows(&db, TABLE).await.unwrap();
+        for cut in 0_u32..60 {
+            let two = async {
+                let mut tx = db.begin().await?;
+                for n in [2 * cut, 2 * cut + 1] {
+                    let sql = insert().into_sql_str();
+                    tx.run(sql, &[Arg::from(i64::from(n))], Want::Count).await?;
+                }
+                tx.commit().await
+            };
+            let cut = Duration::from_micros(20 * u64::from(cut));
+            if let Ok(done) = tokio::time::timeout(cut, two).await {
+                done.unwrap();
+            }
+            let mut tx = db.begin().await.unwrap();
+            let all = tx.run("select n from t".into_sql_str(), &[], Want::All);
+            let Answer::Rows(all) = all.await.unwrap() else {
+                unreachable!("it was asked for rows")
+            };
+            assert_eq!(all.len() % 2, 0);
+        }
+        assert!(!db.is_away());
+    }
+
+    #[tokio::test]
+    async fn a_refused_row_costs_no_connection() {
+        let (_dir, db) = open().await;
+        rows(&db, TABLE).await.unwrap();
+        rows(&db, "create temp table mine (n bigint)")
+            .await
+            .unwrap();
+        rows(&db, LARGE).await.unwrap();
+        assert!(rows(&db, LARGE).await.unwrap_err().is_unique_violation());
+        let mut tx = db.begin().await.unwrap();
+        let again = tx.run(LARGE.into_sql_str(), &[], Want::Count).await;
+        assert!(again.err().unwrap().is_unique_violation());
+        drop(tx);
+        // What is temporary lives as long as the connection.
+        rows(&db, "insert into mine (n) values (1)").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_taken_away_is_not_made_anew() {
+        let (dir, db) = open().await;
+        rows(&db, TABLE).await.unwrap();
+        rows(&db, READ_ONLY).await.unwrap();
+        let (path, away) = (dir.path().join("t.db"), dir.path().join("away.db"));
+        std::fs::rename(&path, &away).unwrap();
+        rows(&db, LARGE).await.unwrap_err();
+        while !db.is_away() {
+            tokio::task::yield_now().await;
+        }
+        let error = rows(&db, LARGE).await.unwrap_err();
+        assert!(matches!(error, DbError::NoWrites), "{error}");
+        assert!(db.takes_writes().await.is_err() && !path.exists());
+        std::fs::rename(&away, &path).unwrap();
+        db.returned().await;
+        rows(&db, LARGE).await.unwrap();
+        db.takes_writes().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_no_fault_that_passes() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("t.db");
+        std::fs::write(&path, vec![b'x'; 8192]).unwrap();
+        let error = Sqlite::open(&path).await.unwrap_err();
+        assert!(!error.is_unavailable(), "{error}");
+    }
+
+    #[tokio::test]
+    async fn whether_writes_are_taken_is_tried_and_costs_a_write_a_second_at_most() {
+        let (_dir, db) = open().await;
+        db.takes_writes().await.unwrap();
+        // Just tried: this connection's fault is not met.
+        rows(&db, READ_ONLY).await.unwrap();
+        db.takes_writes().await.unwrap();
+        let until = tokio::time::Instant::now() + Duration::from_secs(5);
+        let error = loop {
+            match db.takes_writes().await {
+                Err(error) => break error,
+                Ok(()) => assert!(tokio::time::Instant::now() < until),
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(error.is_fault(), "{error}");
+        db.returned().await;
+        db.takes_writes().await.unwrap();
     }
 }

@@ -411,7 +411,18 @@ impl From<DbError> for ApiError {
 impl From<std::io::Error> for ApiError {
     #[track_caller]
     fn from(error: std::io::Error) -> Self {
-        Self::internal(error)
+        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | ReadOnlyFilesystem => {
+                tracing::error!(%error, "a request could not be served");
+                Self::Unavailable {
+                    code: "service_unavailable",
+                    message: "The server cannot write to its disk right now".to_owned(),
+                    retry_after: 5,
+                }
+            }
+            _ => Self::internal(error),
+        }
     }
 }
 

@@ -63,6 +63,8 @@ async fn readyz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     }
     if app.db.ping().await.is_err() {
         missing.push("database");
+    } else if app.db.takes_writes().await.is_err() {
+        missing.push("database (takes no writes: is its disk full?)");
     }
     match app.admission.health() {
         Leases::Ready => {}

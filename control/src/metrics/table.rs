@@ -323,7 +323,7 @@ families! {
     WEBHOOK_OLDEST = gauge("sidetone_webhook_oldest_seconds", "seconds", &[],
         "The age of the oldest of them; 0: there is none.").only("while the database answers");
 
-    DATABASE_UP = gauge("sidetone_database_up", "0 or 1", &[], "0 while the database is known to be away.");
+    DATABASE_UP = gauge("sidetone_database_up", "0 or 1", &[], "0 while the database is known to be away, or to take no writes.");
     DATABASE_CONNECTIONS = gauge("sidetone_database_connections", "connections", &[of("state", &["idle", "used"])],
         "Connections of this process to the database.");
     SPOOL_FREE = gauge("sidetone_spool_free_bytes", "bytes", &[], "Free where calls are spooled.");

@@ -20,6 +20,7 @@ mod crowd;
 mod database;
 mod digest;
 mod disk;
+mod disk_faults;
 mod ends;
 mod floods;
 mod forward;

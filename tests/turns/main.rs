@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod aligned;
 mod bounds;
 mod browser;
 mod eagerness;

@@ -276,7 +276,7 @@ families! {
 
     PROVIDER_REQUESTS = counter("sidetone_provider_requests_total", "requests",
         &[STAGE, PROVIDER, of("outcome", &["answered", "failed", "cancelled", "unanswered"])],
-        "Utterances, replies and segments that a provider was asked for. What its fallback answered counts here too.");
+        "Utterances, replies and segments that a provider was asked for. What a fallback takes over has failed here, and counts as its own.");
     PROVIDER_SECONDS = seconds("sidetone_provider_first_answer_seconds", &[STAGE, PROVIDER], PART,
         "To the text of an utterance, the first word of a reply, the first sound of a segment.");
     PROVIDER_FAULTS = counter("sidetone_provider_faults_total", "tries",

@@ -5,18 +5,23 @@
 //! a segment, never one a frame.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use media::speech::{
     LanguageModel, LlmEvent, ModelRequest, NotTaken, Recogniser, ReplyId, SpeechEvent, SpeechSink,
     SttEvent, Synthesiser, TtsEvent, UtteranceId,
 };
 
+use super::Make;
 use crate::metrics::providers::{Outcome, ProviderMetrics, Stage};
 
 /// Questions of one call to one provider that are open at a time: an utterance or two, a reply, a
 /// segment and a filler. Of more the oldest is given up as unanswered.
 const OPEN: usize = 8;
+
+/// A call that takes back an utterance this long after its end has waited in vain: the hastiest turn waits for words for
+/// 4 s from its voice's end on.
+pub(super) const IN_VAIN: Duration = Duration::from_millis(3_500);
 
 /// One provider of one call.
 pub(super) struct Meter {
@@ -55,7 +60,7 @@ impl Meter {
 
     /// A counted model, made with a sink that counts.
     pub(super) fn model(
-        self,
+        self: &Arc<Self>,
         sink: Arc<dyn SpeechSink>,
         make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn LanguageModel>,
     ) -> Box<dyn LanguageModel> {
@@ -66,7 +71,7 @@ impl Meter {
 
     /// A counted recogniser.
     pub(super) fn ears(
-        self,
+        self: &Arc<Self>,
         sink: Arc<dyn SpeechSink>,
         make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Recogniser>,
     ) -> Box<dyn Recogniser> {
@@ -77,7 +82,7 @@ impl Meter {
 
     /// A counted voice.
     pub(super) fn mouth(
-        self,
+        self: &Arc<Self>,
         sink: Arc<dyn SpeechSink>,
         make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
     ) -> Box<dyn Synthesiser> {
@@ -86,8 +91,47 @@ impl Meter {
         Box::new(Metered { meter, inner })
     }
 
-    fn on(self, inner: Arc<dyn SpeechSink>) -> (Arc<Self>, Arc<dyn SpeechSink>) {
-        let meter = Arc::new(self);
+    /// Counts the model that takes over from this one: this one has failed then, and the answer is the other's.
+    pub(super) fn model_behind(
+        self: &Arc<Self>,
+        other: Self,
+        make: Make<dyn LanguageModel>,
+    ) -> Make<dyn LanguageModel> {
+        let (first, other) = (Arc::clone(self), Arc::new(other));
+        Box::new(move |sink| {
+            let inner = other.model(sink, make);
+            Box::new(TakesOver { first, inner })
+        })
+    }
+
+    /// Counts the recogniser that takes over from this one.
+    pub(super) fn ears_behind(
+        self: &Arc<Self>,
+        other: Self,
+        make: Make<dyn Recogniser>,
+    ) -> Make<dyn Recogniser> {
+        let (first, other) = (Arc::clone(self), Arc::new(other));
+        Box::new(move |sink| {
+            let inner = other.ears(sink, make);
+            Box::new(TakesOver { first, inner })
+        })
+    }
+
+    /// Counts the voice that takes over from this one.
+    pub(super) fn mouth_behind(
+        self: &Arc<Self>,
+        other: Self,
+        make: Make<dyn Synthesiser>,
+    ) -> Make<dyn Synthesiser> {
+        let (first, other) = (Arc::clone(self), Arc::new(other));
+        Box::new(move |sink| {
+            let inner = other.mouth(sink, make);
+            Box::new(TakesOver { first, inner })
+        })
+    }
+
+    fn on(self: &Arc<Self>, inner: Arc<dyn SpeechSink>) -> (Arc<Self>, Arc<dyn SpeechSink>) {
+        let meter = Arc::clone(self);
         let sink = MeteredSink {
             meter: Arc::clone(&meter),
             inner,
@@ -109,12 +153,18 @@ impl Meter {
     }
 
     fn cancelled(&self, id: impl Fn(u32) -> bool) {
-        let mut open = self.open();
-        let before = open.len();
-        open.retain(|question| !id(question.id.0));
-        for _ in open.len()..before {
-            self.count(Outcome::Cancelled);
-        }
+        self.open().retain(|question| {
+            let stays = !id(question.id.0);
+            if !stays {
+                // Nobody takes an utterance back for so long but who has waited in vain for its words.
+                let in_vain = self.stage == Stage::Stt && question.asked.elapsed() >= IN_VAIN;
+                self.count(match in_vain {
+                    true => Outcome::Failed,
+                    false => Outcome::Cancelled,
+                });
+            }
+            stays
+        });
     }
 
     fn told(&self, id: (u32, u32), sign: Sign) {
@@ -209,6 +259,57 @@ impl Synthesiser for Metered<dyn Synthesiser> {
     }
 }
 
+/// A provider that another's questions go to when that one has failed.
+struct TakesOver<T: ?Sized> {
+    first: Arc<Meter>,
+    inner: Box<T>,
+}
+
+impl LanguageModel for TakesOver<dyn LanguageModel> {
+    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
+        self.first.told((reply.0, 0), Sign::Failed);
+        self.inner.start(reply, request);
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        self.inner.cancel(reply);
+    }
+}
+
+impl Recogniser for TakesOver<dyn Recogniser> {
+    fn begin(&mut self, utterance: UtteranceId) {
+        self.first.told((utterance.0, 0), Sign::Failed);
+        self.inner.begin(utterance);
+    }
+
+    fn audio(&mut self, utterance: UtteranceId, pcm: &[i16]) {
+        self.inner.audio(utterance, pcm);
+    }
+
+    fn finish(&mut self, utterance: UtteranceId) {
+        self.inner.finish(utterance);
+    }
+
+    fn cancel(&mut self, utterance: UtteranceId) {
+        self.inner.cancel(utterance);
+    }
+
+    fn punctuates(&self) -> bool {
+        self.inner.punctuates()
+    }
+}
+
+impl Synthesiser for TakesOver<dyn Synthesiser> {
+    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
+        self.first.told((reply.0, segment), Sign::Failed);
+        self.inner.speak(reply, segment, text);
+    }
+
+    fn cancel(&mut self, reply: ReplyId) {
+        self.inner.cancel(reply);
+    }
+}
+
 /// A sink that looks at what goes through it.
 struct MeteredSink {
     meter: Arc<Meter>,
@@ -291,7 +392,7 @@ mod tests {
     #[test]
     fn every_question_ends_in_one_way_and_the_first_of_an_answer_is_timed_once() {
         let metrics = Arc::new(ProviderMetrics::default());
-        let meter = Meter::new(&metrics, Stage::Llm, "cloud");
+        let meter = Arc::new(Meter::new(&metrics, Stage::Llm, "cloud"));
         let mut answers: Option<Arc<dyn SpeechSink>> = None;
         let mut model = meter.model(Arc::new(Quiet), |sink| {
             answers = Some(sink);

@@ -162,13 +162,13 @@ impl Speech {
         agent: &AgentConfig,
     ) -> Result<CallSpeech, SpeechUnavailable> {
         let usage = Arc::new(SpeechUsage::default());
-        let meter = |stage, provider: &str| Meter::new(&self.metrics, stage, provider);
-        let model_meter = meter(Stage::Llm, self.model_provider(model));
-        let ears_meter = meter(Stage::Stt, self.ears_provider());
-        let mouth_meter = meter(Stage::Tts, voice_provider(voice.engine));
-        let model = self.model(model, agent.language, &usage)?;
-        let ears = self.ears(agent, &usage)?;
-        let mouth = self.mouth(&self.voices, voice.engine, agent.language, &usage)?;
+        let model_meter = Arc::new(self.meter(Stage::Llm, self.model_provider(model)));
+        let ears_meter = Arc::new(self.meter(Stage::Stt, ears_provider(&self.recogniser)));
+        let mouth_meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
+        let model = self.model(model, agent.language, &usage, &model_meter)?;
+        let ears = self.ears(agent, &usage, &ears_meter)?;
+        let engine = voice.engine;
+        let mouth = self.mouth(&self.voices, engine, agent.language, &usage, &mouth_meter)?;
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
             stt: ears_meter.ears(Arc::clone(&sink), ears),
             llm: model_meter.model(Arc::clone(&sink), model),
@@ -181,11 +181,11 @@ impl Speech {
     pub fn announcer(&self, voice: Option<&Voice>, language: Language) -> CallSpeech {
         let usage = Arc::new(SpeechUsage::default());
         let mouth = voice.and_then(|voice| {
-            let made = self.mouth(&self.voices, voice.engine, language, &usage);
+            let meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
+            let made = self.mouth(&self.voices, voice.engine, language, &usage, &meter);
             let make = made
                 .inspect_err(|error| tracing::warn!(%error, "a message is not announced"))
                 .ok()?;
-            let meter = Meter::new(&self.metrics, Stage::Tts, voice_provider(voice.engine));
             let metered: Make<dyn Synthesiser> = Box::new(move |sink| meter.mouth(sink, make));
             Some(metered)
         });
@@ -201,9 +201,13 @@ impl Speech {
         };
         // A request's own answer tells its id; there is no call to keep the provider's for.
         let usage = Arc::default();
-        let make = self.mouth(&self.desk, voice.engine, language, &usage)?;
-        let meter = Meter::new(&self.metrics, Stage::Tts, voice_provider(voice.engine));
+        let meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
+        let make = self.mouth(&self.desk, voice.engine, language, &usage, &meter)?;
         Ok(Box::new(move |sink| meter.mouth(sink, make)))
+    }
+
+    fn meter(&self, stage: Stage, provider: &str) -> Meter {
+        Meter::new(&self.metrics, stage, provider)
     }
 
     /// What all providers are counted by.
@@ -221,20 +225,13 @@ impl Speech {
         })
     }
 
-    fn ears_provider(&self) -> &str {
-        match &self.recogniser {
-            RecogniserKind::Offline => "offline",
-            RecogniserKind::Scripted => "scripted",
-            RecogniserKind::Provider(name) => name,
-        }
-    }
-
-    /// The model of a public id, with the one that takes over where its provider fails.
+    /// The model of a public id, with the one that takes over where its provider fails. `meter` counts the first.
     fn model(
         &self,
         id: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
+        meter: &Arc<Meter>,
     ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
         let unavailable = || SpeechUnavailable {
             what: Part::Model,
@@ -264,7 +261,11 @@ impl Speech {
         let remote = self.remote.as_ref().ok_or_else(unavailable)?;
         let make = remote.model(id, usage).ok_or_else(unavailable)?;
         let fallback = match &remote.model_fallback {
-            Some(other) if other != id => Some(self.only_model(other, language, usage)?),
+            Some(other) if other != id => {
+                let its = self.meter(Stage::Llm, self.model_provider(other));
+                let make = self.only_model(other, language, usage, meter)?;
+                Some(meter.model_behind(its, make))
+            }
             _ => None,
         };
         Ok(Box::new(move |sink| {
@@ -279,9 +280,10 @@ impl Speech {
         id: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
+        meter: &Arc<Meter>,
     ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
         if matches!(id, "faq" | "echo") {
-            return self.model(id, language, usage);
+            return self.model(id, language, usage, meter);
         }
         let remote = self.remote.as_ref();
         let make = remote.and_then(|remote| remote.model(id, usage));
@@ -293,10 +295,12 @@ impl Speech {
         Ok(Box::new(move |sink| make(None, sink)))
     }
 
+    /// The recogniser, with the one that takes over where its provider fails. `meter` counts the first.
     fn ears(
         &self,
         agent: &AgentConfig,
         usage: &Arc<SpeechUsage>,
+        meter: &Arc<Meter>,
     ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
         let RecogniserKind::Provider(name) = &self.recogniser else {
             return self.only_ears(&self.recogniser, agent, usage);
@@ -311,7 +315,11 @@ impl Speech {
         let fallback = self.recogniser_fallback.as_ref();
         let fallback = fallback
             .filter(|other| **other != self.recogniser)
-            .and_then(|other| self.only_ears(other, agent, usage).ok());
+            .and_then(|other| {
+                let its = self.meter(Stage::Stt, ears_provider(other));
+                let make = self.only_ears(other, agent, usage).ok()?;
+                Some(meter.ears_behind(its, make))
+            });
         Ok(Box::new(move |sink| {
             let other = fallback.map(|make| make(Arc::clone(&sink)));
             make(other, sink)
@@ -371,12 +379,14 @@ impl Speech {
         Ok(Box::new(move |sink| Box::new(seat.recogniser(sink))))
     }
 
+    /// The voice, with the one that takes over where its provider fails. `meter` counts the first.
     fn mouth(
         &self,
         pool: &Arc<voice::VoicePool>,
         engine: Engine,
         language: Language,
         usage: &Arc<SpeechUsage>,
+        meter: &Arc<Meter>,
     ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
         let Engine::Provider { provider, voice } = engine else {
             return self.only_mouth(pool, engine, language, usage);
@@ -394,7 +404,11 @@ impl Speech {
         let fallback = fallback
             .and_then(voices::find)
             .filter(|other| other.engine != engine)
-            .and_then(|other| self.only_mouth(pool, other.engine, language, usage).ok());
+            .and_then(|other| {
+                let its = self.meter(Stage::Tts, voice_provider(other.engine));
+                let make = self.only_mouth(pool, other.engine, language, usage).ok()?;
+                Some(meter.mouth_behind(its, make))
+            });
         Ok(Box::new(move |sink| make(fallback, sink)))
     }
 
@@ -426,6 +440,15 @@ impl Speech {
                 Ok(Box::new(move |sink| make(None, sink)))
             }
         }
+    }
+}
+
+/// Who is behind a recogniser.
+const fn ears_provider(kind: &RecogniserKind) -> &str {
+    match kind {
+        RecogniserKind::Offline => "offline",
+        RecogniserKind::Scripted => "scripted",
+        RecogniserKind::Provider(name) => name.as_str(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::work::Work;
 use crate::bucket::Bucket;
 use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
-use crate::record::timeline::Place;
+use crate::record::timeline::{Piece, Place};
 use crate::speech::UtteranceId;
 use crate::time::{RATE, Samples, Time};
 use crate::turn::endpoint::{Shape, is_acknowledgement, is_stop};
@@ -22,6 +22,11 @@ const TOO_FAST: Duration = Duration::from_secs(5);
 /// What a client may ask for in messages: each typed turn is a request to the model, each piece of background
 /// is kept. Four a second, more than anybody types.
 pub(super) const REQUESTS: Bucket = Bucket::new(4, 8);
+
+/// This long after a voice (500 ms), and softer than this (-36 dBFS), the caller's sound may be shortened or parted by
+/// a few milliseconds, so that its place is right.
+const SETTLED: u64 = RATE as u64 / 2;
+const SOFT: u16 = 512;
 
 /// Audio that came too fast, and was dropped.
 #[derive(Clone, Copy, Debug)]
@@ -105,30 +110,27 @@ impl Call {
     pub(super) fn hear(&mut self, from: usize, to: usize) {
         let now = self.now;
         let incoming = std::mem::take(&mut self.incoming);
-        let mut samples = incoming.get(from..to).unwrap_or_default();
-        match self
-            .timeline
-            .place(self.position(now), samples.len() as u64)
-        {
-            Place::TooFast => self.too_fast(now, samples.len() as u64),
-            Place::At { position, silence } => {
-                if silence > 0
-                    && let Some(heard) = self.ear.pad()
-                {
-                    self.heard(heard, now);
-                }
-                let (mut position, delay) = (position, self.leg.delay());
-                while !samples.is_empty() && !self.ended {
-                    let before = samples.len();
-                    let heard = self.ear.take(&mut samples, position);
-                    position += (before - samples.len()) as u64;
-                    if let Some(heard) = heard {
-                        // The frame ended when the samples after it began, and was said before the codec had it:
-                        // of the silence that ends a turn, that much has gone by.
-                        let behind = Samples(samples.len() as u64).duration();
-                        self.heard(heard, now.before(behind + delay));
-                    }
-                }
+        let samples = incoming.get(from..to).unwrap_or_default();
+        let piece = Piece {
+            now: self.position(now),
+            length: samples.len() as u64,
+            stamped: self.leg.is_stamped(),
+        };
+        let quiet = || {
+            !self.turn.voice_on()
+                && piece.now > self.last_voice_at + SETTLED
+                && samples.iter().all(|sample| sample.unsigned_abs() < SOFT)
+        };
+        match self.timeline.place(piece, quiet) {
+            Place::TooFast => self.too_fast(now, piece.length),
+            Place::At {
+                position,
+                silence,
+                skip,
+            } => {
+                self.silence(position - silence, silence);
+                let skip = usize::try_from(skip).unwrap_or(0);
+                self.take(samples.get(skip..).unwrap_or_default(), position);
             }
         }
         self.incoming = incoming;
@@ -136,10 +138,34 @@ impl Call {
 
     /// Audio was lost on the way; its place is here.
     pub(super) fn lost(&mut self, samples: u64) {
-        if let Some(heard) = self.ear.pad() {
+        let position = self.timeline.next();
+        let silence = self.timeline.lost(self.position(self.now), samples);
+        self.silence(position, silence);
+    }
+
+    /// Silence of this length stands at `position`. A frame that was begun is completed; the rest is not worth frames.
+    fn silence(&mut self, position: u64, length: u64) {
+        if length < FRAME as u64 {
+            self.take(&[0; FRAME][..length as usize], position);
+        } else if let Some(heard) = self.ear.pad() {
             self.heard(heard, self.now);
         }
-        self.timeline.lost(self.position(self.now), samples);
+    }
+
+    /// Frames of what is heard at `position`, which ends now.
+    fn take(&mut self, mut samples: &[i16], mut position: u64) {
+        let (now, delay) = (self.now, self.leg.delay());
+        while !samples.is_empty() && !self.ended {
+            let before = samples.len();
+            let heard = self.ear.take(&mut samples, position);
+            position += (before - samples.len()) as u64;
+            if let Some(heard) = heard {
+                // The frame ended when the samples after it began, and was said before the codec had it:
+                // of the silence that ends a turn, that much has gone by.
+                let behind = Samples(samples.len() as u64).duration();
+                self.heard(heard, now.before(behind + delay));
+            }
+        }
     }
 
     fn too_fast(&mut self, now: Time, samples: u64) {

@@ -407,6 +407,7 @@ impl Call {
             Found::Lost(samples) => self.lost(samples),
             Found::SilenceFollows => self.cue(Cue::SilenceFollows),
             Found::Reconnected => self.timeline.reconnect(),
+            Found::Unplaced => self.timeline.begin_anew(),
             Found::Digit(digit) => {
                 if self.presses.heard(self.now, digit) {
                     self.key(digit);

@@ -86,6 +86,7 @@ impl Call {
                 Leg::WebRtc(leg) => leg.skip(),
                 Leg::Rtp(leg) => leg.skip(),
             }
+            self.timeline.resume();
         }
         if was != hold && self.started {
             self.cue(if hold { Cue::Hold } else { Cue::Unhold });

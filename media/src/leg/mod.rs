@@ -30,8 +30,11 @@ pub enum LegEvent<'a> {
     Audio(&'a [i16]),
     /// The sender has said that silence follows the `Audio` before, and sends nothing until it is over.
     SilenceFollows,
-    /// The timestamps from here on have nothing to do with those before: the media was connected anew.
+    /// The timestamps from here on have nothing to do with those before: the media was connected anew, and the clock
+    /// tells where the next `Audio` belongs.
     Reconnected,
+    /// The sender's timestamps begin anew on the same connection: the clock tells where the next `Audio` belongs.
+    Unplaced,
     /// Audio lost on the way, whose place is known: right before the next `Audio`. Samples at
     /// 16 kHz.
     Lost { samples: u64 },
@@ -156,6 +159,15 @@ impl Leg {
             Self::Socket(leg) => leg.delay(),
             Self::WebRtc(_) => opus::DELAY,
             Self::Rtp(leg) => leg.delay(),
+        }
+    }
+
+    /// Whether timestamps tell the place of the caller's audio: each piece follows the one before, and what is missing
+    /// between them is told as [`LegEvent::Lost`].
+    pub const fn is_stamped(&self) -> bool {
+        match self {
+            Self::Socket(leg) => leg.is_stamped(),
+            Self::WebRtc(_) | Self::Rtp(_) => true,
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! What is received goes through the jitter buffer: packets in their order go straight on, so the leg
 //! adds no delay of its own; gaps and pauses have the length that the timestamps say. Where timestamps
-//! end (another stream, a jump), the clock says it.
+//! end (another stream, a jump), [`LegEvent::Reconnected`] says so, and the call's clock tells the place.
 //!
 //! What is sent is one stream in real time: agent audio as it comes, and between it silence, so that
 //! networks keep the path open and the other side hears a line that lives; comfort noise instead when

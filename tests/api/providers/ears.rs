@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kit::provider::live::{WORDS, word};
+use kit::provider::live::{Answers, WORDS, word};
 use kit::provider::{Answer, HttpProvider, LiveProvider};
 use media::audio::tones;
 use media::speech::UtteranceId;
@@ -277,4 +277,108 @@ async fn the_fallback_hears_what_a_live_recogniser_cannot() {
     call.say(1, &sound(&[1, 2]));
     assert_eq!(call.heard(1).await.unwrap(), "hello there");
     assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+/// Words with the pauses for breath that people make: two seconds of voice.
+fn sentence() -> Vec<i16> {
+    sound(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+}
+
+const BACKED: &str = "recogniser = \"x\"\nrecogniser_fallback = \"scripted\"";
+
+#[tokio::test]
+async fn the_fallback_hears_what_a_mute_live_recogniser_does_not() {
+    for how in [Answers::Nothing, Answers::Empty, Answers::NoHandshake] {
+        let provider = LiveProvider::start().await;
+        provider.answer(how);
+        let mut call = live(&provider, BACKED);
+        let began = Instant::now();
+        call.say(1, &sentence());
+        assert_eq!(call.heard(1).await.unwrap(), "hello there", "{how:?}");
+        assert!(began.elapsed() < Duration::from_millis(2500), "{how:?}");
+        call.say(2, &sentence());
+        assert_eq!(call.heard(2).await.unwrap(), "what time is breakfast");
+        let metrics = call.metrics();
+        for line in [
+            "requests_total{stage=\"stt\",provider=\"x\",outcome=\"failed\"} 2",
+            "requests_total{stage=\"stt\",provider=\"scripted\",outcome=\"answered\"} 2",
+            "faults_total{stage=\"stt\",provider=\"x\",kind=",
+        ] {
+            assert!(metrics.contains(line), "{how:?}: {line} in {metrics}");
+        }
+        assert!(!metrics.contains("provider=\"x\",outcome=\"answered\""));
+        // It is well again, and is asked first.
+        provider.answer(Answers::Words);
+        provider.cut();
+        sleep(Duration::from_millis(2500)).await;
+        call.say(3, &sound(&[3, 4]));
+        assert_eq!(call.heard(3).await.unwrap(), "w3 w4", "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_fallback_a_mute_live_recogniser_fails_before_the_turn_gives_up() {
+    for how in [Answers::Nothing, Answers::NoHandshake] {
+        let provider = LiveProvider::start().await;
+        provider.answer(how);
+        let mut call = live(&provider, "");
+        let began = Instant::now();
+        call.say(1, &sentence());
+        assert!(call.heard(1).await.is_err(), "{how:?}");
+        assert!(began.elapsed() < Duration::from_millis(3800), "{how:?}");
+        let metrics = call.metrics();
+        assert!(metrics.contains("faults_total{stage=\"stt\",provider=\"x\",kind=\"stalled\"}"));
+    }
+}
+
+#[tokio::test]
+async fn interims_that_never_become_final_are_heard_and_counted_as_a_fault() {
+    let provider = LiveProvider::start().await;
+    provider.answer(Answers::Interims);
+    let mut call = live(&provider, "");
+    call.say(1, &sound(&[1, 2, 3]));
+    assert_eq!(call.heard(1).await.unwrap(), "w1 w2 w3");
+    let fault = "faults_total{stage=\"stt\",provider=\"x\",kind=\"stalled\"} 1";
+    assert!(call.metrics().contains(fault));
+}
+
+#[tokio::test]
+async fn empty_texts_of_clear_speech_are_a_fault_and_those_of_a_cough_are_not() {
+    let provider = HttpProvider::start(|_| said("")).await;
+    let mut call = call_to(&provider);
+    for cough in 1..=5 {
+        call.say(cough, &voice()[..9_600]);
+        assert_eq!(call.heard(cough).await.unwrap(), "");
+    }
+    let sentence = tones::sine(16_000, 300.0, -12.0, 32_000);
+    call.say(6, &sentence);
+    assert_eq!(call.heard(6).await.unwrap(), "", "it may be a radio");
+    call.say(7, &sentence);
+    assert!(call.heard(7).await.is_err());
+    assert_eq!(provider.asked().len(), 7, "nothing is asked twice");
+    let fault = "faults_total{stage=\"stt\",provider=\"x\",kind=\"wrong\"} 1";
+    assert!(call.metrics().contains(fault), "{}", call.metrics());
+
+    let mut call = Call::new(&settings(&provider, BACKED), "echo", None);
+    call.say(1, &sentence);
+    assert_eq!(call.heard(1).await.unwrap(), "hello there");
+}
+
+#[tokio::test]
+async fn an_utterance_that_is_taken_back_after_a_vain_wait_is_a_fault() {
+    let provider = HttpProvider::start(|_| said("late").hold(LONG)).await;
+    let mut call = call_to(&provider);
+    call.say(1, &voice());
+    // As the turn of a hasty agent does.
+    sleep(Duration::from_millis(3_900)).await;
+    call.cancel_utterance(1);
+    let began = Instant::now();
+    let lines = [
+        "faults_total{stage=\"stt\",provider=\"x\",kind=\"stalled\"} 1",
+        "requests_total{stage=\"stt\",provider=\"x\",outcome=\"failed\"} 1",
+    ];
+    while !lines.iter().all(|line| call.metrics().contains(line)) {
+        assert!(began.elapsed() < Duration::from_secs(1), "{}", call.metrics());
+        sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::config::Config;
+use control::metrics::text::Text;
 use control::vendors::usage::{SpeechUsage, Used};
 use control::vendors::{CallSpeech, Speech, SpeechSettings};
 use control::voices::{Engine, Voice};
@@ -29,7 +30,7 @@ pub(crate) struct Call {
     providers: Option<Providers>,
     events: mpsc::UnboundedReceiver<(Instant, SpeechEvent)>,
     usage: Arc<SpeechUsage>,
-    _speech: Arc<Speech>,
+    speech: Arc<Speech>,
     _folder: tempfile::TempDir,
 }
 
@@ -75,13 +76,20 @@ impl Call {
             providers: Some(providers(Arc::new(Ear(sender)))),
             events,
             usage,
-            _speech: speech,
+            speech,
             _folder: folder,
         }
     }
 
     pub(crate) fn used(&self) -> Used {
         self.usage.read()
+    }
+
+    /// What is counted of the providers, as it is scraped.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = Text::default();
+        self.speech.metrics().write(&mut text);
+        text.finish()
     }
 
     fn providers(&mut self) -> &mut Providers {

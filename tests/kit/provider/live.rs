@@ -30,6 +30,21 @@ pub fn word(number: usize) -> Vec<i16> {
     tones::sine(16_000, 300.0 + 100.0 * number as f64, -12.0, 3200)
 }
 
+/// How the server answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    #[default]
+    Words,
+    /// Takes everything and answers nothing.
+    Nothing,
+    /// As always, but without any words.
+    Empty,
+    /// What it says is never final.
+    Interims,
+    /// Takes a connection, and does not complete it.
+    NoHandshake,
+}
+
 /// What has happened at the server.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -47,6 +62,7 @@ pub struct LiveProvider {
     generation: watch::Sender<u64>,
     /// How many of the next connections are refused, and with which status.
     refusals: Arc<(AtomicUsize, AtomicUsize)>,
+    answers: watch::Sender<Answers>,
     server: JoinHandle<()>,
 }
 
@@ -57,6 +73,7 @@ impl LiveProvider {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let refusals = Arc::new((AtomicUsize::new(0), AtomicUsize::new(401)));
         let (generation, watched) = watch::channel(0);
+        let (answers, how) = watch::channel(Answers::Words);
         let server = tokio::spawn({
             let (seen, refusals) = (Arc::clone(&seen), Arc::clone(&refusals));
             async move {
@@ -66,6 +83,7 @@ impl LiveProvider {
                         Arc::clone(&seen),
                         Arc::clone(&refusals),
                         watched.clone(),
+                        how.clone(),
                     ));
                 }
             }
@@ -75,6 +93,7 @@ impl LiveProvider {
             seen,
             generation,
             refusals,
+            answers,
             server,
         }
     }
@@ -92,6 +111,11 @@ impl LiveProvider {
     pub fn refuse(&self, count: usize, status: usize) {
         self.refusals.1.store(status, Ordering::SeqCst);
         self.refusals.0.store(count, Ordering::SeqCst);
+    }
+
+    /// How it answers from now on.
+    pub fn answer(&self, how: Answers) {
+        self.answers.send_replace(how);
     }
 
     pub fn seen(&self) -> Seen {
@@ -114,6 +138,7 @@ async fn serve(
     seen: Arc<Mutex<Seen>>,
     refusals: Arc<(AtomicUsize, AtomicUsize)>,
     mut watched: watch::Receiver<u64>,
+    how: watch::Receiver<Answers>,
 ) {
     let note = |change: &dyn Fn(&mut Seen)| {
         change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
@@ -141,6 +166,11 @@ async fn serve(
         }
         Ok(response)
     };
+    if *how.borrow() == Answers::NoHandshake {
+        note(&|seen| seen.connections += 1);
+        let _ = watched.changed().await;
+        return;
+    }
     let Ok(mut socket) = tokio_tungstenite::accept_hdr_async(stream, look).await else {
         return;
     };
@@ -171,7 +201,15 @@ async fn serve(
             Some(Ok(_)) => Vec::new(),
             Some(Err(_)) | None => return,
         };
-        for answer in answers {
+        let how = *how.borrow();
+        for mut answer in answers {
+            match how {
+                Answers::Words => {}
+                Answers::Nothing | Answers::NoHandshake => continue,
+                Answers::Empty => answer["channel"]["alternatives"][0]["transcript"] = json!(""),
+                Answers::Interims if answer["is_final"] == true => continue,
+                Answers::Interims => {}
+            }
             if socket
                 .send(Message::text(answer.to_string()))
                 .await

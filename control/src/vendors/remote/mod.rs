@@ -14,6 +14,7 @@ mod ears;
 mod heard;
 mod http;
 mod live;
+mod mute;
 mod plan;
 pub mod settings;
 mod socket;

@@ -20,7 +20,9 @@ use super::blame::Blame;
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
+use super::mute::{Muteness, Verdict, has_words};
 use super::plan::{Fault, Next, Plan, Try};
+use crate::vendors::meter::IN_VAIN;
 use crate::vendors::queue::lock;
 
 /// The longest utterance, samples: a minute of voice without a pause. What is said after it is not sent.
@@ -45,6 +47,8 @@ struct Shared {
     sink: Arc<dyn SpeechSink>,
     /// Listens where this one fails. Held while an utterance is pushed to it.
     fallback: Option<Mutex<Box<dyn Recogniser>>>,
+    /// Held for a few instructions an utterance.
+    muteness: Mutex<Muteness>,
 }
 
 /// The recogniser of one call.
@@ -60,6 +64,7 @@ pub(super) fn ears(
         transcriber,
         language,
         sink,
+        muteness: Mutex::new(Muteness::new(fallback.is_some())),
         fallback: fallback.map(Mutex::new),
     });
     runtime.spawn(listen(shared, line).in_current_span());
@@ -71,10 +76,10 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
     let mut open: Option<(UtteranceId, Vec<i16>)> = None;
     // Dropped with this task, and all its requests with it.
     let mut tasks = JoinSet::new();
-    let mut running: Vec<(UtteranceId, AbortHandle)> = Vec::new();
+    let mut running: Vec<(UtteranceId, Instant, AbortHandle)> = Vec::new();
     while let Some(told) = line.recv().await {
         while tasks.try_join_next().is_some() {}
-        running.retain(|(_, task)| !task.is_finished());
+        running.retain(|(_, _, task)| !task.is_finished());
         match told {
             Told::Begin(utterance) => open = Some((utterance, Vec::new())),
             Told::Audio(utterance, piece) => {
@@ -92,15 +97,20 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
                         async move { shared.transcribe(utterance, &samples).await }
                             .in_current_span(),
                     );
-                    running.push((utterance, task));
+                    running.push((utterance, Instant::now(), task));
                 }
             }
             Told::Cancel(utterance) => {
                 if open.as_ref().is_some_and(|(of, _)| *of == utterance) {
                     open = None;
                 }
-                for (_, task) in running.iter().filter(|(of, _)| *of == utterance) {
+                for (_, since, task) in running.iter().filter(|(of, _, _)| *of == utterance) {
                     task.abort();
+                    let waited = since.elapsed();
+                    if waited >= IN_VAIN {
+                        let provider = &shared.transcriber.provider;
+                        provider.fault(&Fault::Stalled(waited), "a recogniser did not answer");
+                    }
                 }
                 if let Some(fallback) = &shared.fallback {
                     lock(fallback).cancel(utterance);
@@ -117,31 +127,36 @@ impl Shared {
         let mut next = plan.first();
         let event = loop {
             sleep(next.pause).await;
-            let fault = match self.try_once(samples, next).await {
-                Ok(text) => {
-                    break SttEvent::Final {
-                        utterance,
-                        text,
-                        confidence: None,
-                    };
-                }
-                Err(fault) => fault,
-            };
             let provider = &self.transcriber.provider;
-            provider.fault(&fault, "a recogniser did not answer");
-            match plan.next(began.elapsed(), &fault) {
-                Next::Again(again) => next = again,
-                Next::HandOver => {
-                    if let Some(fallback) = &self.fallback {
-                        let mut other = lock(fallback);
-                        other.begin(utterance);
-                        for part in samples.chunks(FRAME) {
-                            other.audio(utterance, part);
-                        }
-                        other.finish(utterance);
+            let (fault, after) = match self.try_once(samples, next).await {
+                Ok(text) => match self.judge(samples, &text) {
+                    Verdict::Believed => {
+                        break SttEvent::Final {
+                            utterance,
+                            text,
+                            confidence: None,
+                        };
                     }
-                    return;
+                    Verdict::Doubtful => return self.hand_over(utterance, samples),
+                    // The same sound would be answered alike.
+                    Verdict::Mute => {
+                        let fault = Fault::Wrong("no words came for a voice".to_owned());
+                        let after = match self.fallback {
+                            Some(_) => Next::HandOver,
+                            None => Next::GiveUp,
+                        };
+                        (fault, after)
+                    }
+                },
+                Err(fault) => {
+                    let after = plan.next(began.elapsed(), &fault);
+                    (fault, after)
                 }
+            };
+            provider.fault(&fault, "a recogniser did not answer");
+            match after {
+                Next::Again(again) => next = again,
+                Next::HandOver => return self.hand_over(utterance, samples),
                 Next::GiveUp => {
                     break SttEvent::Failed {
                         utterance,
@@ -151,6 +166,28 @@ impl Shared {
             }
         };
         deliver(&*self.sink, SpeechEvent::Stt(event)).await;
+    }
+
+    /// Whether the answer is one.
+    fn judge(&self, samples: &[i16], text: &str) -> Verdict {
+        let mut muteness = lock(&self.muteness);
+        if has_words(text) {
+            muteness.words();
+            return Verdict::Believed;
+        }
+        muteness.no_words(samples.len() as u64, true)
+    }
+
+    fn hand_over(&self, utterance: UtteranceId, samples: &[i16]) {
+        let Some(fallback) = &self.fallback else {
+            return;
+        };
+        let mut other = lock(fallback);
+        other.begin(utterance);
+        for part in samples.chunks(FRAME) {
+            other.audio(utterance, part);
+        }
+        other.finish(utterance);
     }
 
     async fn try_once(&self, samples: &[i16], turn: Try) -> Result<String, Fault> {

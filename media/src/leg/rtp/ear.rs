@@ -6,7 +6,6 @@ use super::codec::{Decoder, Filled};
 use super::{RtpPlan, Sink};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
 use crate::audio::opus::OpusError;
-use crate::frame::FRAME;
 use crate::leg::{Coding, LegEvent, RtpPacket};
 use crate::peer::MediaTotals;
 use crate::rtp::dtmf::{Detector, Listener};
@@ -15,10 +14,6 @@ use crate::time::{RATE, Samples, Time};
 
 /// A pause shorter than this is filled with silence; a longer one is told as a gap (in samples, 100 ms).
 const SHORT_PAUSE: u64 = 1_600;
-
-/// The clock and the timestamps may differ by so much before a new stream's place is corrected, samples
-/// (10 ms).
-const CLOSE: u64 = 160;
 
 /// A packet so little behind the newest was overtaken; one farther behind begins a new count.
 const OVERTAKEN: u16 = 128;
@@ -37,10 +32,9 @@ struct Sound {
     decoder: Decoder,
     /// Present when digits come as tones, for no events were agreed.
     detector: Option<Detector>,
-    /// When the first sample came, and how many were told since, gaps included.
-    origin: Option<Time>,
-    told: u64,
-    /// The next audio's place is what the clock says.
+    /// A packet was heard.
+    began: bool,
+    /// The timestamps of the next packet have nothing to do with those before.
     unplaced: bool,
     /// Samples in the place of lost packets: from the copies in others, made up, and in gaps too long
     /// for that.
@@ -62,8 +56,7 @@ impl Ear {
             sound: Sound {
                 decoder: Decoder::new(plan.codec)?,
                 detector: detector(plan),
-                origin: None,
-                told: 0,
+                began: false,
                 unplaced: false,
                 recovered: 0,
                 concealed: 0,
@@ -96,7 +89,7 @@ impl Ear {
             self.jitter.count_in(clock);
             self.listener.reset();
         }
-        self.sound.unplaced = self.sound.origin.is_some();
+        self.sound.unplaced = self.sound.began;
         Ok(())
     }
 
@@ -148,7 +141,7 @@ impl Ear {
         };
         if self.jitter.pass(now, &arrival) {
             let packet = (packet.payload, duration, Duration::ZERO);
-            return self.sound.packet(now, packet, sink);
+            return self.sound.packet(packet, sink);
         }
         self.jitter.insert(now, &arrival);
         self.drain(now, sink);
@@ -196,7 +189,7 @@ impl Ear {
                     payload,
                     duration,
                     held,
-                } => self.sound.packet(now, (payload, duration, held), sink),
+                } => self.sound.packet((payload, duration, held), sink),
                 Next::Missing {
                     duration,
                     following,
@@ -215,15 +208,12 @@ impl Ear {
 
 impl Sound {
     /// A packet in its turn: its payload, its length in units of the codec's clock, and how long it had waited.
-    fn packet(
-        &mut self,
-        now: Time,
-        (payload, duration, held): (&[u8], u32, Duration),
-        sink: Sink<'_>,
-    ) {
+    fn packet(&mut self, (payload, duration, held): (&[u8], u32, Duration), sink: Sink<'_>) {
         let length = self.samples(duration.into());
-        self.place(now, length, sink);
-        self.told += length;
+        self.began = true;
+        if std::mem::take(&mut self.unplaced) {
+            sink(LegEvent::Reconnected);
+        }
         tell_held(&mut self.held, held, sink);
         let Some(audio) = self.decoder.decode(payload) else {
             // A packet that came and cannot be decoded leaves its time.
@@ -260,7 +250,6 @@ impl Sound {
                 sink(LegEvent::Lost { samples: length });
             }
         }
-        self.told += length;
     }
 
     fn pause(&mut self, duration: u64, sink: Sink<'_>) {
@@ -271,31 +260,11 @@ impl Sound {
             sink(LegEvent::Lost { samples: length });
             self.gap += length;
         }
-        self.told += length;
     }
 
     /// Units of the codec's clock as samples.
     fn samples(&self, duration: u64) -> u64 {
         duration * u64::from(RATE) / u64::from(self.decoder.codec().clock())
-    }
-
-    /// Where the timestamps cannot say it, the clock tells how much is missing before audio that ends now.
-    fn place(&mut self, now: Time, length: u64, sink: Sink<'_>) {
-        let began = now.before(Samples(length).duration());
-        let origin = *self.origin.get_or_insert(began);
-        if !std::mem::take(&mut self.unplaced) {
-            return;
-        }
-        sink(LegEvent::Reconnected);
-        let missing = Samples::in_duration(began.since(origin))
-            .minus(Samples(self.told))
-            .0;
-        if missing > CLOSE {
-            // A gap is a frame at least, so that what was begun before it can be completed.
-            let missing = missing.max(FRAME as u64);
-            sink(LegEvent::Lost { samples: missing });
-            self.told += missing;
-        }
     }
 }
 

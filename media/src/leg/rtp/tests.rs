@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::audio::tones::{db, goertzel, noise, sine};
+use crate::record::timeline::{Piece, Place, Timeline};
 use crate::rtp::dtmf::Event;
 use crate::rtp::sdp;
 use crate::time::{RATE, Samples};
@@ -40,8 +41,11 @@ struct Bed {
     leg: RtpLeg,
     arrivals: Arrivals,
     now: Time,
-    /// Audio and gaps as samples.
+    /// Audio where the call places it, from the first sample on, and silence between.
     audio: Vec<i16>,
+    timeline: Timeline,
+    /// The place of the first sample.
+    first: Option<u64>,
     digits: String,
     silent: bool,
     sent: Vec<Sent>,
@@ -60,6 +64,8 @@ impl Bed {
             arrivals: Arrivals::default(),
             now: start(),
             audio: Vec::new(),
+            timeline: Timeline::default(),
+            first: None,
             digits: String::new(),
             silent: false,
             sent: Vec::new(),
@@ -71,16 +77,34 @@ impl Bed {
             leg,
             now,
             audio,
+            timeline,
+            first,
             digits,
             silent,
             ..
         } = self;
+        // A second after the call's beginning, so that there is room before the first packet.
+        let position = Samples::in_duration(*now - start()).0 + u64::from(RATE);
         run(leg, *now, &mut |event| match event {
-            LegEvent::Audio(samples) => audio.extend_from_slice(samples),
-            LegEvent::Lost { samples } => audio.resize(audio.len() + samples as usize, 0),
+            LegEvent::Audio(samples) => {
+                let piece = Piece {
+                    now: position,
+                    length: samples.len() as u64,
+                    stamped: true,
+                };
+                if let Place::At { position, .. } = timeline.place(piece, || false) {
+                    let first = *first.get_or_insert(position);
+                    audio.resize((position - first) as usize, 0);
+                    audio.extend_from_slice(samples);
+                }
+            }
+            LegEvent::Lost { samples } => {
+                timeline.lost(position, samples);
+            }
             LegEvent::Digit(key) => digits.push(key),
             LegEvent::Silent => *silent = true,
-            LegEvent::Reconnected | LegEvent::Held(_) => {}
+            LegEvent::Reconnected => timeline.reconnect(),
+            LegEvent::Held(_) => {}
             other => panic!("{other:?}"),
         });
     }

@@ -161,6 +161,14 @@ impl WsLeg {
         }
     }
 
+    /// Whether timestamps tell the place of the caller's audio.
+    pub const fn is_stamped(&self) -> bool {
+        match &self.peer {
+            Peer::Native(_) => false,
+            Peer::Telco(telco) => telco.is_stamped(),
+        }
+    }
+
     /// How much later a sound of the caller comes out than it came in.
     pub fn delay(&self) -> Duration {
         match &self.peer {

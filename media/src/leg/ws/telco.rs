@@ -48,6 +48,16 @@ struct Stream {
     member: String,
 }
 
+/// What stands between a chunk of audio and the one before.
+#[derive(Clone, Copy)]
+enum Before {
+    Nothing,
+    /// So many wire samples are missing.
+    Lost(u64),
+    /// The timestamps tell nothing of it.
+    Restart,
+}
+
 /// Which echoes prove that something was played. The vendor echoes a mark when the audio before it
 /// was played, but also, all at once, when that audio is cleared: so each clear begins an epoch, and
 /// only marks of the present one count.
@@ -72,6 +82,11 @@ impl Telco {
 
     pub(super) const fn ready(&self) -> bool {
         self.stream.is_some()
+    }
+
+    /// Whether the vendor stamps its audio. (Clouds that copy the format may not.)
+    pub(super) const fn is_stamped(&self) -> bool {
+        self.expected.is_some()
     }
 
     pub(super) fn delay(&self) -> Duration {
@@ -186,9 +201,10 @@ impl Telco {
             return Ok(());
         }
         let length = self.codec.decode(payload)? as u64;
-        let lost = self.place(timestamp, length);
-        if lost > 0 {
-            sink(LegEvent::Lost { samples: lost * UP });
+        match self.place(timestamp, length) {
+            Before::Nothing => {}
+            Before::Lost(lost) => sink(LegEvent::Lost { samples: lost * UP }),
+            Before::Restart => sink(LegEvent::Unplaced),
         }
         let samples = self.codec.samples();
         if !samples.is_empty() {
@@ -197,30 +213,30 @@ impl Telco {
         Ok(())
     }
 
-    /// Puts a chunk of `length` wire samples on the vendor's clock and says how much is missing
-    /// before it. What is expected counts the samples that came and the gaps that were filled, not
-    /// the last timestamp: so many small gaps add up to one that is filled, and a timestamp that was
-    /// late once is not paid for twice.
-    fn place(&mut self, timestamp: Option<u64>, length: u64) -> u64 {
+    /// Puts a chunk of `length` wire samples on the vendor's clock and says what is before it. What is
+    /// expected counts the samples that came and the gaps that were filled, not the last timestamp: so
+    /// many small gaps add up to one that is filled, and a timestamp that was late once is not paid for
+    /// twice.
+    fn place(&mut self, timestamp: Option<u64>, length: u64) -> Before {
         let stamped = timestamp.map(|ms| ms.saturating_mul(PER_MS));
-        let (start, lost) = match (stamped, self.expected) {
-            (None, None) => return 0,
-            (None, Some(expected)) => (expected, 0),
-            (Some(stamped), None) => (stamped, 0),
+        let (start, before) = match (stamped, self.expected) {
+            (None, None) => return Before::Nothing,
+            (None, Some(expected)) => (expected, Before::Nothing),
+            (Some(stamped), None) => (stamped, Before::Nothing),
             (Some(stamped), Some(expected)) => {
                 let ahead = stamped.saturating_sub(expected);
                 let behind = expected.saturating_sub(stamped);
                 if ahead > LARGEST_GAP || behind > LARGEST_STEP_BACK {
-                    (stamped, 0)
+                    (stamped, Before::Restart)
                 } else if ahead >= SMALLEST_GAP {
-                    (stamped, ahead)
+                    (stamped, Before::Lost(ahead))
                 } else {
-                    (expected, 0)
+                    (expected, Before::Nothing)
                 }
             }
         };
         self.expected = Some(start.saturating_add(length));
-        lost
+        before
     }
 
     pub(super) fn audio(&mut self, out: &mut String, frame: &[i16]) {

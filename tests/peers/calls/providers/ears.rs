@@ -1,15 +1,15 @@
-//! A live recogniser whose connection is cut in the middle of what the caller says.
+//! A live recogniser whose connection is cut in the middle of what the caller says, and one that is mute.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use kit::provider::LiveProvider;
-use kit::provider::live::{WORDS, word};
+use kit::provider::live::{Answers, WORDS, word};
 use kit::socket::Caller;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{call, check_end, greeted, provider, turn};
+use super::{call, check_end, greeted, provider, silent, turn};
 use crate::stage;
 
 /// Words of an utterance: two seconds and a bit.
@@ -89,6 +89,74 @@ async fn no_words_are_lost_when_the_recogniser_s_connection_is_cut() {
     assert!(lost * 100 <= wanted, "{lost} of {wanted} words are lost");
     assert!(added * 100 <= wanted, "{added} words were never said");
     for caller in callers {
+        check_end(&server, caller).await;
+    }
+}
+
+/// The log tells of the provider that failed.
+fn log(server: &kit::server::Server) -> Vec<String> {
+    let log = std::fs::read_to_string(server.data.join("server.log")).unwrap();
+    let lines = log.lines().filter(|line| line.contains("WARN"));
+    lines
+        .filter(|line| line.contains("ears") && line.contains("stalled"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn whom_a_mute_recogniser_does_not_hear_is_told_so() {
+    let _together = stage::together().await;
+    let ears = LiveProvider::start().await;
+    let setup = provider(stage::setup(), "ears", "deepgram", &ears.url())
+        .set("PROVIDERS__EARS__STT_MODEL", "nova-3")
+        .set("SPEECH__RECOGNISER", "ears");
+    let server = setup.start().await;
+    let mut caller = call(&server.client(), json!({"llm_model": "echo"})).await;
+    greeted(&mut caller).await;
+    // Well at first, mute in the middle, and well again.
+    let sound = said(&numbers(0, 0));
+    assert!(turn(&mut caller, &sound, Duration::from_secs(12)).await.is_some());
+    ears.answer(Answers::Nothing);
+    let seen = caller.messages.len();
+    caller.speak(&sound).await;
+    let ended = Instant::now();
+    let told = |caller: &Caller| {
+        let mut lines = caller.messages[seen..].iter();
+        lines.any(|(_, m)| {
+            let text = m["text"].as_str().unwrap_or_default();
+            m["type"] == "agent_response" && text.contains("did not catch that")
+        })
+    };
+    while !told(&caller) {
+        assert!(ended.elapsed() < Duration::from_secs(5), "{:?}", &caller.messages[seen..]);
+        caller.listen(20).await;
+    }
+    assert!(!log(&server).is_empty(), "the log tells of it");
+    ears.answer(Answers::Words);
+    silent(&mut caller).await;
+    let heard = turn(&mut caller, &sound, Duration::from_secs(12)).await;
+    assert!(heard.is_some_and(|turn| turn.heard.contains('w')));
+    check_end(&server, caller).await;
+}
+
+#[tokio::test]
+async fn the_fallback_answers_whom_a_mute_recogniser_does_not_hear() {
+    let _together = stage::together().await;
+    for how in [Answers::Nothing, Answers::NoHandshake] {
+        let ears = LiveProvider::start().await;
+        ears.answer(how);
+        let setup = provider(stage::setup(), "ears", "deepgram", &ears.url())
+            .set("PROVIDERS__EARS__STT_MODEL", "nova-3")
+            .set("SPEECH__RECOGNISER", "ears")
+            .set("SPEECH__RECOGNISER_FALLBACK", "scripted");
+        let server = setup.start().await;
+        let mut caller = call(&server.client(), json!({"llm_model": "echo"})).await;
+        greeted(&mut caller).await;
+        for line in ["hello there", "what time is breakfast"] {
+            let turn = turn(&mut caller, &said(&numbers(1, 1)), Duration::from_secs(12)).await;
+            assert_eq!(turn.map(|turn| turn.heard).as_deref(), Some(line), "{how:?}");
+        }
+        assert!(!log(&server).is_empty(), "the log tells of it");
         check_end(&server, caller).await;
     }
 }

@@ -105,6 +105,11 @@ fn finished(caller: &Caller, seen: usize) -> Option<Turn> {
 /// Waits until the greeting is over.
 async fn greeted(caller: &mut Caller) {
     caller.wait_for("agent_response", 5000).await;
+    silent(caller).await;
+}
+
+/// Waits until what the agent says is over.
+async fn silent(caller: &mut Caller) {
     let mut count = 0;
     loop {
         caller.listen(400).await;

@@ -236,9 +236,14 @@ impl Task {
                     })
                     .collect(),
                 Act::Finalize => vec![Message::text(wire::FINALIZE)],
-                act @ (Act::Say(_) | Act::HandOver(..)) => {
+                act @ (Act::Say(_) | Act::HandOver(..) | Act::Fault(_)) => {
+                    // Who answers nothing at all may answer on another connection.
+                    let silent = matches!(act, Act::Fault(Fault::Stalled(_)));
                     // A call that is gone closes its line, which is noticed there.
                     self.act(act).await;
+                    if silent {
+                        return None;
+                    }
                     continue;
                 }
             };
@@ -276,6 +281,10 @@ impl Task {
                     }
                     other.finish(utterance);
                 }
+                true
+            }
+            Act::Fault(fault) => {
+                self.provider.fault(&fault, "a recogniser heard no words");
                 true
             }
         }

@@ -12,9 +12,12 @@ use media::speech::{SttEvent, UtteranceId};
 use media::time::RATE;
 use tokio::time::Instant;
 
-/// The most audio that is kept for a new connection, samples: 10 s. A recogniser gives a final result
-/// every few seconds; what is older and has none is lost with its connection.
-const RING: usize = 10 * RATE as usize;
+use super::super::mute::{Muteness, Verdict, has_words};
+use super::super::plan::Fault;
+
+/// The most audio that is kept for a new connection or for the one that takes over, samples: 30 s. A recogniser gives
+/// a final result every few seconds, so that only a mute one makes this fill; what is older is lost.
+const RING: usize = 30 * RATE as usize;
 
 /// How long the answer to `Finalize` is waited for when there are words: then they are the answer. Not
 /// every server answers when it had nothing left to say.
@@ -23,8 +26,13 @@ const ANSWER: Duration = Duration::from_millis(1_000);
 /// The same when there are no words.
 const EMPTY_ANSWER: Duration = Duration::from_millis(2_000);
 
-/// How long an utterance waits for a connection after its end, and with somebody to take over.
-const NO_ANSWER: Duration = Duration::from_millis(4_500);
+/// The same of a recogniser that was found mute, where another takes over: who is well has said something by the
+/// utterance's end.
+const MUTE_ANSWER: Duration = Duration::from_millis(300);
+
+/// How long an utterance waits for a connection after its end, and with somebody to take over. The hastiest turn waits
+/// for words for 4 s.
+const NO_ANSWER: Duration = Duration::from_millis(3_500);
 const HAND_OVER: Duration = Duration::from_millis(1_500);
 
 /// Results may end a little beyond the audio that they were asked to finish.
@@ -41,6 +49,8 @@ pub(super) enum Act {
     Say(SttEvent),
     /// The other recogniser is to hear this utterance.
     HandOver(UtteranceId, Vec<i16>),
+    /// The provider failed, though its connection stands.
+    Fault(Fault),
 }
 
 /// A result of the recogniser.
@@ -68,6 +78,7 @@ pub(super) struct Session {
     /// The provider refuses: waiting is of no use.
     refused: Option<String>,
     fallback: bool,
+    muteness: Muteness,
     acts: VecDeque<Act>,
 }
 
@@ -82,6 +93,8 @@ struct Utterance {
     finals: String,
     interim: String,
     confidence: Option<f32>,
+    /// This connection had a result for it, be it without words.
+    answered: bool,
     /// Nobody wants its words.
     cancelled: bool,
 }
@@ -103,6 +116,7 @@ impl Session {
             connected: false,
             refused: None,
             fallback,
+            muteness: Muteness::new(fallback),
             acts: VecDeque::new(),
         }
     }
@@ -120,6 +134,7 @@ impl Session {
             finals: String::new(),
             interim: String::new(),
             confidence: None,
+            answered: false,
             cancelled: false,
         });
     }
@@ -169,6 +184,7 @@ impl Session {
         self.sent = self.ring_from;
         for utterance in &mut self.utterances {
             utterance.asked = None;
+            utterance.answered = false;
             // What comes again is written again.
             utterance.interim.clear();
         }
@@ -187,6 +203,9 @@ impl Session {
     }
 
     pub(super) fn result(&mut self, now: Instant, heard: Heard) {
+        if has_words(&heard.text) {
+            self.muteness.words();
+        }
         let end = heard.span.map(|(start, length)| {
             self.base + ((start + length).max(0.0) * f64::from(RATE)).round() as u64
         });
@@ -196,11 +215,10 @@ impl Session {
         // An utterance whose `Finalize` was not answered is over when a later one's is.
         if let (true, Some(end)) = (heard.from_finalize, end) {
             while self.utterances.len() > 1
-                && self
-                    .utterances
-                    .front()
-                    .is_some_and(|u| u.until.is_some_and(|until| until + SLACK < end))
+                && let Some(first) = self.utterances.front_mut()
+                && first.until.is_some_and(|until| until + SLACK < end)
             {
+                first.answered = true;
                 self.complete_first();
             }
         }
@@ -214,6 +232,7 @@ impl Session {
         };
         if let Some(utterance) = place.and_then(|place| self.utterances.get_mut(place)) {
             let before = utterance.text();
+            utterance.answered = true;
             if heard.is_final {
                 utterance.finals = joined(&utterance.finals, &heard.text);
                 utterance.interim.clear();
@@ -240,7 +259,11 @@ impl Session {
             let reached = end.is_none_or(|end| end + SLACK >= first.until.unwrap_or(u64::MAX));
             first.asked.is_some() && (reached || place == Some(0))
         };
-        if heard.from_finalize && self.utterances.front().is_some_and(completes) {
+        if let Some(first) = self.utterances.front_mut()
+            && heard.from_finalize
+            && completes(first)
+        {
+            first.answered = true;
             self.complete_first();
         }
         self.tick(now);
@@ -273,10 +296,12 @@ impl Session {
             return Some(finished);
         }
         if let Some(asked) = first.asked.filter(|_| self.connected) {
-            let patience = if first.text().is_empty() {
-                EMPTY_ANSWER
-            } else {
+            let patience = if !first.text().is_empty() {
                 ANSWER
+            } else if self.fallback && self.muteness.is_mute() {
+                MUTE_ANSWER
+            } else {
+                EMPTY_ANSWER
             };
             return Some(asked + patience);
         }
@@ -289,40 +314,66 @@ impl Session {
             return;
         };
         let until = first.until.unwrap_or(first.from);
-        let text = first.text();
-        let answered = self.connected && first.asked.is_some();
-        let act = if first.cancelled {
-            None
-        } else if answered || !text.is_empty() {
-            Some(Act::Say(SttEvent::Final {
-                utterance: first.id,
-                text,
-                confidence: first.confidence,
-            }))
-        } else if self.fallback {
-            let from = first.from.max(self.ring_from) - self.ring_from;
-            let samples = self
-                .ring
-                .iter()
-                .skip(from as usize)
-                .take(until.saturating_sub(first.from.max(self.ring_from)) as usize);
-            Some(Act::HandOver(first.id, samples.copied().collect()))
-        } else {
-            let message = self
-                .refused
-                .clone()
-                .unwrap_or_else(|| "there is no connection".to_owned());
-            Some(Act::Say(SttEvent::Failed {
-                utterance: first.id,
-                message,
-            }))
-        };
-        self.acts.extend(act);
+        if !first.cancelled {
+            self.answer(&first, until);
+        }
         self.drop_until(until);
         // While nobody speaks, nothing needs to be kept ready.
         if self.ring.is_empty() && self.utterances.is_empty() {
             self.ring.shrink_to(RATE as usize);
         }
+    }
+
+    /// What the call is told of an utterance that ends here.
+    fn answer(&mut self, utterance: &Utterance, until: u64) {
+        let text = utterance.text();
+        let asked = utterance.asked.filter(|_| self.connected);
+        let mut fault = None;
+        let failed = if has_words(&text) {
+            // Words that the recogniser has not taken back are words, but it was asked to be sure of them.
+            let unsure = asked.is_some() && !utterance.interim.is_empty();
+            fault = unsure.then_some(Fault::Stalled(ANSWER));
+            false
+        } else if asked.is_some() {
+            let length = until.saturating_sub(utterance.from);
+            let verdict = self.muteness.no_words(length, utterance.answered);
+            fault = (verdict == Verdict::Mute).then(|| match utterance.answered {
+                true => Fault::Wrong("no words came for a voice".to_owned()),
+                false => Fault::Stalled(EMPTY_ANSWER),
+            });
+            verdict != Verdict::Believed
+        } else {
+            true
+        };
+        let act = if !failed {
+            Act::Say(SttEvent::Final {
+                utterance: utterance.id,
+                text,
+                confidence: utterance.confidence,
+            })
+        } else if self.fallback {
+            Act::HandOver(utterance.id, self.sound(utterance.from, until))
+        } else {
+            let message = match (&fault, &self.refused) {
+                (Some(fault), _) => fault.to_string(),
+                (None, Some(why)) => why.clone(),
+                (None, None) => "there is no connection".to_owned(),
+            };
+            Act::Say(SttEvent::Failed {
+                utterance: utterance.id,
+                message,
+            })
+        };
+        self.acts.push_back(act);
+        self.acts.extend(fault.map(Act::Fault));
+    }
+
+    /// What is kept of the sound between these positions.
+    fn sound(&self, from: u64, until: u64) -> Vec<i16> {
+        let from = from.max(self.ring_from);
+        let skip = (from - self.ring_from) as usize;
+        let length = until.saturating_sub(from) as usize;
+        self.ring.iter().skip(skip).take(length).copied().collect()
     }
 
     /// Sends what this connection has not had yet, with `Finalize` where an utterance ends.

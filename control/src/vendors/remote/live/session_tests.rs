@@ -10,6 +10,7 @@ use media::speech::{SttEvent, UtteranceId};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
+use super::super::plan::Fault;
 use super::session::{Act, Heard, Session};
 
 /// Samples of a word.
@@ -74,6 +75,7 @@ struct Call {
     now: Instant,
     said: Vec<SttEvent>,
     handed: Vec<(UtteranceId, usize)>,
+    faults: Vec<Fault>,
     always_answers: bool,
     /// How long results are on their way, and those that are. A connection that drops takes them along.
     latency: Duration,
@@ -88,6 +90,7 @@ impl Call {
             now: Instant::now(),
             said: Vec::new(),
             handed: Vec::new(),
+            faults: Vec::new(),
             always_answers: true,
             latency: Duration::ZERO,
             under_way: VecDeque::new(),
@@ -121,6 +124,10 @@ impl Call {
                 }
                 (Act::HandOver(id, samples), _) => {
                     self.handed.push((id, samples.len()));
+                    continue;
+                }
+                (Act::Fault(fault), _) => {
+                    self.faults.push(fault);
                     continue;
                 }
             };
@@ -262,7 +269,7 @@ fn what_is_said_before_the_connection_is_there_is_sent_when_it_is() {
 fn without_a_connection_an_utterance_fails_in_time_or_is_handed_over() {
     let mut call = Call::new(false);
     call.say(1, 1..4, |_| {});
-    call.pass(4_400);
+    call.pass(3_400);
     assert!(call.said.is_empty());
     call.pass(200);
     assert!(matches!(call.said.as_slice(), [SttEvent::Failed { .. }]));
@@ -296,13 +303,139 @@ fn what_was_heard_before_the_connection_dropped_is_not_thrown_away() {
 fn an_endless_utterance_is_held_in_bounds() {
     let mut call = Call::new(false);
     call.session.begin(UtteranceId(1));
-    for _ in 0..3000 {
+    for _ in 0..6000 {
         call.session.audio(call.now, UtteranceId(1), &[1; FRAME]);
     }
     call.connect();
     let sent: usize =
         call.server.as_ref().unwrap().done + call.server.as_ref().unwrap().pending.len();
-    assert_eq!(sent, 160_000);
+    assert_eq!(sent, 480_000);
+}
+
+/// A sentence of 2 s, whatever comes back of it.
+fn sentence(call: &mut Call, id: u32) {
+    let id = UtteranceId(id);
+    call.session.begin(id);
+    call.session.audio(call.now, id, &[5; 10 * WORD]);
+    call.session.finish(call.now, id);
+    while let Some(act) = call.session.take() {
+        assert!(matches!(act, Act::Audio(_) | Act::Finalize), "{act:?}");
+    }
+}
+
+/// A result without words of the sentence that began at this second.
+fn wordless(call: &mut Call, from: f64, from_finalize: bool) {
+    let heard = Heard {
+        span: Some((from, 2.0)),
+        is_final: true,
+        from_finalize,
+        ..Heard::default()
+    };
+    call.session.result(call.now, heard);
+    call.work();
+}
+
+#[test]
+fn a_recogniser_that_answers_nothing_is_a_fault_and_its_utterances_are_handed_over_whole() {
+    let mut call = Call::new(true);
+    call.connect();
+    sentence(&mut call, 1);
+    call.pass(1_900);
+    assert_eq!((call.handed.len(), call.faults.len()), (0, 0));
+    call.pass(200);
+    assert_eq!(call.handed, [(UtteranceId(1), 10 * WORD)]);
+    assert!(matches!(call.faults.as_slice(), [Fault::Stalled(_)]));
+    // Known to be mute, it is not waited for as long.
+    sentence(&mut call, 2);
+    call.pass(350);
+    assert_eq!(call.handed[1..], [(UtteranceId(2), 10 * WORD)]);
+    assert_eq!(call.faults.len(), 2);
+    // It finds its words again.
+    let mut again = Call::new(true);
+    again.session = call.session;
+    again.connect();
+    again.say(3, 7..17, |_| {});
+    assert_eq!(again.final_of(3), Some(words(7..17).as_str()));
+    assert!(again.handed.is_empty() && again.faults.is_empty());
+}
+
+#[test]
+fn without_another_recogniser_a_mute_one_fails_its_utterance() {
+    let mut call = Call::new(false);
+    call.connect();
+    sentence(&mut call, 1);
+    call.pass(2_100);
+    assert!(matches!(call.said.as_slice(), [SttEvent::Failed { .. }]));
+    assert!(matches!(call.faults.as_slice(), [Fault::Stalled(_)]));
+}
+
+#[test]
+fn a_recogniser_that_falls_mute_in_mid_call_is_found_out_as_soon() {
+    let mut call = Call::new(true);
+    call.connect();
+    call.say(1, 1..11, |_| {});
+    assert_eq!(call.final_of(1), Some(words(1..11).as_str()));
+    sentence(&mut call, 2);
+    call.pass(2_100);
+    assert_eq!(call.handed, [(UtteranceId(2), 10 * WORD)]);
+    assert_eq!(call.faults.len(), 1);
+}
+
+#[test]
+fn empty_results_are_believed_once_and_no_longer_when_they_go_on() {
+    let mut call = Call::new(false);
+    call.connect();
+    for id in 1..=2_u32 {
+        sentence(&mut call, id);
+        wordless(&mut call, 2.0 * f64::from(id - 1), true);
+    }
+    assert_eq!(call.final_of(1), Some(""));
+    assert!(matches!(call.said[1], SttEvent::Failed { .. }));
+    assert!(matches!(call.faults.as_slice(), [Fault::Wrong(_)]));
+
+    // Another one hears both.
+    let mut call = Call::new(true);
+    call.connect();
+    for id in 1..=2_u32 {
+        sentence(&mut call, id);
+        wordless(&mut call, 2.0 * f64::from(id - 1), true);
+    }
+    assert_eq!(call.handed.len(), 2);
+    assert_eq!((call.said.len(), call.faults.len()), (0, 1));
+}
+
+#[test]
+fn a_noise_that_has_no_words_is_no_fault() {
+    for fallback in [false, true] {
+        let mut call = Call::new(fallback);
+        call.connect();
+        for id in 1..=20 {
+            call.session.begin(UtteranceId(id));
+            call.session.audio(call.now, UtteranceId(id), &[0; 3 * WORD]);
+            call.session.finish(call.now, UtteranceId(id));
+            while call.session.take().is_some() {}
+            call.pass(2_100);
+            assert_eq!(call.final_of(id), Some(""));
+        }
+        assert!(call.handed.is_empty() && call.faults.is_empty());
+    }
+}
+
+#[test]
+fn words_that_stay_interim_are_the_answer_and_a_fault() {
+    let mut call = Call::new(true);
+    call.connect();
+    sentence(&mut call, 1);
+    let heard = Heard {
+        span: Some((0.0, 2.0)),
+        text: "two rooms".to_owned(),
+        ..Heard::default()
+    };
+    call.session.result(call.now, heard);
+    call.pass(1_100);
+    assert_eq!(call.final_of(1), Some("two rooms"));
+    assert!(matches!(call.faults.as_slice(), [Fault::Stalled(_)]));
+    assert!(call.handed.is_empty());
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Whether a recogniser that finds no words is right, or mute. Pure.
+//!
+//! A recogniser may have no words for a cough, and the agent then listens on. One that has none for what a caller
+//! really said has failed, though its connection stands: the caller would be taken for silent. What tells them apart
+//! is how much voice there was since its last words. An answer without words weighs less than none at all: it may be
+//! right, for a radio in the background is a voice, too.
+
+use std::time::Duration;
+
+use media::time::Samples;
+
+/// An utterance holds so much beside its voice, at most: 300 ms before it is noticed, and 300 ms of silence that end it.
+/// (Longer pauses within it end it, too.)
+const AROUND: Samples = Samples::from_ms(600);
+
+/// Voice without any answer that shows a mute recogniser: a sentence, or two or three short words.
+const UNANSWERED: Duration = Duration::from_millis(800);
+
+/// How many times as much voice has to be answered without words, before that is a fault: 2.4 s, which no cough
+/// lasts.
+const ANSWERED: u32 = 3;
+
+/// Where another recogniser can be asked, no answer to this much voice is enough.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// What an answer, or none, means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The recogniser is believed: there were none.
+    Believed,
+    /// There may have been some: another recogniser is asked, if there is one.
+    Doubtful,
+    /// The recogniser is mute: a fault of the provider.
+    Mute,
+}
+
+/// One call's recogniser, by its utterances without words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Muteness {
+    /// Another recogniser can be asked.
+    fallback: bool,
+    /// Voice since the last words, that without any answer weighted.
+    unheard: Duration,
+}
+
+impl Muteness {
+    pub(super) const fn new(fallback: bool) -> Self {
+        Self {
+            fallback,
+            unheard: Duration::ZERO,
+        }
+    }
+
+    /// The recogniser had words: it is well.
+    pub(super) const fn words(&mut self) {
+        self.unheard = Duration::ZERO;
+    }
+
+    /// The recogniser had no words for so many samples of an utterance. `answered`: it said so itself.
+    pub(super) fn no_words(&mut self, samples: u64, answered: bool) -> Verdict {
+        let voice = Samples(samples).minus(AROUND).duration();
+        self.unheard += if answered { voice } else { voice * ANSWERED };
+        if self.is_mute() && !voice.is_zero() {
+            Verdict::Mute
+        } else if self.fallback && !answered && voice >= SHORT {
+            Verdict::Mute
+        } else if self.fallback && voice >= UNANSWERED {
+            Verdict::Doubtful
+        } else {
+            Verdict::Believed
+        }
+    }
+
+    /// Whether it has been found mute, and had no words since.
+    pub(super) fn is_mute(&self) -> bool {
+        self.unheard >= UNANSWERED * ANSWERED
+    }
+}
+
+/// Whether there is a word in the text. (Some recognisers write a full stop or an ellipsis for silence.)
+pub(super) fn has_words(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The samples of an utterance with so much voice.
+    const fn voice(ms: u64) -> u64 {
+        Samples::from_ms(ms + 600).0
+    }
+
+    #[test]
+    fn a_sentence_without_an_answer_is_a_fault_and_a_cough_is_none() {
+        let mut alone = Muteness::new(false);
+        assert_eq!(alone.no_words(voice(350), false), Verdict::Believed);
+        alone.words();
+        assert_eq!(alone.no_words(voice(350), true), Verdict::Believed);
+        alone.words();
+        assert_eq!(alone.no_words(voice(800), false), Verdict::Mute);
+        // Until it has words again, it stays so.
+        assert_eq!(alone.no_words(voice(100), false), Verdict::Mute);
+        alone.words();
+        assert_eq!(alone.no_words(voice(100), false), Verdict::Believed);
+    }
+
+    #[test]
+    fn short_words_that_nobody_answers_add_up() {
+        let mut alone = Muteness::new(false);
+        let verdicts = [300; 3].map(|ms| alone.no_words(voice(ms), false));
+        assert_eq!(
+            verdicts,
+            [Verdict::Believed, Verdict::Believed, Verdict::Mute]
+        );
+    }
+
+    #[test]
+    fn empty_answers_are_believed_until_there_is_much_voice() {
+        let mut alone = Muteness::new(false);
+        let verdicts = [900; 3].map(|ms| alone.no_words(voice(ms), true));
+        assert_eq!(
+            verdicts,
+            [Verdict::Believed, Verdict::Believed, Verdict::Mute]
+        );
+        let mut alone = Muteness::new(false);
+        assert_eq!(alone.no_words(voice(2_400), true), Verdict::Mute);
+    }
+
+    #[test]
+    fn where_another_can_be_asked_it_is_asked_sooner() {
+        let mut backed = Muteness::new(true);
+        assert_eq!(backed.no_words(voice(100), false), Verdict::Believed);
+        assert_eq!(backed.no_words(voice(300), false), Verdict::Mute);
+        backed.words();
+        assert_eq!(backed.no_words(voice(500), true), Verdict::Believed);
+        assert_eq!(backed.no_words(voice(1_000), true), Verdict::Doubtful);
+        assert_eq!(backed.no_words(voice(1_000), true), Verdict::Mute);
+    }
+
+    #[test]
+    fn marks_alone_are_no_words() {
+        assert!(has_words(" Hello.") && has_words("7"));
+        assert!(!has_words("") && !has_words(" . ") && !has_words("…"));
+    }
+}

@@ -20,6 +20,7 @@ mod crowd;
 mod database;
 mod digest;
 mod disk;
+mod documented;
 mod ends;
 mod floods;
 mod forward;

@@ -68,6 +68,8 @@ needed() {
         # A server of the S3 protocol comes from PyPI, see below.
         echo "python3-venv          python3 -c 'import ensurepip'"
         echo "asterisk-core-sounds-en-wav dpkg-query -W asterisk-core-sounds-en-wav"
+        # What those prompts say, which their package only recommends.
+        echo "asterisk-core-sounds-en dpkg-query -W asterisk-core-sounds-en"
     fi
 }
 

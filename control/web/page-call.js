@@ -186,7 +186,7 @@ class View {
       fill(this.net, measured ? facts([
         ['Round trip', network.rtt_ms === null ? DASH : ms(network.rtt_ms)], ['Lost', percent(network.loss_pct ?? NaN)],
         ['Jitter', network.jitter_ms === null ? DASH : ms(network.jitter_ms)], ['MOS, estimated', network.mos === null ? DASH : network.mos.toFixed(1)],
-      ]) : h('p.soft', 'Nothing was measured on this line.'), told.errors.length > 0 && h('ul.faults', told.errors.map((fault) => h('li.notice.bad', h('div', `${title(fault.source)}: ${fault.message}`)))));
+      ]) : h('p.soft', 'Nothing was measured on this line.'), told.errors.length > 0 && h('ul.faults', faults(told)));
     } catch (error) {
       if (error.name === 'AbortError' || own !== this.asked) return;
       fill(this.times, failure(error, () => this.fillDiagnostics()));
@@ -243,4 +243,13 @@ class View {
     clearTimeout(this.timer);
     this.recording?.close();
   }
+}
+
+// What went wrong: of a provider's fault also when, in which part of the agent, and the code.
+function faults({ errors, provider_error_count: count }) {
+  const said = (fault) => (fault.source === 'provider'
+    ? `${length(fault.at_ms / 1000)} ${title(fault.stage)} ${fault.provider} (${fault.code}): ${fault.message}`
+    : `${title(fault.source)}: ${fault.message}`);
+  const more = count - errors.filter((fault) => fault.source === 'provider').length;
+  return [...errors.map((fault) => h('li.notice.bad', h('div', said(fault)))), more > 0 && h('li.small.soft', `and ${more} more of providers`)];
 }

@@ -25,7 +25,7 @@ export interface ToolContext {
 }
 
 /** Answers a call of a tool of type `client`: any JSON, up to 60 KiB with what is around it. What is larger, and what
- * is thrown, becomes an error result. */
+ * is thrown, becomes an error result. Agents cannot be given tools by the API yet, so none is called so far. */
 export type ToolHandler = (args: Record<string, unknown>, context: ToolContext) => unknown | Promise<unknown>;
 
 export interface CallOptions {

@@ -154,6 +154,10 @@ async fn every_line_of_a_call_names_it_and_no_line_says_what_was_said() {
         (&fault["provider"], &fault["kind"], &fault["status"]),
         (&json!("cloud"), &json!("busy"), &json!(503))
     );
+    // The provider's own words, without those that it repeats.
+    let said = fault["said"].as_str().unwrap();
+    assert!(said.starts_with("status 503: cannot"), "{said}");
+    assert!(said.contains("•••"), "{said}");
 }
 
 #[tokio::test]

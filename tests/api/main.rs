@@ -8,6 +8,7 @@ mod bad_input;
 mod billing;
 mod browser_sessions;
 mod calls;
+mod claims;
 mod commands;
 mod conversations;
 mod crash;

@@ -290,7 +290,8 @@ impl Server {
             .expect("the database opens")
     }
 
-    fn database_url(&self) -> String {
+    /// Where its database is, for another program.
+    pub fn database_url(&self) -> String {
         let set = self
             .settings
             .iter()

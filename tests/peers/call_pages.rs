@@ -263,11 +263,12 @@ const BEFORE: &str = "(() => {
     const real = window.fetch;
     const untold = { rtt_ms: null, loss_pct: null, jitter_ms: null, mos: null };
     const measured = { rtt_ms: 40, loss_pct: 1, jitter_ms: 3, mos: 4.2 };
+    const fault = { source: 'provider', at_ms: 4180, stage: 'model', provider: 'cloud', code: 'insufficient_quota', message: 'status 429: You exceeded your quota', turn_id: null, tool_call_id: null };
     const turn = { role: 'assistant', text: 'Never heard', interrupted: true, interrupted_after_ms: 0, estimated_text_spoken: '', start_ms: null, end_ms: null, source: 'speech', latency: null, tool_calls: [] };
     const runs = { transcript: [turn], status: 'in_progress', ended_at: null, end_reason: null, has_recording: false, recording_id: null, webhook_delivery_status: null };
     const moments = {
         running: [runs, { network: untold }],
-        ended: [{ has_recording: false, webhook_delivery_status: 'failed', webhook_attempts: 3 }, { network: measured }],
+        ended: [{ has_recording: false, webhook_delivery_status: 'failed', webhook_attempts: 3 }, { network: measured, errors: [fault], provider_error_count: 3 }],
         settled: [{}, { network: measured }],
     };
     Object.assign(window, { moment: 'running', links: 0, looks: 0 });
@@ -332,6 +333,10 @@ async fn a_call_that_is_looked_at_is_followed_to_its_last_word() {
     page.eval("moment = 'ended'").await;
     says(&mut page, "The recording is being finished.").await;
     fact(&mut page, "MOS, estimated", "4.2").await;
+    // What its providers say of their faults, and how many there were.
+    let fault = "0:04 Model cloud (insufficient_quota): status 429: You exceeded your quota";
+    says(&mut page, fault).await;
+    says(&mut page, "and 2 more of providers").await;
     fact(&mut page, "call.ended", "Failed").await;
     page.until("document.querySelector('.head .danger').hidden", 5)
         .await;

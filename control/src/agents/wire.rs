@@ -80,14 +80,16 @@ pub struct AgentRecord {
     #[serde(flatten)]
     #[schemars(with = "AgentSettings")]
     pub settings: Shown,
+    /// Always empty: agents cannot be given tools by the API yet.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub tools: Vec<Value>,
+    /// Always 0: there are no knowledge bases yet.
     pub knowledge_base_document_count: u32,
     /// The numbers that it answers.
     pub phone_number_ids: Vec<PhoneNumberId>,
     /// Placeholders of the prompts with neither a default nor a built-in.
     pub unfilled_variables: Vec<String>,
-    /// Spoken to the person who receives a warm transfer; none has been made by the agent itself.
+    /// Spoken to the person who receives a warm transfer: always null, for agents transfer no calls yet.
     pub transfer_summary: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use media::call::input::ToolOutcome;
 use media::call::output::CallEvent;
@@ -130,6 +131,8 @@ pub async fn follow(
                 let (mut ending, recording) = (Ending::of(&summary), claim.recording);
                 ending.network = rules::network(call.pulse.network(), summary.media);
                 ending.provider_request_ids = call.usage.request_ids();
+                let lasted = Duration::from_millis(summary.duration_ms);
+                ending.provider_faults = call.usage.faults.over(Instant::now(), lasted);
                 if let Some(used) = &mut ending.used {
                     let models = call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;

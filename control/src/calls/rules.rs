@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::dial::rules::Unanswered;
 use super::live::NetworkLog;
 use crate::usage::CallUse;
+use crate::vendors::faults::ProviderFaults;
 
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,9 @@ pub struct Ending {
     /// What the providers call their answers, oldest first.
     #[serde(default)]
     pub provider_request_ids: Vec<String>,
+    /// What the providers did wrong.
+    #[serde(default)]
+    pub provider_faults: ProviderFaults,
     /// It was over before the caller was told of the answer that the record has.
     #[serde(default)]
     pub never_answered: bool,
@@ -178,6 +182,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            provider_faults: ProviderFaults::NONE,
             never_answered: false,
         }
     }
@@ -256,6 +261,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            provider_faults: ProviderFaults::NONE,
             never_answered: false,
         }
     }
@@ -278,6 +284,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
+            provider_faults: ProviderFaults::NONE,
             never_answered: false,
         }
     }

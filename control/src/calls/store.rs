@@ -410,6 +410,7 @@ pub async fn finish(
     summary: Option<&Value>,
     now: Timestamp,
 ) -> Result<bool, DbError> {
+    let faults = ending.provider_faults.count > 0;
     let rows = tx
         .query(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
@@ -418,7 +419,8 @@ pub async fn finish(
                     case when not $16 and answered_at <= $5 then $5 / 1000 - answered_at / 1000 end, 0),
                 turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
                 latency_summary = $8, errors = $10, network = $13,
-                sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15, updated_at = $5
+                sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15,
+                provider_faults = $17, updated_at = $5
              where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
         )
         .bind(ending.status.name())
@@ -437,6 +439,7 @@ pub async fn finish(
         .bind(ending.sip_code.map(i64::from))
         .bind(serde_json::json!(ending.provider_request_ids).to_string())
         .bind(ending.never_answered)
+        .bind(faults.then(|| serde_json::json!(ending.provider_faults).to_string()))
         .execute()
         .await?;
     Ok(rows == 1)

@@ -49,7 +49,11 @@ impl Wire for CallsQuery {
                 "Only calls of this direction.",
             ),
             Field::opt("agent_id", Kind::Uuid, "Only calls of this agent."),
-            Field::opt("batch_id", Kind::Uuid, "Only calls of this batch."),
+            Field::opt(
+                "batch_id",
+                Kind::Uuid,
+                "Only calls of this batch; no route makes batches yet.",
+            ),
             Field::opt(
                 "from",
                 Kind::Timestamp,
@@ -122,10 +126,13 @@ pub struct CallRecord {
     /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that came in: 200,
     /// or what it was refused with after it rang. Null where there was none.
     pub sip_code: Option<u32>,
+    /// Always null: answering machines are not detected yet.
     #[schemars(extend("enum" = ["human", "voicemail", "unknown", null]))]
     pub answered_by: Option<&'static str>,
+    /// Always null, as `answered_by`.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub voicemail: Option<Value>,
+    /// Always null: calls are not transferred yet.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub transfer: Option<Value>,
     pub cost_cents: i64,
@@ -135,6 +142,7 @@ pub struct CallRecord {
     /// Percentiles of the turns' `latency`, by its keys, in milliseconds.
     #[schemars(with = "Option<BTreeMap<String, Spread>>")]
     pub latency_summary: Option<Value>,
+    /// Always null, as is `batch_recipient_index`: no route makes batches yet.
     pub batch_id: Option<String>,
     pub batch_recipient_index: Option<i64>,
     #[schemars(with = "Map<String, Value>")]

@@ -2,6 +2,7 @@
 //! the transcript live with each answer's latency, and saves what the caller would have heard. Over a
 //! socket it calls an agent of a server; with `--sip` it is a telephone and calls any SIP address.
 
+mod outcome;
 mod player;
 mod screen;
 mod script;
@@ -16,13 +17,13 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use media::audio::resample::Resampler;
 use media::config::AudioFormat;
-use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
+use self::outcome::Outcome;
 use self::player::Player;
 use self::screen::Screen;
 use self::script::{Act, Ears, Script};
@@ -115,7 +116,8 @@ pub enum Format {
     Ulaw8000,
 }
 
-/// Runs the command on a runtime of its own. Fails when the call could not be made or did not end well.
+/// Runs the command on a runtime of its own. Fails when the call could not be made, did not end well, or had an agent
+/// that never heard, answered or spoke because its providers failed.
 pub fn run(args: &CallArgs) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -175,17 +177,32 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
     let session = client.connect(wish).await?;
     eprintln!("Call {}", session.id);
     let mut line = Line::open(&session, args, format, voice).await?;
-    let ended = line.talk().await;
+    let mut ended = line.talk().await;
     show(line.screen.flush());
     if let Some(path) = &args.out {
         write_wav(path, format.sample_rate(), line.player.sound())?;
         eprintln!("What the caller heard is in {}", path.display());
     }
+    over(&client, &session.id).await?;
+    line.outcome.spoke = outcome::is_audible(line.player.sound());
     if args.telco {
         // This protocol carries no text: the API has it once the call is over.
-        show(screen::transcript(
-            &finished_transcript(&client, &session.id).await?,
-        ));
+        let turns = client.transcript(&session.id).await?;
+        line.outcome.read(&turns);
+        show(screen::transcript(&turns));
+    }
+    let path = format!("/conversations/{}/diagnostics", session.id);
+    match client.get(&path).await {
+        Ok(told) => {
+            for line in screen::faults(&told) {
+                eprintln!("{line}");
+            }
+            if let Some(why) = line.outcome.unserved(&told).filter(|_| ended.is_ok()) {
+                ended = Err(CallError::Failed(why));
+            }
+        }
+        // The call itself went as it went.
+        Err(error) => eprintln!("What went wrong in the call is not known: {error}"),
     }
     ended
 }
@@ -203,6 +220,7 @@ struct Line {
     began: Instant,
     ears: Ears,
     screen: Screen,
+    outcome: Outcome,
     hung_up: bool,
     end_reason: Option<String>,
     complaint: Option<String>,
@@ -250,6 +268,7 @@ impl Line {
             began: Instant::now(),
             ears: Ears::default(),
             screen: Screen::default(),
+            outcome: Outcome::default(),
             hung_up: false,
             end_reason: None,
             complaint: None,
@@ -348,13 +367,19 @@ impl Line {
             Said::Caller {
                 text,
                 is_final: true,
-            } => show(self.screen.caller(at_ms, &text)),
+            } => {
+                self.outcome.heard |= !text.trim().is_empty();
+                show(self.screen.caller(at_ms, &text));
+            }
             Said::Agent {
                 turn,
                 text,
                 is_final,
             } => show(self.screen.agent(at_ms, &turn, &text, is_final)),
-            Said::Metrics { turn, record } => show(self.screen.metrics(&turn, &record)),
+            Said::Metrics { turn, record } => {
+                self.outcome.answered |= outcome::is_of_model(&record);
+                show(self.screen.metrics(&turn, &record));
+            }
             Said::Ended(reason) => self.end_reason = Some(reason),
             Said::Error { code, message } => {
                 eprintln!("The server says: {message} ({code})");
@@ -421,8 +446,8 @@ async fn send(socket: &mut Socket, text: String) -> Result<(), CallError> {
         .map_err(|error| CallError::Socket(error.to_string()))
 }
 
-/// The transcript once the call's row says that it is over, at most 5 s later.
-async fn finished_transcript(client: &Client, id: &str) -> Result<Vec<Value>, CallError> {
+/// Waits until the call's row says that it is over, at most 5 s.
+async fn over(client: &Client, id: &str) -> Result<(), CallError> {
     for _ in 0..50 {
         let status = client.get(&format!("/conversation/{id}/status")).await?;
         if matches!(status["status"].as_str(), Some("ended" | "failed")) {
@@ -430,7 +455,7 @@ async fn finished_transcript(client: &Client, id: &str) -> Result<Vec<Value>, Ca
         }
         sleep(Duration::from_millis(100)).await;
     }
-    Ok(client.transcript(id).await?)
+    Ok(())
 }
 
 fn format_of(args: &CallArgs) -> Result<AudioFormat, CallError> {

@@ -54,6 +54,9 @@ pub struct WerArgs {
     /// The synthetic callers: flite's `slt`, `rms`, `awb`, `kal16`, or `espeak`.
     #[arg(long, value_delimiter = ',', default_value = "slt,rms,awb,espeak")]
     pub voices: Vec<String>,
+    /// Only the first so many utterances of each voice.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub first: Option<u32>,
     /// All utterances of a voice in one call, instead of a call for each.
     #[arg(long)]
     pub one_call: bool,
@@ -148,7 +151,8 @@ fn measure(args: &WerArgs) -> Result<(), String> {
             .one_call
             .then(|| Line::open(&pool, &group.domain))
             .transpose()?;
-        for item in &group.items {
+        let count = args.first.map_or(usize::MAX, |first| first as usize);
+        for item in group.items.iter().take(count) {
             let mut pcm = sound::through(&item.pcm, args.telco, args.narrow)?;
             if let Some(line) = line {
                 let heard = sound::over(&pcm, line)?;

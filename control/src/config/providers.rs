@@ -450,6 +450,32 @@ mod tests {
     }
 
     #[test]
+    fn a_service_without_its_key_is_told_and_a_server_of_ones_own_needs_none() {
+        let lacks = |kind: &str, base_url: &str, more: &str| {
+            let file = format!("[providers.x]\nkind = \"{kind}\"\n{base_url}{more}");
+            let config = load(&file, &[]).unwrap();
+            config.speech.remote.providers[0].lacks_key()
+        };
+        for (kind, address) in [
+            ("openai", ""),
+            ("openai", "base_url = \"https://api.openai.com\"\n"),
+            ("deepgram", "base_url = \"https://api.deepgram.com/\"\n"),
+            ("elevenlabs", ""),
+            ("cartesia", "base_url = \"wss://api.cartesia.ai/v2\"\n"),
+        ] {
+            let told = lacks(kind, address, "").unwrap();
+            assert!(told.contains("providers.x.api_key") && told.contains("PROVIDERS__X__API_KEY"));
+            assert!(
+                lacks(kind, address, "api_key = \" \"\n").is_some(),
+                "a blank is no key"
+            );
+            assert_eq!(lacks(kind, address, "api_key = \"k\"\n"), None);
+        }
+        let own = "base_url = \"http://127.0.0.1:11434/v1\"\n";
+        assert_eq!(lacks("openai", own, ""), None);
+    }
+
+    #[test]
     fn a_key_may_stand_in_a_file() {
         let folder = crate::app::testing::TempDir::new().unwrap();
         let path = folder.path().join("key");

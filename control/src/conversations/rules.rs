@@ -1,10 +1,13 @@
 //! What a search looks for, and what diagnostics read out of the turns. Pure.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::calls::turn::{Contribution, Role, ToolStatus};
+use crate::vendors::faults::ProviderFaults;
 
 /// The most words of one search: each is a look at all turns of the account.
 pub const MAX_TERMS: usize = 8;
@@ -112,37 +115,85 @@ pub fn round_trip(turns: &[Value]) -> Option<f64> {
 /// Something that went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fault {
-    #[schemars(extend("enum" = ["call", "tool"]))]
+    #[schemars(extend("enum" = ["call", "provider", "tool"]))]
     pub source: &'static str,
+    /// A provider's in its own words, cut to 200 characters.
     pub message: String,
+    /// Of a provider's: the turn that had begun last.
     pub turn_id: Option<String>,
     pub tool_call_id: Option<String>,
+    /// When: offset on the call's clock. Of a provider's only, as are `stage`, `provider` and `code`.
+    pub at_ms: Option<u64>,
+    /// The part of the agent that failed.
+    #[schemars(extend("enum" = ["recogniser", "model", "voice", null]))]
+    pub stage: Option<Cow<'static, str>>,
+    /// The provider's name in the settings.
+    pub provider: Option<String>,
+    /// The provider's own word for it (`invalid_api_key`), else `status_401`, else what happened: `broken`,
+    /// `stalled`, `wrong`.
+    pub code: Option<String>,
 }
 
-/// The call's own faults, then those of its tools.
-pub fn faults(errors: Vec<String>, turns: &[Value]) -> Vec<Fault> {
-    let of_call = errors.into_iter().map(|message| Fault {
-        source: "call",
-        message,
-        turn_id: None,
-        tool_call_id: None,
+impl Fault {
+    fn new(source: &'static str, message: String) -> Self {
+        Self {
+            source,
+            message,
+            turn_id: None,
+            tool_call_id: None,
+            at_ms: None,
+            stage: None,
+            provider: None,
+            code: None,
+        }
+    }
+}
+
+/// The call's own faults, then those of its providers, then those of its tools. What the call has to say of a fault
+/// that is told as its provider's is not told twice.
+pub fn faults(errors: Vec<String>, of_providers: ProviderFaults, turns: &[Value]) -> Vec<Fault> {
+    let told: Vec<String> = of_providers
+        .kept
+        .iter()
+        .map(|fault| format!("{}: {}: {}", fault.stage, fault.provider, fault.message))
+        .collect();
+    let of_call = errors
+        .into_iter()
+        .filter(|message| !told.contains(message))
+        .map(|message| Fault::new("call", message));
+    let of_providers = of_providers.kept.into_iter().map(|fault| Fault {
+        turn_id: turn_at(turns, fault.at_ms),
+        at_ms: Some(fault.at_ms),
+        stage: Some(fault.stage),
+        provider: Some(fault.provider),
+        code: Some(fault.code),
+        ..Fault::new("provider", fault.message)
     });
     let of_tools = turns.iter().flat_map(|turn| {
         let tools = turn["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
         tools
             .iter()
             .filter(|tool| tool["status"] != "ok")
-            .map(|tool| Fault {
-                source: "tool",
-                message: match tool["error"].as_str() {
+            .map(|tool| {
+                let message = match tool["error"].as_str() {
                     Some(error) => error.to_owned(),
                     None => format!("{}: {}", text(tool, "name"), text(tool, "status")),
-                },
-                turn_id: Some(text(turn, "turn_id")),
-                tool_call_id: Some(text(tool, "id")),
+                };
+                Fault {
+                    turn_id: Some(text(turn, "turn_id")),
+                    tool_call_id: Some(text(tool, "id")),
+                    ..Fault::new("tool", message)
+                }
             })
     });
-    of_call.chain(of_tools).collect()
+    of_call.chain(of_providers).chain(of_tools).collect()
+}
+
+/// The turn that had begun last.
+fn turn_at(turns: &[Value], at_ms: u64) -> Option<String> {
+    let begun = |turn: &&Value| turn["start_ms"].as_u64().is_some_and(|ms| ms <= at_ms);
+    let last = turns.iter().rfind(begun)?;
+    Some(text(last, "turn_id"))
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -156,6 +207,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::vendors::faults::ProviderFault;
 
     #[test]
     fn words_are_small_letters_each_once() {
@@ -205,21 +257,34 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_named_with_its_place() {
-        let all = faults(vec!["model: away".into()], &turns());
+        let of_provider = ProviderFault {
+            at_ms: 900,
+            stage: "model".into(),
+            provider: "cloud".into(),
+            code: "invalid_api_key".into(),
+            message: "status 401: no".into(),
+        };
+        let of_providers = ProviderFaults {
+            kept: vec![of_provider],
+            count: 1,
+        };
+        let errors = vec!["model: away".into(), "model: cloud: status 401: no".into()];
         assert_eq!(
-            all,
+            faults(errors, of_providers, &turns()),
             [
+                Fault::new("call", "model: away".into()),
                 Fault {
-                    source: "call",
-                    message: "model: away".into(),
-                    turn_id: None,
-                    tool_call_id: None
+                    turn_id: Some("t0".into()),
+                    at_ms: Some(900),
+                    stage: Some("model".into()),
+                    provider: Some("cloud".into()),
+                    code: Some("invalid_api_key".into()),
+                    ..Fault::new("provider", "status 401: no".into())
                 },
                 Fault {
-                    source: "tool",
-                    message: "book: timeout".into(),
                     turn_id: Some("t1".into()),
-                    tool_call_id: Some("c2".into())
+                    tool_call_id: Some("c2".into()),
+                    ..Fault::new("tool", "book: timeout".into())
                 }
             ]
         );

@@ -4,11 +4,13 @@ use crate::calls::rules::Network;
 use crate::db::{Db, DbError};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
+use crate::vendors::faults::ProviderFaults;
 
 /// What went wrong in a conversation, and which of the providers' requests can be asked about.
 pub struct Faults {
     /// In words, oldest first.
     pub errors: Vec<String>,
+    pub of_providers: ProviderFaults,
     pub provider_request_ids: Vec<String>,
     /// How the audio travelled, where the channel measures it.
     pub network: Option<Network>,
@@ -17,13 +19,14 @@ pub struct Faults {
 /// The faults of one conversation of the account.
 pub async fn faults(db: &Db, account: AccountId, id: CallId) -> Result<Option<Faults>, DbError> {
     db.query(
-        "select errors, provider_request_ids, network from calls where account_id = $1 and id = $2",
+        "select errors, provider_faults, provider_request_ids, network from calls where account_id = $1 and id = $2",
     )
     .bind(account)
     .bind(id)
     .optional(|row| {
         Ok(Faults {
             errors: row.json("errors")?,
+            of_providers: row.opt_json("provider_faults")?.unwrap_or_default(),
             provider_request_ids: row.json("provider_request_ids")?,
             network: row.opt_json("network")?,
         })

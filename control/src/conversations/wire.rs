@@ -296,7 +296,10 @@ pub struct Diagnostics {
     /// One step an answered turn.
     pub waterfall: Vec<Step>,
     pub network: Network,
+    /// What went wrong: of the call, then of its providers (the first of each kind, 20 at most), then of its tools.
     pub errors: Vec<Fault>,
+    /// How often a provider failed, those tries included that `errors` has no room for.
+    pub provider_error_count: u64,
     pub provider_request_ids: Vec<String>,
 }
 
@@ -318,6 +321,7 @@ impl Diagnostics {
     pub fn of(call: CallRow, faults: Faults, turns: &[Value]) -> Self {
         let Faults {
             errors,
+            of_providers,
             provider_request_ids,
             network,
         } = faults;
@@ -338,7 +342,8 @@ impl Diagnostics {
                 mos: measured.and_then(|network| network.mos),
                 media: measured.map(|network| network.media),
             },
-            errors: rules::faults(errors, turns),
+            provider_error_count: of_providers.count,
+            errors: rules::faults(errors, of_providers, turns),
             provider_request_ids,
         }
     }

@@ -23,6 +23,15 @@ impl Stage {
             Self::Tts => "tts",
         }
     }
+
+    /// The part of the agent that it is, as diagnostics call it.
+    pub const fn part(self) -> &'static str {
+        match self {
+            Self::Stt => "recogniser",
+            Self::Llm => "model",
+            Self::Tts => "voice",
+        }
+    }
 }
 
 /// How a request to a provider ended.

@@ -128,7 +128,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             key,
             tool_result,
         ))
-        .summary("Answer a tool call of the agent")
+        .summary("Answer a tool call of the agent (agents cannot be given tools by the API yet)")
         .body::<ToolResult>()
         .answers::<ToolAccepted>()
         .refuses(

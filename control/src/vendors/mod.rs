@@ -9,6 +9,7 @@
 mod announcer;
 pub mod echo;
 pub mod faq;
+pub mod faults;
 mod meter;
 pub mod pocketsphinx;
 pub mod queue;
@@ -233,16 +234,11 @@ impl Speech {
         usage: &Arc<SpeechUsage>,
         meter: &Arc<Meter>,
     ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
-        let unavailable = || SpeechUnavailable {
-            what: Part::Model,
-            why: format!("No provider is configured for the model {id:?}."),
-            may_pass: false,
-        };
         let known = self.remote.as_ref().is_some_and(|r| r.offers(id));
         let id = if known {
             id
         } else {
-            crate::models::resolve(id).ok_or_else(unavailable)?
+            crate::models::resolve(id).ok_or_else(|| self.no_model(id))?
         };
         match id {
             "faq" => {
@@ -258,8 +254,8 @@ impl Speech {
             }
             _ => {}
         }
-        let remote = self.remote.as_ref().ok_or_else(unavailable)?;
-        let make = remote.model(id, usage).ok_or_else(unavailable)?;
+        let remote = self.remote.as_ref().ok_or_else(|| self.no_model(id))?;
+        let make = remote.model(id, usage).ok_or_else(|| self.no_model(id))?;
         let fallback = match &remote.model_fallback {
             Some(other) if other != id => {
                 let its = self.meter(Stage::Llm, self.model_provider(other));
@@ -287,11 +283,7 @@ impl Speech {
         }
         let remote = self.remote.as_ref();
         let make = remote.and_then(|remote| remote.model(id, usage));
-        let make = make.ok_or_else(|| SpeechUnavailable {
-            what: Part::Model,
-            why: format!("No provider is configured for the model {id:?}."),
-            may_pass: false,
-        })?;
+        let make = make.ok_or_else(|| self.no_model(id))?;
         Ok(Box::new(move |sink| make(None, sink)))
     }
 
@@ -309,8 +301,7 @@ impl Speech {
             .remote
             .as_ref()
             .and_then(|remote| remote.ears(name, agent.language, usage));
-        let make =
-            make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
+        let make = make.ok_or_else(|| self.deaf(name))?;
         // A fallback that cannot listen to this agent's callers is none.
         let fallback = self.recogniser_fallback.as_ref();
         let fallback = fallback
@@ -343,11 +334,26 @@ impl Speech {
                     .remote
                     .as_ref()
                     .and_then(|remote| remote.ears(name, agent.language, usage));
-                let make =
-                    make.ok_or_else(|| no_ears(format!("The provider {name:?} does not listen.")))?;
+                let make = make.ok_or_else(|| self.deaf(name))?;
                 Ok(Box::new(move |sink| make(None, sink)))
             }
         }
+    }
+
+    /// Why there is no model of this id.
+    fn no_model(&self, id: &str) -> SpeechUnavailable {
+        let why = self.remote.as_ref().and_then(|remote| remote.why_not(id));
+        SpeechUnavailable {
+            what: Part::Model,
+            why: why.unwrap_or_else(|| format!("No provider is configured for the model {id:?}.")),
+            may_pass: false,
+        }
+    }
+
+    /// Why this provider is no recogniser.
+    fn deaf(&self, name: &str) -> SpeechUnavailable {
+        let why = self.remote.as_ref().and_then(|remote| remote.why_not(name));
+        no_ears(why.unwrap_or_else(|| format!("The provider {name:?} does not listen.")))
     }
 
     fn offline_ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {

@@ -1,11 +1,13 @@
-//! The tokens that a call's language models used, and what its providers call their answers. Written by
-//! the providers as they work, read when the call is over. Characters spoken and audio heard are counted
+//! The tokens that a call's language models used, what its providers call their answers, and what they did wrong.
+//! Written by the providers as they work, read when the call is over. Characters spoken and audio heard are counted
 //! by the engine, which gives them to the voice and the recogniser (`media::call::record::Summary`).
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use super::faults::FaultLog;
 use super::queue::lock;
 
 /// The most request ids that are kept of a call: about twenty turns. What somebody asks a provider about
@@ -16,13 +18,14 @@ const REQUEST_IDS: usize = 64;
 const LONGEST_ID: usize = 128;
 
 /// The counters of one call, shared with its providers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SpeechUsage {
     prompt_tokens: AtomicU64,
     completion_tokens: AtomicU64,
     estimated_tokens: AtomicU64,
     /// Oldest first. Held for a few instructions, a few times a turn.
     request_ids: Mutex<VecDeque<String>>,
+    pub faults: FaultLog,
 }
 
 /// What was used so far.
@@ -35,6 +38,18 @@ pub struct Used {
     /// How many of both are estimates, for answers without a count (servers that send none, replies
     /// that were interrupted).
     pub estimated_tokens: u64,
+}
+
+impl Default for SpeechUsage {
+    fn default() -> Self {
+        Self {
+            prompt_tokens: AtomicU64::default(),
+            completion_tokens: AtomicU64::default(),
+            estimated_tokens: AtomicU64::default(),
+            request_ids: Mutex::default(),
+            faults: FaultLog::new(Instant::now()),
+        }
+    }
 }
 
 impl SpeechUsage {

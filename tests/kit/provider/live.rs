@@ -159,7 +159,8 @@ async fn serve(
         let name = HeaderValue::from_static(CONNECTION);
         response.headers_mut().insert("dg-request-id", name);
         if refuse.is_ok() {
-            let mut refusal = ErrorResponse::new(None);
+            let words = json!({"err_code": "INVALID_AUTH", "err_msg": "Invalid credentials.", "request_id": CONNECTION});
+            let mut refusal = ErrorResponse::new(Some(words.to_string()));
             let status = u16::try_from(refusals.1.load(Ordering::SeqCst)).unwrap_or(500);
             *refusal.status_mut() = status.try_into().expect("a status");
             return Err(refusal);

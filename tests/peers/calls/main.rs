@@ -21,6 +21,7 @@ mod database;
 mod digest;
 mod disk;
 mod disk_faults;
+mod documented;
 mod ends;
 mod floods;
 mod forward;

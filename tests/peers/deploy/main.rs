@@ -8,6 +8,7 @@
 )]
 
 mod manifests;
+mod ports;
 mod proxy;
 mod sip;
 

@@ -2,8 +2,9 @@
 //! settings that the program knows and accepts.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use control::config::Config;
 use control::http::proxies::Proxies;
@@ -13,23 +14,32 @@ use crate::{file, read};
 
 /// The documents of a YAML file.
 fn yaml(path: &Path) -> Vec<Value> {
-    let script = "import json, sys, yaml; print(json.dumps([d for d in yaml.safe_load_all(open(sys.argv[1])) if d]))";
-    let output = Command::new("/usr/bin/python3")
+    let text = std::fs::read_to_string(path).unwrap();
+    documents(&[text]).remove(0)
+}
+
+/// The documents of each of these texts in YAML.
+pub(crate) fn documents(texts: &[String]) -> Vec<Vec<Value>> {
+    let script = "import json, sys, yaml; \
+        print(json.dumps([[d for d in yaml.safe_load_all(t) if d] for t in json.load(sys.stdin)]))";
+    let mut python = Command::new("/usr/bin/python3")
         .args(["-c", script])
-        .arg(path)
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .expect("python3 is missing: run `bash scripts/setup.sh test`");
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        path.display(),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let mut stdin = python.stdin.take().unwrap();
+    stdin
+        .write_all(serde_json::json!(texts).to_string().as_bytes())
+        .unwrap();
+    drop(stdin);
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success(), "what is no YAML is told above");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// `example.env`, filled.
-fn filled() -> BTreeMap<String, String> {
+/// `example.env`, filled: each secret another one.
+pub(crate) fn filled() -> BTreeMap<String, String> {
     let master = base64_simd::STANDARD.encode_to_string([7; 32]);
     read("example.env")
         .lines()
@@ -38,7 +48,7 @@ fn filled() -> BTreeMap<String, String> {
         .map(|(name, value)| {
             let value = match (name, value) {
                 ("SIDETONE_MASTER_KEY", "") => master.clone(),
-                (_, "") => "0123456789abcdef0123456789abcdef".to_owned(),
+                (name, "") => format!("0123456789abcdef{}", name.to_lowercase().replace('_', "")),
                 (_, value) => value.to_owned(),
             };
             (name.to_owned(), value)
@@ -52,14 +62,14 @@ fn accepted(environment: BTreeMap<String, String>, settings: Option<&str>) -> Co
         .unwrap_or_else(|error| panic!("the program does not take {environment:?}: {error}"))
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Puts the variables into `${NAME:?}`.
-fn interpolated(text: &str, variables: &BTreeMap<String, String>) -> String {
+pub(crate) fn interpolated(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut out = text.to_owned();
     for (name, value) in variables {
         out = out.replace(&format!("${{{name}:?}}"), value);
@@ -142,7 +152,7 @@ fn the_manifests_fit_the_schemas_of_kubernetes() {
     );
 }
 
-fn manifests() -> Vec<std::path::PathBuf> {
+pub(crate) fn manifests() -> Vec<std::path::PathBuf> {
     let all = std::fs::read_dir(file("kubernetes")).unwrap().flatten();
     let mut all: Vec<_> = all
         .map(|entry| entry.path())
@@ -162,46 +172,75 @@ fn find(kind: &str, name: &str) -> Value {
     one
 }
 
+/// The pod that the environment is made for, and the address of its machine.
+const POD: &str = "sidetone-0";
+pub(crate) const MACHINE: &str = "203.0.113.20";
+
+/// The environment of a container, as Kubernetes would make it of these documents; empty secrets are filled.
+pub(crate) fn pod_environment(all: &[Value], container: &Value) -> BTreeMap<String, String> {
+    let named = |kind: &str, name: &Value| {
+        all.iter()
+            .find(|one| one["kind"] == kind && one["metadata"]["name"] == *name)
+            .unwrap_or_else(|| panic!("no {kind} {name}"))
+    };
+    let secrets = filled();
+    let secret = |name: &str, value: &Value| match text(value) {
+        empty if empty.is_empty() => secrets
+            .get(name.strip_prefix("SIDETONE_WEBRTC__").unwrap_or(name))
+            .cloned()
+            .unwrap_or_default(),
+        value => value,
+    };
+    let mut environment = BTreeMap::new();
+    for source in container["envFrom"].as_array().into_iter().flatten() {
+        let (config, sealed) = (&source["configMapRef"], &source["secretRef"]);
+        let values = match (config["name"].is_string(), sealed["name"].is_string()) {
+            (true, _) => &named("ConfigMap", &config["name"])["data"],
+            (_, true) => &named("Secret", &sealed["name"])["stringData"],
+            _ => panic!("{source}"),
+        };
+        for (name, value) in values.as_object().unwrap() {
+            environment.insert(name.clone(), secret(name, value));
+        }
+    }
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let from = &variable["valueFrom"];
+        let value = match (&variable["value"], &from["secretKeyRef"]) {
+            (Value::String(value), _) => expanded(value, &environment),
+            (_, Value::Object(of)) => {
+                let key = text(&of["key"]);
+                let values = &named("Secret", &of["name"])["stringData"];
+                assert!(values.get(&key).is_some(), "the secret has no {key}");
+                secret(&key, &values[&key])
+            }
+            _ => match from["fieldRef"]["fieldPath"].as_str() {
+                Some("metadata.name") => POD.to_owned(),
+                Some("status.hostIP") => MACHINE.to_owned(),
+                other => panic!("{other:?}"),
+            },
+        };
+        environment.insert(text(&variable["name"]), value);
+    }
+    environment
+}
+
+/// A text with its `$(NAME)` replaced.
+pub(crate) fn expanded(value: &str, environment: &BTreeMap<String, String>) -> String {
+    environment
+        .iter()
+        .fold(value.to_owned(), |text, (name, value)| {
+            text.replace(&format!("$({name})"), value)
+        })
+}
+
 #[test]
 fn the_manifests_hang_together_and_their_settings_are_taken_by_the_program() {
     let set = find("StatefulSet", "sidetone");
     let pod = &set["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    let mut environment = BTreeMap::new();
-    for source in container["envFrom"].as_array().unwrap() {
-        let (kind, name, values) = match &source["configMapRef"]["name"] {
-            Value::String(name) => ("ConfigMap", name, "data"),
-            _ => (
-                "Secret",
-                match &source["secretRef"]["name"] {
-                    Value::String(name) => name,
-                    other => panic!("{other}"),
-                },
-                "stringData",
-            ),
-        };
-        for (name, value) in find(kind, name)[values].as_object().unwrap() {
-            environment.insert(name.clone(), text(value));
-        }
-    }
-    let secrets = filled();
-    for (name, value) in &mut environment {
-        if let Some(secret) = secrets.get(name).filter(|_| value.is_empty()) {
-            value.clone_from(secret);
-        }
-    }
-    let pod_name = "sidetone-0";
-    for variable in container["env"].as_array().unwrap() {
-        let value = match &variable["value"] {
-            Value::String(value) => value.replace("$(SIDETONE_CLUSTER__NODE)", pod_name),
-            _ => {
-                let field = &variable["valueFrom"]["fieldRef"]["fieldPath"];
-                assert_eq!(field, "metadata.name");
-                pod_name.to_owned()
-            }
-        };
-        environment.insert(text(&variable["name"]), value);
-    }
+    let all: Vec<Value> = manifests().iter().flat_map(|path| yaml(path)).collect();
+    let environment = pod_environment(&all, container);
+    let pod_name = POD;
     let config = accepted(environment, None);
     assert_eq!(config.cluster.node, pod_name);
 

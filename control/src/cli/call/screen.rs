@@ -101,10 +101,7 @@ pub(crate) fn transcript(turns: &[Value]) -> Vec<String> {
         };
         let text = turn["text"].as_str().unwrap_or_default();
         let start = turn["start_ms"].as_u64();
-        lines.push(start.map_or_else(
-            || format!("    –     {who:<7} {text}"),
-            |at| line(at, who, text),
-        ));
+        lines.push(start.map_or_else(|| without_time(who, text), |at| line(at, who, text)));
         lines.extend(latency(&turn["latency"]).as_deref().map(note));
         if let Some(after) = turn["interrupted_after_ms"].as_u64() {
             lines.push(note(&interrupted(
@@ -125,6 +122,11 @@ pub(crate) fn line(at_ms: u64, who: &str, text: &str) -> String {
         at_ms / 100 % 10
     );
     format!("{at:>8}  {who:<7} {text}")
+}
+
+/// A line about something that has no place on the call's clock.
+fn without_time(who: &str, text: &str) -> String {
+    format!("    –     {who:<7} {text}")
 }
 
 /// What an answer's latency was made of: `answered in 640 ms  (endpoint 400, stt final 40, …)`.
@@ -153,6 +155,37 @@ fn interrupted(after_ms: Option<u64>, spoken: Option<&str>) -> String {
     let spoken = spoken.filter(|text| !text.is_empty());
     let spoken = spoken.map_or_else(String::new, |text| format!(": “{text}” was heard"));
     format!("interrupted{after}{spoken}")
+}
+
+/// What went wrong in a call, of its diagnostics: `0:02.1  recogniser ears (invalid_api_key): status 401: …`.
+pub(super) fn faults(diagnostics: &Value) -> Vec<String> {
+    let errors = diagnostics["errors"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut lines: Vec<String> = errors
+        .iter()
+        .map(|error| {
+            let text = |key: &str| error[key].as_str().unwrap_or_default();
+            let Some(at_ms) = error["at_ms"].as_u64() else {
+                return without_time(text("source"), text("message"));
+            };
+            let who = format!("{} ({})", text("provider"), text("code"));
+            let words = format!("{who}: {}", text("message"));
+            line(at_ms, text("stage"), &words)
+        })
+        .collect();
+    let of_providers = errors.iter().filter(|error| error["source"] == "provider");
+    let shown = of_providers.count() as u64;
+    let count = diagnostics["provider_error_count"]
+        .as_u64()
+        .unwrap_or(shown);
+    if count > shown {
+        lines.push(note(&format!("and {} more of providers", count - shown)));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, "What went wrong:".to_owned());
+    }
+    lines
 }
 
 /// A remark that belongs to the line above it.
@@ -185,6 +218,25 @@ mod tests {
             "                  answered in 640 ms  (endpoint 400, tts 240)",
         ];
         assert_eq!(transcript(&turns), expected);
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_with_its_time_and_the_provider_s_words() {
+        let told = json!({"errors": [
+            {"source": "call", "message": "three pings without an answer", "at_ms": null},
+            {"source": "provider", "at_ms": 2_150, "stage": "model", "provider": "cloud", "code": "model_not_found",
+             "message": "status 404: no such model"},
+        ], "provider_error_count": 4});
+        assert_eq!(
+            faults(&told),
+            [
+                "What went wrong:",
+                "    –     call    three pings without an answer",
+                "  0:02.1  model   cloud (model_not_found): status 404: no such model",
+                "                  and 3 more of providers",
+            ]
+        );
+        assert!(faults(&json!({"errors": [], "provider_error_count": 0})).is_empty());
     }
 
     #[test]

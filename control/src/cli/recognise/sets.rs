@@ -1,10 +1,11 @@
 //! What is listened to: human speech from packages, and synthetic callers.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::Command;
 
 use super::sound;
-use crate::vendors::voice::render;
+use crate::vendors::voice::{installed, render};
 use crate::vendors::words::words;
 use crate::voices::Engine;
 
@@ -43,8 +44,11 @@ const PHRASES: &str = include_str!("../../vendors/pocketsphinx/phrases.txt");
 /// Renders or reads the set.
 pub(super) fn load(set: Set, voices: &[String], scratch: &Path) -> Result<Vec<Group>, String> {
     match set {
-        Set::Asterisk => asterisk(),
-        Set::Testdata => testdata(),
+        Set::Asterisk => asterisk(
+            Path::new("/usr/share/asterisk/sounds/en_US_f_Allison"),
+            Path::new("/usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz"),
+        ),
+        Set::Testdata => testdata(Path::new("/usr/share/pocketsphinx/test/data")),
         Set::Synthetic | Set::Questions => {
             let mut groups = Vec::new();
             for voice in voices {
@@ -72,8 +76,22 @@ pub(super) fn load(set: Set, voices: &[String], scratch: &Path) -> Result<Vec<Gr
     }
 }
 
+/// Debian's packages of what is listened to. The prompts' texts are not in the package of their sound, which only
+/// recommends theirs.
+const PROMPTS: &str = "asterisk-core-sounds-en-wav";
+const PROMPT_TEXTS: &str = "asterisk-core-sounds-en";
+const TEST_DATA: &str = "pocketsphinx-testdata";
+
+fn missing(what: impl Display, package: &str) -> String {
+    format!("{what}: install the package {package}")
+}
+
 /// The sound of a sentence at the engine's rate.
 pub(super) fn spoken(engine: Engine, text: &str, scratch: &Path) -> Result<Vec<i16>, String> {
+    if let (Err(unavailable), Some(program)) = (installed(engine), engine.program()) {
+        // The programs have the names of their packages.
+        return Err(missing(unavailable, program));
+    }
     let (rate, pcm) =
         render(engine, text, &scratch.join("caller.wav")).map_err(|error| error.to_string())?;
     sound::at_engine_rate(&pcm, rate)
@@ -127,17 +145,19 @@ fn caller(name: &str) -> Result<Engine, String> {
 
 /// Every second of 200 prompts is measured; the others make the domain, so no measured sentence stands
 /// in the language model unless the prompts themselves repeat it.
-fn asterisk() -> Result<Vec<Group>, String> {
-    let sounds = Path::new("/usr/share/asterisk/sounds/en");
-    let list = "/usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz";
+fn asterisk(sounds: &Path, list: &Path) -> Result<Vec<Group>, String> {
+    if !sounds.is_dir() {
+        let what = format!("{} is not there", sounds.display());
+        return Err(missing(what, PROMPTS));
+    }
     let output = Command::new("gzip")
-        .args(["-dc", list])
+        .arg("-dc")
+        .arg(list)
         .output()
-        .map_err(|error| format!("gzip: {error}"))?;
+        .map_err(|error| missing(format!("gzip: {error}"), "gzip"))?;
     if !output.status.success() {
-        return Err(format!(
-            "{list} cannot be read: install asterisk-core-sounds-en-wav"
-        ));
+        let what = format!("{} cannot be read", list.display());
+        return Err(missing(what, PROMPT_TEXTS));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let prompts: Vec<(&str, &str)> = text
@@ -154,6 +174,10 @@ fn asterisk() -> Result<Vec<Group>, String> {
             (4..=16).contains(&words(text).len()) && sounds.join(format!("{name}.wav")).is_file()
         })
         .collect();
+    if prompts.is_empty() {
+        let what = format!("{} holds none of the prompts", sounds.display());
+        return Err(missing(what, PROMPTS));
+    }
     let mut items = Vec::new();
     let mut domain = String::new();
     for (at, (name, text)) in prompts.iter().enumerate() {
@@ -176,23 +200,22 @@ fn asterisk() -> Result<Vec<Group>, String> {
     }])
 }
 
-fn testdata() -> Result<Vec<Group>, String> {
-    let base = Path::new("/usr/share/pocketsphinx/test/data");
+fn testdata(base: &Path) -> Result<Vec<Group>, String> {
+    let sound = |file: &Path| sound::read(file).map_err(|error| missing(error, TEST_DATA));
     let mut items = Vec::new();
     for (folder, list) in [
         ("cards", "cards.transcription"),
         ("librivox", "transcription"),
     ] {
         let path = base.join(folder).join(list);
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            format!("{}: {error}: install pocketsphinx-testdata", path.display())
-        })?;
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| missing(format!("{}: {error}", path.display()), TEST_DATA))?;
         for line in text.lines() {
             let Some((said, name)) = line.trim_end_matches([')', ' ']).rsplit_once('(') else {
                 continue;
             };
             let said = said.replace("<s>", "").replace("</s>", "");
-            let pcm = sound::read(&base.join(folder).join(format!("{name}.wav")))?;
+            let pcm = sound(&base.join(folder).join(format!("{name}.wav")))?;
             items.push(Item {
                 text: said.trim().to_owned(),
                 answer: None,
@@ -207,7 +230,7 @@ fn testdata() -> Result<Vec<Group>, String> {
         items.push(Item {
             text: said.to_owned(),
             answer: None,
-            pcm: sound::read(&base.join(file))?,
+            pcm: sound(&base.join(file))?,
         });
     }
     Ok(vec![Group {
@@ -215,4 +238,37 @@ fn testdata() -> Result<Vec<Group>, String> {
         domain: String::new(),
         items,
     }])
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::app::testing::TempDir;
+
+    #[test]
+    fn what_is_missing_is_named_by_the_package_that_has_it() {
+        let folder = TempDir::new().unwrap();
+        let (sounds, list) = (folder.path().join("sounds"), folder.path().join("list.gz"));
+        let wrong = |result: Result<Vec<Group>, String>, package: &str| {
+            let why = result.err().unwrap();
+            assert!(
+                why.ends_with(&format!("install the package {package}")),
+                "{why}"
+            );
+        };
+        wrong(asterisk(&sounds, &list), PROMPTS);
+        std::fs::create_dir(&sounds).unwrap();
+        wrong(asterisk(&sounds, &list), PROMPT_TEXTS);
+        let plain = folder.path().join("list");
+        std::fs::write(&plain, "hello: hello and welcome to you\n").unwrap();
+        assert!(Command::new("gzip").arg(&plain).status().unwrap().success());
+        wrong(asterisk(&sounds, &list), PROMPTS);
+
+        wrong(testdata(folder.path()), TEST_DATA);
+        let cards = folder.path().join("cards");
+        std::fs::create_dir(&cards).unwrap();
+        std::fs::write(cards.join("cards.transcription"), "ace (001)\n").unwrap();
+        wrong(testdata(folder.path()), TEST_DATA);
+    }
 }

@@ -1,12 +1,18 @@
-//! A provider's name in a call, what is counted and logged of its faults, and what it calls its answers.
+//! A provider's name in a call, what is counted, noted and logged of its faults, and what it calls its answers.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 
+use super::complaint;
 use super::plan::Fault;
+use super::settings::ProviderSettings;
 use crate::metrics::providers::{ProviderMetrics, Stage};
+use crate::secret::Secret;
+use crate::vendors::queue::lock;
 use crate::vendors::usage::SpeechUsage;
 
 /// The headers in which providers name their answers, after the first that did so: OpenAI and most that
@@ -23,22 +29,27 @@ const REQUEST_ID: [&str; 5] = [
 #[derive(Clone)]
 pub(super) struct Blame {
     name: String,
+    key: Option<Secret<String>>,
     stage: Stage,
     metrics: Arc<ProviderMetrics>,
+    ration: Arc<Ration>,
     usage: Arc<SpeechUsage>,
 }
 
 impl Blame {
     pub(super) fn new(
-        name: &str,
+        settings: &ProviderSettings,
         stage: Stage,
         metrics: &Arc<ProviderMetrics>,
+        ration: &Arc<Ration>,
         usage: &Arc<SpeechUsage>,
     ) -> Self {
         Self {
-            name: name.to_owned(),
+            name: settings.name.clone(),
+            key: settings.key.clone(),
             stage,
             metrics: Arc::clone(metrics),
+            ration: Arc::clone(ration),
             usage: Arc::clone(usage),
         }
     }
@@ -57,15 +68,38 @@ impl Blame {
         self.usage.add_request_id(id);
     }
 
-    /// Counts a try that failed and says so in the log, without the provider's own words: they may repeat
-    /// the caller's. The call's diagnostics have them.
+    /// As [`fault_about`](Self::fault_about), of a request that had no text of the conversation.
     pub(super) fn fault(&self, fault: &Fault, what: &'static str) {
+        self.fault_about(fault, [], what);
+    }
+
+    /// Counts a try that failed, notes it for the call's diagnostics, and says so in the log: in the provider's own
+    /// words, but for those of `sent`, which are the conversation's.
+    pub(super) fn fault_about<'a>(
+        &self,
+        fault: &Fault,
+        sent: impl IntoIterator<Item = &'a str>,
+        what: &'static str,
+    ) {
         self.metrics.fault(self.stage, &self.name, fault.kind());
+        let key = self.key.as_ref().map(|key| key.expose().as_str());
+        let message = complaint::without_key(&fault.to_string(), key);
+        let (now, stage) = (Instant::now(), self.stage.part());
+        let code = fault.code();
+        let faults = &self.usage.faults;
+        faults.add(now, stage, &self.name, code.clone(), message);
+        let Some(left_out) = self.ration.line(now, &self.name, self.stage) else {
+            return;
+        };
+        let said = complaint::for_log(&complaint::without_key(&fault.for_log(), key), sent);
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),
             kind = fault.kind(),
             status = fault.status(),
+            code,
+            said,
+            left_out,
             "{what}"
         );
     }
@@ -74,5 +108,61 @@ impl Blame {
 impl fmt::Display for Blame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
+    }
+}
+
+/// How many lines a provider's faults in one stage get within [`WITHIN`]: one that is away fails in every turn of
+/// every call.
+const LINES: u32 = 20;
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Who may write how many lines. It holds as many entries as the settings have providers, times their stages.
+#[derive(Default)]
+pub(super) struct Ration(Mutex<HashMap<(String, &'static str), Window>>);
+
+struct Window {
+    since: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Ration {
+    /// Whether this fault gets a line, and how many before it got none.
+    fn line(&self, now: Instant, provider: &str, stage: Stage) -> Option<u64> {
+        let mut windows = lock(&self.0);
+        let window = windows
+            .entry((provider.to_owned(), stage.name()))
+            .or_insert(Window {
+                since: now,
+                lines: 0,
+                left_out: 0,
+            });
+        if now.saturating_duration_since(window.since) >= WITHIN {
+            (window.since, window.lines) = (now, 0);
+        }
+        if window.lines == LINES {
+            window.left_out += 1;
+            return None;
+        }
+        window.lines += 1;
+        Some(std::mem::take(&mut window.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_is_away_does_not_fill_the_log_and_others_are_heard() {
+        let (ration, began) = (Ration::default(), Instant::now());
+        let line =
+            |ms, provider, stage| ration.line(began + Duration::from_millis(ms), provider, stage);
+        let lines = (0..1000).filter_map(|ms| line(ms, "cloud", Stage::Llm));
+        assert_eq!(lines.collect::<Vec<_>>(), [0; LINES as usize]);
+        assert_eq!(line(999, "cloud", Stage::Tts), Some(0));
+        assert_eq!(line(999, "ears", Stage::Llm), Some(0));
+        assert_eq!(line(10_000, "cloud", Stage::Llm), Some(980));
+        assert_eq!(line(10_001, "cloud", Stage::Llm), Some(0));
     }
 }

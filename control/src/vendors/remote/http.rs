@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use reqwest::{RequestBuilder, Response, StatusCode, Url, header};
-use serde_json::Value;
 use tokio::time::timeout;
 
 use super::blame::Blame;
+use super::complaint;
 use super::plan::Fault;
 use super::settings::ProviderSettings;
 use crate::secret::Secret;
@@ -21,12 +21,8 @@ const IDLE: Duration = Duration::from_secs(90);
 /// The longest list of models that is read while a connection is opened, bytes.
 const LIST: usize = 1 << 20;
 
-/// What is read of an error's body, bytes, and for how long.
-const ERROR_BODY: usize = 4 << 10;
+/// How long an error's body is read.
 const ERROR_PATIENCE: Duration = Duration::from_millis(500);
-
-/// What is kept of an error's words.
-const MESSAGE: usize = 200;
 
 /// The HTTP client of all providers. It follows no redirect, so that a key goes nowhere but to the
 /// address that the operator wrote down.
@@ -108,63 +104,43 @@ impl Endpoint {
             return Ok(response);
         }
         let after = retry_after(&response);
-        let message = self.words_of(response).await;
+        let body = self.beginning(response).await;
+        let words = complaint::read(&String::from_utf8_lossy(&body));
         Err(match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Fault::Busy {
                 status: status.as_u16(),
                 after,
-                message,
+                words,
             },
             status if status.is_server_error() => Fault::Busy {
                 status: status.as_u16(),
                 after,
-                message,
+                words,
             },
             status => Fault::Refused {
                 status: status.as_u16(),
-                message,
+                words,
             },
         })
     }
 
-    /// What an error's body says, without the key, which some servers repeat.
-    async fn words_of(&self, response: Response) -> String {
+    /// How a body begins that is an error or no answer, without the key, which some servers repeat.
+    pub(super) async fn beginning(&self, response: Response) -> Vec<u8> {
         let mut body = Vec::new();
         let read = async {
             let mut bytes = response.bytes_stream();
             while let Some(Ok(part)) = bytes.next().await {
                 body.extend_from_slice(&part);
-                if body.len() >= ERROR_BODY {
+                if body.len() >= complaint::READ {
                     break;
                 }
             }
         };
         // A body that does not come leaves the status, which says the most.
         let _ = timeout(ERROR_PATIENCE, read).await;
-        let mut words = error_words(&String::from_utf8_lossy(&body));
-        if let Some(key) = &self.key
-            && !key.expose().is_empty()
-        {
-            words = words.replace(key.expose().as_str(), "•••");
-        }
-        words.chars().take(MESSAGE).collect()
+        let key = self.key.as_ref().map(|key| key.expose().as_str());
+        complaint::without_key(&String::from_utf8_lossy(&body), key).into_bytes()
     }
-}
-
-/// The message of an error in any of its common forms.
-pub(super) fn error_words(body: &str) -> String {
-    let Ok(value) = serde_json::from_str::<Value>(body) else {
-        return body.trim().to_owned();
-    };
-    let places = [
-        &value["error"]["message"],
-        &value["error"],
-        &value["message"],
-        &value["detail"]["message"],
-        &value["detail"],
-    ];
-    let told = places.into_iter().find_map(Value::as_str);
-    told.unwrap_or(body.trim()).to_owned()
 }
 
 /// A connection's failure, without the address: that is in the settings.
@@ -176,7 +152,7 @@ pub(super) fn broken(error: reqwest::Error) -> Fault {
         words = format!("{words}: {error}");
         cause = error.source();
     }
-    Fault::Broken(words.chars().take(MESSAGE).collect())
+    Fault::Broken(complaint::plain(&words))
 }
 
 /// `Retry-After` in seconds (RFC 9110, section 10.2.3); a date is not worth waiting for within a turn.
@@ -184,30 +160,4 @@ fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
     let seconds: f64 = value.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_words_of_an_error_are_found_in_its_common_forms() {
-        for (body, words) in [
-            (
-                r#"{"error":{"message":"no such model","code":null}}"#,
-                "no such model",
-            ),
-            (r#"{"error":"model not found"}"#, "model not found"),
-            (r#"{"message":"slow down"}"#, "slow down"),
-            (
-                r#"{"detail":{"status":"x","message":"no voice"}}"#,
-                "no voice",
-            ),
-            (r#"{"detail":"Not Found"}"#, "Not Found"),
-            (" plain words\n", "plain words"),
-            ("{}", "{}"),
-        ] {
-            assert_eq!(error_words(body), words);
-        }
-    }
 }

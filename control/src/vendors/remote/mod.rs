@@ -7,6 +7,7 @@
 //! the call goes on.
 
 mod blame;
+mod complaint;
 mod completions;
 mod contexts;
 mod deliver;
@@ -29,7 +30,7 @@ use media::config::Language;
 use media::speech::{LanguageModel, Recogniser, SpeechSink, Synthesiser};
 use tokio::runtime::Handle;
 
-use self::blame::Blame;
+use self::blame::{Blame, Ration};
 use self::completions::{Model, RemoteModel};
 use self::contexts::SocketVoice;
 use self::heard::Other;
@@ -44,7 +45,10 @@ use crate::metrics::providers::{ProviderMetrics, Stage};
 pub(super) struct Remote {
     runtime: Handle,
     metrics: Arc<ProviderMetrics>,
+    ration: Arc<Ration>,
     providers: Vec<Provider>,
+    /// Those that are asked nothing, for they have no key.
+    keyless: Vec<ProviderSettings>,
     pub(super) model_fallback: Option<String>,
     pub(super) voice_fallback: Option<String>,
 }
@@ -71,18 +75,32 @@ impl Remote {
         }
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let client = http::client().map_err(io::Error::other)?;
-        let available = providers.into_iter().filter(ProviderSettings::is_available);
-        let providers = available.map(|settings| Provider {
+        for warning in providers.iter().filter_map(ProviderSettings::lacks_key) {
+            tracing::warn!("{warning}");
+        }
+        let (available, keyless): (Vec<_>, Vec<_>) = providers
+            .into_iter()
+            .partition(ProviderSettings::is_available);
+        let providers = available.into_iter().map(|settings| Provider {
             endpoint: Arc::new(Endpoint::new(client.clone(), &settings)),
             settings,
         });
         Ok(Some(Self {
             runtime,
             metrics: Arc::clone(metrics),
+            ration: Arc::default(),
             providers: providers.collect(),
+            keyless,
             model_fallback,
             voice_fallback,
         }))
+    }
+
+    /// Why nobody is asked for a model of this public id, or as a recogniser by this name, that is configured.
+    pub(super) fn why_not(&self, id: &str) -> Option<String> {
+        let has = |one: &&ProviderSettings| one.name == id || one.models.iter().any(|m| m.id == id);
+        let provider = self.keyless.iter().find(has)?;
+        Some(format!("The provider {:?} has no key.", provider.name))
     }
 
     /// Whether a provider has a model of this public id.
@@ -209,7 +227,7 @@ impl Remote {
     }
 
     fn blame(&self, settings: &ProviderSettings, stage: Stage, usage: &Arc<SpeechUsage>) -> Blame {
-        Blame::new(&settings.name, stage, &self.metrics, usage)
+        Blame::new(settings, stage, &self.metrics, &self.ration, usage)
     }
 
     /// The provider that has a model of this public id, by its name in the settings.

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::complaint::{Complaint, Excerpt};
+
 /// What went wrong with one try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -11,16 +13,20 @@ pub(super) enum Fault {
     Busy {
         status: u16,
         after: Option<Duration>,
-        message: String,
+        words: Complaint,
     },
     /// Another status: asking again changes nothing.
-    Refused { status: u16, message: String },
+    Refused { status: u16, words: Complaint },
     /// The connection could not be made, or broke.
     Broken(String),
     /// Nothing came within the deadline.
     Stalled(Duration),
     /// An answer that is none.
     Wrong(String),
+    /// An answer that tells of a fault in the provider's own words.
+    Told(Complaint),
+    /// An answer of another kind than was asked for: what it is, and how it begins.
+    Garbage { what: String, begins: Excerpt },
 }
 
 impl Fault {
@@ -31,7 +37,29 @@ impl Fault {
             Self::Refused { .. } => "refused",
             Self::Broken(_) => "broken",
             Self::Stalled(_) => "stalled",
-            Self::Wrong(_) => "wrong",
+            Self::Wrong(_) | Self::Told(_) | Self::Garbage { .. } => "wrong",
+        }
+    }
+
+    /// In one word, as diagnostics show it: the provider's own, where it has one.
+    pub(super) fn code(&self) -> String {
+        let own = match self {
+            Self::Busy { words, .. } | Self::Refused { words, .. } | Self::Told(words) => {
+                words.code.clone()
+            }
+            _ => None,
+        };
+        let status = || self.status().map(|status| format!("status_{status}"));
+        own.or_else(status)
+            .unwrap_or_else(|| self.kind().to_owned())
+    }
+
+    /// What the log may hold of it, before the conversation's words are taken out: an answer that is neither an error
+    /// nor a page may be what was said.
+    pub(super) fn for_log(&self) -> String {
+        match self {
+            Self::Garbage { what, begins } if !begins.is_page => what.clone(),
+            other => other.to_string(),
         }
     }
 
@@ -39,7 +67,11 @@ impl Fault {
     pub(super) const fn status(&self) -> Option<u16> {
         match self {
             Self::Busy { status, .. } | Self::Refused { status, .. } => Some(*status),
-            Self::Broken(_) | Self::Stalled(_) | Self::Wrong(_) => None,
+            Self::Broken(_)
+            | Self::Stalled(_)
+            | Self::Wrong(_)
+            | Self::Told(_)
+            | Self::Garbage { .. } => None,
         }
     }
 }
@@ -47,13 +79,15 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy {
-                status, message, ..
+            Self::Busy { status, words, .. } | Self::Refused { status, words } => {
+                write!(f, "status {status}: {}", words.message)
             }
-            | Self::Refused { status, message } => write!(f, "status {status}: {message}"),
             Self::Broken(why) => write!(f, "the connection failed: {why}"),
             Self::Stalled(within) => write!(f, "nothing came within {} ms", within.as_millis()),
             Self::Wrong(why) => f.write_str(why),
+            Self::Told(words) => f.write_str(&words.message),
+            Self::Garbage { what, begins } if begins.text.is_empty() => f.write_str(what),
+            Self::Garbage { what, begins } => write!(f, "{what}: {}", begins.text),
         }
     }
 }
@@ -155,7 +189,9 @@ impl Plan {
         }
         let pause = match fault {
             Fault::Busy { after, .. } => after.unwrap_or(PAUSE),
-            Fault::Broken(_) | Fault::Wrong(_) => Duration::ZERO,
+            Fault::Broken(_) | Fault::Wrong(_) | Fault::Told(_) | Fault::Garbage { .. } => {
+                Duration::ZERO
+            }
             Fault::Stalled(_) if self.insists => Duration::ZERO,
             Fault::Stalled(_) | Fault::Refused { .. } => return Next::GiveUp,
         };
@@ -184,14 +220,14 @@ mod tests {
         Fault::Busy {
             status: 429,
             after,
-            message: String::new(),
+            words: Complaint::default(),
         }
     }
 
     fn refused() -> Fault {
         Fault::Refused {
             status: 401,
-            message: String::new(),
+            words: Complaint::default(),
         }
     }
 

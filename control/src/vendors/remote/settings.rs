@@ -86,7 +86,25 @@ impl ProviderSettings {
     /// Whether it can be asked at all: the services themselves want a key, a server of one's own may
     /// not.
     pub fn is_available(&self) -> bool {
-        self.key.is_some() || self.base_url.as_str().trim_end_matches('/') != self.kind.home()
+        self.key.is_some() || !self.is_at_home()
+    }
+
+    /// Whether its address is the service's own, by whatever scheme and path.
+    fn is_at_home(&self) -> bool {
+        let home = Url::parse(self.kind.home()).ok();
+        home.is_some_and(|home| home.host() == self.base_url.host())
+    }
+
+    /// What to tell the operator of a provider that cannot be asked.
+    pub fn lacks_key(&self) -> Option<String> {
+        let name = &self.name;
+        let variable = name.to_uppercase();
+        (!self.is_available()).then(|| {
+            format!(
+                "the provider {name} has no key, and nothing is asked of it: set providers.{name}.api_key or \
+                 providers.{name}.api_key_file (SIDETONE_PROVIDERS__{variable}__API_KEY)"
+            )
+        })
     }
 }
 

@@ -7,12 +7,14 @@ use reqwest::Url;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::blame::Blame;
+use super::complaint::{self, Complaint};
 use super::plan::Fault;
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -70,22 +72,52 @@ pub(super) async fn connect(
         Ok(Err(Error::Http(response))) => {
             provider.answered(response.headers());
             let status = response.status();
-            let message = "the socket is refused".to_owned();
+            let words = refusal(&response);
             if status.is_server_error() || status.as_u16() == 429 {
                 Err(Fault::Busy {
                     status: status.as_u16(),
                     after: None,
-                    message,
+                    words,
                 })
             } else {
                 Err(Fault::Refused {
                     status: status.as_u16(),
-                    message,
+                    words,
                 })
             }
         }
-        Ok(Err(error)) => Err(Fault::Broken(error.to_string())),
+        Ok(Err(error)) => Err(Fault::Broken(complaint::plain(&error.to_string()))),
     }
+}
+
+/// What a server says that opens no socket: in the body, else in a header (Deepgram's).
+fn refusal(response: &Response<Option<Vec<u8>>>) -> Complaint {
+    let body = response.body().as_deref().unwrap_or_default();
+    let header = response.headers().get("dg-error");
+    let header = header.and_then(|value| value.to_str().ok());
+    match (String::from_utf8_lossy(body).trim(), header) {
+        ("", None) => Complaint {
+            code: None,
+            message: "the socket is refused".to_owned(),
+        },
+        ("", Some(words)) => Complaint {
+            code: None,
+            message: complaint::plain(words),
+        },
+        (words, _) => complaint::read(words),
+    }
+}
+
+/// Why a server closed the socket, in its own words where it has some.
+pub(super) fn closed(frame: Option<&CloseFrame>) -> Fault {
+    let said = frame.filter(|frame| !frame.reason.is_empty());
+    Fault::Broken(said.map_or_else(
+        || "the socket closed".to_owned(),
+        |frame| {
+            let (code, reason) = (u16::from(frame.code), complaint::plain(&frame.reason));
+            format!("the socket closed ({code}): {reason}")
+        },
+    ))
 }
 
 /// Sends a message. `false`: the connection is lost.

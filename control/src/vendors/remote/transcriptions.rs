@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use super::blame::Blame;
+use super::complaint::{self, Excerpt};
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
@@ -234,14 +235,25 @@ impl Shared {
 fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
     let words = if json {
         let answer: Value = serde_json::from_slice(body)
-            .map_err(|error| Fault::Wrong(format!("the transcript is not JSON: {error}")))?;
+            .map_err(|_| garbage("the transcript is not JSON", body))?;
+        if !answer["error"].is_null() {
+            let words = complaint::read(&answer.to_string());
+            return Err(Fault::Told(words));
+        }
         let text = answer["text"].as_str();
-        text.ok_or_else(|| Fault::Wrong("the transcript has no text".to_owned()))?
+        text.ok_or_else(|| garbage("the transcript has no text", body))?
             .to_owned()
     } else {
         String::from_utf8_lossy(body).into_owned()
     };
     Ok(words.trim().to_owned())
+}
+
+fn garbage(what: &str, body: &[u8]) -> Fault {
+    Fault::Garbage {
+        what: what.to_owned(),
+        begins: Excerpt::of(body),
+    }
 }
 
 /// 16 kHz PCM16 mono as a WAV file.

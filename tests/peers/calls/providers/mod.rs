@@ -1,6 +1,7 @@
 //! Calls to the real program whose model or voice is a provider that stalls, refuses, breaks off and lies.
 
 mod ears;
+mod faults;
 mod models;
 mod names;
 mod voices;

@@ -21,6 +21,7 @@ use tracing::{Instrument, Span};
 
 use self::wire::Answer;
 use super::blame::Blame;
+use super::complaint::{self, Excerpt};
 use super::deliver::deliver;
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
@@ -151,10 +152,16 @@ impl Shared {
                     return;
                 }
                 Tried::Gone => return,
-                Tried::Cut(fault) => return self.fail(reply, &fault).await,
+                Tried::Cut(fault) => {
+                    let what = "a model broke off its answer";
+                    let provider = &self.model.provider;
+                    provider.fault_about(&fault, texts(&request), what);
+                    return self.fail(reply, &fault).await;
+                }
                 Tried::Failed(fault) => fault,
             };
-            self.model.provider.fault(&fault, "a model did not answer");
+            let provider = &self.model.provider;
+            provider.fault_about(&fault, texts(&request), "a model did not answer");
             let after = plan.next(began.elapsed(), &fault);
             if !matches!(after, Next::Again(_)) {
                 *lock(&self.exhausted) = Some((reply, request.messages.len()));
@@ -241,9 +248,12 @@ impl Listener<'_> {
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.starts_with("application/json"));
+        let kind = kind(&response);
         let mut bytes = response.bytes_stream();
         let mut events = Events::default();
         let mut document = Vec::new();
+        // What came before any event, in case none comes.
+        let mut head = Vec::new();
         let mut size = 0;
         let deadline = Instant::now() + first;
         let mut alive = false;
@@ -267,6 +277,9 @@ impl Listener<'_> {
                 document.extend_from_slice(&part);
                 continue;
             }
+            if !self.answer.has_begun() && head.len() < complaint::READ {
+                head.extend_from_slice(&part);
+            }
             let mut found = Vec::new();
             events
                 .push(&part, |data| found.push(data.to_owned()))
@@ -282,7 +295,15 @@ impl Listener<'_> {
         }
         let mut found = Vec::new();
         events.finish(|data| found.push(data.to_owned()));
-        self.take(found).await
+        let told = self.take(found).await?;
+        let is_stream = kind.starts_with("text/event-stream");
+        if told && !is_stream && !self.answer.has_begun() && !head.is_empty() {
+            return Err(Fault::Garbage {
+                what: format!("the model sent {kind}, not events"),
+                begins: Excerpt::of(&head),
+            });
+        }
+        Ok(told)
     }
 
     /// The events of one part of the body; their text goes to the call as one piece.
@@ -345,6 +366,34 @@ impl Drop for Metered<'_> {
             self.usage.estimate_tokens(self.prompt, self.said);
         }
     }
+}
+
+/// What a body is, as its head says.
+fn kind(response: &Response) -> String {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|value| value.to_str().ok());
+    complaint::plain(kind.unwrap_or("something without a type"))
+}
+
+/// All that a request says of its conversation.
+fn texts(request: &ModelRequest) -> Vec<&str> {
+    let mut texts = Vec::new();
+    for message in &request.messages {
+        match message {
+            Message::System { content }
+            | Message::Instructions { content }
+            | Message::User { content }
+            | Message::Tool { content, .. } => texts.push(content.as_str()),
+            Message::Assistant {
+                content,
+                tool_calls,
+            } => {
+                texts.push(content);
+                texts.extend(tool_calls.iter().map(|call| call.arguments.as_str()));
+            }
+        }
+    }
+    texts
 }
 
 /// Tool calls that the conversation had so far.

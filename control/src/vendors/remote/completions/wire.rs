@@ -4,7 +4,7 @@
 use media::speech::{Message, ModelRequest, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::super::http::error_words;
+use super::super::complaint::{self, Excerpt};
 use super::thoughts::Spoken;
 use crate::vendors::remote::plan::Fault;
 
@@ -184,6 +184,11 @@ impl Answer {
         self.words
     }
 
+    /// Whether anything at all came that an answer has.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// One event of the stream. The text that can be spoken now, perhaps none.
     pub(super) fn event(&mut self, data: &str) -> Result<String, Fault> {
         if data == "[DONE]" {
@@ -191,14 +196,14 @@ impl Answer {
             return Ok(String::new());
         }
         let chunk: Value = serde_json::from_str(data)
-            .map_err(|error| Fault::Wrong(format!("an event is not JSON: {error}")))?;
+            .map_err(|_| garbage("an event is not JSON", data.as_bytes()))?;
         self.take(&chunk, "delta")
     }
 
     /// An answer that came as one JSON document, although a stream was asked for.
     pub(super) fn whole(&mut self, body: &[u8]) -> Result<String, Fault> {
-        let answer: Value = serde_json::from_slice(body)
-            .map_err(|error| Fault::Wrong(format!("the answer is not JSON: {error}")))?;
+        let answer: Value =
+            serde_json::from_slice(body).map_err(|_| garbage("the answer is not JSON", body))?;
         let text = self.take(&answer, "message")?;
         self.done = true;
         Ok(text)
@@ -206,8 +211,8 @@ impl Answer {
 
     fn take(&mut self, chunk: &Value, part: &str) -> Result<String, Fault> {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            let words = error_words(&json!({ "error": error }).to_string());
-            return Err(Fault::Wrong(words.chars().take(200).collect()));
+            let told = json!({ "error": error }).to_string();
+            return Err(Fault::Told(complaint::read(&told)));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             let of = |name: &str| usage[name].as_u64().unwrap_or(0);
@@ -323,6 +328,13 @@ impl Answer {
             });
         }
         Ok((text, calls))
+    }
+}
+
+fn garbage(what: &str, body: &[u8]) -> Fault {
+    Fault::Garbage {
+        what: what.to_owned(),
+        begins: Excerpt::of(body),
     }
 }
 

@@ -7,6 +7,7 @@ use media::speech::{Message, ModelRequest, ToolCall};
 use serde_json::json;
 
 use super::wire::{Answer, Count, body};
+use crate::vendors::remote::complaint::Complaint;
 use crate::vendors::remote::plan::Fault;
 
 /// The text, the tool calls (id, name, arguments) and the count of a stream.
@@ -163,7 +164,10 @@ fn what_is_no_answer_is_a_fault() {
     let mut answer = Answer::default();
     assert_eq!(
         answer.event(r#"{"error":{"message":"overloaded"}}"#),
-        Err(Fault::Wrong("overloaded".into()))
+        Err(Fault::Told(Complaint {
+            code: None,
+            message: "overloaded".into()
+        }))
     );
     assert!(answer.event("nonsense").is_err());
     assert!(Answer::default().finish(0).is_err(), "an empty body");

@@ -151,8 +151,15 @@ struct Task {
 
 /// Why a connection is not used any longer.
 enum Left {
-    Lost,
+    Lost(Fault),
     Over,
+}
+
+impl Left {
+    /// The connection broke without a word.
+    fn lost() -> Self {
+        Self::Lost(socket::closed(None))
+    }
 }
 
 impl Task {
@@ -170,8 +177,7 @@ impl Task {
                     let _ = timeout(FAREWELL, socket.close(None)).await;
                     return;
                 }
-                Left::Lost => {
-                    let fault = Fault::Broken("the socket closed".to_owned());
+                Left::Lost(fault) => {
                     for context in self.asked_for() {
                         self.fault(&context, &fault).await;
                     }
@@ -205,7 +211,9 @@ impl Task {
             match opened {
                 Ok(socket) => return Some(socket),
                 Err(fault) => {
-                    self.provider.fault(&fault, "a voice is not reached");
+                    let sent = self.jobs.values().map(|job| job.text.as_str());
+                    self.provider
+                        .fault_about(&fault, sent, "a voice is not reached");
                     let contexts: Vec<String> = self.jobs.keys().cloned().collect();
                     for context in contexts {
                         self.fault(&context, &fault).await;
@@ -222,7 +230,7 @@ impl Task {
                 quiet_since = Instant::now();
                 for message in self.dialect.speak(&context, &text) {
                     if !socket::send(socket, Message::text(message)).await {
-                        return Left::Lost;
+                        return Left::lost();
                     }
                 }
             }
@@ -233,7 +241,7 @@ impl Task {
                         for context in self.order(order) {
                             let message = self.dialect.cancel(&context);
                             if !socket::send(socket, Message::text(message)).await {
-                                return Left::Lost;
+                                return Left::lost();
                             }
                         }
                     }
@@ -243,22 +251,25 @@ impl Task {
                     Some(Ok(Message::Text(text))) => {
                         for said in wire::read(&text) {
                             if !self.said(said).await {
-                                return Left::Lost;
+                                return Left::lost();
                             }
                         }
                     }
-                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Left::Lost,
+                    Some(Ok(Message::Close(frame))) => {
+                        return Left::Lost(socket::closed(frame.as_ref()));
+                    }
+                    Some(Err(_)) | None => return Left::lost(),
                     Some(Ok(_)) => {}
                 },
                 // A connection on which a segment stalls is not trusted with the next try.
                 () = until(deadline) => {
                     self.expire().await;
-                    return Left::Lost;
+                    return Left::lost();
                 }
                 () = sleep_until(quiet_since + KEEP_ALIVE) => {
                     let message = Message::Ping(Vec::new().into());
                     if !socket::send(socket, message).await {
-                        return Left::Lost;
+                        return Left::lost();
                     }
                     quiet_since = Instant::now();
                 }
@@ -385,7 +396,9 @@ impl Task {
                 true
             }
             Said::Failed(None, why) => {
-                self.provider.fault(&Fault::Wrong(why), "a voice gave up");
+                let sent = self.jobs.values().map(|job| job.text.as_str());
+                self.provider
+                    .fault_about(&Fault::Wrong(why), sent, "a voice gave up");
                 false
             }
             Said::Other => true,
@@ -397,7 +410,9 @@ impl Task {
         let Some(mut job) = self.jobs.remove(context) else {
             return;
         };
-        self.provider.fault(fault, "a voice did not speak");
+        let sent = [job.text.as_str()];
+        self.provider
+            .fault_about(fault, sent, "a voice did not speak");
         // Sound that came before the fault took its time; only silence spends the budget.
         let spent = if job.heard.any() {
             Duration::ZERO

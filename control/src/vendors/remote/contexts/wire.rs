@@ -4,6 +4,7 @@
 use media::config::Language;
 use serde_json::{Value, json};
 
+use super::super::complaint;
 use super::super::settings::ProviderKind;
 
 /// What a voice is told, and how it is recognised what it says.
@@ -117,10 +118,7 @@ pub(super) fn read(text: &str) -> Vec<Said> {
             .or(message["message"].as_str())
             .or(message["title"].as_str())
             .unwrap_or("an error without words");
-        let words = format!("status {status}: {words}")
-            .chars()
-            .take(200)
-            .collect();
+        let words = complaint::plain(&format!("status {status}: {words}"));
         return vec![Said::Failed(context, words)];
     }
     let Some(context) = context else {

@@ -206,6 +206,11 @@ impl Task {
                         Said::Named(name) => self.provider.named(&name),
                         Said::Other => {}
                     },
+                    Some(Ok(Message::Close(Some(frame)))) if !frame.reason.is_empty() => {
+                        self.provider
+                            .fault(&socket::closed(Some(&frame)), "a recogniser gave up");
+                        return Left::Lost;
+                    }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => {
                         tracing::info!(provider = %self.provider, "a recogniser's connection dropped");
                         return Left::Lost;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::complaint;
 use super::session::Heard;
 
 /// What a message of the server says.
@@ -33,7 +34,7 @@ pub(super) fn read(text: &str) -> Said {
                 .into_iter()
                 .find_map(|name| message[name].as_str());
             let words = words.unwrap_or("an error without words");
-            return Said::Error(words.chars().take(200).collect());
+            return Said::Error(complaint::plain(words));
         }
         Some("Metadata") => {
             let id = message["request_id"].as_str();

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::http::error_words;
+use super::super::complaint::{self, Excerpt};
 use super::super::plan::Fault;
 use super::super::sse::{Events, TooLong};
 
@@ -59,7 +59,10 @@ impl Sound {
         }
         let events = kind == "text/event-stream";
         if !events && (kind.starts_with("text/") || kind == "application/json") {
-            return Err(Fault::Wrong(format!("the voice sent {kind}, not sound")));
+            return Err(Fault::Garbage {
+                what: format!("the voice sent {}, not sound", complaint::plain(&kind)),
+                begins: Excerpt::default(),
+            });
         }
         // Everything else is told by its first bytes.
         Ok(Self {
@@ -105,10 +108,12 @@ fn event(data: &str, samples: &mut Samples, out: &mut Vec<i16>) -> Result<(), Fa
     if data == "[DONE]" {
         return Ok(());
     }
-    let event: Value = serde_json::from_str(data)
-        .map_err(|error| Fault::Wrong(format!("an event is not JSON: {error}")))?;
+    let event: Value = serde_json::from_str(data).map_err(|_| Fault::Garbage {
+        what: "an event is not JSON".to_owned(),
+        begins: Excerpt::of(data.as_bytes()),
+    })?;
     if !event["error"].is_null() {
-        return Err(Fault::Wrong(error_words(data).chars().take(200).collect()));
+        return Err(Fault::Told(complaint::read(data)));
     }
     let Some(audio) = event["audio"].as_str().or(event["delta"].as_str()) else {
         return Ok(());
@@ -356,7 +361,10 @@ mod tests {
         let error = "data: {\"error\":{\"message\":\"no\"}}\n";
         assert_eq!(
             read("text/event-stream", error.as_bytes(), 50),
-            Err(Fault::Wrong("no".into()))
+            Err(Fault::Told(complaint::Complaint {
+                code: None,
+                message: "no".into()
+            }))
         );
     }
 

@@ -19,6 +19,7 @@ use tracing::{Instrument, Span};
 
 use self::audio::Sound;
 use super::blame::Blame;
+use super::complaint::Excerpt;
 use super::deliver::deliver;
 use super::heard::{Heard, Other};
 use super::http::{Endpoint, broken};
@@ -146,7 +147,8 @@ impl Shared {
                 Ok(false) => return,
                 Err(fault) => fault,
             };
-            self.speaker.provider.fault(&fault, "a voice did not speak");
+            let provider = &self.speaker.provider;
+            provider.fault_about(&fault, [text], "a voice did not speak");
             // Sound that came before the fault took its time; only silence spends the budget.
             let spent = if heard.any() {
                 Duration::ZERO
@@ -213,7 +215,14 @@ impl Speaking<'_> {
         let response = endpoint.send(provider, sent, turn.within).await?;
         let kind = response.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
-        let mut sound = Sound::new(kind, *sample_rate)?;
+        let mut sound = match Sound::new(kind, *sample_rate) {
+            Ok(sound) => sound,
+            Err(Fault::Garbage { what, .. }) => {
+                let begins = Excerpt::of(&endpoint.beginning(response).await);
+                return Err(Fault::Garbage { what, begins });
+            }
+            Err(fault) => return Err(fault),
+        };
         let mut bytes = response.bytes_stream();
         let mut came = false;
         loop {

@@ -23,6 +23,7 @@ use crate::app::testing::{TempDir, TestApp};
 use crate::config::Config;
 use crate::http::serve::tests::endless;
 use crate::http::serve::{Patience, serve_with};
+use crate::supervisor::Supervisor;
 
 /// No step of a test takes this long.
 const LONG: Duration = Duration::from_secs(20);
@@ -55,7 +56,7 @@ async fn start(listener: TcpListener, router: Router) -> (Running, CertificateDe
         key: folder.path().join("key.pem"),
     };
     let certificate = renew(&files);
-    let certificates = Certificates::start(files.clone(), LOOK).unwrap();
+    let certificates = Certificates::start(files.clone(), LOOK, &Supervisor::default()).unwrap();
     let greeting = Greeting::with(certificates.clone()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = Config::defaults().unwrap().server;
@@ -228,7 +229,7 @@ async fn files_that_are_wrong_at_the_start_are_named() {
         key: folder.path().join("key.pem"),
     };
     let refused = || {
-        Greeting::start(files.clone(), LOOK)
+        Greeting::start(files.clone(), LOOK, &Supervisor::default())
             .unwrap_err()
             .to_string()
     };

@@ -29,6 +29,7 @@ use crate::http::envelope::RequestId;
 use crate::http::extract::query_pairs;
 use crate::http::{Access, ApiError, Class, Endpoint, upgrade};
 use crate::ids::CallId;
+use crate::supervisor;
 
 /// How long the peer may take to let go of the HTTP exchange after the 101 answer.
 const UPGRADE_PATIENCE: Duration = Duration::from_secs(10);
@@ -137,7 +138,7 @@ async fn socket(
     }
     let connection = upgrade::take(&mut request);
     let ticket = ticket(&params, request);
-    tokio::spawn(async move {
+    supervisor::detached("a socket joins its call", async move {
         match tokio::time::timeout(UPGRADE_PATIENCE, connection).await {
             Ok(Ok((stream, leftover))) => join(&app, ticket, stream, leftover).await,
             Ok(Err(error)) => tracing::debug!(%error, "an upgrade came to nothing"),

@@ -138,7 +138,12 @@ fn frames_wait_for_no_lock() {
 /// awaits it.
 #[test]
 fn whatever_is_spawned_is_watched() {
-    let words = ["tokio::spawn", "runtime.spawn", "thread::Builder", "thread::spawn"];
+    let words = [
+        "tokio::spawn",
+        "runtime.spawn",
+        "thread::Builder",
+        "thread::spawn",
+    ];
     let watched = [
         // The supervisor itself.
         "control/src/supervisor.rs",

@@ -241,7 +241,11 @@ mod tests {
     async fn what_a_carrier_left_is_put_right_and_no_fault() {
         let (told, why) = oneshot::channel();
         let task = async { panic!("dropped it") };
-        carry("a carrier", task, |why| async move { told.send(why).unwrap() });
+        carry(
+            "a carrier",
+            task,
+            |why| async move { told.send(why).unwrap() },
+        );
         assert_eq!(why.await.unwrap(), "dropped it");
     }
 }

@@ -148,7 +148,9 @@ pub async fn run(
         Ok(placed) => placed,
         Err(panic) => {
             let why = panic_text(&*panic).to_owned();
-            broke(app, account, id, &why, answered).instrument(span).await;
+            broke(app, account, id, &why, answered)
+                .instrument(span)
+                .await;
             Err(NotPlaced::Failed)
         }
     }

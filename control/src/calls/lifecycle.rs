@@ -153,7 +153,9 @@ impl Following {
 
     /// The same after a panic: the call ends, and what the engine still tells of it, its recording, is written.
     async fn go_on(&mut self) {
-        self.call.insist(|handle| handle.end(EndRequest::Fault)).await;
+        self.call
+            .insist(|handle| handle.end(EndRequest::Fault))
+            .await;
         self.end(broken(), self.claim.recording).await;
         self.run().await;
     }

@@ -14,8 +14,8 @@ use crate::admission::Owner;
 use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
-use crate::recordings::spool::{self, Left};
 use crate::recordings;
+use crate::recordings::spool::{self, Left};
 
 /// Ends what the process before this one left behind, and saves its recordings. How many calls there
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.

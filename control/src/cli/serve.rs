@@ -104,7 +104,10 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     app.set_recovering(true);
     let watch = &supervisor;
     watch.once("the recovery of calls", recover(app.clone()));
-    watch.keep("the sweeper of sessions", sessions::run_sweeper(app.clone()));
+    watch.keep(
+        "the sweeper of sessions",
+        sessions::run_sweeper(app.clone()),
+    );
     let recordings = recordings::run_sweeper(app.clone());
     watch.keep("the sweeper of recordings", recordings);
     let spool = recordings::spool::run(app.clone());

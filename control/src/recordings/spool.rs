@@ -112,7 +112,9 @@ async fn look_at(app: &App, call: CallId, files: Spooled) -> Result<(), DbError>
         return Ok(());
     };
     let span = calls::span(account, call);
-    settle(app, account, call, lot, files).instrument(span).await
+    settle(app, account, call, lot, files)
+        .instrument(span)
+        .await
 }
 
 async fn settle(
@@ -126,7 +128,9 @@ async fn settle(
         Lot::Open => {}
         Lot::Uploading { since } => stranded(app, account, call, since).await?,
         Lot::Settled => {
-            tracing::warn!("files of a call whose recording is settled were in the spool: they are removed");
+            tracing::warn!(
+                "files of a call whose recording is settled were in the spool: they are removed"
+            );
             discard(app, call).await;
         }
         Lot::Lost { since } if files.sound => match salvage(app, call).await {
@@ -140,7 +144,9 @@ async fn settle(
         Lot::Lost { .. } | Lot::Unrecorded => match files.tape {
             Some(tape) => keep_later(app, account, call, Left::Tape(tape)),
             None => {
-                tracing::warn!("sound of a call without a recording was in the spool: it is removed");
+                tracing::warn!(
+                    "sound of a call without a recording was in the spool: it is removed"
+                );
                 discard(app, call).await;
             }
         },
@@ -289,7 +295,11 @@ pub fn tape(app: &App, call: CallId) -> Option<PathBuf> {
 pub async fn discard(app: &App, call: CallId) {
     let folder = spool_dir(&app.config);
     let removed = tokio::task::spawn_blocking(move || shell::discard(&folder, &call.to_string()));
-    if let Err(error) = removed.await.map_err(io::Error::other).and_then(|done| done) {
+    if let Err(error) = removed
+        .await
+        .map_err(io::Error::other)
+        .and_then(|done| done)
+    {
         tracing::error!(%error, %call, "the files of a call could not be removed from the spool");
     }
 }

@@ -59,13 +59,15 @@ async fn call(test: &TestApp, case: Case) -> CallId {
         .await
         .unwrap();
     if let Some(reason) = case.reason {
-        tx.query("update calls set status = 'failed', end_reason = $1, ended_at = $2 where id = $3")
-            .bind(reason)
-            .bind(now)
-            .bind(call)
-            .execute()
-            .await
-            .unwrap();
+        tx.query(
+            "update calls set status = 'failed', end_reason = $1, ended_at = $2 where id = $3",
+        )
+        .bind(reason)
+        .bind(now)
+        .bind(call)
+        .execute()
+        .await
+        .unwrap();
     }
     if let Some(status) = case.recording {
         let id = RecordingId::new(&app.clock);
@@ -268,7 +270,11 @@ async fn a_recording_that_reached_the_store_before_its_process_died_is_ready() {
     };
     let ready = of(there);
     assert_eq!(
-        (&ready["status"], &ready["duration_seconds"], &ready["size_bytes"]),
+        (
+            &ready["status"],
+            &ready["duration_seconds"],
+            &ready["size_bytes"]
+        ),
         (&json!("ready"), &json!(1.0), &json!(64_044))
     );
     let sha256: String = crate::secret::sha256(&wav)

@@ -193,8 +193,14 @@ impl Engine {
                 }),
                 _ => None,
             };
-            let (driver, mailbox, histogram) =
-                Driver::new(clock, (index, calls), producer, &disk, &engine.tallies, webrtc)?;
+            let (driver, mailbox, histogram) = Driver::new(
+                clock,
+                (index, calls),
+                producer,
+                &disk,
+                &engine.tallies,
+                webrtc,
+            )?;
             let name = format!("media-{index}");
             let thread = thread::Builder::new().name(name.clone()).spawn(move || {
                 stand_above(priority);

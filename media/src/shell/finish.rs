@@ -326,7 +326,14 @@ mod tests {
         for name in ENDINGS.map(|ending| format!("s1.{ending}")) {
             fs::write(folder.path().join(name), "x").unwrap();
         }
-        for name in ["s2.tape", "s10.wav", "ballast", "s1", "s1.txt", "s1.wav.old"] {
+        for name in [
+            "s2.tape",
+            "s10.wav",
+            "ballast",
+            "s1",
+            "s1.txt",
+            "s1.wav.old",
+        ] {
             fs::write(folder.path().join(name), "x").unwrap();
         }
         let tape = |session: &str| Some(folder.path().join(format!("{session}.tape")));

@@ -101,7 +101,9 @@ async fn of_sockets(client: &Client) -> Vec<(String, &'static [&'static str])> {
     let parting = json!({"end_call_phrases": ["hello there"]});
     let parting = stage::agent(client, parting).await;
     let end = json!({"type": "end"});
-    let by_caller = ended(client, &greets, async |caller: &mut Caller| caller.send(&end).await);
+    let by_caller = ended(client, &greets, async |caller: &mut Caller| {
+        caller.send(&end).await
+    });
     let by_client = ended(client, &greets, async |caller: &mut Caller| {
         let path = format!("/calls/{}/end", caller.session_id);
         client.post(&path, &json!({})).await.expect(200);
@@ -126,8 +128,15 @@ async fn of_sockets(client: &Client) -> Vec<(String, &'static [&'static str])> {
         drop(caller);
         id
     };
-    let (a, b, c, d, e, f, g) =
-        tokio::join!(by_caller, by_client, by_silence, by_agent, private, before_sound, gone);
+    let (a, b, c, d, e, f, g) = tokio::join!(
+        by_caller,
+        by_client,
+        by_silence,
+        by_agent,
+        private,
+        before_sound,
+        gone
+    );
     vec![
         (a, SOUND),
         (b, SOUND),
@@ -158,16 +167,26 @@ async fn of_telephones(
     ringing.refuse(486).await;
 
     // Nobody's numbers, one with a message and one with another telephone behind it.
-    let trunks = client.get("/sip-trunks?type=inbound").await.expect(200).body;
+    let trunks = client
+        .get("/sip-trunks?type=inbound")
+        .await
+        .expect(200)
+        .body;
     let trunk = trunks["items"][0]["id"].clone();
     let callee = Waiting::new();
     let way = json!({"name": "way out", "outbound_address": callee.address().to_string(),
         "auth_mode": "ip_acl", "numbers": ["+15550100"], "set_as_tenant_default": true});
     client.post("/sip-trunks/onboard", &way).await.expect(201);
     for (number, rules) in [
-        ("+4930200", json!({"fallback_action": "voicemail", "max_ring_seconds": 1})),
-        ("+4930300", json!({"fallback_action": "forward", "fallback_number": "+4989654321",
-            "max_ring_seconds": 1})),
+        (
+            "+4930200",
+            json!({"fallback_action": "voicemail", "max_ring_seconds": 5}),
+        ),
+        (
+            "+4930300",
+            json!({"fallback_action": "forward", "fallback_number": "+4989654321",
+            "max_ring_seconds": 5}),
+        ),
     ] {
         let number = json!({"phone_number": number, "trunk_id": trunk, "inbound": rules});
         let path = "/phone-numbers/sip/register";
@@ -248,7 +267,10 @@ async fn however_a_call_ends_nothing_waits_and_what_is_deleted_is_gone() {
     // Another start finds nothing to do, and what is deleted is gone.
     server.start_again().await;
     delete_all(&client).await;
-    let tapes: Vec<_> = calls.into_iter().filter(|(_, what)| *what == TAPE).collect();
+    let tapes: Vec<_> = calls
+        .into_iter()
+        .filter(|(_, what)| *what == TAPE)
+        .collect();
     let until = Instant::now() + Duration::from_secs(10);
     while files(&store) != kept(&tapes) {
         assert!(Instant::now() < until, "{:?}", files(&store));

@@ -189,10 +189,9 @@ impl Exchange {
         watch.keep("the keeper of SIP traces", traces);
         let standings = standings::follow(app.clone(), Arc::clone(&self));
         watch.keep("the writer of registrations", standings);
-        watch.keep(
-            "the dispatch of SIP events",
-            dispatch(app.clone(), self, events),
-        );
+        // It ends with the stack's thread, of which the supervisor learns.
+        let dispatching = dispatch(app.clone(), self, events);
+        watch.once("the dispatch of SIP events", dispatching);
         Ok(())
     }
 

@@ -142,7 +142,10 @@ impl Joined {
         };
         for line in [line, self.line] {
             // Normal clearing (ITU-T Q.850).
-            exchange.lead(line, Command::HangUp(line, Some("Q.850;cause=16".to_owned())));
+            exchange.lead(
+                line,
+                Command::HangUp(line, Some("Q.850;cause=16".to_owned())),
+            );
         }
         drop(self.relay);
         let [caller, callee] = over.endings(self.began.elapsed());

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::Tls;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{self, Supervisor};
 
 /// How often the files are looked at: a renewed certificate is good for days before the old one ends.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -141,7 +141,7 @@ pub async fn plain_end(tls: TlsStream<TcpStream>) -> io::Result<std::net::TcpStr
     }
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    tokio::spawn(carry(tls, far));
+    supervisor::detached("the bytes of a TLS socket", carry(tls, far));
     near.into_std()
 }
 

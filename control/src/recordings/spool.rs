@@ -26,7 +26,9 @@ use crate::time::Timestamp;
 const EVERY: Duration = Duration::from_secs(3600);
 /// Calls that one sweep looks at: each takes a query or two, and the next sweep goes on behind them.
 const CALLS: usize = 200;
-/// The pause before that next sweep, and before another look at whether an earlier process's calls are ended.
+/// How often it is looked whether an earlier process's calls are ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The pause before that next sweep.
 const SOON: Duration = Duration::from_secs(1);
 /// The pause after a sweep that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
@@ -47,7 +49,7 @@ pub enum Left {
 /// knows what is to become of their files.
 pub async fn run(app: App) {
     while app.is_recovering() {
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(LOOK_EVERY).await;
     }
     let mut after = None;
     loop {

@@ -167,23 +167,21 @@ async fn of_telephones(
     ringing.refuse(486).await;
 
     // Nobody's numbers, one with a message and one with another telephone behind it.
-    let trunks = client
-        .get("/sip-trunks?type=inbound")
-        .await
-        .expect(200)
-        .body;
-    let trunk = trunks["items"][0]["id"].clone();
+    let trunks = client.get("/sip-trunks").await.expect(200).body;
+    let mut trunks = trunks["items"].as_array().unwrap().iter();
+    let trunk = trunks.find(|trunk| trunk["type"] == "inbound");
+    let trunk = trunk.unwrap()["id"].clone();
     let callee = Waiting::new();
     let way = json!({"name": "way out", "outbound_address": callee.address().to_string(),
         "auth_mode": "ip_acl", "numbers": ["+15550100"], "set_as_tenant_default": true});
     client.post("/sip-trunks/onboard", &way).await.expect(201);
     for (number, rules) in [
         (
-            "+4930200",
+            "+4930654321",
             json!({"fallback_action": "voicemail", "max_ring_seconds": 5}),
         ),
         (
-            "+4930300",
+            "+4930654322",
             json!({"fallback_action": "forward", "fallback_number": "+4989654321",
             "max_ring_seconds": 5}),
         ),
@@ -192,11 +190,11 @@ async fn of_telephones(
         let path = "/phone-numbers/sip/register";
         client.post(path, &number).await.expect(201);
     }
-    let mut phone = Telephone::call_as("+33123000002", listen, "+4930200").await;
+    let mut phone = Telephone::call_as("+33123000002", listen, "+4930654321").await;
     phone.silence(800).await;
     phone.hang_up().await;
     let message = newest(client, "/calls?phone=%2B33123000002").await;
-    let forwarded = Telephone::call_as("+33123000003", listen, "+4930300");
+    let forwarded = Telephone::call_as("+33123000003", listen, "+4930654322");
     let answered = async { callee.rings().await.answer() };
     let (mut phone, called) = tokio::join!(forwarded, answered);
     phone.silence(400).await;

@@ -134,6 +134,44 @@ fn frames_wait_for_no_lock() {
     none(&wrong);
 }
 
+/// Whatever runs beside others in `control` is watched, so that nothing dies unheard: by the supervisor, or by whoever
+/// awaits it.
+#[test]
+fn whatever_is_spawned_is_watched() {
+    let words = [
+        "tokio::spawn",
+        "runtime.spawn",
+        "thread::Builder",
+        "thread::spawn",
+    ];
+    let watched = [
+        // The supervisor itself.
+        "control/src/supervisor.rs",
+        // Whoever asks awaits the task, and answers for it.
+        "control/src/http/abandoned.rs",
+        // One answer of a provider each: one that does not come is one that fails, by the engine's deadlines.
+        "control/src/vendors/remote/",
+        // A look at a database that is away, and the end of a transaction that was dropped.
+        "control/src/db/",
+        // Programs of their own, which end with it.
+        "control/src/cli/call/",
+        "control/src/cli/load/",
+    ];
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for file in files("control/src", "rs") {
+        let path = shown(&file);
+        let found = found_in_product(&file, &words);
+        match watched.iter().find(|place| path.starts_with(**place)) {
+            Some(place) if !found.is_empty() => _ = seen.insert(*place),
+            Some(_) => {}
+            None => wrong.extend(found),
+        }
+    }
+    none(&wrong);
+    assert_eq!(seen.len(), watched.len(), "a place that needs no leave");
+}
+
 /// Invariant 4: no channel without a bound.
 #[test]
 fn every_channel_has_a_bound() {

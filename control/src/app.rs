@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use media::shell::Engine;
 
@@ -24,6 +24,7 @@ use crate::metrics::{LeaseStep, Metrics};
 use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
+use crate::supervisor::{Fault, Supervisor};
 use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::tts::Desk;
@@ -33,6 +34,9 @@ use crate::webhooks::Webhooks;
 /// A node whose media threads are later than this (p99, µs) takes no more calls: frames would come
 /// unevenly to those it has.
 const MAX_LATENESS_US: u64 = 10_000;
+
+/// How often it is looked whether a thread has died.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Fewer passes than one call makes in ten seconds have no p99: a single late one would be it.
 const MIN_PASSES: u64 = 500;
@@ -64,6 +68,8 @@ pub struct Inner {
     pub metrics: Metrics,
     /// Where traces of calls go.
     pub telemetry: Telemetry,
+    /// What lives as long as the process.
+    pub supervisor: Supervisor,
     pub webhooks: Webhooks,
     /// The SIP stack, once it listens.
     pub telephone: Telephone,
@@ -94,6 +100,7 @@ pub struct Parts {
     pub storage: Storage,
     pub egress: Egress,
     pub telemetry: Telemetry,
+    pub supervisor: Supervisor,
 }
 
 /// One start of one node.
@@ -136,6 +143,7 @@ impl App {
             storage,
             egress,
             telemetry,
+            supervisor,
         } = parts;
         let limits = Limits::new(&config.limits, redis);
         let seats = (config.limits.node_calls as usize).min(Semaphore::MAX_PERMITS);
@@ -156,6 +164,7 @@ impl App {
             tts,
             metrics: Metrics::default(),
             telemetry,
+            supervisor,
             webhooks: Webhooks::default(),
             telephone: Telephone::default(),
             seats: Arc::new(Semaphore::new(seats)),
@@ -214,6 +223,27 @@ impl Inner {
 
     pub fn set_recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Ordering::SeqCst);
+    }
+
+    /// What died that lives as long as the process. Asked, too, are the threads of engine and stack, which know nothing
+    /// of it.
+    pub fn fault(&self) -> Option<Fault> {
+        while let Some((name, how)) = self.engine.fallen() {
+            self.supervisor.ended(&format!("thread {name}"), how);
+        }
+        self.telephone.look_after(&self.supervisor);
+        self.supervisor.fault()
+    }
+
+    /// Resolves when something has died that lives as long as the process.
+    pub async fn failed(&self) -> Fault {
+        loop {
+            if let Some(fault) = self.fault() {
+                return fault;
+            }
+            // A thread tells nobody of its end.
+            let _ = tokio::time::timeout(LOOK_EVERY, self.supervisor.failed()).await;
+        }
     }
 
     /// Whether the media threads are behind with the calls they have.
@@ -347,6 +377,7 @@ pub mod testing {
     use crate::ids::AccountId;
     use crate::secret::{MasterKey, Secret};
     use crate::storage::Storage;
+    use crate::supervisor::Supervisor;
     use crate::telemetry::Telemetry;
     use crate::time::{Clock, Timestamp};
     use crate::vendors::queue::lock;
@@ -511,6 +542,7 @@ pub mod testing {
                 storage,
                 egress,
                 telemetry: Telemetry::default(),
+                supervisor: Supervisor::default(),
             });
             let account = crate::accounts::ensure(&app.db, &app.clock, "default")
                 .await

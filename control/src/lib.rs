@@ -29,6 +29,7 @@ pub mod sessions;
 pub mod sip_traces;
 pub mod sip_trunks;
 pub mod storage;
+pub mod supervisor;
 pub mod suppressions;
 pub mod telemetry;
 pub mod time;

@@ -250,9 +250,16 @@ async fn move_file(from: &Path, to: &Path) -> io::Result<()> {
             // Another file system: copy beside the place, then rename, so nobody ever sees half
             // an object.
             let part = to.with_extension("part");
-            fs::copy(from, &part).await?;
-            File::open(&part).await?.sync_all().await?;
-            fs::rename(&part, to).await?;
+            let copied = async {
+                fs::copy(from, &part).await?;
+                File::open(&part).await?.sync_all().await?;
+                fs::rename(&part, to).await
+            };
+            if let Err(error) = copied.await {
+                // Half a file is of no use, and the disk may be full.
+                drop(fs::remove_file(&part).await);
+                return Err(error);
+            }
             fs::remove_file(from).await
         }
         other => other,

@@ -16,6 +16,7 @@ use control::ids::{AccountId, AgentId, CallId, EventId};
 use control::redis_link::Link;
 use control::secret::Secret;
 use control::sessions;
+use control::supervisor::Supervisor;
 use control::time::Timestamp;
 use control::webhooks::outbox;
 use kit::redis::Redis;
@@ -452,7 +453,10 @@ impl Leases {
     async fn again(&mut self, seed: u64, outcome: &Outcome) {
         self.command(&["FLUSHALL"]).await;
         let owner = LeaseOwner::new("test", 1);
-        let store = lease::Redis::start(self.link.clone(), outcome.caps, owner, KEY_CLOCK);
+        let store = {
+            let watch = Supervisor::default();
+            lease::Redis::start(self.link.clone(), outcome.caps, owner, KEY_CLOCK, &watch)
+        };
         assert!(self.link.connect().await, "{}", self.redis.url());
         for (at, step) in outcome.trace.iter().enumerate() {
             match step {

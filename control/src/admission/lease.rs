@@ -20,6 +20,7 @@ use super::{
 };
 use crate::ids::CallId;
 use crate::redis_link::{Link, Trouble};
+use crate::supervisor::Supervisor;
 
 /// What all keys begin with; the braces put them into one slot of a cluster.
 pub const PREFIX: &str = "sidetone:{adm}";
@@ -85,7 +86,13 @@ pub struct Redis {
 impl Redis {
     /// Over this link, for the leases of `owner`. Needs a runtime: releases are sent by a task that
     /// ends with the store.
-    pub fn start(link: Arc<Link>, caps: Caps, owner: Owner, clock: &str) -> Arc<Self> {
+    pub fn start(
+        link: Arc<Link>,
+        caps: Caps,
+        owner: Owner,
+        clock: &str,
+        watch: &Supervisor,
+    ) -> Arc<Self> {
         let (releases, queue) = mpsc::channel(BACKLOG);
         let store = Arc::new_cyclic(|me| Self {
             link,
@@ -107,7 +114,8 @@ impl Redis {
             unsettled: watch::Sender::new(0),
             me: me.clone(),
         });
-        tokio::spawn(send_releases(Arc::downgrade(&store), queue));
+        let sending = send_releases(Arc::downgrade(&store), queue);
+        watch.once("the sender of releases", sending);
         store
     }
 

@@ -4,9 +4,12 @@
 pub mod telephone;
 pub(crate) mod transports;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use futures_util::FutureExt;
+use media::call::input::EndRequest;
 use media::call::output::CallEvent;
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, Language, MessageLimits, OptionalEvents,
@@ -18,7 +21,7 @@ use tracing::Instrument;
 
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
-use super::live::{LiveCall, Peer, Pulse};
+use super::live::{LiveCall, Peer, Pulse, TellDropped};
 use super::rules::Ending;
 use super::store::{self, CallRow};
 use crate::admission::{Lease, Renewal, Request, State};
@@ -31,6 +34,7 @@ use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
 use crate::sessions::store::SessionRow;
 use crate::sip_trunks;
+use crate::supervisor::{self, panic_text};
 use crate::time::Timestamp;
 use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
 use crate::voices;
@@ -137,8 +141,32 @@ pub async fn run(
     way: Way,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
-    let placing = run_in_span(app, account, id, way, lease);
-    placing.instrument(super::span(account, id)).await
+    let answered = way.answered;
+    let placing = AssertUnwindSafe(run_in_span(app, account, id, way, lease)).catch_unwind();
+    let span = super::span(account, id);
+    match placing.instrument(span.clone()).await {
+        Ok(placed) => placed,
+        Err(panic) => {
+            let why = panic_text(&*panic).to_owned();
+            broke(app, account, id, &why, answered)
+                .instrument(span)
+                .await;
+            Err(NotPlaced::Failed)
+        }
+    }
+}
+
+/// Ends a call that this process hosts as `engine_error`, because what carried it panicked: on the engine, where it is
+/// there, and else in the records. `why` goes to the log alone, for it may say what the call said.
+pub async fn broke(app: &App, account: AccountId, call: CallId, why: &str, answered: bool) {
+    tracing::error!(why, "what carried a call panicked: the call ends");
+    if let Some(live) = app.live.get(account, call) {
+        live.insist(|handle| handle.end(EndRequest::Fault)).await;
+        return;
+    }
+    let why = "the server failed in this call";
+    could_not_start(app, account, call, why, answered).await;
+    app.live.dialled(call);
 }
 
 async fn run_in_span(
@@ -148,6 +176,8 @@ async fn run_in_span(
     way: Way,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
+    #[cfg(test)]
+    supervisor::faults::reach("a call's placing", account);
     let answered = way.answered;
     let fail = async |ending: Ending, why: NotPlaced| {
         let owner = Owner {
@@ -237,13 +267,17 @@ async fn run_in_span(
     let peer = matches!(carrier, Carrier::Peer).then(Peer::new);
     let on_event: Arc<dyn Fn(CallNews) + Send + Sync> = match over {
         None => on_event,
-        Some(over) => Arc::new(move |news: CallNews| {
-            let ended = matches!(news, CallNews::Event(CallEvent::Ended(_)));
-            on_event(news);
-            if ended {
-                over.notify_one();
-            }
-        }),
+        // Dropped, it tells too: the engine lets go of a call without a word where a thread of its own dies.
+        Some(over) => {
+            let over = TellDropped(over);
+            Arc::new(move |news: CallNews| {
+                let ended = matches!(news, CallNews::Event(CallEvent::Ended(_)));
+                on_event(news);
+                if ended {
+                    over.0.notify_one();
+                }
+            })
+        }
     };
     let handle = match app.engine.place(shell::NewCall {
         config,
@@ -274,7 +308,7 @@ async fn run_in_span(
     app.live.insert(id, live.clone());
     tracing::info!(agent = %call.agent_id, channel = call.channel, leaves_message = message, "a call begins");
     let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
-    tokio::spawn(following.in_current_span());
+    supervisor::detached("a call is written down", following);
     Ok(live)
 }
 

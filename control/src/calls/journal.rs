@@ -51,6 +51,8 @@ pub enum Entry {
     Recorded(Recorded),
     /// There will be no recording.
     NotRecorded { error: String },
+    /// The tape of a call without a recording is whole.
+    Taped { path: PathBuf },
 }
 
 /// A finished recording on the disk.
@@ -352,6 +354,9 @@ mod tests {
             }),
             Entry::NotRecorded {
                 error: "no room".to_owned(),
+            },
+            Entry::Taped {
+                path: "spool/x.tape".into(),
             },
         ]
     }

@@ -2,11 +2,13 @@
 //! its recording. The engine never waits for it, and the database may come and go
 //! ([`super::writer`]).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use media::call::input::ToolOutcome;
+use futures_util::FutureExt;
+use media::call::input::{EndRequest, ToolOutcome};
 use media::call::output::CallEvent;
 use media::shell::CallNews;
 use tokio::sync::mpsc;
@@ -19,7 +21,7 @@ use super::writer::Writer;
 use crate::admission::Lease;
 use crate::app::App;
 use crate::ids::{AccountId, CallId};
-use crate::recordings;
+use crate::supervisor::{self, panic_text};
 use crate::telemetry;
 
 /// News that may wait for a call's writer. An hour's call with a turn a second stays below it, so a
@@ -76,35 +78,102 @@ pub async fn follow(
     claim: Claim,
     call: Arc<LiveCall>,
     lease: Lease,
-    mut news: mpsc::Receiver<CallNews>,
+    news: mpsc::Receiver<CallNews>,
 ) {
-    let mut writer = Writer::new(app.clone(), claim.owner());
-    // Boxed, what is long gone or seldom comes: a call's task lives as long as the call.
-    let mut trace = Box::pin(telemetry::begin(&app, claim.account, claim.id)).await;
-    let mut lease = Some(lease);
-    let mut ended = false;
-    loop {
-        let item = tokio::select! {
-            item = news.recv() => item,
-            () = writer.chance(), if writer.is_behind() => {
-                writer.catch_up().await;
-                call.ended.send_replace(ended && !writer.holds_end());
-                continue;
-            }
-        };
-        let Some(item) = item else { break };
-        let at = app.clock.now();
-        match &item {
+    let (id, owner) = (claim.id, claim.owner());
+    let mut following = Following {
+        writer: Writer::new(app.clone(), owner),
+        // Boxed, what is long gone or seldom comes: a call's task lives as long as the call.
+        trace: Box::pin(telemetry::begin(&app, claim.account, id)).await,
+        lease: Some(lease),
+        ended: false,
+        app: app.clone(),
+        call: call.clone(),
+        claim,
+        news,
+    };
+    if let Err(panic) = AssertUnwindSafe(following.run()).catch_unwind().await {
+        let why = panic_text(&*panic).to_owned();
+        tracing::error!(why, "a call's writer panicked: the call ends");
+        let again = AssertUnwindSafe(Box::pin(following.go_on())).catch_unwind();
+        if again.await.is_err() {
+            tracing::error!("a call's writer panicked again: its end alone is written");
+            Box::pin(write_end(&app, owner, broken())).await;
+            // Until the disk is done with its files, which are the next sweep's then.
+            while following.news.recv().await.is_some() {}
+        }
+    }
+    following.let_go();
+    call.ended.send_replace(true);
+    app.live.remove(id);
+}
+
+/// How a call ends whose writer broke.
+fn broken() -> Ending {
+    Ending::engine_error("the server failed in this call".to_owned())
+}
+
+/// A call that is being written down.
+struct Following {
+    app: App,
+    claim: Claim,
+    call: Arc<LiveCall>,
+    news: mpsc::Receiver<CallNews>,
+    writer: Writer,
+    trace: Option<telemetry::spans::CallTrace>,
+    /// Until the call is over.
+    lease: Option<Lease>,
+    /// Its end was written, or is kept.
+    ended: bool,
+}
+
+impl Following {
+    /// Takes news until there are no more, and writes what is still to be written then.
+    async fn run(&mut self) {
+        loop {
+            let item = tokio::select! {
+                item = self.news.recv() => item,
+                () = self.writer.chance(), if self.writer.is_behind() => {
+                    self.writer.catch_up().await;
+                    self.call.ended.send_replace(self.ended && !self.writer.holds_end());
+                    continue;
+                }
+            };
+            let Some(item) = item else { break };
+            #[cfg(test)]
+            supervisor::faults::reach("a call's writer", self.claim.id);
+            self.note(&item);
+            self.take(item).await;
+        }
+        if !self.ended {
+            // The engine let go of the call without a word: the record must not stay open.
+            self.dropped(false).await;
+        }
+        self.writer.finish().await;
+    }
+
+    /// The same after a panic: the call ends, and what the engine still tells of it, its recording, is written.
+    async fn go_on(&mut self) {
+        self.call
+            .insist(|handle| handle.end(EndRequest::Fault))
+            .await;
+        self.end(broken(), self.claim.recording).await;
+        self.run().await;
+    }
+
+    /// Counts and traces a piece of news.
+    fn note(&mut self, item: &CallNews) {
+        match item {
             CallNews::Event(CallEvent::Turn(turn)) => {
-                app.metrics.turn(turn);
-                if let Some(trace) = &mut trace {
-                    app.telemetry.send(trace.turn(turn));
+                self.app.metrics.turn(turn);
+                if let Some(trace) = &mut self.trace {
+                    self.app.telemetry.send(trace.turn(turn));
                 }
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
-                app.metrics.call_over(summary);
-                if let Some(trace) = &mut trace {
-                    app.telemetry.send([trace.ended(summary)]);
+                self.app.metrics.call_over(summary);
+                if let Some(trace) = &mut self.trace {
+                    self.app.telemetry.send([trace.ended(summary)]);
                 }
                 tracing::info!(
                     reason = summary.reason.name(),
@@ -115,62 +184,51 @@ pub async fn follow(
             }
             _ => {}
         }
+    }
+
+    /// Writes a piece of news down.
+    async fn take(&mut self, item: CallNews) {
+        let is_file = matches!(item, CallNews::Recorded(_) | CallNews::Taped(_));
+        if is_file && !self.ended {
+            // Its media thread died with it, and only the disk still tells of it.
+            self.dropped(self.claim.recording).await;
+        }
         match item {
-            CallNews::Event(CallEvent::Turn(turn)) if claim.transcript => {
+            CallNews::Event(CallEvent::Turn(turn)) if self.claim.transcript => {
                 let body = rules::turn_json(&turn).to_string();
-                writer
-                    .put(Entry::Turn {
-                        index: turn.index,
-                        body,
-                        text: turn.text,
-                        at,
-                    })
-                    .await;
+                let turn = Entry::Turn {
+                    index: turn.index,
+                    body,
+                    text: turn.text,
+                    at: self.app.clock.now(),
+                };
+                self.writer.put(turn).await;
             }
             CallNews::Event(CallEvent::Ended(summary)) => {
-                let (mut ending, recording) = (Ending::of(&summary), claim.recording);
-                ending.network = rules::network(call.pulse.network(), summary.media);
-                ending.provider_request_ids = call.usage.request_ids();
+                let mut ending = Ending::of(&summary);
+                ending.network = rules::network(self.call.pulse.network(), summary.media);
+                ending.provider_request_ids = self.call.usage.request_ids();
                 let lasted = Duration::from_millis(summary.duration_ms);
-                ending.provider_faults = call.usage.faults.over(Instant::now(), lasted);
+                ending.provider_faults = self.call.usage.faults.over(Instant::now(), lasted);
                 if let Some(used) = &mut ending.used {
-                    let models = call.usage.read();
+                    let models = self.call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;
                 }
-                writer
-                    .put(Entry::End {
-                        ending,
-                        recording,
-                        at,
-                    })
-                    .await;
-                // Not before: the next call in its slot must not stand beside it in the records.
-                call.leased.store(false, Ordering::SeqCst);
-                drop(lease.take());
-                ended = true;
-                call.ended.send_replace(!writer.holds_end());
+                self.end(ending, self.claim.recording).await;
             }
-            CallNews::Recorded(Ok(file)) if claim.recording => {
-                writer.put(Entry::Recorded((&file).into())).await;
+            CallNews::Recorded(Ok(file)) if self.claim.recording => {
+                self.writer.put(Entry::Recorded((&file).into())).await;
             }
-            CallNews::Recorded(Err(error)) if claim.recording => {
-                writer.put(Entry::NotRecorded { error }).await;
+            CallNews::Recorded(Err(error)) if self.claim.recording => {
+                self.writer.put(Entry::NotRecorded { error }).await;
             }
-            CallNews::Taped(path) => {
-                Box::pin(recordings::keep_tape_alone(
-                    &app,
-                    claim.account,
-                    claim.id,
-                    &path,
-                ))
-                .await;
-            }
+            CallNews::Taped(path) => self.writer.put(Entry::Taped { path }).await,
             CallNews::Tool { call: wanted, .. } => {
                 // Tools that this server itself runs are not part of it yet; one that waits for an
                 // answer must not hold up the reply.
                 let result =
                     serde_json::json!({ "error": "this server does not run tools of its own" });
-                call.handle.tool(ToolOutcome {
+                self.call.handle.tool(ToolOutcome {
                     id: wanted.id,
                     result: result.to_string(),
                     is_error: true,
@@ -182,24 +240,38 @@ pub async fn follow(
             | CallNews::CancelTool { .. } => {}
         }
     }
-    if !ended {
-        // The engine let go of the call without a word: the record must not stay open.
-        let lasted = app.clock.moment().since(call.since).as_millis();
+
+    /// The engine has the call no more, and did not say how it ended.
+    async fn dropped(&mut self, recording: bool) {
+        let lasted = self.app.clock.moment().since(self.call.since).as_millis();
         let mut ending = Ending::engine_error("the engine dropped the call".to_owned());
         ending.duration_ms = u64::try_from(lasted).ok();
-        writer
-            .put(Entry::End {
-                ending,
-                recording: false,
-                at: app.clock.now(),
-            })
-            .await;
-        call.leased.store(false, Ordering::SeqCst);
-        drop(lease.take());
+        self.end(ending, recording).await;
     }
-    writer.finish().await;
-    call.ended.send_replace(true);
-    app.live.remove(claim.id);
+
+    /// Writes the end, once. `recording`: one is to come.
+    async fn end(&mut self, ending: Ending, recording: bool) {
+        if self.ended {
+            return;
+        }
+        let at = self.app.clock.now();
+        let end = Entry::End {
+            ending,
+            recording,
+            at,
+        };
+        self.writer.put(end).await;
+        self.ended = true;
+        // Not before: the next call in its slot must not stand beside it in the records.
+        self.let_go();
+        self.call.ended.send_replace(!self.writer.holds_end());
+    }
+
+    /// Frees the call's slot.
+    fn let_go(&mut self) {
+        self.call.leased.store(false, Ordering::SeqCst);
+        drop(self.lease.take());
+    }
 }
 
 /// Ends a call that could not start, now or when the database takes it.
@@ -226,7 +298,8 @@ pub async fn write_end(app: &App, owner: Owner, ending: Ending) {
         })
         .await;
     if writer.is_behind() {
-        tokio::spawn(writer.finish().in_current_span());
+        let finish = async move { writer.finish().await };
+        supervisor::detached("the end of a call is written", finish);
     }
 }
 

@@ -25,6 +25,8 @@ pub struct LiveCalls {
     /// Calls that ring, and forwarded ones to their end. Each holds a seat of the node, or is one of as many as
     /// may ring over its trunk.
     dialling: Mutex<HashMap<CallId, Arc<Dialling>>>,
+    /// Calls that are over here, and of which something is still being stored.
+    keeping: Mutex<HashSet<CallId>>,
     changed: Notify,
 }
 
@@ -58,6 +60,15 @@ pub enum Canceled {
     Drain,
     /// The account may not go on.
     Blocked,
+}
+
+/// Tells somebody when it is dropped, however that comes.
+pub struct TellDropped(pub Arc<Notify>);
+
+impl Drop for TellDropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
 }
 
 /// One call that this process hosts.
@@ -94,6 +105,9 @@ struct PeerSeat {
 
 /// How long the engine may take to answer: a description takes it a few milliseconds.
 const PEER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a media thread that is behind with its commands is told again: it takes a thousand in a pass.
+const INSIST_EVERY: Duration = Duration::from_millis(10);
 
 /// What changes many times in a call and is kept in memory only; written by the engine's threads.
 #[derive(Default)]
@@ -201,6 +215,27 @@ impl LiveCalls {
             .get(&id)
             .filter(|call| call.account == account)
             .cloned()
+    }
+
+    /// Whether somebody here carries this call, or stores what is left of it.
+    pub fn has(&self, id: CallId) -> bool {
+        self.lock().contains_key(&id)
+            || self.ringing().contains_key(&id)
+            || self.keeping().contains(&id)
+    }
+
+    /// Notes that what is left of a call is being stored. `false`: somebody does so, or carries the call.
+    pub fn begin_keeping(&self, id: CallId) -> bool {
+        !self.lock().contains_key(&id) && self.keeping().insert(id)
+    }
+
+    pub fn end_keeping(&self, id: CallId) {
+        self.keeping().remove(&id);
+    }
+
+    fn keeping(&self) -> MutexGuard<'_, HashSet<CallId>> {
+        // Whole after any panic: each use is one operation.
+        self.keeping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`get`](Self::get), waiting up to `patience` for a call that is just being placed.
@@ -488,6 +523,13 @@ impl LiveCall {
             return None;
         }
         tokio::time::timeout(PEER_PATIENCE, answer).await.ok()?.ok()
+    }
+
+    /// Tells the engine what it must learn of the call: again, until the call's thread takes it or the call is over.
+    pub async fn insist(&self, tell: impl Fn(&CallHandle) -> bool) {
+        while !tell(&self.handle) && !self.handle.is_over() {
+            tokio::time::sleep(INSIST_EVERY).await;
+        }
     }
 
     /// Waits until the call's end is in the database, at most `patience`.

@@ -3,15 +3,11 @@
 //! the same node does it at its start; the others once they take the node for dead, without the
 //! recording, which lies on that node's disk and is kept when it is back.
 
-use std::time::Duration;
-
-use media::shell::{self, RecordedFile};
 use tracing::Instrument;
 
 use super::ending::{self, Also};
 use super::journal::Journal;
 use super::rules::Ending;
-use super::spool_dir;
 use super::store::{self, CallRow};
 use super::writer;
 use crate::admission::Owner;
@@ -19,12 +15,7 @@ use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
 use crate::recordings;
-
-/// The pause between two tries to write a recording down.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// A recording whose file did not come for this long will never come.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
+use crate::recordings::spool::{self, Left};
 
 /// Ends what the process before this one left behind, and saves its recordings. How many calls there
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
@@ -36,9 +27,8 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
     }
     let (node, now) = (app.config.cluster.node.as_str(), app.clock.shared());
     // What was stranded before this process began; its own recordings come later.
-    let long_ago = now.minus(GIVEN_UP_AFTER);
+    let long_ago = now.minus(spool::GIVEN_UP_AFTER);
     let stranded = recordings::store::stranded(&app.db, node, now, long_ago).await?;
-    let spooled = spooled(app).await;
     let count = {
         let _one = app.burying.lock().await;
         let orphans = store::orphans(&app.db, node, app.incarnation.number).await?;
@@ -47,19 +37,13 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
         }
         orphans.len()
     };
-    for (account, id) in stranded {
-        let span = super::span(account, id);
-        match salvage(app, id).instrument(span.clone()).await {
-            Some(file) => keep(app, account, id, file),
-            None => {
-                recordings::give_up(app, account, id, "lost with the process that made it")
-                    .instrument(span)
-                    .await?
-            }
+    for (account, id, since) in stranded {
+        // Its journal may have been replayed, and it is being stored.
+        if !app.live.has(id) {
+            let span = super::span(account, id);
+            let again = spool::stranded(app, account, id, since);
+            again.instrument(span).await?;
         }
-    }
-    for id in spooled {
-        salvage_late(app, id).await?;
     }
     if count > 0 {
         tracing::warn!(count, "calls of an earlier process were ended as node_lost");
@@ -111,39 +95,6 @@ async fn replay(app: &App) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Calls of which this node's disk still holds sound.
-async fn spooled(app: &App) -> Vec<CallId> {
-    let folder = spool_dir(&app.config);
-    let read = tokio::task::spawn_blocking(move || {
-        let mut calls: Vec<CallId> = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name();
-                name.to_str()?.split('.').next()?.parse().ok()
-            })
-            .collect();
-        calls.sort_unstable();
-        calls.dedup();
-        calls
-    });
-    read.await.unwrap_or_default()
-}
-
-/// Keeps the recording of a call that another node ended while this one was dead.
-async fn salvage_late(app: &App, id: CallId) -> Result<(), DbError> {
-    let Some((account, _)) = store::lost_without_recording(&app.db, id).await? else {
-        return Ok(());
-    };
-    let span = super::span(account, id);
-    let Some(file) = salvage(app, id).instrument(span).await else {
-        return Ok(());
-    };
-    recordings::begin_late(app, account, id).await?;
-    recordings::keep(app, account, id, &file).await
-}
-
 /// Ends one call whose process is no more, and frees its slot. Whoever calls it holds `app.burying`.
 pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     let span = super::span(call.account, call.id);
@@ -152,7 +103,8 @@ pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
 
 async fn end_lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     let (account, id) = (call.account, call.id);
-    let file = salvage(app, id).await;
+    // What the disk refuses now is salvaged by a later sweep of the spool.
+    let file = spool::salvage(app, id).await.ok().flatten();
     let duration_ms = match &file {
         Some(file) => Some(file.samples * 1000 / u64::from(media::time::RATE)),
         None => last_turn_ms(app, account, id).await?,
@@ -172,22 +124,14 @@ async fn end_lost(app: &App, call: &CallRow) -> Result<(), DbError> {
     .await?;
     let owner = Owner::new(call.node.as_deref().unwrap_or_default(), call.incarnation);
     app.admission.release(id, &owner);
-    if let Some(file) = file.filter(|_| ended) {
-        keep(app, account, id, file);
+    let left = match file {
+        Some(file) => Some(Left::Recording(file)),
+        None => spool::tape(app, id).map(Left::Tape),
+    };
+    if let Some(left) = left.filter(|_| ended) {
+        spool::keep_later(app, account, id, left);
     }
     Ok(())
-}
-
-/// In a task of its own: the store may be away for long, and other calls wait.
-fn keep(app: &App, account: AccountId, id: CallId, file: RecordedFile) {
-    let app = app.clone();
-    let keeping = async move {
-        while let Err(error) = recordings::keep(&app, account, id, &file).await {
-            tracing::warn!(%error, "a recording could not be written down; trying again");
-            tokio::time::sleep(RETRY).await;
-        }
-    };
-    tokio::spawn(keeping.instrument(super::span(account, id)));
 }
 
 /// The end of the last turn that was written: without a recording, all that tells how long it was.
@@ -199,20 +143,4 @@ async fn last_turn_ms(app: &App, account: AccountId, id: CallId) -> Result<Optio
             .as_u64()
     });
     Ok(Some(ends.max().unwrap_or(0)))
-}
-
-async fn salvage(app: &App, id: CallId) -> Option<RecordedFile> {
-    let folder = spool_dir(&app.config);
-    let made = tokio::task::spawn_blocking(move || shell::salvage(&folder, &id.to_string())).await;
-    match made {
-        Ok(Ok(file)) => file,
-        Ok(Err(error)) => {
-            tracing::error!(%error, "a recording could not be salvaged");
-            None
-        }
-        Err(error) => {
-            tracing::error!(%error, "salvaging a recording failed");
-            None
-        }
-    }
 }

@@ -232,7 +232,7 @@ impl Ending {
     pub fn joined(reason: &'static str, ended_by: &'static str, lasted: Duration) -> Self {
         let duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
         let (status, conversation) = match reason {
-            "media_timeout" => (CallStatus::Failed, ConversationStatus::Failed),
+            "media_timeout" | "engine_error" => (CallStatus::Failed, ConversationStatus::Failed),
             _ => (CallStatus::Completed, ConversationStatus::Completed),
         };
         Self {

@@ -110,8 +110,10 @@ async fn end_in_span(
     // Joined, perhaps a moment ago: the engine ends it, and its writer writes it down.
     let live = app.live.await_call(account, id, PLACING_PATIENCE).await;
     if let Some(live) = live {
-        live.handle.end(EndRequest::Api);
-        live.wait_ended(END_PATIENCE).await;
+        let told = live.insist(|handle| handle.end(EndRequest::Api));
+        if tokio::time::timeout(END_PATIENCE, told).await.is_ok() {
+            live.wait_ended(END_PATIENCE).await;
+        }
     }
     reread(app, account, id).await
 }

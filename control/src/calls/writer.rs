@@ -115,7 +115,7 @@ impl Writer {
     }
 
     /// Goes on until everything is written.
-    pub async fn finish(mut self) {
+    pub async fn finish(&mut self) {
         while self.is_behind() {
             self.chance().await;
             self.catch_up().await;
@@ -144,6 +144,10 @@ async fn write_first(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize
         }
         Some(Entry::NotRecorded { error }) => {
             recordings::give_up(app, account, call, error).await?;
+            Ok(1)
+        }
+        Some(Entry::Taped { path }) => {
+            recordings::keep_tape_alone(app, account, call, path).await?;
             Ok(1)
         }
         Some(Entry::Turn { .. } | Entry::End { .. }) => write_rows(app, owner, entries).await,
@@ -200,7 +204,7 @@ pub async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<us
                     .await?
                     .or(ended);
             }
-            Entry::Recorded(_) | Entry::NotRecorded { .. } => break,
+            Entry::Recorded(_) | Entry::NotRecorded { .. } | Entry::Taped { .. } => break,
         }
         written += 1;
     }

@@ -20,6 +20,7 @@ use media::speech::{
     SttEvent, UtteranceId,
 };
 
+use crate::supervisor::Supervisor;
 use crate::vendors::faq::FaqModel;
 use crate::vendors::pocketsphinx::decoder::{FrontEnd, ModelFiles};
 use crate::vendors::pocketsphinx::mllr::Fit;
@@ -122,7 +123,7 @@ pub fn run(args: &WerArgs) -> ExitCode {
 
 fn measure(args: &WerArgs) -> Result<(), String> {
     let scratch = Scratch::new()?;
-    let pool = Pool::start(1, 1, &scratch.0)?;
+    let pool = Pool::start(1, 1, &scratch.0, &Supervisor::default())?;
     let groups = sets::load(args.set, &args.voices, &scratch.0)?;
     let band = match (args.telco, args.narrow) {
         (false, _) => "16 kHz",

@@ -31,6 +31,7 @@ use crate::http::tls::{self, Greeting};
 use crate::redis_link::Link;
 use crate::secret::MasterKey;
 use crate::storage::Storage;
+use crate::supervisor::Supervisor;
 use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
@@ -71,9 +72,10 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     if config.server.public_url.is_empty() {
         config.server.public_url = own_url(&config, address);
     }
+    let supervisor = Supervisor::default();
     let greeting = match &config.server.tls {
         Some(files) => Some(
-            Greeting::start(files.clone(), tls::LOOK_EVERY)
+            Greeting::start(files.clone(), tls::LOOK_EVERY, &supervisor)
                 .map_err(|error| ConfigError::one("server.tls", error))?,
         ),
         None => None,
@@ -93,7 +95,7 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         }
     }
     let incarnation = Incarnation::take(&db, &config.cluster.node).await?;
-    let app = assemble(config, db, clock, incarnation)?;
+    let app = assemble(config, db, clock, incarnation, supervisor.clone())?;
     cluster::register(&app).await?;
     match agents::demo::ensure(&app, bootstrap.account.id).await {
         Ok(agent) => println!("demo agent: {agent}"),
@@ -101,22 +103,32 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         Err(error) => tracing::warn!(%error, "no demo agent"),
     }
     app.set_recovering(true);
-    tokio::spawn(recover(app.clone()));
-    tokio::spawn(sessions::run_sweeper(app.clone()));
-    tokio::spawn(recordings::run_sweeper(app.clone()));
-    tokio::spawn(calls::run_renewals(app.clone()));
-    tokio::spawn(cluster::run_node_heart(app.clone()));
-    tokio::spawn(cluster::run_lease_heart(app.clone()));
-    tokio::spawn(cluster::run_reconciler(app.clone()));
-    tokio::spawn(billing::run_guard(app.clone()));
-    tokio::spawn(rotation::run(app.clone()));
-    tokio::spawn(webhooks::run_pruning(app.clone()));
+    let watch = &supervisor;
+    watch.once("the recovery of calls", recover(app.clone()));
+    watch.keep(
+        "the sweeper of sessions",
+        sessions::run_sweeper(app.clone()),
+    );
+    let recordings = recordings::run_sweeper(app.clone());
+    watch.keep("the sweeper of recordings", recordings);
+    let spool = recordings::spool::run(app.clone());
+    watch.keep("the sweeper of the spool", spool);
+    watch.keep("the renewals of leases", calls::run_renewals(app.clone()));
+    watch.keep("the node's heart", cluster::run_node_heart(app.clone()));
+    let leases = cluster::run_lease_heart(app.clone());
+    watch.keep("the heart at the lease store", leases);
+    watch.keep("the reconciler", cluster::run_reconciler(app.clone()));
+    watch.keep("the guard of balances", billing::run_guard(app.clone()));
+    watch.keep("the reader of the master key", rotation::run(app.clone()));
+    // It has nothing to do where events are kept for ever.
+    watch.once("the pruning of events", webhooks::run_pruning(app.clone()));
     calls::bridge::telephone::start(&app)
         .await
         .map_err(|error| ConfigError::one("sip", error))?;
     let (stop, stopped) = watch::channel(false);
-    let delivering = tokio::spawn(webhooks::run(app.clone(), stopped.clone()));
-    let serving = tokio::spawn({
+    let delivering = webhooks::run(app.clone(), stopped.clone());
+    let delivering = watch.keep("the delivery of events", delivering);
+    let serving = watch.keep("the server of requests", {
         let (router, settings) = (routes::router(&app), app.config.server.clone());
         let how = (Patience::default(), greeting);
         async move { serve_with(listener, router, &settings, how, stopped).await }
@@ -125,8 +137,12 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        fault = app.failed() => {
+            tracing::error!(%fault, "the process cannot go on: it ends as if it had been told to, and with an error");
+        }
     }
     drain(&app).await;
+    supervisor.ends();
     stop.send_replace(true);
     serving.await?;
     delivering.await?;
@@ -139,7 +155,10 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     if tokio::time::timeout(GOODBYE, app.db.close()).await.is_err() {
         tracing::warn!("the database did not close in time");
     }
-    Ok(())
+    match supervisor.fault() {
+        Some(fault) => Err(fault.into()),
+        None => Ok(()),
+    }
 }
 
 /// Where this server is, as far as it can tell by itself.
@@ -176,6 +195,7 @@ fn assemble(
     db: Db,
     clock: Clock,
     incarnation: Incarnation,
+    supervisor: Supervisor,
 ) -> Result<App, Failure> {
     let master_key = match &config.master_key {
         Some(key) => MasterKey::from_base64(key.expose())
@@ -190,6 +210,7 @@ fn assemble(
             Caps::from(&config.limits),
             incarnation.owner.clone(),
             SERVER_CLOCK,
+            &supervisor,
         ),
         None => Local::start(&config.limits, clock.clone()),
     };
@@ -211,6 +232,7 @@ fn assemble(
         recogniser_threads: or_cores(config.speech.workers),
         voice_threads: or_cores(config.speech.workers) * VOICES_PER_WORKER,
         request_threads: or_cores(config.speech.workers),
+        supervisor: supervisor.clone(),
     };
     let speech = Speech::start(speech, &config.server.data_dir)?;
     let storage = if config.storage.url.is_empty() {
@@ -220,7 +242,7 @@ fn assemble(
             .map_err(|error| ConfigError::one("storage.url", error))?
     };
     let egress = Egress::start(config.egress.allow.clone(), config.egress.dns)?;
-    let telemetry = Telemetry::start(&config.telemetry, &config.cluster.node)
+    let telemetry = Telemetry::start(&config.telemetry, &config.cluster.node, &supervisor)
         .map_err(|error| ConfigError::one("telemetry.endpoint", error))?;
     Ok(App::new(Parts {
         config,
@@ -235,6 +257,7 @@ fn assemble(
         storage,
         egress,
         telemetry,
+        supervisor,
     }))
 }
 

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::error::ApiError;
 use crate::app::App;
+use crate::supervisor::panic_text;
 
 /// The name of the header that carries the request id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -182,14 +183,6 @@ fn too_large(request: &Request) -> Option<ApiError> {
         code: "headers_too_large",
         message: format!("More than {MAX_HEADERS} headers or {MAX_HEADER_BYTES} bytes of them"),
     })
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("?")
 }
 
 /// What a browser on another origin may do with an answer.

@@ -57,7 +57,9 @@ async fn healthz() -> Json<Health> {
 }
 
 async fn readyz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
+    let fault = app.fault().map(|fault| format!("{} (died)", fault.name));
     let mut missing = Vec::new();
+    missing.extend(fault.as_deref());
     if app.is_draining() {
         missing.push("draining");
     }

@@ -26,6 +26,7 @@ use super::auth::Peer;
 use super::proxies::Proxies;
 use super::tls::{self, Greeting};
 use crate::config::Server;
+use crate::supervisor;
 
 /// How long a peer may take.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,7 @@ pub async fn serve_with(
                     let (router, tls) = (router.clone(), tls.clone());
                     let from = (peer, proxies.clone());
                     let (stop, alive) = (stop.clone(), alive.subscribe());
-                    tokio::spawn(async move {
+                    supervisor::detached("a connection", async move {
                         match greeted(stream, tls.as_ref(), patience).await {
                             Ok(stream) => {
                                 let connection = Connection::new(stream, slot, patience.write);

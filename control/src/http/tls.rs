@@ -16,6 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::serve::Slot;
 use crate::config::Tls;
+use crate::supervisor::{self, Supervisor};
 
 /// How often the files are looked at: a renewed certificate is good for days before the old one ends.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -30,10 +31,10 @@ pub struct Certificates(watch::Receiver<Arc<CertifiedKey>>);
 impl Certificates {
     /// Reads the files, and reads them again whenever their content has changed, until nobody shows
     /// them any more. Files that are no certificate and key then change nothing and are told in the log.
-    pub fn start(files: Tls, look_every: Duration) -> io::Result<Self> {
+    pub fn start(files: Tls, look_every: Duration, watch: &Supervisor) -> io::Result<Self> {
         let (mut certificate, mut key) = read(&files)?;
         let (sender, receiver) = watch::channel(certified(&certificate, &key)?);
-        tokio::spawn(async move {
+        watch.once("the reader of TLS files", async move {
             let mut tick = tokio::time::interval(look_every);
             while !sender.is_closed() {
                 tick.tick().await;
@@ -89,8 +90,8 @@ pub struct Greeting(Arc<ServerConfig>);
 
 impl Greeting {
     /// HTTP/2 before HTTP/1.1, with the certificate of these files.
-    pub fn start(files: Tls, look_every: Duration) -> io::Result<Self> {
-        Self::with(Certificates::start(files, look_every)?)
+    pub fn start(files: Tls, look_every: Duration, watch: &Supervisor) -> io::Result<Self> {
+        Self::with(Certificates::start(files, look_every, watch)?)
     }
 
     fn with(certificates: Certificates) -> io::Result<Self> {
@@ -142,7 +143,7 @@ pub async fn plain_end(tls: TlsStream<TcpStream>, slot: Slot) -> io::Result<std:
     }
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    tokio::spawn(async move {
+    supervisor::detached("the bytes of a TLS socket", async move {
         carry(tls, far).await;
         drop(slot);
     });

@@ -23,6 +23,7 @@ use crate::app::testing::{TempDir, TestApp};
 use crate::config::{Config, Server};
 use crate::http::serve::tests::endless;
 use crate::http::serve::{Patience, serve_with};
+use crate::supervisor::Supervisor;
 
 /// No step of a test takes this long.
 const LONG: Duration = Duration::from_secs(20);
@@ -63,7 +64,7 @@ async fn start_with(
         key: folder.path().join("key.pem"),
     };
     let certificate = renew(&files);
-    let certificates = Certificates::start(files.clone(), LOOK).unwrap();
+    let certificates = Certificates::start(files.clone(), LOOK, &Supervisor::default()).unwrap();
     let greeting = Greeting::with(certificates.clone()).unwrap();
     let address = listener.local_addr().unwrap();
     let patience = Patience {
@@ -235,7 +236,7 @@ async fn files_that_are_wrong_at_the_start_are_named() {
         key: folder.path().join("key.pem"),
     };
     let refused = || {
-        Greeting::start(files.clone(), LOOK)
+        Greeting::start(files.clone(), LOOK, &Supervisor::default())
             .unwrap_err()
             .to_string()
     };

@@ -162,6 +162,9 @@ fn engine(text: &mut Text, app: &Inner) {
         failed_recordings,
         refused_recordings,
     } = app.engine.counters();
+    let exchange = app.telephone.exchange();
+    let not_led = exchange.map_or(0, |exchange| exchange.not_led());
+    text.one(&table::SIP_NOT_LED, not_led as f64);
     text.one(&table::ENGINE_CALLS, calls as f64);
     text.one(&table::ENGINE_PASSES, passes as f64);
     let totals = app.engine.lateness_totals();

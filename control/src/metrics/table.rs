@@ -255,6 +255,8 @@ families! {
         &[of("direction", &["inbound", "outbound"]),
           from("code", "final responses of SIP, 300 to 699, or `none` where nobody gave one")],
         "Calls over SIP trunks that ended as `failed`, `no-answer` or `busy` and whose end this node wrote down.");
+    SIP_NOT_LED = counter("sidetone_sip_not_led_total", "commands", &[],
+        "Commands of calls that found no room at the SIP stack; each ended its call.");
     LEASE_STORE_READY = gauge("sidetone_lease_store_ready", "0 or 1", &[], "1 while call leases can be had.");
     LEASE_SECONDS = seconds("sidetone_lease_seconds", &[STEP], LEASE, "How long the lease store took to answer.");
     REDIS_UP = gauge("sidetone_redis_up", "0 or 1", &[], "1 while Redis answers.").only("with `redis.url`");

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::wire::{DownloadLink, DownloadQuery, RecordingRecord};
-use super::{audio, service, store, token};
+use super::{audio, service, spool, store, token};
 use crate::app::App;
 use crate::http::page::RecordingsPage;
 use crate::http::{Access, ApiError, Caller, Endpoint, Id, List, Page, Query, Scope};
@@ -151,10 +151,14 @@ async fn delete(
     Id(id): Id<RecordingId>,
 ) -> Result<impl IntoResponse, ApiError> {
     let mut tx = app.db.begin_write().await?;
-    if !store::delete(&mut tx, caller.account, id, app.clock.now()).await? {
-        return Err(ApiError::NotFound);
-    }
+    let call = store::delete(&mut tx, caller.account, id, app.clock.now())
+        .await?
+        .ok_or(ApiError::NotFound)?;
     tx.commit().await?;
+    // Whoever stores it at this moment finds it deleted, and does the same.
+    if !app.live.has(call) {
+        spool::discard(&app, call).await;
+    }
     // From here on nobody hears it; what the store still holds goes now, or with the next sweep.
     if let Err(error) = service::remove_now(&app, id).await {
         tracing::error!(%error, recording = %id, "a deleted recording's objects wait for the next sweep");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use media::shell::RecordedFile;
 
 use super::store::{self, Kept, Leftover};
-use super::token;
+use super::{spool, token};
 use crate::app::App;
 use crate::calls;
 use crate::db::DbError;
@@ -44,17 +44,30 @@ pub async fn keep(
     call: CallId,
     file: &RecordedFile,
 ) -> Result<(), DbError> {
-    let mut pause = RETRY.0;
+    let mut patience = Patience::default();
     loop {
         match try_to_keep(app, account, call, file).await {
             Ok(()) => return Ok(()),
             Err(NotYet::Database(error)) => return Err(error),
-            Err(NotYet::Store(error)) => {
-                tracing::warn!(%error, "a recording could not be stored; trying again");
-            }
+            Err(NotYet::Store(error)) => patience.wait(&error).await,
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY.1);
+    }
+}
+
+/// Pauses between tries to store something, each longer than the one before.
+struct Patience(Duration);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(RETRY.0)
+    }
+}
+
+impl Patience {
+    async fn wait(&mut self, error: &io::Error) {
+        tracing::warn!(%error, "a recording or a tape could not be stored; trying again");
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(RETRY.1);
     }
 }
 
@@ -73,13 +86,13 @@ async fn try_to_keep(
         Some(_) => ObjectKey::partial(account, call),
     };
     let tape_key = ObjectKey::tape(account, call);
-    if file.path.exists() {
-        app.storage
-            .take_file(&key, &file.path)
+    let standing = store::standing(&app.db, account, call).await?;
+    if !standing.is_some_and(|standing| standing.deleted) {
+        take(app, &key, &file.path).await.map_err(NotYet::Store)?;
+        take(app, &tape_key, &file.tape_path)
             .await
             .map_err(NotYet::Store)?;
     }
-    keep_tape(app, account, call, &file.tape_path).await;
     let kept = Kept {
         samples: file.samples,
         size_bytes: file.bytes,
@@ -87,24 +100,37 @@ async fn try_to_keep(
         key: &key,
         tape_key: Some(&tape_key),
     };
-    let why = file.broken.as_deref();
-    if write_down(app, account, call, &kept, why).await? {
+    write_down(app, account, call, &kept, file.broken.as_deref()).await?;
+    spool::discard(app, call).await;
+    Ok(())
+}
+
+/// Writes down a recording that is in the store; `broken` says why it is the beginning only. Where it was deleted
+/// meanwhile, or the call has none, its objects go.
+pub(super) async fn write_down(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    kept: &Kept<'_>,
+    broken: Option<&str>,
+) -> Result<(), DbError> {
+    if try_to_write_down(app, account, call, kept, broken).await? {
         return Ok(());
     }
     match store::standing(&app.db, account, call).await? {
         // Deleted while it was being made: nothing may stay behind.
         Some(standing) if standing.deleted => {
-            store::came_late(&app.db, account, standing.id, &kept).await?;
+            store::came_late(&app.db, account, standing.id, kept).await?;
             remove_now(app, standing.id).await?;
         }
         // Another try of the same was first, and only its answer was lost.
-        Some(standing) if standing.key.as_ref() == Some(&key) => {}
+        Some(standing) if standing.key.as_ref() == Some(kept.key) => {}
         // The call was ended in the name of this node, which was taken for dead.
         None if begin_late(app, account, call).await? => {
-            write_down(app, account, call, &kept, why).await?;
+            try_to_write_down(app, account, call, kept, broken).await?;
         }
         Some(_) | None => {
-            for key in [&key, &tape_key] {
+            for key in [Some(kept.key), kept.tape_key].into_iter().flatten() {
                 if let Err(error) = app.storage.delete(key).await {
                     tracing::error!(%error, "the object of no recording could not be removed");
                 }
@@ -114,8 +140,8 @@ async fn try_to_keep(
     Ok(())
 }
 
-/// The recording as ready, or as one that broke off: `broken` says why.
-async fn write_down(
+/// The recording as ready, or as one that broke off.
+async fn try_to_write_down(
     app: &App,
     account: AccountId,
     call: CallId,
@@ -124,7 +150,7 @@ async fn write_down(
 ) -> Result<bool, DbError> {
     match broken {
         None => ready(app, account, call, kept).await,
-        Some(why) => broke_off(app, account, call, kept, why).await,
+        Some(why) => store::broken(&app.db, account, call, kept, why, app.clock.now()).await,
     }
 }
 
@@ -142,43 +168,45 @@ pub async fn begin_late(app: &App, account: AccountId, call: CallId) -> Result<b
     Ok(true)
 }
 
-/// Keeps the tape of a call without a recording until it is old, if any are kept.
-pub async fn keep_tape_alone(app: &App, account: AccountId, call: CallId, path: &Path) {
-    if app.config.recordings.unrecorded_tape_days == 0 {
-        if let Err(error) = tokio::fs::remove_file(path).await {
-            tracing::error!(%error, "a tape that is not kept could not be removed");
-        }
-        return;
-    }
-    // Its row first: a tape without one would never be removed.
+/// Keeps the tape of a call without a recording until it is old, if any are kept. While the store is away it tries
+/// until it is not; what cannot be written down is an error, and the same may be asked again.
+pub async fn keep_tape_alone(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    path: &Path,
+) -> Result<(), DbError> {
     let key = ObjectKey::tape(account, call);
-    match store::insert_tape(&app.db, account, call, &key, app.clock.now()).await {
-        Ok(()) => keep_tape(app, account, call, path).await,
-        Err(error) => tracing::error!(%error, "a tape could not be written down"),
+    if app.config.recordings.unrecorded_tape_days > 0 && path.exists() {
+        // Its row first: a tape without one would never be removed.
+        store::insert_tape(&app.db, account, call, &key, app.clock.now()).await?;
+        let mut patience = Patience::default();
+        while let Err(error) = take(app, &key, path).await {
+            patience.wait(&error).await;
+        }
+    }
+    spool::discard(app, call).await;
+    Ok(())
+}
+
+/// Moves a file of the spool into the store, if it is there.
+async fn take(app: &App, key: &ObjectKey, path: &Path) -> io::Result<()> {
+    match path.exists() {
+        true => app.storage.take_file(key, path).await,
+        false => Ok(()),
     }
 }
 
-/// Moves a call's tape into the store, if there is one. A tape helps to understand a call; a call
-/// without it is whole.
-async fn keep_tape(app: &App, account: AccountId, call: CallId, path: &Path) {
-    if path.exists()
-        && let Err(error) = app
-            .storage
-            .take_file(&ObjectKey::tape(account, call), path)
-            .await
-    {
-        tracing::error!(%error, "a tape could not be stored");
-    }
-}
-
-/// Marks a call's recording `failed`.
+/// Marks a call's recording `failed`, and removes what there is of it: nobody can ask for it any more.
 pub async fn give_up(
     app: &App,
     account: AccountId,
     call: CallId,
     error: &str,
 ) -> Result<(), DbError> {
-    store::failed(&app.db, account, call, error, app.clock.now()).await
+    store::failed(&app.db, account, call, error, app.clock.now()).await?;
+    spool::discard(app, call).await;
+    Ok(())
 }
 
 /// Sweeps until the process ends. A task of its own: a store that hangs holds nothing else.
@@ -251,22 +279,6 @@ async fn remove(app: &App, leftover: &Leftover) -> Result<bool, DbError> {
         store::cleared(&app.db, leftover.id).await?;
     }
     Ok(true)
-}
-
-/// Marks a recording of which only the beginning is kept.
-async fn broke_off(
-    app: &App,
-    account: AccountId,
-    call: CallId,
-    kept: &Kept<'_>,
-    why: &str,
-) -> Result<bool, DbError> {
-    let written = store::broken(&app.db, account, call, kept, why, app.clock.now()).await?;
-    let folder = calls::spool_dir(&app.config);
-    if let Err(error) = media::shell::forget(&folder, &call.to_string()) {
-        tracing::warn!(%error, "the mark of a broken recording could not be removed");
-    }
-    Ok(written)
 }
 
 /// Row, flag of the call, and the `recording.ready` event in one transaction.

@@ -131,7 +131,7 @@ async fn a_sweep_ends_where_the_store_does_not_answer() {
         let id = recording(&test).await;
         let mut tx = test.app.db.begin_write().await.unwrap();
         let deleted = store::delete(&mut tx, test.account, id, test.app.clock.now()).await;
-        assert!(deleted.unwrap());
+        assert!(deleted.unwrap().is_some());
         tx.commit().await.unwrap();
     }
     sweep(&test.app).await.unwrap();
@@ -244,5 +244,5 @@ async fn of_a_recording_that_was_deleted_on_its_way_nothing_stays() {
         .await
         .unwrap();
     let left = store::leftover(&test.app.db, id).await.unwrap().unwrap();
-    assert_eq!(left.keys, [key]);
+    assert!(left.keys.contains(&key));
 }

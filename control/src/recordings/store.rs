@@ -39,7 +39,22 @@ pub struct Kept<'a> {
 /// Objects of a deleted recording that still have to be removed from the store.
 pub struct Leftover {
     pub id: RecordingId,
-    pub keys: Vec<ObjectKey>,
+    pub keys: [ObjectKey; 3],
+}
+
+/// What is to become of the files that a call left on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lot {
+    /// It is not over.
+    Open,
+    /// Its recording is to be stored, since then.
+    Uploading { since: Timestamp },
+    /// Its recording is stored, deleted, or given up.
+    Settled,
+    /// It died with its process then, and has no recording yet.
+    Lost { since: Timestamp },
+    /// It has no recording.
+    Unrecorded,
 }
 
 /// Where the recording of a call stands.
@@ -320,25 +335,59 @@ pub async fn failed(
     Ok(())
 }
 
-/// Deletes a recording: from here on it is neither listed nor heard. `false`: there is none. Its
-/// objects are removed by [`leftovers`].
+/// Whose call this is, and what is to become of its files on the disk. `None`: there is no such call.
+pub async fn lot(db: &Db, call: CallId) -> Result<Option<(AccountId, Lot)>, DbError> {
+    db.query(
+        "select c.account_id, c.ended_at, c.end_reason, r.status, r.created_at, r.deleted_at
+         from calls c left join recordings r on r.call_id = c.id where c.id = $1",
+    )
+    .bind(call)
+    .optional(|row| {
+        let recording = row.opt_text("status")?.zip(row.opt_time("created_at")?);
+        let is_deleted = row.opt_time("deleted_at")?.is_some();
+        let is_lost = row.opt_text("end_reason")?.as_deref() == Some("node_lost");
+        let lot = match (row.opt_time("ended_at")?, recording) {
+            (None, _) => Lot::Open,
+            (Some(_), Some((status, since))) if status == "uploading" && !is_deleted => {
+                Lot::Uploading { since }
+            }
+            (Some(_), Some(_)) => Lot::Settled,
+            (Some(since), None) if is_lost => Lot::Lost { since },
+            (Some(_), None) => Lot::Unrecorded,
+        };
+        Ok((row.parse("account_id")?, lot))
+    })
+    .await
+}
+
+/// Deletes a recording: from here on it is neither listed nor heard. Its call; `None`: there is no such recording. Its
+/// objects are removed by [`leftovers`], those of one that is not settled included.
 pub async fn delete(
     tx: &mut Tx,
     account: AccountId,
     id: RecordingId,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
+) -> Result<Option<CallId>, DbError> {
+    let call = tx
         .query(
             "update recordings set deleted_at = $1, updated_at = $1
-             where account_id = $2 and id = $3 and deleted_at is null",
+             where account_id = $2 and id = $3 and deleted_at is null returning call_id",
         )
         .bind(now)
         .bind(account)
         .bind(id)
+        .optional(|row| row.parse::<CallId>("call_id"))
+        .await?;
+    if let Some(call) = call {
+        tx.query(
+            "update recordings set storage_key = coalesce(storage_key, $1)
+             where account_id = $2 and id = $3",
+        )
+        .bind(ObjectKey::recording(account, call).as_str())
+        .bind(account)
+        .bind(id)
         .execute()
         .await?;
-    if rows == 1 {
         tx.query(
             "update calls set has_recording = false, recording_id = null, updated_at = $1
              where account_id = $2 and recording_id = $3",
@@ -349,14 +398,14 @@ pub async fn delete(
         .execute()
         .await?;
     }
-    Ok(rows == 1)
+    Ok(call)
 }
 
 /// Deleted recordings of all accounts whose objects still lie in the store, oldest first: the node's
 /// own housekeeping.
 pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
     db.query(
-        "select id, storage_key, tape_key from recordings
+        "select id, account_id, call_id from recordings
          where deleted_at is not null and storage_key is not null
          order by deleted_at limit $1",
     )
@@ -368,7 +417,7 @@ pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
 /// What the store still holds of one deleted recording, of whichever account: who asks has deleted it.
 pub async fn leftover(db: &Db, id: RecordingId) -> Result<Option<Leftover>, DbError> {
     db.query(
-        "select id, storage_key, tape_key from recordings
+        "select id, account_id, call_id from recordings
          where id = $1 and deleted_at is not null and storage_key is not null",
     )
     .bind(id)
@@ -378,12 +427,14 @@ pub async fn leftover(db: &Db, id: RecordingId) -> Result<Option<Leftover>, DbEr
 
 impl Leftover {
     fn read(row: &Row) -> Result<Self, DbError> {
-        let keys = [row.opt_text("storage_key")?, row.opt_text("tape_key")?];
-        let keys = keys
-            .into_iter()
-            .flatten()
-            .filter_map(|key| ObjectKey::parse(&key))
-            .collect();
+        let (account, call): (AccountId, CallId) =
+            (row.parse("account_id")?, row.parse("call_id")?);
+        // All that may have been stored of it: a process may have died between the store and its row.
+        let keys = [
+            ObjectKey::recording(account, call),
+            ObjectKey::partial(account, call),
+            ObjectKey::tape(account, call),
+        ];
         Ok(Self {
             id: row.parse("id")?,
             keys,
@@ -407,9 +458,9 @@ pub async fn stranded(
     node: &str,
     before: Timestamp,
     long_ago: Timestamp,
-) -> Result<Vec<(AccountId, CallId)>, DbError> {
+) -> Result<Vec<(AccountId, CallId, Timestamp)>, DbError> {
     db.query(
-        "select r.account_id, r.call_id from recordings r join calls c on c.id = r.call_id
+        "select r.account_id, r.call_id, r.created_at from recordings r join calls c on c.id = r.call_id
          where r.status = 'uploading' and r.deleted_at is null
             and (c.owner_node = $1 and r.created_at < $2 or r.created_at < $3)
          order by r.created_at",
@@ -417,7 +468,10 @@ pub async fn stranded(
     .bind(node)
     .bind(before)
     .bind(long_ago)
-    .all(|row| Ok((row.parse("account_id")?, row.parse("call_id")?)))
+    .all(|row| {
+        let (account, call) = (row.parse("account_id")?, row.parse("call_id")?);
+        Ok((account, call, row.time("created_at")?))
+    })
     .await
 }
 

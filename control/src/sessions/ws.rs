@@ -37,6 +37,7 @@ use crate::http::extract::query_pairs;
 use crate::http::serve::{Slot, Taken};
 use crate::http::{Access, ApiError, Class, Endpoint, upgrade};
 use crate::ids::CallId;
+use crate::supervisor;
 
 /// How long the peer may take to let go of the HTTP exchange after the 101 answer.
 const UPGRADE_PATIENCE: Duration = Duration::from_secs(10);
@@ -158,7 +159,7 @@ async fn socket(
         let failures = app.limits.failed_auth(ticket.ip, app.clock.moment()).await;
         failures.refusal()?;
     }
-    tokio::spawn(async move {
+    supervisor::detached("a socket joins its call", async move {
         match tokio::time::timeout(UPGRADE_PATIENCE, connection).await {
             Ok(Ok(taken)) => join(&app, ticket, taken).await,
             Ok(Err(error)) => tracing::debug!(%error, "an upgrade came to nothing"),

@@ -13,6 +13,7 @@ use tokio_tungstenite::client_async;
 use super::*;
 use crate::app::testing::TestApp;
 use crate::http::serve::{Patience, serve};
+use crate::supervisor::faults;
 use crate::vendors::scripted::PANIC;
 
 /// No step of a test takes this long.
@@ -148,4 +149,72 @@ async fn a_panic_ends_its_call_as_failed_and_no_other() {
     assert_eq!(neighbour.until_closed().await.1, 1000);
     assert!(test.app.live.drained(LONG).await);
     assert_eq!(test.app.engine.counters().panics, 1);
+    assert_eq!(spooled(&test), 0);
+}
+
+/// As the disk has it: sound, tape and what else a call leaves there.
+fn spooled(test: &TestApp) -> usize {
+    let folder = crate::calls::spool_dir(&test.app.config);
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[tokio::test]
+async fn a_panic_of_a_calls_writer_ends_the_call_once_and_its_recording_is_kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let test = TestApp::with(|config| {
+        config.server.public_url = format!("http://{address}");
+    })
+    .await;
+    let (_stop, stopped) = watch::channel(false);
+    let (router, settings) = (test.router.clone(), test.app.config.server.clone());
+    tokio::spawn(async move {
+        serve(listener, router, &settings, Patience::default(), stopped).await;
+    });
+    let agent = json!({
+        "name": "Echo", "system_prompt": "Repeat.", "voice_id": "scripted-tone",
+        "llm_model": "echo", "first_message": null, "recording_enabled": true
+    });
+    let (_, agent) = test.call("POST", "/agents", Some(agent)).await;
+    // Once, and again over what comes after the first time.
+    for times in [1, 2] {
+        let mut caller = Caller::join(&test, address, &agent).await;
+        caller.hear("Are you there?").await;
+        for _ in 0..times {
+            faults::arm("a call's writer", &caller.session);
+        }
+        caller
+            .send(json!({"type": "user_message", "text": "Hello."}))
+            .await;
+        let (told, code) = caller.until_closed().await;
+        assert_eq!(code, 1011, "{told:?}");
+        assert!(test.app.live.drained(LONG).await);
+        let path = format!("/calls/{}", caller.session);
+        let (_, call) = test.call("GET", &path, None).await;
+        assert_eq!(
+            (&call["status"], &call["end_reason"], &call["ended_by"]),
+            (&json!("failed"), &json!("engine_error"), &json!("system"))
+        );
+        assert_eq!(call["has_recording"], times == 1, "{call}");
+        let told = test.app.db.query(
+            "select count(*) as told from events where type = 'call.ended' and call_id = $1",
+        );
+        let told = told.bind(caller.session.as_str());
+        assert_eq!(told.one(|row| row.i64("told")).await.unwrap(), 1);
+        let counts = test.app.admission.counts().await.unwrap();
+        assert_eq!((counts.live, counts.pending), (0, 0));
+        // What the second panic lost is found by the next sweep.
+        let swept = async {
+            loop {
+                crate::recordings::spool::sweep(&test.app, None)
+                    .await
+                    .unwrap();
+                let (_, call) = test.call("GET", &path, None).await;
+                if spooled(&test) == 0 && call["has_recording"] == true {
+                    return;
+                }
+            }
+        };
+        timeout(LONG, swept).await.unwrap();
+    }
 }

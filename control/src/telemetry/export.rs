@@ -16,6 +16,7 @@ use crate::config;
 use crate::metrics::table::TRACE_SPANS;
 use crate::metrics::text::Text;
 use crate::metrics::values::Counts;
+use crate::supervisor::Supervisor;
 
 /// Spans that may wait: some hundred turns, a few hundred bytes each. A collector that does not take them
 /// costs the newest.
@@ -46,14 +47,19 @@ enum Order {
 
 impl Telemetry {
     /// Begins to send, if a collector is named. `node`: who this is. `Err`: why that cannot be.
-    pub fn start(settings: &config::Telemetry, node: &str) -> Result<Self, String> {
+    pub fn start(
+        settings: &config::Telemetry,
+        node: &str,
+        watch: &Supervisor,
+    ) -> Result<Self, String> {
         if settings.endpoint.is_empty() {
             return Ok(Self::default());
         }
         let (orders, line) = mpsc::channel(QUEUE);
         let counts = Arc::new(Counts::new(&TRACE_SPANS));
         let exporter = exporter(settings, node)?;
-        tokio::spawn(run(exporter, line, Arc::clone(&counts)));
+        let sending = run(exporter, line, Arc::clone(&counts));
+        watch.once("the sender of traces", sending);
         Ok(Self(Some(Arc::new(Line {
             orders,
             counts,

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use media::audio::resample::Resampler;
 use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
 use tokio::sync::{mpsc, oneshot};
-use tracing::Instrument;
 
 use super::desk::{Active, Room, Share, held};
 use super::ear::{Ear, Meter};
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::http::ApiError;
 use crate::http::validate::FieldError;
 use crate::ids::AccountId;
+use crate::supervisor;
 use crate::usage::{self, Resource};
 use crate::vendors::SpeechUnavailable;
 use crate::voices::{self, Voice, catalogue};
@@ -358,7 +358,7 @@ async fn metered(
             tracing::error!(why, "a synthesis that its client left was not metered");
         }
     };
-    tokio::spawn(speak.in_current_span());
+    supervisor::detached("a synthesis", speak);
     answer.await.map_err(ApiError::internal)?
 }
 

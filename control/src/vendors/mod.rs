@@ -33,6 +33,7 @@ use self::remote::Remote;
 use self::remote::settings::RemoteSettings;
 use self::usage::SpeechUsage;
 use crate::metrics::providers::{ProviderMetrics, Stage};
+use crate::supervisor::Supervisor;
 use crate::voices::{self, Engine, Voice};
 
 /// Makes the providers of one call on its media thread, given where their answers go.
@@ -52,6 +53,8 @@ pub struct SpeechSettings {
     pub voice_threads: usize,
     /// The same for requests (`POST /tts`).
     pub request_threads: usize,
+    /// Who notices that one of the threads dies.
+    pub supervisor: Supervisor,
 }
 
 impl Default for SpeechSettings {
@@ -63,6 +66,7 @@ impl Default for SpeechSettings {
             recogniser_threads: 2,
             voice_threads: 4,
             request_threads: 2,
+            supervisor: Supervisor::default(),
         }
     }
 }
@@ -128,17 +132,18 @@ impl Speech {
     /// Starts the worker threads. `data_dir` gets a folder `speech` for what they keep. Configured
     /// providers are asked on the runtime that this is called in.
     pub fn start(settings: SpeechSettings, data_dir: &Path) -> io::Result<Arc<Self>> {
+        let watch = &settings.supervisor;
         let folder = data_dir.join("speech");
         std::fs::create_dir_all(&folder)?;
-        let voices = voice::VoicePool::start(settings.voice_threads, &folder)?;
+        let voices = voice::VoicePool::start(settings.voice_threads, &folder, watch)?;
         let apart = folder.join("requests");
         std::fs::create_dir_all(&apart)?;
-        let desk = voice::VoicePool::start(settings.request_threads, &apart)?;
+        let desk = voice::VoicePool::start(settings.request_threads, &apart, watch)?;
         let offline = settings.recogniser == RecogniserKind::Offline
             || settings.recogniser_fallback == Some(RecogniserKind::Offline);
         let decoders = offline.then(|| {
             let threads = settings.recogniser_threads.max(1);
-            let pool = Pool::start(threads, threads * CALLS_PER_DECODER, &folder);
+            let pool = Pool::start(threads, threads * CALLS_PER_DECODER, &folder, watch);
             // Everything but a call still works, so the server starts.
             pool.inspect_err(|why| tracing::warn!(%why, "no call can be heard offline"))
         });

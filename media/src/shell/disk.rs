@@ -25,8 +25,8 @@ const NAP: Duration = Duration::from_millis(100);
 /// How old the known amount of free space may be.
 const FREE_AGE: Duration = Duration::from_secs(5);
 
-/// Calls whose files wait to be made. More would mean that the disk cannot follow at all; their
-/// spools are kept, for `salvage`.
+/// Calls whose files wait to be made. More would mean that the disk cannot follow at all: their
+/// recordings fail.
 const FINISHING: usize = 4096;
 
 /// A call that will be written.
@@ -34,6 +34,8 @@ pub(super) struct Opening {
     pub(super) key: CallKey,
     pub(super) session_id: String,
     pub(super) recording: bool,
+    /// The media thread that has it: its place among the rings.
+    pub(super) thread: usize,
     pub(super) on_event: OnEvent,
     /// What the log says of the call.
     pub(super) span: tracing::Span,
@@ -66,7 +68,7 @@ pub(super) fn start(
     let mut writer = Writer {
         folder: folder.to_owned(),
         min_free,
-        rings: rings.into_iter().map(|ring| (ring, None)).collect(),
+        rings: rings.into_iter().map(RingEnd::new).collect(),
         opened,
         done,
         calls: FxHashMap::default(),
@@ -88,8 +90,7 @@ struct Writer {
     /// New recordings do not start when less than this is free, bytes: room for what the live ones
     /// still need.
     min_free: u64,
-    /// Each with the header whose body has not come yet.
-    rings: Vec<(Consumer<u8>, Option<Header>)>,
+    rings: Vec<RingEnd>,
     opened: Receiver<Opening>,
     done: Sender<Finished>,
     calls: FxHashMap<CallKey, Call>,
@@ -97,10 +98,30 @@ struct Writer {
     tallies: Arc<Tallies>,
 }
 
+/// What comes from one media thread.
+struct RingEnd {
+    ring: Consumer<u8>,
+    /// The header whose body has not come yet.
+    waiting: Option<Header>,
+    /// The thread is over; what is in the ring is all there is.
+    abandoned: bool,
+}
+
+impl RingEnd {
+    const fn new(ring: Consumer<u8>) -> Self {
+        Self {
+            ring,
+            waiting: None,
+            abandoned: false,
+        }
+    }
+}
+
 /// A call that is being written.
 struct Call {
     spools: Option<Spools>,
     recording: bool,
+    thread: usize,
     caller: Option<File>,
     agent: Option<File>,
     tape: Option<File>,
@@ -122,15 +143,35 @@ impl Writer {
     fn run(&mut self) {
         loop {
             // Asked before the rings are emptied: what came before is then all there is.
-            let last = self.rings.iter().all(|(ring, _)| ring.is_abandoned());
+            for end in &mut self.rings {
+                end.abandoned = end.ring.is_abandoned();
+            }
             self.take_openings();
             for ring in 0..self.rings.len() {
                 while self.take_message(ring) {}
+                if self.rings[ring].abandoned {
+                    self.let_go(ring);
+                }
             }
-            if last {
+            if self.rings.iter().all(|end| end.abandoned) {
                 return;
             }
             thread::park_timeout(NAP);
+        }
+    }
+
+    /// Ends the files of calls whose media thread died with them: what came of them is kept. A thread that was
+    /// told to stop has ended each of its own.
+    fn let_go(&mut self, thread: usize) {
+        let theirs = self.calls.iter().filter(|(_, call)| call.thread == thread);
+        let left: Vec<CallKey> = theirs.map(|(key, _)| *key).collect();
+        for key in left {
+            self.end(Header {
+                key,
+                kind: Kind::End,
+                at: 0,
+                length: 0,
+            });
         }
     }
 
@@ -140,47 +181,51 @@ impl Writer {
                 key: _,
                 session_id,
                 recording,
+                thread,
                 on_event,
                 span,
             } = opening;
-            let call = self.open(session_id, recording, on_event, span);
+            #[cfg(test)]
+            super::faults::reach(super::faults::DISK, &session_id);
+            let call = Call {
+                spools: None,
+                recording,
+                thread,
+                caller: None,
+                agent: None,
+                tape: None,
+                failed: None,
+                on_event,
+                span,
+            };
+            let call = self.open(&session_id, call);
             self.calls.insert(opening.key, call);
         }
     }
 
-    fn open(
-        &mut self,
-        session_id: String,
-        recording: bool,
-        on_event: OnEvent,
-        span: tracing::Span,
-    ) -> Call {
-        let mut call = Call {
-            spools: None,
-            recording,
-            caller: None,
-            agent: None,
-            tape: None,
-            failed: None,
-            on_event,
-            span,
-        };
+    /// Makes a call's files: all of them, or none.
+    fn open(&mut self, session_id: &str, mut call: Call) -> Call {
         if self.low() {
-            count(&self.tallies.refused_recordings, u64::from(recording));
+            count(&self.tallies.refused_recordings, u64::from(call.recording));
             call.failed = Some("not recorded: the disk is nearly full".to_owned());
             return call;
         }
-        let opened = Spools::new(&self.folder, &session_id).and_then(|spools| {
-            call.tape = Some(create(&spools.tape)?);
-            if recording {
-                call.caller = Some(create(&spools.caller)?);
-                call.agent = Some(create(&spools.agent)?);
+        let spools = match Spools::new(&self.folder, session_id) {
+            Ok(spools) => spools,
+            Err(error) => {
+                call.failed = Some(format!("not recorded: {error}"));
+                return call;
             }
-            call.spools = Some(spools);
-            Ok(())
-        });
-        if let Err(error) = opened {
-            call.failed = Some(format!("not recorded: {error}"));
+        };
+        match call.create(&spools) {
+            Ok(()) => call.spools = Some(spools),
+            Err(error) => {
+                call.failed = Some(format!("not recorded: {error}"));
+                (call.caller, call.agent, call.tape) = (None, None, None);
+                if let Err(error) = spools.discard() {
+                    tracing::warn!(parent: &call.span, %error, "the files of a call that is not recorded stay for now");
+                }
+            }
         }
         call
     }
@@ -200,7 +245,7 @@ impl Writer {
 
     /// Takes one message out of a ring. `false`: there is no whole one.
     fn take_message(&mut self, index: usize) -> bool {
-        let (ring, waiting) = &mut self.rings[index];
+        let RingEnd { ring, waiting, .. } = &mut self.rings[index];
         let header = match waiting.take() {
             Some(header) => header,
             None => {
@@ -219,7 +264,7 @@ impl Writer {
             self.end(header);
             return true;
         }
-        let (ring, waiting) = &mut self.rings[index];
+        let RingEnd { ring, waiting, .. } = &mut self.rings[index];
         let Ok(body) = ring.read_chunk(header.length as usize) else {
             *waiting = Some(header);
             return false;
@@ -242,6 +287,7 @@ impl Writer {
             recording,
             failed,
             on_event,
+            thread: _,
             span: _,
             caller: _,
             agent: _,
@@ -256,18 +302,32 @@ impl Writer {
         };
         if let Err(refused) = self.done.try_send(finished) {
             let finished = refused.into_inner();
-            count(&self.tallies.failed_recordings, 1);
-            if finished.recording {
-                tell(
-                    &finished.on_event,
-                    CallNews::Recorded(Err("too many recordings wait to be finished".to_owned())),
-                );
+            match finished.spools {
+                // It is whole as it is.
+                Some(spools) if !finished.recording => {
+                    tell(&finished.on_event, CallNews::Taped(spools.tape));
+                }
+                None if !finished.recording => {}
+                _ => {
+                    count(&self.tallies.failed_recordings, 1);
+                    let why = "too many recordings wait to be finished".to_owned();
+                    tell(&finished.on_event, CallNews::Recorded(Err(why)));
+                }
             }
         }
     }
 }
 
 impl Call {
+    fn create(&mut self, spools: &Spools) -> io::Result<()> {
+        self.tape = Some(create(&spools.tape)?);
+        if self.recording {
+            self.caller = Some(create(&spools.caller)?);
+            self.agent = Some(create(&spools.agent)?);
+        }
+        Ok(())
+    }
+
     fn write(&mut self, header: Header, front: &[u8], back: &[u8]) {
         let (file, at) = match header.kind {
             Kind::Caller => (&self.caller, header.at * 2),
@@ -306,6 +366,10 @@ fn finish_all(finishing: &Receiver<Finished>, tallies: &Tallies) {
         on_event,
     } in finishing
     {
+        #[cfg(test)]
+        if let Some(spools) = &spools {
+            super::faults::reach(super::faults::FINISH, &spools.tape.to_string_lossy());
+        }
         if !recording {
             if let Some(spools) = spools {
                 tell(&on_event, CallNews::Taped(spools.tape));

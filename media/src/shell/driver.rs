@@ -77,7 +77,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         clock: Clock,
-        calls: usize,
+        (thread, calls): (usize, usize),
         ring: Producer<u8>,
         disk: &Disk,
         tallies: &Arc<Tallies>,
@@ -92,6 +92,7 @@ impl Driver {
             Mailbox::new(Waker::new(poll.registry(), WAKE)?, calls, tallies.clone());
         let histogram = Arc::new(Histogram::new());
         let tools = Tools {
+            thread,
             ring: Ring::new(ring, disk.writer.thread().clone(), tallies.clone()),
             openings: disk.openings.clone(),
             scratch: BytesMut::with_capacity(4 << 10),
@@ -271,6 +272,8 @@ impl Driver {
     }
 
     fn place(&mut self, now: Time, placed: Placed) {
+        #[cfg(test)]
+        super::faults::reach(super::faults::MEDIA, &placed.config.session_id);
         let mut live = Box::new(Live::start(placed, now, &mut self.tools));
         let entry = self.calls.vacant_entry();
         let place = entry.key();

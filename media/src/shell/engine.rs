@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Sender;
+
 use super::clock::Clock;
 use super::counters::{Counters, Tallies, count};
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, Opening};
 use super::driver::Driver;
 use super::finish::RecordedFile;
 use super::lateness::{Histogram, Lateness, LatenessTotals};
@@ -153,8 +155,9 @@ pub struct Engine {
 }
 
 struct Running {
-    media: Vec<JoinHandle<()>>,
-    disk: Disk,
+    openings: Sender<Opening>,
+    /// By their names, in the order in which they end.
+    threads: Vec<(String, JoinHandle<()>)>,
 }
 
 impl Engine {
@@ -183,7 +186,7 @@ impl Engine {
         };
         let identity = engine.config.webrtc.as_ref().map(|_| Identity::new());
         let identity = identity.transpose().map_err(io::Error::other)?;
-        let mut media = Vec::new();
+        let mut threads = Vec::new();
         for (index, producer) in producers.into_iter().enumerate() {
             let (calls, priority) = (engine.config.node_calls, engine.config.priority);
             let webrtc = match (&engine.config.webrtc, &identity) {
@@ -193,21 +196,44 @@ impl Engine {
                 }),
                 _ => None,
             };
-            let (driver, mailbox, histogram) =
-                Driver::new(clock, calls, producer, &disk, &engine.tallies, webrtc)?;
-            media.push(
-                thread::Builder::new()
-                    .name(format!("media-{index}"))
-                    .spawn(move || {
-                        stand_above(priority);
-                        driver.run();
-                    })?,
-            );
+            let (driver, mailbox, histogram) = Driver::new(
+                clock,
+                (index, calls),
+                producer,
+                &disk,
+                &engine.tallies,
+                webrtc,
+            )?;
+            let name = format!("media-{index}");
+            let thread = thread::Builder::new().name(name.clone()).spawn(move || {
+                stand_above(priority);
+                driver.run();
+            })?;
+            threads.push((name, thread));
             engine.threads.push(mailbox);
             engine.histograms.push(histogram);
         }
-        engine.running = Mutex::new(Some(Running { media, disk }));
+        let Disk {
+            openings,
+            writer,
+            finisher,
+        } = disk;
+        threads.push(("disk".to_owned(), writer));
+        threads.push(("finish".to_owned(), finisher));
+        engine.running = Mutex::new(Some(Running { openings, threads }));
         Ok(engine)
+    }
+
+    /// A thread that ended though the engine was to go on: its name, and how it ended. Each is told once. The calls of
+    /// a media thread are over with it; without a thread of the disk nothing is recorded any more.
+    pub fn fallen(&self) -> Option<(String, thread::Result<()>)> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = &mut running.as_mut()?.threads;
+        let at = threads
+            .iter()
+            .position(|(_, thread)| thread.is_finished())?;
+        let (name, thread) = threads.remove(at);
+        Some((name, thread.join()))
     }
 
     /// Takes a call: it runs from now on, on the thread with the fewest calls, and its first news
@@ -303,7 +329,7 @@ impl Engine {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(Running { media, disk }) = running else {
+        let Some(Running { openings, threads }) = running else {
             return;
         };
         self.drain(EndRequest::Drain);
@@ -314,17 +340,8 @@ impl Engine {
         for thread in &self.threads {
             thread.insist(Command::Stop);
         }
-        let Disk {
-            openings,
-            writer,
-            finisher,
-        } = disk;
         drop(openings);
-        for (name, thread) in media
-            .into_iter()
-            .map(|thread| ("media", thread))
-            .chain([("disk", writer), ("finish", finisher)])
-        {
+        for (name, thread) in threads {
             if thread.join().is_err() {
                 tracing::error!(name, "a thread of the engine had ended by a panic");
             }
@@ -356,6 +373,11 @@ pub struct CallHandle {
 }
 
 impl CallHandle {
+    /// Whether the call is over, so that it takes no command any more.
+    pub fn is_over(&self) -> bool {
+        self.gate.is_closed()
+    }
+
     /// Asks the call to end; its news tell when it has. `false`: it is over, or its thread is behind
     /// with its commands.
     pub fn end(&self, request: EndRequest) -> bool {

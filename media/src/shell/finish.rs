@@ -3,6 +3,7 @@
 //! A call's spools are `<session>.caller.pcm` and `<session>.agent.pcm`, its tape `<session>.tape`.
 //! `<session>.broken` beside them says that the disk ran full. The WAV is written beside its name, made durable and only then renamed: a `.wav` is complete.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -41,10 +42,53 @@ pub fn salvage(spool_dir: &Path, session_id: &str) -> io::Result<Option<Recorded
     spools.finish(0).map(Some)
 }
 
-/// Removes the mark of a recording that broke off, once its state is written elsewhere.
-pub fn forget(spool_dir: &Path, session_id: &str) -> io::Result<()> {
-    remove(&Spools::new(spool_dir, session_id)?.mark)
+/// Removes whatever the folder has of a session: what is kept of it is elsewhere, or nothing is to be kept. The call
+/// must not be live.
+pub fn discard(spool_dir: &Path, session_id: &str) -> io::Result<()> {
+    Spools::new(spool_dir, session_id)?.discard()
 }
+
+/// The tape that the folder has of a session, if it has one.
+pub fn tape_of(spool_dir: &Path, session_id: &str) -> Option<PathBuf> {
+    let spools = Spools::new(spool_dir, session_id).ok()?;
+    spools.tape.exists().then_some(spools.tape)
+}
+
+/// What the folder has of one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spooled {
+    /// Sound, or a part of a WAV.
+    pub sound: bool,
+    pub tape: Option<PathBuf>,
+}
+
+/// The sessions that have files in the folder. Files of other names are not the engine's.
+pub fn spooled(spool_dir: &Path) -> io::Result<BTreeMap<String, Spooled>> {
+    let mut found: BTreeMap<String, Spooled> = BTreeMap::new();
+    for entry in fs::read_dir(spool_dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().and_then(|name| name.split_once('.'));
+        let Some((session, ending)) = name.filter(|(_, ending)| ENDINGS.contains(ending)) else {
+            continue;
+        };
+        let of_session = found.entry(session.to_owned()).or_default();
+        match ending {
+            TAPE => of_session.tape = Some(entry.path()),
+            _ => of_session.sound = true,
+        }
+    }
+    Ok(found)
+}
+
+/// How the names of a session's files end.
+const ENDINGS: [&str; 6] = [CALLER, AGENT, TAPE, WAV, PART, MARK];
+const CALLER: &str = "caller.pcm";
+const AGENT: &str = "agent.pcm";
+const TAPE: &str = "tape";
+const WAV: &str = "wav";
+const PART: &str = "wav.part";
+const MARK: &str = "broken";
 
 /// Where a session's files are.
 #[derive(Clone, Debug)]
@@ -78,13 +122,29 @@ impl Spools {
         let file = |ending: &str| folder.join(format!("{session_id}.{ending}"));
         Ok(Self {
             folder: folder.to_owned(),
-            caller: file("caller.pcm"),
-            agent: file("agent.pcm"),
-            tape: file("tape"),
-            wav: file("wav"),
-            part: file("wav.part"),
-            mark: file("broken"),
+            caller: file(CALLER),
+            agent: file(AGENT),
+            tape: file(TAPE),
+            wav: file(WAV),
+            part: file(PART),
+            mark: file(MARK),
         })
+    }
+
+    /// Removes all of them. What can be removed goes, whatever becomes of the others.
+    pub(super) fn discard(&self) -> io::Result<()> {
+        let Self {
+            folder: _,
+            caller,
+            agent,
+            tape,
+            wav,
+            part,
+            mark,
+        } = self;
+        let files = [caller, agent, tape, wav, part, mark];
+        let removed = files.map(|file| remove(file));
+        removed.into_iter().collect()
     }
 
     /// Merges the spools into the WAV and takes them away. On a full disk the WAV is as long as there is
@@ -258,12 +318,40 @@ mod tests {
                 (2, Some("recording broke off: no room"))
             );
         }
-        forget(folder.path(), "s1").unwrap();
+    }
+
+    #[test]
+    fn what_a_session_left_is_found_and_goes_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ENDINGS.map(|ending| format!("s1.{ending}")) {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        for name in [
+            "s2.tape",
+            "s10.wav",
+            "ballast",
+            "s1",
+            "s1.txt",
+            "s1.wav.old",
+        ] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let tape = |session: &str| Some(folder.path().join(format!("{session}.tape")));
+        let left = |sound, tape| Spooled { sound, tape };
+        let found = spooled(folder.path()).unwrap();
         assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "the WAV stays"
+            found.into_iter().collect::<Vec<_>>(),
+            [
+                ("s1".to_owned(), left(true, tape("s1"))),
+                ("s10".to_owned(), left(true, None)),
+                ("s2".to_owned(), left(false, tape("s2"))),
+            ]
         );
+        discard(folder.path(), "s1").unwrap();
+        discard(folder.path(), "s1").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+        assert_eq!(spooled(folder.path()).unwrap().len(), 2);
+        assert!(spooled(Path::new("/nowhere")).is_err());
     }
 
     #[test]

@@ -83,6 +83,8 @@ impl Drop for Seat {
 
 /// What the calls of one thread share.
 pub(super) struct Tools {
+    /// Which thread this is.
+    pub(super) thread: usize,
     pub(super) ring: Ring,
     pub(super) openings: Sender<Opening>,
     /// For messages on their way into a send buffer.
@@ -163,6 +165,7 @@ impl Live {
             key,
             session_id,
             recording,
+            thread: tools.thread,
             on_event: on_event.clone(),
             span: span.clone(),
         };
@@ -607,6 +610,13 @@ impl Live {
         if told.is_err() {
             tracing::error!(parent: &self.span, "the caller was not told");
         }
+    }
+}
+
+impl Drop for Live {
+    /// Whoever holds the call's handle learns that it is over, also where its thread died with it.
+    fn drop(&mut self) {
+        self.gate.close();
     }
 }
 

@@ -34,13 +34,25 @@ pub use self::counters::Counters;
 pub use self::engine::{
     CallHandle, CallNews, Carrier, Engine, EngineConfig, NewCall, WebRtcConfig,
 };
-pub use self::finish::{RecordedFile, forget, salvage};
+pub use self::finish::{RecordedFile, Spooled, discard, salvage, spooled, tape_of};
 pub use self::lateness::{LATENESS_BOUNDS, Lateness, LatenessTotals};
 pub use self::peer::check_offer;
 pub use self::ports::{PortPair, Ports};
 pub use self::relay::{OnLost, RelayHandle, RelayLeg, Relays};
 pub use self::rtp::RtpCarrier;
 pub use crate::error::Refused;
+
+/// Where a thread panics in a test: over a call whose session is named so.
+#[cfg(test)]
+mod faults {
+    pub(super) const MEDIA: &str = "breaks-media";
+    pub(super) const DISK: &str = "breaks-disk";
+    pub(super) const FINISH: &str = "breaks-finish";
+
+    pub(super) fn reach(place: &str, session: &str) {
+        assert!(!session.contains(place), "a fault that was asked for");
+    }
+}
 
 #[cfg(test)]
 #[allow(

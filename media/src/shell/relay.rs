@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use mio::{Events, Poll, Registry, Token, Waker};
@@ -45,6 +45,7 @@ pub type OnLost = Box<dyn FnOnce() + Send>;
 
 /// The thread, and the way to it.
 pub struct Relays {
+    thread: JoinHandle<()>,
     commands: Sender<Command>,
     waker: Arc<Waker>,
     keys: AtomicU64,
@@ -90,14 +91,20 @@ impl Relays {
             datagram: vec![0; LARGEST],
             packet: Vec::with_capacity(LARGEST),
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("relay".to_owned())
             .spawn(move || driver.run())?;
         Ok(Self {
+            thread,
             commands,
             waker,
             keys: AtomicU64::new(1),
         })
+    }
+
+    /// Whether the thread is over: nobody hears anybody over it any more.
+    pub fn has_fallen(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Joins caller and callee. An error when the thread cannot take one more.

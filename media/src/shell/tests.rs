@@ -407,6 +407,71 @@ fn break_a_call(bed: &Bed) {
     broken.recorded().unwrap();
 }
 
+/// The first of the engine's threads that is over.
+fn fallen(bed: &Bed) -> (String, bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some((name, how)) = bed.engine.fallen() {
+            return (name, how.is_err());
+        }
+        assert!(Instant::now() < until, "no thread is over");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_media_thread_that_dies_takes_its_calls_along_and_what_was_recorded_stays() {
+    let bed = Bed::new(2);
+    let mut calls = ["first", "second"].map(|name| {
+        let mut call = bed.call_with(config(name), false, 8).unwrap();
+        for _ in 0..40 {
+            call.read_to("audio").unwrap();
+        }
+        call
+    });
+    assert!(bed.engine.fallen().is_none());
+    // It comes to the thread of the first call: both have one.
+    let broken = bed.call_with(config(faults::MEDIA), false, 1).unwrap();
+    assert_eq!(fallen(&bed), ("media-0".to_owned(), true));
+    let [first, second] = &mut calls;
+    let file = first.recorded().unwrap();
+    assert!(file.samples > 4_000 && file.broken.is_none(), "{file:?}");
+    assert_eq!(std::fs::read_dir(bed.spool()).unwrap().count(), 5);
+    // Nothing more is told of either.
+    for call in [&*first, &broken] {
+        let news = std::iter::from_fn(|| call.news.recv().ok());
+        assert!(news.count() == 0 || call.news.recv().is_err());
+    }
+    assert!(first.handle.is_over() && !first.handle.end(EndRequest::Api));
+    assert_eq!(bed.engine.live_calls(), 1);
+    second.read_to("audio").unwrap();
+    second.handle.end(EndRequest::Api);
+    second.recorded().unwrap();
+}
+
+#[test]
+fn a_thread_of_the_disk_that_dies_is_told_and_calls_go_on() {
+    for (session, name) in [(faults::DISK, "disk"), (faults::FINISH, "finish")] {
+        let bed = Bed::new(1);
+        let mut first = bed.call("first");
+        first.read_to("audio").unwrap();
+        let mut broken = bed.call_with(config(session), false, 1).unwrap();
+        broken.read_to("audio").unwrap();
+        broken.handle.end(EndRequest::Api);
+        assert_eq!(broken.ended().reason, EndReason::EndedByApi);
+        // The one ends with the other, and may be found first.
+        let mut found = fallen(&bed);
+        if found.0 != name {
+            found = fallen(&bed);
+        }
+        assert_eq!(found, (name.to_owned(), true));
+        first.read_to("audio").unwrap();
+        bed.engine.shutdown(Duration::from_secs(5));
+        first.ended();
+        assert!(bed.engine.fallen().is_none(), "an engine that was stopped");
+    }
+}
+
 #[test]
 fn who_stops_reading_is_closed_and_memory_stays_bounded() {
     let bed = Bed::new(1);
@@ -674,6 +739,8 @@ fn a_recording_that_cannot_be_written_fails_alone() {
     assert_eq!(caller.ended().reason, EndReason::EndedByApi);
     assert!(caller.recorded().unwrap_err().contains("not recorded"));
     assert_eq!(bed.engine.counters().failed_recordings, 1);
+    let left = std::fs::read_dir(bed.spool()).unwrap().count();
+    assert_eq!(left, 1, "the folder, and neither its tape nor its sound");
 }
 
 #[test]

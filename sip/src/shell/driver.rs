@@ -17,7 +17,7 @@ use super::resolve::{Found, Permit, Resolver};
 use super::tcp::{Connection, Read};
 use super::tls::{Session, Tls};
 use super::udp::{BATCH, Udp};
-use super::{Listen, Settings, canonical};
+use super::{Ends, Listen, Settings, canonical};
 use crate::endpoint::{Advertised, Endpoint, Input, Output, Peer};
 use crate::event::{Command, Event};
 use crate::message::{Host, Transport};
@@ -76,6 +76,7 @@ pub(super) struct Driver {
     tls: Option<Tls>,
     resolver: Resolver,
     commands: Receiver<Command>,
+    ends: Ends,
     events: Sender<Event>,
     /// Events that found no room.
     waiting: VecDeque<Event>,
@@ -89,7 +90,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         settings: Settings,
-        commands: Receiver<Command>,
+        (commands, ends): (Receiver<Command>, Ends),
         events: Sender<Event>,
         stop: Arc<AtomicBool>,
         permit: Option<Permit>,
@@ -156,6 +157,7 @@ impl Driver {
             unread: Vec::new(),
             tls: settings.tls,
             commands,
+            ends,
             events,
             waiting: VecDeque::new(),
             stop,
@@ -226,6 +228,12 @@ impl Driver {
         while let Ok(command) = self.commands.try_recv() {
             let now = self.now();
             self.tell(now, Input::Command(command));
+        }
+        // Not before: what begins a call may stand among the commands.
+        for call in self.ends.take() {
+            let now = self.now();
+            self.tell(now, Input::Command(Command::Reject(call, 503, None)));
+            self.tell(now, Input::Command(Command::HangUp(call, None)));
         }
         while let Some(found) = self.resolver.next() {
             self.found(found);

@@ -18,16 +18,17 @@ mod udp;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use mio::Waker;
+use rustc_hash::FxHashSet;
 
 use self::driver::Driver;
 use crate::endpoint::Config;
-use crate::event::{Command, Event};
+use crate::event::{CallId, Command, Event};
 use crate::message::Transport;
 
 pub use self::resolve::Permit;
@@ -93,11 +94,27 @@ impl std::error::Error for Refused {}
 /// A running stack. Dropping it stops its threads; calls that are up are not ended by that.
 pub struct Sip {
     commands: Sender<Command>,
+    ends: Ends,
     events: Receiver<Event>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
     addresses: Vec<Listen>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Calls that are to end whatever waits before them: each stands here once, so there are no more than calls.
+#[derive(Clone, Default)]
+struct Ends(Arc<Mutex<FxHashSet<CallId>>>);
+
+impl Ends {
+    fn add(&self, call: CallId) {
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.insert(call);
+    }
+
+    fn take(&self) -> FxHashSet<CallId> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Sip {
@@ -116,18 +133,21 @@ impl Sip {
         let (commands, commands_in) = bounded(MOST_COMMANDS);
         let (events_out, events) = bounded(MOST_EVENTS);
         let stop = Arc::new(AtomicBool::new(false));
-        let driver = Driver::new(settings, commands_in, events_out, Arc::clone(&stop), permit)?;
+        let ends = Ends::default();
+        let told = (commands_in, ends.clone());
+        let driver = Driver::new(settings, told, events_out, Arc::clone(&stop), permit)?;
         let (waker, addresses) = (driver.waker(), driver.addresses());
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("sip".to_owned())
             .spawn(move || driver.run())?;
         Ok(Self {
             commands,
+            ends,
             events,
             waker,
             stop,
             addresses,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -139,6 +159,28 @@ impl Sip {
                 TrySendError::Disconnected(_) => Refused::Stopped,
             })?;
         self.waker.wake().map_err(|_| Refused::Stopped)
+    }
+
+    /// Ends a call in whatever state it is: refuses it (503), cancels it, or says goodbye. For this there is always
+    /// room; commands that wait come first.
+    pub fn end(&self, call: CallId) {
+        self.ends.add(call);
+        // A thread that cannot be woken is gone, and the call with it.
+        _ = self.waker.wake();
+    }
+
+    /// How the thread ended, if it has though nobody stopped it; told once.
+    pub fn fallen(&self) -> Option<(String, thread::Result<()>)> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = thread.take_if(|thread| thread.is_finished())?;
+        Some(("sip".to_owned(), ended.join()))
+    }
+
+    /// Stops the thread; calls that are up are not ended by that. `false`: it cannot be woken, and sees it at its next
+    /// wake-up.
+    pub fn stop(&self) -> bool {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake().is_ok()
     }
 
     pub fn events(&self) -> &Receiver<Event> {
@@ -153,13 +195,54 @@ impl Sip {
 
 impl Drop for Sip {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // A thread that cannot be woken sees the flag at its next wake-up; one that panicked has
-        // nothing left to end.
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
+        let told = self.stop();
+        let thread = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        // One that panicked has nothing left to end.
+        if told && let Some(thread) = thread.take() {
             _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_over_is_told_once_and_its_stack_takes_no_more() {
+        let sip = Sip::start(Settings {
+            endpoint: Config::new(Vec::new()),
+            seed: [3; 32],
+            listen: vec![Listen {
+                transport: Transport::Udp,
+                addr: ([127, 0, 0, 1], 0).into(),
+            }],
+            tls: None,
+            dns: Vec::new(),
+        })
+        .unwrap();
+        assert!(sip.fallen().is_none());
+        assert!(sip.stop());
+        let until = Instant::now() + Duration::from_secs(30);
+        let (name, how) = loop {
+            if let Some(fallen) = sip.fallen() {
+                break fallen;
+            }
+            assert!(Instant::now() < until, "it lives on");
+            thread::yield_now();
+        };
+        assert_eq!((name.as_str(), how.is_ok()), ("sip", true));
+        assert!(sip.fallen().is_none());
+        let refused = sip.command(Command::HangUp(CallId(1), None));
+        assert_eq!(refused, Err(Refused::Stopped));
+        // Whoever waits for events learns of it, too.
+        assert!(sip.events().recv_timeout(Duration::from_secs(30)).is_err());
     }
 }

@@ -4,6 +4,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ impl Resolver {
                 .spawn(move || {
                     // Ends when the driver drops its side.
                     for lookup in asks {
-                        let answer = look_up(&servers, lookup, permit.as_ref());
+                        let answer = look_up_whole(&servers, lookup, permit.as_ref());
                         if found.send(answer).is_err() || waker.wake().is_err() {
                             return;
                         }
@@ -109,6 +110,17 @@ impl Resolver {
         });
         failed.or_else(|| self.found.try_recv().ok())
     }
+}
+
+/// Looks up; one that panics finds nothing, and costs no thread and no other look-up.
+fn look_up_whole(servers: &[SocketAddr], lookup: Lookup, permit: Option<&Permit>) -> Found {
+    let asked = lookup.clone();
+    let found = catch_unwind(AssertUnwindSafe(|| look_up(servers, lookup, permit)));
+    found.unwrap_or(Found {
+        lookup: asked,
+        answers: None,
+        keep: Duration::ZERO,
+    })
 }
 
 /// The name servers of `/etc/resolv.conf`, else the one of this machine.

@@ -55,6 +55,7 @@ impl Call {
             recogniser_threads: 1,
             voice_threads: 1,
             request_threads: 1,
+            ..SpeechSettings::default()
         };
         let speech = Speech::start(speech, folder.path()).unwrap();
         let tone = control::voices::find("scripted-tone").unwrap();

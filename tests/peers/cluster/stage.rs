@@ -15,6 +15,7 @@ use control::db::Db;
 use control::ids::{AccountId, CallId};
 use control::redis_link::Link;
 use control::secret::Secret;
+use control::supervisor::Supervisor;
 use control::time::{Clock, Timestamp};
 use kit::client::Client;
 use kit::peer::Mix;
@@ -96,7 +97,13 @@ pub(crate) fn link(redis: &Redis) -> Arc<Link> {
 
 /// The lease store of the node of this name.
 pub(crate) fn node(link: &Arc<Link>, caps: Caps, name: &str, clock: &str) -> Arc<lease::Redis> {
-    lease::Redis::start(link.clone(), caps, Owner::new(name, 1), clock)
+    lease::Redis::start(
+        link.clone(),
+        caps,
+        Owner::new(name, 1),
+        clock,
+        &Supervisor::default(),
+    )
 }
 
 /// As [`node`], on the server's own time.

@@ -10,6 +10,7 @@ use sip::shell::Tls;
 
 use crate::config::sip::Sip;
 use crate::http::tls::{Certificates, LOOK_EVERY};
+use crate::supervisor::Supervisor;
 
 /// What the other side is told of where we are. What is not among them is told as it is listened on.
 pub(super) fn advertised(settings: &Sip) -> Vec<Advertised> {
@@ -29,10 +30,13 @@ pub(super) fn advertised(settings: &Sip) -> Vec<Advertised> {
 
 /// Certificates for calls over TLS: ours for connections that come in, if the settings name one, and the
 /// system's authorities for those to carriers. Asks for a runtime, on which the files are watched.
-pub(super) fn tls(settings: &Sip) -> io::Result<Tls> {
+pub(super) fn tls(settings: &Sip, watch: &Supervisor) -> io::Result<Tls> {
     let server = match &settings.tls {
         // Telephones are told no protocol above TLS, and many would stumble over one.
-        Some(files) => Some(Certificates::start(files.clone(), LOOK_EVERY)?.server_config(&[])?),
+        Some(files) => {
+            let certificates = Certificates::start(files.clone(), LOOK_EVERY, watch)?;
+            Some(certificates.server_config(&[])?)
+        }
         None => None,
     };
     Ok(Tls {

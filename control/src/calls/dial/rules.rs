@@ -133,6 +133,11 @@ impl Unanswered {
         Self::CARRIER
     }
 
+    /// The call could not be led on, by no fault of the carrier or the callee.
+    pub const fn engine_error() -> Self {
+        Self::of(CallStatus::Failed, "engine_error", "system")
+    }
+
     const fn of(status: CallStatus, reason: &'static str, ended_by: &'static str) -> Self {
         Self {
             status,

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 
 use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
 use media::time::RATE;
@@ -19,6 +18,7 @@ use super::cepstra;
 use super::decoder::{Decoder, FrontEnd, MEAN_WEIGHT, ModelFiles};
 use super::models::{ModelFolder, Words};
 use super::utterance::{Channel, End, Utterance};
+use crate::supervisor::Supervisor;
 
 /// Sound of a call's first utterance that is heard before decoding starts, samples: enough to know
 /// the channel's level and band.
@@ -59,7 +59,12 @@ pub enum NoSeat {
 impl Pool {
     /// Starts `threads` decoders for at most `max_calls` calls at a time. They open in the background;
     /// models that are not installed are an error at once.
-    pub fn start(threads: usize, max_calls: usize, folder: &Path) -> Result<Arc<Self>, String> {
+    pub fn start(
+        threads: usize,
+        max_calls: usize,
+        folder: &Path,
+        watch: &Supervisor,
+    ) -> Result<Arc<Self>, String> {
         let files = ModelFiles::packaged()?;
         let models = ModelFolder::prepare(folder, &files.dictionary)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -80,9 +85,8 @@ impl Pool {
                     *lock(&pool.fault) = Some(fault);
                 }
             };
-            thread::Builder::new()
-                .name(format!("ears-{index}"))
-                .spawn(work)
+            watch
+                .thread(format!("ears-{index}"), work)
                 .map_err(|error| error.to_string())?;
         }
         Ok(pool)

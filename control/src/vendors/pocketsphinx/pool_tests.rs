@@ -80,7 +80,7 @@ fn hear(
 #[test]
 fn two_calls_share_a_decoder_in_both_bands_and_a_third_is_refused() {
     let folder = folder("bands");
-    let pool = Pool::start(1, 2, &folder).unwrap();
+    let pool = Pool::start(1, 2, &folder, &Supervisor::default()).unwrap();
     let pcm = spoken(&folder, "when does the swimming pool open");
     let seats = [pool.seat(PROMPT).unwrap(), pool.seat(PROMPT).unwrap()];
     assert_eq!(pool.seat(PROMPT).err(), Some(NoSeat::Full { calls: 2 }));
@@ -106,7 +106,7 @@ fn two_calls_share_a_decoder_in_both_bands_and_a_third_is_refused() {
 #[test]
 fn a_cancelled_utterance_is_never_heard_of() {
     let folder = folder("cancel");
-    let pool = Pool::start(1, 1, &folder).unwrap();
+    let pool = Pool::start(1, 1, &folder, &Supervisor::default()).unwrap();
     let pcm = spoken(&folder, "parking");
     let (events, heard) = mpsc::channel();
     let mut recogniser = pool.seat(PROMPT).unwrap().recogniser(Arc::new(Ear(events)));

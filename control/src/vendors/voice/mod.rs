@@ -21,6 +21,7 @@ use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
 
 use super::queue::{Queue, lock};
 use super::{Part, SpeechUnavailable};
+use crate::supervisor::Supervisor;
 use crate::voices::Engine;
 pub use program::{Program, render};
 
@@ -52,6 +53,28 @@ pub fn installed(engine: Engine) -> Result<(), SpeechUnavailable> {
     })
 }
 
+/// How the name begins of a file that a voice is rendered in.
+const SCRATCH: &str = "voice-";
+
+/// Removes what was being rendered when the process before this one died: it is what an agent said. A pid that lives is
+/// another process's, in tests for example.
+fn forget_scratch(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().and_then(|name| name.strip_prefix(SCRATCH));
+        let pid = name.and_then(|name| name.strip_suffix(".wav")?.split_once('-'));
+        let Some(pid) = pid.and_then(|(pid, _)| pid.parse::<u32>().ok()) else {
+            continue;
+        };
+        let lives = Path::new(&format!("/proc/{pid}")).exists();
+        if !lives && let Err(error) = std::fs::remove_file(entry.path()) {
+            tracing::warn!(%error, "what a voice left could not be removed");
+        }
+    }
+    Ok(())
+}
+
 /// The threads that run the voices' programs.
 pub struct VoicePool {
     ready: Queue<Arc<Line>>,
@@ -62,27 +85,24 @@ pub struct VoicePool {
 impl VoicePool {
     /// Starts `threads` workers and a watch over their deadlines. Renderings that go through a file
     /// do so in `folder`.
-    pub fn start(threads: usize, folder: &Path) -> io::Result<Arc<Self>> {
+    pub fn start(threads: usize, folder: &Path, watch: &Supervisor) -> io::Result<Arc<Self>> {
+        forget_scratch(folder)?;
         let pool = Arc::new(Self {
             ready: Queue::new(WAITING_CALLS),
             running: Mutex::new(Vec::new()),
             stopping: AtomicBool::new(false),
         });
         for index in 0..threads.max(1) {
-            let scratch = folder.join(format!("voice-{}-{index}.wav", std::process::id()));
+            let scratch = folder.join(format!("{SCRATCH}{}-{index}.wav", std::process::id()));
             let pool = Arc::clone(&pool);
-            thread::Builder::new()
-                .name(format!("voice-{index}"))
-                .spawn(move || {
-                    while let Some(line) = pool.ready.take() {
-                        pool.speak_next(&line, &scratch);
-                    }
-                })?;
+            watch.thread(format!("voice-{index}"), move || {
+                while let Some(line) = pool.ready.take() {
+                    pool.speak_next(&line, &scratch);
+                }
+            })?;
         }
         let watched = Arc::clone(&pool);
-        thread::Builder::new()
-            .name("voice-watch".into())
-            .spawn(move || watched.watch())?;
+        watch.thread("voice-watch".to_owned(), move || watched.watch())?;
         Ok(pool)
     }
 
@@ -283,7 +303,7 @@ mod tests {
 
     fn line_to(engine: Engine) -> (Box<dyn Synthesiser>, mpsc::Receiver<SpeechEvent>) {
         let folder = std::env::temp_dir();
-        let pool = VoicePool::start(1, &folder).unwrap();
+        let pool = VoicePool::start(1, &folder, &Supervisor::default()).unwrap();
         let (events, heard) = mpsc::channel();
         (
             Box::new(pool.synthesiser(engine, Arc::new(Ear(events)))),

@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Turned {
     driver: Driver,
     commands: Sender<Command>,
+    ends: Ends,
     events: Receiver<Event>,
 }
 
@@ -36,7 +37,9 @@ impl Turned {
         let (events_out, events) = bounded(64);
         let permit: Permit = Arc::new(|_, ip| ip.is_loopback());
         let stop = Arc::new(AtomicBool::new(false));
-        let driver = Driver::new(settings, commands_in, events_out, stop, Some(permit)).unwrap();
+        let ends = Ends::default();
+        let told = (commands_in, ends.clone());
+        let driver = Driver::new(settings, told, events_out, stop, Some(permit)).unwrap();
         let carrier = Trunk {
             id: TrunkId(1),
             host: None,
@@ -54,6 +57,7 @@ impl Turned {
         let mut this = Self {
             driver,
             commands,
+            ends,
             events,
         };
         this.turn();
@@ -111,6 +115,56 @@ fn request(method: &str, to_tag: &str) -> String {
          CSeq: 1 {method}\r\nMax-Forwards: 70\r\nContact: <sip:phone@10.0.0.5:5060>\r\n\
          Content-Length: 0\r\n\r\n"
     )
+}
+
+/// An INVITE of a caller whose audio does not matter.
+fn invite(call: &str) -> String {
+    request("INVITE", "")
+        .replace("Call-ID: probe", &format!("Call-ID: {call}"))
+        .replace("branch=z9hG4bK", &format!("branch=z9hG4bK{call}"))
+}
+
+#[test]
+fn a_call_that_is_to_end_does_so_whatever_waits_before_it() {
+    let mut turned = Turned::new();
+    let mut phone = turned.connect();
+    for call in ["one", "two"] {
+        phone.write_all(invite(call).as_bytes()).unwrap();
+    }
+    turned.until(|turned| turned.events.len() >= 2);
+    let calls: Vec<CallId> = turned
+        .events
+        .try_iter()
+        .filter_map(|event| match event {
+            Event::Incoming(call, _) => Some(call),
+            _ => None,
+        })
+        .collect();
+    let [one, two] = calls[..] else {
+        unreachable!("{calls:?}");
+    };
+    // Nobody takes commands: the queue is full, and what is more does not fit.
+    while turned.commands.try_send(Command::Ring(one, None)).is_ok() {}
+    for call in [one, two, one] {
+        turned.ends.add(call);
+    }
+    let mut heard = turned.hear(&mut phone, "SIP/2.0 503");
+    while heard.matches("SIP/2.0 503").count() < 2 {
+        heard += &turned.hear(&mut phone, "SIP/2.0 503");
+    }
+    // What had found room came first.
+    let rings = heard.find("SIP/2.0 180").unwrap();
+    assert!(heard[rings..].contains("SIP/2.0 503"), "{heard}");
+    let mut ended = Vec::new();
+    turned.until(|turned| turned.events.len() >= 2);
+    for event in turned.events.try_iter() {
+        if let Event::Ended { call, code, .. } = event {
+            assert_eq!(code, Some(503));
+            ended.push(call);
+        }
+    }
+    ended.sort_unstable_by_key(|call| call.0);
+    assert_eq!(ended, [one, two]);
 }
 
 #[test]

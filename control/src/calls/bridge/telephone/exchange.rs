@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::calls::bridge::transports;
 use crate::config::sip::Sip as Settings;
 use crate::ids::AccountId;
-use crate::{accounts, secret, sip_traces, sip_trunks};
+use crate::{accounts, secret, sip_traces, sip_trunks, supervisor};
 
 /// Events of all calls on their way to their tasks: as many as the stack itself keeps.
 const EVENTS: usize = 16_384;
@@ -75,6 +75,10 @@ pub struct Exchange {
     /// The lines of calls that are not over.
     lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
     next_line: AtomicU64,
+    not_led: AtomicU64,
+    /// A test has the stack's queue full.
+    #[cfg(test)]
+    pub(super) full: std::sync::atomic::AtomicBool,
     pub(super) trunks: trunks::Register,
     /// What carriers said of them last.
     pub(super) standings: Standings,
@@ -123,7 +127,7 @@ impl Exchange {
             endpoint,
             seed: secret::random_bytes()?,
             listen: settings.listen.clone(),
-            tls: Some(transports::tls(settings)?),
+            tls: Some(transports::tls(settings, &app.supervisor)?),
             dns: app.config.egress.dns.into_iter().collect(),
         };
         // A carrier's name is a user's, and so is what it leads to.
@@ -160,6 +164,9 @@ impl Exchange {
             rules,
             lines: Mutex::default(),
             next_line: AtomicU64::new(1),
+            not_led: AtomicU64::new(0),
+            #[cfg(test)]
+            full: std::sync::atomic::AtomicBool::new(false),
             trunks: trunks::Register::default(),
             standings: Standings::default(),
             traces: sip_traces::Keeper::default(),
@@ -170,19 +177,27 @@ impl Exchange {
     pub(super) fn run(self: Arc<Self>, app: &App) -> io::Result<()> {
         let (sender, events) = mpsc::channel(EVENTS);
         let told = self.sip.events().clone();
-        std::thread::Builder::new()
-            .name("sip-events".to_owned())
-            .spawn(move || {
-                while let Ok(event) = told.recv() {
-                    if sender.blocking_send(event).is_err() {
-                        return;
-                    }
+        let watch = &app.supervisor;
+        watch.thread("sip-events".to_owned(), move || {
+            while let Ok(event) = told.recv() {
+                if sender.blocking_send(event).is_err() {
+                    return;
                 }
-            })?;
-        tokio::spawn(sip_traces::run(app.clone(), Arc::clone(&self)));
-        tokio::spawn(standings::follow(app.clone(), Arc::clone(&self)));
-        tokio::spawn(dispatch(app.clone(), self, events));
+            }
+        })?;
+        let traces = sip_traces::run(app.clone(), Arc::clone(&self));
+        watch.keep("the keeper of SIP traces", traces);
+        let standings = standings::follow(app.clone(), Arc::clone(&self));
+        watch.keep("the writer of registrations", standings);
+        // It ends with the stack's thread, of which the supervisor learns.
+        let dispatching = dispatch(app.clone(), self, events);
+        watch.once("the dispatch of SIP events", dispatching);
         Ok(())
+    }
+
+    /// How the stack's thread ended, if it has.
+    pub(super) fn fallen(&self) -> Option<(String, std::thread::Result<()>)> {
+        self.sip.fallen()
     }
 
     /// Asks the stack for something.
@@ -199,6 +214,47 @@ impl Exchange {
         taken.is_ok()
     }
 
+    /// Tells the stack something for one call. Where as many commands wait as may, the call cannot be led any more and
+    /// is ended: its line at the stack, for which there is always room, and for whoever carries it, who hears nothing
+    /// more of it.
+    pub(super) fn lead(&self, line: LineId, command: Command) {
+        #[cfg(test)]
+        let refused = self.full.load(Ordering::Relaxed);
+        #[cfg(not(test))]
+        let refused = false;
+        if refused || !self.try_tell(command) {
+            tracing::error!(
+                ?line,
+                "a call is ended: its command finds no room at the SIP stack"
+            );
+            self.not_led.fetch_add(1, Ordering::Relaxed);
+            self.abandon(line);
+        }
+    }
+
+    /// Ends a call that nobody carries any more.
+    pub(super) fn abandon(&self, line: LineId) {
+        self.sip.end(line);
+        self.close(line);
+    }
+
+    /// How many lines are open.
+    #[cfg(test)]
+    pub(super) fn count_lines(&self) -> usize {
+        self.lines().len()
+    }
+
+    /// Has the stack's thread end, as a fault in it would.
+    #[cfg(test)]
+    pub(super) fn break_off(&self) {
+        self.sip.stop();
+    }
+
+    /// How many commands for calls found no room so far; each ended its call.
+    pub fn not_led(&self) -> u64 {
+        self.not_led.load(Ordering::Relaxed)
+    }
+
     /// A line for a call that is to be placed: its number goes into [`Command::Place`], and it is open
     /// until its [`Event::Ended`].
     pub fn line(&self) -> Line {
@@ -209,7 +265,7 @@ impl Exchange {
     /// Lets go of a call that did not come to be: cancels what rings, and ends what was answered before both
     /// agreed. Nothing of it is heard any more.
     pub(super) fn give_up(&self, line: LineId) {
-        self.tell(Command::HangUp(line, None));
+        self.lead(line, Command::HangUp(line, None));
         self.close(line);
     }
 
@@ -267,6 +323,7 @@ impl Exchange {
     /// Hands an event to its call's task.
     fn deliver(&self, line: LineId, event: Event) {
         let ended = matches!(event, Event::Ended { .. });
+        let mut floods = false;
         let mut lines = self.lines();
         if let Some(sender) = lines.get(&line)
             && let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event)
@@ -274,13 +331,18 @@ impl Exchange {
             // An end is never lost: the task has its room back in a moment.
             let sender = sender.clone();
             if ended {
-                tokio::spawn(async move { drop(sender.send(event).await) });
+                let told = async move { drop(sender.send(event).await) };
+                supervisor::detached("a call's end is told", told);
             } else {
-                self.tell(Command::HangUp(line, None));
+                floods = true;
             }
         }
         if ended {
             lines.remove(&line);
+        }
+        drop(lines);
+        if floods {
+            self.lead(line, Command::HangUp(line, None));
         }
     }
 }
@@ -311,6 +373,8 @@ async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<
     while let Some(event) = events.recv().await {
         hand_on(&app, &exchange, event);
     }
+    // The stack is gone: whoever waits for a call's events learns that none will come.
+    exchange.lines().clear();
 }
 
 /// Hands an event to whom it concerns, and waits for nobody: those of all calls stand behind it.
@@ -319,7 +383,7 @@ pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
         Event::Incoming(line, incoming) => {
             let line = exchange.open_line(line);
             let (app, exchange) = (app.clone(), Arc::clone(exchange));
-            tokio::spawn(inbound::serve(app, exchange, line, incoming));
+            inbound::begin(app, exchange, line, incoming);
         }
         Event::Registered { .. } | Event::RegistrationFailed { .. } => {
             trunks::registration(app, exchange, &event);

@@ -235,6 +235,7 @@ impl Desk {
             ..bridge::wish(app, account, CallId::new(&app.clock), State::Live)
         };
         let callee = Part::take(app, wish).await?;
+        self.carried.part(account, callee.id);
         self.write_callee(called, way, caller, callee.id).await?;
         Ok(callee)
     }
@@ -312,6 +313,7 @@ impl Desk {
             id: line,
             events: mut heard,
         } = self.exchange.line();
+        self.carried.line(line);
         let now = self.app.clock.moment();
         self.exchange
             .traces

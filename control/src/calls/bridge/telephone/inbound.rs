@@ -12,6 +12,7 @@ use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
+use super::carried::Carried;
 use super::forward::{Forwarded, Part};
 use super::joined::Joined;
 use super::session::{Ours, Unusable};
@@ -29,6 +30,7 @@ use crate::db::DbError;
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::{self, AuthMode, Trunk, TrunkType};
+use crate::supervisor;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
 const ANSWER_WITHIN: Duration = Duration::from_secs(32);
@@ -132,21 +134,32 @@ pub(super) enum Conversation {
     Joined(Box<Joined>),
 }
 
-/// One call, from its INVITE to its end.
-pub(super) async fn serve(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
+/// Serves one call, from its INVITE to its end, in a task of its own.
+pub(super) fn begin(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
     let Line { id, events } = line;
-    Desk { app, exchange }.serve(id, &incoming, events).await;
+    let carried = Carried::default();
+    carried.line(id);
+    let desk = Desk {
+        app: app.clone(),
+        exchange: Arc::clone(&exchange),
+        carried: carried.clone(),
+    };
+    let serving = async move { desk.serve(id, &incoming, events).await };
+    supervisor::carry("a call that came in", serving, async move |why| {
+        carried.put_right(&app, &exchange, &why).await;
+    });
 }
 
 /// Where a call is taken.
 pub(super) struct Desk {
     pub(super) app: App,
     pub(super) exchange: Arc<Exchange>,
+    pub(super) carried: Carried,
 }
 
 impl Desk {
-    pub(super) fn tell(&self, command: Command) {
-        self.exchange.tell(command);
+    pub(super) fn tell(&self, line: LineId, command: Command) {
+        self.exchange.lead(line, command);
     }
 
     async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
@@ -156,8 +169,9 @@ impl Desk {
             Err(Declined { code, warning }) => {
                 tracing::info!(code, warning, "a telephone call is not taken");
                 // Refuses a call that rings, and ends one that was answered before both agreed.
-                self.tell(Command::Reject(line, code, warning.map(str::to_owned)));
-                self.tell(Command::HangUp(line, None));
+                let warning = warning.map(str::to_owned);
+                self.tell(line, Command::Reject(line, code, warning));
+                self.tell(line, Command::HangUp(line, None));
             }
         }
     }
@@ -178,6 +192,8 @@ impl Desk {
             Declined::NOBODY if incoming.may_prove => Declined::UNPROVED,
             why => why,
         })?;
+        #[cfg(test)]
+        supervisor::faults::reach("a call that comes in", called.account);
         let sources = &self.app.config.sip.sources;
         let at = self.exchange.of_caller(incoming, sources);
         let place = self.exchange.place(&at);
@@ -230,7 +246,7 @@ impl Desk {
                 };
                 match self.begin(taken, settled, answered).await {
                     Ok(conversation) => {
-                        self.tell(Command::Answer(line, Body::sdp(text)));
+                        self.tell(line, Command::Answer(line, Body::sdp(text)));
                         Ok(conversation)
                     }
                     Err(why) => Err(self.refused(account, id, why).await),
@@ -239,7 +255,8 @@ impl Desk {
             None => {
                 let offered = sdp::offer(&ours.local, Flow::SendRecv);
                 ports.told();
-                self.tell(Command::Answer(line, Body::sdp(offered.text.clone())));
+                let offer = Body::sdp(offered.text.clone());
+                self.tell(line, Command::Answer(line, offer));
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
                     let told = Declined::NOT_ACCEPTABLE;

@@ -16,7 +16,7 @@ use super::inbound::Declined;
 use super::session::Session;
 use super::talking::Settled;
 use crate::app::App;
-use crate::calls::live::Canceled;
+use crate::calls::live::{Canceled, TellDropped};
 use crate::calls::rules::Ending;
 use crate::secret;
 
@@ -49,6 +49,8 @@ enum Over {
     /// One of them is not there any more: no audio for too long, or no answer to its signalling.
     Lost,
     TooLong,
+    /// They cannot be led any more, by no fault of theirs.
+    Broken,
     Ended(Canceled),
 }
 
@@ -104,6 +106,8 @@ impl Joined {
     ) {
         let until = self.began + self.most;
         let over = loop {
+            #[cfg(test)]
+            crate::supervisor::faults::reach("joined calls", self.caller.account);
             let (whose, event) = tokio::select! {
                 event = events.recv() => (Whose::Caller, event),
                 event = self.events.recv() => (Whose::Callee, event),
@@ -114,8 +118,8 @@ impl Joined {
             };
             let event = match event {
                 Some(Event::Ended { by, .. }) => break Over::of(whose, by),
-                // The stack is gone, and with it both.
-                None => break Over::Lost,
+                // The stack is gone or takes no more for one of them.
+                None => break Over::Broken,
                 Some(Event::Digit { digit, .. }) => {
                     if !self.relay.pressed(whose, digit) {
                         break Over::Lost;
@@ -128,7 +132,7 @@ impl Joined {
                 Whose::Caller => line,
                 Whose::Callee => self.line,
             };
-            let tell = &mut |command| exchange.tell(command);
+            let tell = &mut |command| exchange.lead(of, command);
             let anew = self.sessions[whose as usize].handle(of, &event, tell);
             if let Some((agreed, plan)) = anew
                 && !self.relay.renew(whose, agreed, plan)
@@ -138,7 +142,10 @@ impl Joined {
         };
         for line in [line, self.line] {
             // Normal clearing (ITU-T Q.850).
-            exchange.tell(Command::HangUp(line, Some("Q.850;cause=16".to_owned())));
+            exchange.lead(
+                line,
+                Command::HangUp(line, Some("Q.850;cause=16".to_owned())),
+            );
         }
         drop(self.relay);
         let [caller, callee] = over.endings(self.began.elapsed());
@@ -162,9 +169,10 @@ async fn relay(
     let [caller, callee] = settled;
     let (caller, of_caller) = leg(caller, seeds[0]);
     let (callee, of_callee) = leg(callee, seeds[1]);
-    let lost = Arc::clone(lost);
+    // Dropped unused, it tells, too: the relay's thread is gone then.
+    let lost = TellDropped(Arc::clone(lost));
     let handle = relays
-        .begin([caller, callee], Box::new(move || lost.notify_one()))
+        .begin([caller, callee], Box::new(move || drop(lost)))
         .map_err(told)?;
     Ok((handle, [of_caller, of_callee]))
 }
@@ -203,6 +211,7 @@ impl Over {
             Self::HungUp(Whose::Callee) => (["transferred", "caller_hangup"], ["system", "caller"]),
             Self::Lost => (["media_timeout"; 2], ["system"; 2]),
             Self::TooLong => (["max_duration"; 2], ["system"; 2]),
+            Self::Broken => (["engine_error"; 2], ["system"; 2]),
             Self::Ended(by) => (["ended_by_api"; 2], [name(by); 2]),
         };
         [0, 1].map(|at| Ending::joined(reasons[at], by[at], lasted))
@@ -251,6 +260,12 @@ mod tests {
                 ("max_duration", "system"),
                 ("max_duration", "system"),
                 CallStatus::Completed,
+            ),
+            (
+                Over::Broken,
+                ("engine_error", "system"),
+                ("engine_error", "system"),
+                CallStatus::Failed,
             ),
             (
                 Over::Ended(Canceled::Api),

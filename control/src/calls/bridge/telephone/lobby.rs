@@ -148,8 +148,9 @@ impl Desk {
             since: self.app.clock.now(),
             written: false,
         };
-        self.tell(Command::Ring(line, None));
+        self.tell(line, Command::Ring(line, None));
         let (account, id) = (called.account, ringing.part.id);
+        self.carried.part(account, id);
         self.exchange.traces.belongs(line, account, id);
         self.note(called, &mut ringing).await;
         Some(ringing)
@@ -223,6 +224,7 @@ impl Desk {
         bridge::can_speak(app, &agent).map_err(|error| refused(&error))?;
         let rang = ringing.as_ref().map(|ringing| ringing.part.id);
         let id = rang.unwrap_or_else(|| CallId::new(&app.clock));
+        self.carried.call(account, id);
         let lease = app
             .admit(self.wish(called, id, State::Pending))
             .await

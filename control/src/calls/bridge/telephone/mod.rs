@@ -3,13 +3,15 @@
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
 //! keeps the stack's trunks as the database has them, on every node (`standings.rs`: what their carriers say of
 //! them, back to the database); `inbound.rs` takes calls that come
-//! in (`lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell), `outbound.rs` places
+//! in (`lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell; `carried.rs`: what is put right when
+//! the task of one breaks), `outbound.rs` places
 //! calls, and `talking.rs` follows those that were answered; `session.rs` is what both sides agreed on, and
 //! `whereabouts.rs` where audio may be sent for it. `forward.rs` places a second call for one that came in,
 //! and `joined.rs` follows both. The stack listens from the moment on in which there is a trunk, or at the
 //! start where `sip.sources` names somebody.
 
 mod caller;
+mod carried;
 mod exchange;
 mod forward;
 mod inbound;
@@ -35,6 +37,7 @@ pub use exchange::{Exchange, Line};
 
 use crate::app::App;
 use crate::sip_traces;
+use crate::supervisor::Supervisor;
 
 /// The trunk of `sip.sources`, which is no record of the API.
 const SOURCES: TrunkId = TrunkId(1);
@@ -61,6 +64,16 @@ impl Telephone {
             .await
     }
 
+    /// Looks whether the threads of telephony live.
+    pub fn look_after(&self, supervisor: &Supervisor) {
+        if let Some((name, how)) = self.exchange.get().and_then(|exchange| exchange.fallen()) {
+            supervisor.ended(&format!("thread {name}"), how);
+        }
+        if self.relays.get().is_some_and(Relays::has_fallen) && supervisor.fault().is_none() {
+            supervisor.ended("thread relay", Ok(()));
+        }
+    }
+
     /// A trunk was written: this node looks at once, the others within [`trunks::LOOK_EVERY`].
     pub fn trunks_changed(&self) {
         self.changed.notify_one();
@@ -81,7 +94,8 @@ pub async fn start(app: &App) -> io::Result<()> {
     if !app.config.sip.sources.is_empty() {
         open(app).await?;
     }
-    tokio::spawn(trunks::follow(app.clone()));
+    let following = trunks::follow(app.clone());
+    app.supervisor.keep("the follower of SIP trunks", following);
     Ok(())
 }
 

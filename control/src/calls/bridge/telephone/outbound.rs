@@ -14,7 +14,6 @@ use sip::event::{CallId as LineId, Command, Event, Place};
 use sip::message::Body;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use super::session::{Ours, Unusable};
 use super::talking::{How, Settled, Talking};
@@ -30,6 +29,7 @@ use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::ids::{AccountId, CallId};
 use crate::sip_trunks::{self, AuthMode, Trunk};
+use crate::supervisor;
 
 /// A call to be placed; its record stands, and this process hosts it.
 pub struct Dial {
@@ -65,17 +65,26 @@ pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
         call.dialling.cancel(Canceled::Drain);
     }
     let (app, exchange) = (app.clone(), Arc::clone(exchange));
-    let Line { id, events } = exchange.line();
+    let Line { id: line, events } = exchange.line();
     let now = app.clock.moment();
-    exchange.traces.begins(now, id, call.account, call.id);
+    exchange.traces.begins(now, line, call.account, call.id);
     let placing = Placing {
         app,
         exchange,
         account: call.account,
         call: call.id,
-        line: id,
+        line,
     };
-    tokio::spawn(async move { placing.run(call, events).await }.instrument(span));
+    let (account, id) = (call.account, call.id);
+    let mend = (placing.app.clone(), Arc::clone(&placing.exchange));
+    let task = async move { placing.run(call, events).await };
+    span.in_scope(|| {
+        supervisor::carry("a call that is placed", task, async move |why| {
+            let (app, exchange) = mend;
+            exchange.abandon(line);
+            bridge::broke(&app, account, id, &why, false).await;
+        });
+    });
 }
 
 /// One call on its way.
@@ -165,7 +174,7 @@ impl Placing {
         };
         ports.told();
         self.exchange
-            .tell(Command::Place(self.line, Box::new(place)));
+            .lead(self.line, Command::Place(self.line, Box::new(place)));
         let ours = Ours {
             local,
             described: offered.text.clone(),
@@ -187,6 +196,8 @@ impl Placing {
         let mut renewed = None;
         let mut rang = false;
         loop {
+            #[cfg(test)]
+            supervisor::faults::reach("a call that is placed", self.account);
             let event = tokio::select! {
                 biased;
                 by = dialling.canceled() => {
@@ -211,7 +222,7 @@ impl Placing {
                 Some(Event::Offer {
                     body: Some(body), ..
                 }) => {
-                    let tell = &mut |command| self.exchange.tell(command);
+                    let tell = &mut |command| self.exchange.lead(self.line, command);
                     renewed = ours.renew(self.line, &body, tell).or(renewed);
                 }
                 Some(Event::Answered { body, .. }) => {
@@ -230,7 +241,9 @@ impl Placing {
                 }
                 Some(_) => {}
                 None => {
-                    return Err(failed("the SIP stack is gone".to_owned()));
+                    let why = "the SIP stack is gone, or takes no more commands";
+                    let end = Unanswered::engine_error();
+                    return Err(Over::Unanswered(end, Some(why.to_owned())));
                 }
             }
         }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use media::call::input::EndRequest;
 use media::config::{AudioFormat, OptionalEvents, Protocol};
 use media::rtp::sdp::Agreed;
-use media::shell::{Carrier, PortPair, RtpCarrier};
+use media::shell::{CallHandle, Carrier, PortPair, RtpCarrier};
 use sip::event::{CallId as LineId, Command, EndedBy, Event};
 use tokio::sync::{Notify, mpsc};
 
@@ -98,11 +99,14 @@ impl Talking {
         mut events: mpsc::Receiver<Event>,
     ) {
         loop {
+            #[cfg(test)]
+            crate::supervisor::faults::reach("a telephone call", self.live.account);
             let event = tokio::select! {
                 event = events.recv() => event,
                 () = self.over.notified() => {
                     // Normal clearing (ITU-T Q.850): the agent's side is done.
-                    exchange.tell(Command::HangUp(line, Some("Q.850;cause=16".to_owned())));
+                    let why = Some("Q.850;cause=16".to_owned());
+                    exchange.lead(line, Command::HangUp(line, why));
                     return;
                 }
             };
@@ -111,27 +115,29 @@ impl Talking {
                     by: EndedBy::Remote,
                     ..
                 }) => {
-                    self.live.handle.hung_up();
+                    self.live.insist(CallHandle::hung_up).await;
                     return;
                 }
                 // Nobody answers any more, or the stack gave the call up: nobody hung up.
                 Some(Event::Ended { code, reason, .. }) => {
                     tracing::warn!(?code, reason, "a telephone call was lost");
-                    self.live.handle.lost();
+                    self.live.insist(CallHandle::lost).await;
                     return;
                 }
                 Some(Event::Digit { digit, .. }) => {
                     self.live.handle.pressed(digit);
                 }
                 Some(event) => {
-                    let tell = &mut |command| exchange.tell(command);
+                    let tell = &mut |command| exchange.lead(line, command);
                     if let Some((agreed, plan)) = self.session.handle(line, &event, tell) {
-                        self.live.handle.renew(agreed, plan);
+                        let renew = |handle: &CallHandle| handle.renew(agreed.clone(), plan);
+                        self.live.insist(renew).await;
                     }
                 }
-                // The stack is gone, and with it the other side.
+                // The stack is gone or takes no more for this call, by no fault of the other side.
                 None => {
-                    self.live.handle.lost();
+                    let fail = |handle: &CallHandle| handle.end(EndRequest::Fault);
+                    self.live.insist(fail).await;
                     return;
                 }
             }

@@ -6,6 +6,7 @@
     reason = "a failed step is a failed test"
 )]
 
+mod breaking;
 mod forwarding;
 mod numbers;
 mod ringing;
@@ -21,6 +22,7 @@ use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
 use tokio::task::JoinHandle;
 
+use super::carried::Carried;
 use super::exchange::hand_on;
 use super::inbound::{Called, Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
@@ -68,6 +70,7 @@ impl Bench {
         Desk {
             app: self.test.app.clone(),
             exchange: Arc::clone(&self.exchange),
+            carried: Carried::default(),
         }
     }
 

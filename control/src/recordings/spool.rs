@@ -1,0 +1,311 @@
+//! What calls leave in this node's spool. Whoever carries a call takes its files out when it is over; a process
+//! that died, a disk that failed or a message that was lost leaves some. They are looked through at the start and
+//! each hour: what is still to be stored is stored, and what belongs to nothing any more goes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use media::shell::{self, RecordedFile, Spooled};
+use sha2::{Digest, Sha256};
+use tracing::Instrument;
+
+use super::service::{self, begin_late, give_up, keep, keep_tape_alone};
+use super::store::{self, Lot};
+use crate::app::App;
+use crate::calls::{self, spool_dir};
+use crate::db::DbError;
+use crate::ids::{AccountId, CallId};
+use crate::storage::ObjectKey;
+use crate::supervisor;
+use crate::time::Timestamp;
+
+/// How often the spool is looked through.
+const EVERY: Duration = Duration::from_secs(3600);
+/// Calls that one sweep looks at: each takes a query or two, and the next sweep goes on behind them.
+const CALLS: usize = 200;
+/// How often it is looked whether an earlier process's calls are ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The pause before that next sweep.
+const SOON: Duration = Duration::from_secs(1);
+/// The pause after a sweep that failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// A recording whose file did not come for this long will never come.
+pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// The pause between two tries to write a recording down.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What of a call is still to be stored.
+#[derive(Debug)]
+pub enum Left {
+    Recording(RecordedFile),
+    /// Of a call without a recording.
+    Tape(PathBuf),
+}
+
+/// Sweeps until the process ends. Not before the calls of the process before this one are ended: until then nobody
+/// knows what is to become of their files.
+pub async fn run(app: App) {
+    while app.is_recovering() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let mut after = None;
+    loop {
+        let pause = match sweep(&app, after).await {
+            Ok(Some(last)) => {
+                after = Some(last);
+                SOON
+            }
+            Ok(None) => {
+                after = None;
+                EVERY
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the spool could not be swept");
+                app.db.returned().await;
+                AFTER_FAILURE
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Looks at the next calls that the spool has files of, those behind `after`. The last of them, where there are more.
+pub async fn sweep(app: &App, after: Option<CallId>) -> Result<Option<CallId>, DbError> {
+    let found = match spooled(app).await {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            tracing::error!(%error, "the spool cannot be read");
+            return Ok(None);
+        }
+    };
+    let mut behind = found
+        .into_iter()
+        .filter_map(|(session, files)| Some((session.parse::<CallId>().ok()?, files)))
+        .filter(|(call, _)| after.is_none_or(|after| *call > after));
+    let mut last = None;
+    for (call, files) in behind.by_ref().take(CALLS) {
+        look_at(app, call, files).await?;
+        last = Some(call);
+    }
+    Ok(last.filter(|_| behind.next().is_some()))
+}
+
+async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {
+    let folder = spool_dir(&app.config);
+    tokio::task::spawn_blocking(move || shell::spooled(&folder))
+        .await
+        .map_err(io::Error::other)?
+}
+
+/// Stores or removes what is left of one call.
+async fn look_at(app: &App, call: CallId, files: Spooled) -> Result<(), DbError> {
+    // Whoever ends calls of dead processes salvages, too.
+    let _one = app.burying.lock().await;
+    if app.live.has(call) {
+        return Ok(());
+    }
+    let Some((account, lot)) = store::lot(&app.db, call).await? else {
+        tracing::warn!(%call, "files of no call of the database were in the spool: they are removed");
+        discard(app, call).await;
+        return Ok(());
+    };
+    let span = calls::span(account, call);
+    settle(app, account, call, lot, files)
+        .instrument(span)
+        .await
+}
+
+async fn settle(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    lot: Lot,
+    files: Spooled,
+) -> Result<(), DbError> {
+    match lot {
+        Lot::Open => {}
+        Lot::Uploading { since } => stranded(app, account, call, since).await?,
+        Lot::Settled => {
+            tracing::warn!(
+                "files of a call whose recording is settled were in the spool: they are removed"
+            );
+            discard(app, call).await;
+        }
+        Lot::Lost { since } if files.sound => match salvage(app, call).await {
+            Ok(Some(file)) => {
+                begin_late(app, account, call).await?;
+                keep_later(app, account, call, Left::Recording(file));
+            }
+            Err(_) if is_young(app, since) => {}
+            Ok(None) | Err(_) => discard(app, call).await,
+        },
+        Lot::Lost { .. } | Lot::Unrecorded => match files.tape {
+            Some(tape) => keep_later(app, account, call, Left::Tape(tape)),
+            None => {
+                tracing::warn!(
+                    "sound of a call without a recording was in the spool: it is removed"
+                );
+                discard(app, call).await;
+            }
+        },
+    }
+    Ok(())
+}
+
+/// Goes on with a recording that a process which is no more was to store, `since` its call is over. Where the disk or
+/// the store refuses what it has of it, a later sweep tries again, for a day.
+pub async fn stranded(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    since: Timestamp,
+) -> Result<(), DbError> {
+    let there = match salvage(app, call).await {
+        Ok(Some(file)) => {
+            keep_later(app, account, call, Left::Recording(file));
+            return Ok(());
+        }
+        Ok(None) => in_the_store(app, account, call).await,
+        Err(error) => Err(error),
+    };
+    match there {
+        Ok(true) => Ok(()),
+        Err(error) if is_young(app, since) => {
+            tracing::warn!(%error, "what became of a recording could not be learnt: it is tried again");
+            Ok(())
+        }
+        Ok(false) | Err(_) => {
+            give_up(app, account, call, "lost with the process that made it").await
+        }
+    }
+}
+
+/// Whether it is worth trying again what failed.
+fn is_young(app: &App, since: Timestamp) -> bool {
+    app.clock.now().since(since) < GIVEN_UP_AFTER
+}
+
+/// Writes down a recording whose file reached the store before its process died. `false`: the store has none.
+async fn in_the_store(app: &App, account: AccountId, call: CallId) -> io::Result<bool> {
+    let keys = [
+        (ObjectKey::recording(account, call), None),
+        (
+            ObjectKey::partial(account, call),
+            Some("recording broke off"),
+        ),
+    ];
+    for (key, broken) in keys {
+        let bytes = match app.storage.length(&key).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            length => length?,
+        };
+        if bytes <= WAV_HEADER {
+            continue;
+        }
+        let (mut content, _) = app.storage.read(&key, 0..bytes).await?;
+        let mut hasher = Sha256::new();
+        while let Some(piece) = content.try_next().await? {
+            hasher.update(&piece);
+        }
+        let sha256: String = hasher
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let kept = store::Kept {
+            samples: (bytes - WAV_HEADER) / 4,
+            size_bytes: bytes,
+            sha256: &sha256,
+            key: &key,
+            tape_key: Some(&ObjectKey::tape(account, call)),
+        };
+        service::write_down(app, account, call, &kept, broken)
+            .await
+            .map_err(io::Error::other)?;
+        discard(app, call).await;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// Of a WAV that this program made, bytes; a sample of both sides behind it takes four.
+const WAV_HEADER: u64 = 44;
+
+/// Stores what is left of a call in a task of its own: the store may be away for long, and other calls wait. Nothing
+/// is done for a call of which somebody stores something already.
+pub fn keep_later(app: &App, account: AccountId, call: CallId, left: Left) {
+    if !app.live.begin_keeping(call) {
+        return;
+    }
+    let keeping = Keeping {
+        app: app.clone(),
+        call,
+    };
+    let task = async move {
+        let app = &keeping.app;
+        while let Err(error) = store_left(app, account, call, &left).await {
+            tracing::warn!(%error, "what is left of a call could not be written down; trying again");
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    let span = calls::span(account, call);
+    span.in_scope(|| supervisor::detached("what a call left is stored", task));
+}
+
+async fn store_left(
+    app: &App,
+    account: AccountId,
+    call: CallId,
+    left: &Left,
+) -> Result<(), DbError> {
+    match left {
+        Left::Recording(file) => keep(app, account, call, file).await,
+        Left::Tape(path) => keep_tape_alone(app, account, call, path).await,
+    }
+}
+
+/// One call of which something is being stored, until this is dropped.
+struct Keeping {
+    app: App,
+    call: CallId,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.app.live.end_keeping(self.call);
+    }
+}
+
+/// Makes a file of the sound that the spool has of a call that is over. `None`: there is none.
+pub async fn salvage(app: &App, call: CallId) -> io::Result<Option<RecordedFile>> {
+    let folder = spool_dir(&app.config);
+    let made = tokio::task::spawn_blocking(move || shell::salvage(&folder, &call.to_string()));
+    let made = made.await.map_err(io::Error::other).and_then(|made| made);
+    made.inspect_err(|error| tracing::error!(%error, "a recording could not be salvaged"))
+}
+
+/// The tape that the spool has of a call, if it has one.
+pub fn tape(app: &App, call: CallId) -> Option<PathBuf> {
+    shell::tape_of(&spool_dir(&app.config), &call.to_string())
+}
+
+/// Removes what the spool has of a call. What does not go now is the next sweep's.
+pub async fn discard(app: &App, call: CallId) {
+    let folder = spool_dir(&app.config);
+    let removed = tokio::task::spawn_blocking(move || shell::discard(&folder, &call.to_string()));
+    if let Err(error) = removed
+        .await
+        .map_err(io::Error::other)
+        .and_then(|done| done)
+    {
+        tracing::error!(%error, %call, "the files of a call could not be removed from the spool");
+    }
+}
+
+#[cfg(test)]
+#[path = "spool_tests.rs"]
+mod tests;

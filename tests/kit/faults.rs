@@ -50,8 +50,11 @@ impl SmallDisk {
 
     /// Takes all room that is left.
     pub fn fill(&self) {
-        let file = File::options().create(true).append(true);
-        let mut file = file.clone().open(self.ballast()).expect("a file");
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(self.ballast())
+            .expect("a file");
         let block = [b'x'; 4096];
         loop {
             match file.write_all(&block) {

@@ -134,8 +134,8 @@ fn frames_wait_for_no_lock() {
     none(&wrong);
 }
 
-/// Whatever runs beside others in `control` is watched, so that nothing dies unheard: by the supervisor, or by whoever
-/// awaits it.
+/// Invariant 11: whatever runs beside others in `control` is watched, so that nothing dies unheard: by the
+/// supervisor, or by whoever awaits it.
 #[test]
 fn whatever_is_spawned_is_watched() {
     let words = [

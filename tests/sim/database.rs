@@ -467,7 +467,7 @@ impl Database {
                 } = *owner;
                 self.end(account, call, incarnation, ending, true, *at)?;
             }
-            Entry::Recorded(_) | Entry::NotRecorded { .. } => {}
+            Entry::Recorded(_) | Entry::NotRecorded { .. } | Entry::Taped { .. } => {}
         }
         Some(())
     }

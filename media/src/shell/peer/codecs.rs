@@ -60,14 +60,12 @@ impl Codecs {
             let clock = maps.events(number);
             events.extend(clock.map(|clock| (number, clock)));
         }
-        let wishes = lines_of(medium, "a=fmtp:").filter_map(opus::most_bits);
-        let most_bits = wishes
-            .filter_map(|(number, bits)| (number == opus).then_some(bits))
-            .next();
+        let mut wishes = lines_of(medium, "a=fmtp:").filter_map(opus::most_bits);
+        let most_bits = wishes.find(|(number, _)| *number == opus);
         Some(Self {
             opus,
             events,
-            most_bits,
+            most_bits: most_bits.map(|(_, bits)| bits),
         })
     }
 

@@ -80,6 +80,7 @@ fn a_frame_both_ways_over_a_socket_allocates_nothing() {
             carrier: Carrier::Socket {
                 stream: listener.accept().unwrap().0,
                 leftover: Vec::new(),
+                held: None,
             },
             providers: Box::new(move |sink| Providers {
                 stt: Box::new(listening),

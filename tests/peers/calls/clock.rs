@@ -164,9 +164,10 @@ async fn limits_leases_sessions_and_claims_follow_no_jump_of_an_hour_or_a_day() 
         "auth_username": "a", "auth_password": "b",
         "outbound_address": format!("127.0.0.1:{}", kit::ports::free_port())});
     client.post("/sip-trunks", &trunk).await.expect(201);
-    let calls = (0..3).map(|_| Caller::call(&client, &native(&agent)));
+    let kind = native(&agent);
+    let calls = (0..3).map(|_| Caller::call(&client, &kind));
     let mut callers = join_all(calls).await;
-    let connect = async || client.post("/conversation/connect", &native(&agent)).await;
+    let connect = async || client.post("/conversation/connect", &kind).await;
     failures(&stranger).await;
     for seconds in FAR {
         let pending = connect().await.expect(200);

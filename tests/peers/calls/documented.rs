@@ -81,7 +81,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "kubectl apply -f deploy/kubernetes",
         "no cluster of Kubernetes here",
     ),
-    ("kubectl get nodes", "no cluster of Kubernetes here"),
     (
         "kubectl label node MACHINE sidetone.example.com/turn=true",
         "no cluster of Kubernetes here",
@@ -226,7 +225,9 @@ fn fate(shown: &Shown) -> Fate {
     match words[..] {
         ["sidetone", "serve"] => Fate::Serve(settings),
         ["sidetone", ref names @ ..]
-            if !shown.in_block && names.iter().all(|name| is_word(name)) && names != ["migrate"] =>
+            if !shown.in_block
+                && names.iter().all(|name| is_word(name))
+                && names != ["migrate"] =>
         {
             Fate::Help(names.iter().map(|name| (*name).to_owned()).collect())
         }
@@ -391,7 +392,10 @@ impl World {
         } else if begins("call --agent") {
             filled.push_str(" --linger 1");
         }
-        if ["call --agent", "load", "sip trace"].into_iter().any(begins) {
+        if ["call --agent", "load", "sip trace"]
+            .into_iter()
+            .any(begins)
+        {
             filled.push_str(&format!(" --url {}", self.server.url));
         }
         if begins("webhooks listen") && !filled.ends_with("--help") {
@@ -551,7 +555,10 @@ async fn the_commands_of_the_documents_do_what_they_are_shown_for() {
 fn tape(folder: &Path) -> Option<PathBuf> {
     for entry in std::fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "tape") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "tape")
+        {
             return Some(path);
         }
         if let Some(found) = tape(&path) {

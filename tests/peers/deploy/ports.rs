@@ -131,6 +131,7 @@ impl Turn {
         [of("udp", own, own), of("tcp", own, own), relayed]
             .into_iter()
             .flatten()
+            .filter(|ports| ports.ports.start() <= ports.ports.end())
             .collect()
     }
 

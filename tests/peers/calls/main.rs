@@ -29,6 +29,8 @@ mod idle;
 mod ipv6;
 mod kamailio;
 mod leaks;
+mod loops;
+mod names;
 mod outbound;
 mod providers;
 mod readers;

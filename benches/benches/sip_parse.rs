@@ -12,7 +12,7 @@ use sip::message::parse::{Framing, parse};
 use sip::message::{Body, Host, Message, Transport};
 use sip::time::Time;
 use sip::transaction::key::ServerKey;
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 
 const SDP: &str = "v=0\r\no=- 3724394400 3724394400 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\n\
     t=0 0\r\nm=audio 20000 RTP/AVP 8 0 101\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n\
@@ -55,6 +55,7 @@ fn endpoint(own: u8, other: u8) -> Endpoint {
     let mut endpoint = Endpoint::new(Config::new(vec![advertised]), [own; 32]);
     let trunk = Trunk {
         id: TrunkId(1),
+        tenant: Tenant::default(),
         host: Some(Host::Ip(addr(other).ip())),
         port: Some(5060),
         transport: Transport::Udp,
@@ -104,6 +105,7 @@ impl Pair {
             headers: Vec::new(),
             offer: Body::sdp(SDP),
             ring_for: Duration::from_secs(60),
+            forwarded: None,
         };
         self.tell(0, Command::Place(call, Box::new(place)));
         self.tell(0, Command::HangUp(call, None));

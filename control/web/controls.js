@@ -118,7 +118,7 @@ const KINDS = {
     const action = h('select', { id, oninput: () => shown() }, [['', 'Refuse the call at once'], ...FALLBACKS].map(([value, text]) => h('option', { value }, text)));
     const number = h('input', { id: `${id}-number`, type: 'tel', autocomplete: 'off', placeholder: '+4930123456' });
     const ring = h('input', { id: `${id}-ring`, type: 'number', inputmode: 'numeric', min: 5, max: 120, step: 1, placeholder: '30' });
-    const to = field({ name: `${setting.name}.fallback_number`, label: 'Forward to', hint: 'With the plus and the country.', required: true, control: number });
+    const to = field({ name: `${setting.name}.fallback_number`, label: 'Forward to', hint: 'With the plus and the country. Calls are forwarded from numbers alone that may place calls.', required: true, control: number });
     const rings = field({ name: `${setting.name}.max_ring_seconds`, label: 'Rings for, seconds', hint: 'Until then an agent may still answer. 5 to 120.', control: ring });
     const shown = () => {
       to.hidden = action.value !== 'forward';

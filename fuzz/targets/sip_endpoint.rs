@@ -14,7 +14,7 @@ use sip::endpoint::{Advertised, Config, Endpoint, Input, Output, Peer};
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::time::Time;
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -122,6 +122,7 @@ impl World {
         };
         let trunk = Trunk {
             id: TrunkId(1),
+            tenant: Tenant::default(),
             host: Some(Host::Ip(from().ip())),
             port: Some(5060),
             transport: Transport::Udp,
@@ -273,5 +274,6 @@ fn place() -> Place {
         headers: Vec::new(),
         offer: Body::sdp(SDP),
         ring_for: Duration::from_secs(50),
+        forwarded: None,
     }
 }

@@ -12,11 +12,12 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `reach` judges where others lead them, `calls` drives the calls, `streams` bounds connections, `trace`
+//! ours, `names` has their hosts looked up, `reach` judges where others lead them, `calls` drives the calls, `streams` bounds connections, `trace`
 //! tells what was said in calls, `trunks` registers and asks whether carriers are there.
 
 mod calls;
 mod clients;
+mod names;
 mod reach;
 mod requests;
 mod streams;
@@ -35,7 +36,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::calls::CallRecord;
 pub use self::clients::ClientId;
-use self::clients::{ClientRecord, Waiting};
+use self::clients::ClientRecord;
+use self::names::{Failing, Waiting};
 pub use self::reach::Reach;
 use self::requests::ServerRecord;
 use self::streams::Streams;
@@ -48,13 +50,14 @@ use crate::event::{CallId, Command, Event};
 use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
+use crate::lookups::{Urgency, Wish};
 use crate::message::parse::{Framing, Malformed, parse};
 use crate::message::stream::Framed;
 use crate::message::{Host, Message, Transport};
 use crate::time::Time;
 use crate::transaction::key::{ClientKey, ServerKey};
 use crate::transaction::{ServerInput, Timing, Wire};
-use crate::trunk::TrunkId;
+use crate::trunk::{Tenant, TrunkId};
 
 /// The other end of a datagram or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,7 +181,9 @@ pub enum Output {
     },
     /// Close the connection after what was sent.
     Close(Peer),
-    Resolve(Lookup),
+    /// A name is wanted. One that is asked for already is asked for again by another tenant, or more urgently; one
+    /// answer is enough for all.
+    Resolve(Wish),
     Event(Event),
     Wait(Time),
 }
@@ -242,8 +247,10 @@ pub struct Endpoint {
     registrations: BTreeMap<RegistrationId, RegistrationRecord>,
     streams: Streams,
     waiting: FxHashMap<Lookup, Vec<Waiting>>,
-    /// Look-ups under way.
-    asking: FxHashSet<Lookup>,
+    /// Look-ups under way, and who asked for them.
+    asking: FxHashMap<Lookup, Vec<(Tenant, Urgency)>>,
+    /// Names that were not found, each until it is or another takes its place.
+    failing: FxHashMap<Lookup, Failing>,
     resolved: FxHashMap<Lookup, (Time, Answers)>,
 
     deadlines: BTreeSet<(Time, Who)>,
@@ -281,7 +288,8 @@ impl Endpoint {
             registrations: BTreeMap::new(),
             streams: Streams::default(),
             waiting: FxHashMap::default(),
-            asking: FxHashSet::default(),
+            asking: FxHashMap::default(),
+            failing: FxHashMap::default(),
             resolved: FxHashMap::default(),
             deadlines: BTreeSet::new(),
             next_number: 0,

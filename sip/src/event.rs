@@ -32,7 +32,35 @@ pub struct Place {
     /// How long it may ring, from the first response that says it does. Until then each address that is
     /// tried has as long to say so.
     pub ring_for: Duration,
+    /// `None`: the call begins here.
+    pub forwarded: Option<Forwarded>,
 }
+
+/// What a call carries on that is made because another one came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Hops that are left: the other call's, less one (RFC 7332 section 4).
+    pub max_forwards: u8,
+    /// Stands behind a dot in the branch of each of its INVITEs, which proxies leave as it is (RFC 3261 section 16.6,
+    /// step 8): [`Hops::branches`] shows it where the call comes back. A token.
+    pub mark: String,
+}
+
+/// How an incoming call got here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hops {
+    /// `None`: its sender counts no hops.
+    pub max_forwards: Option<u8>,
+    /// The entries of Diversion (RFC 5806), the latest first; at most [`MOST_ENTRIES`].
+    pub diversion: Vec<String>,
+    /// The entries of History-Info (RFC 7044), the latest last; at most [`MOST_ENTRIES`], the latest.
+    pub history: Vec<String>,
+    /// The branches of its Vias, the latest first.
+    pub branches: Vec<String>,
+}
+
+/// Entries that are told of a list which grows with each hop: far more than a call may be diverted.
+pub const MOST_ENTRIES: usize = 32;
 
 /// What can be asked for. A command for a call that is over, or in a state where it makes no sense,
 /// does nothing: the event that says so is on its way.
@@ -98,6 +126,7 @@ pub struct Incoming {
     pub asserted: Option<Uri>,
     /// Fields whose name begins with `X-`.
     pub headers: Vec<(String, String)>,
+    pub hops: Hops,
     /// `None`: our answer is to make the offer.
     pub offer: Option<Body>,
 }

@@ -158,11 +158,12 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::message::Transport;
-    use crate::trunk::Outbound;
+    use crate::trunk::{Outbound, Tenant};
 
     fn trunk(id: u64, allowed: &[&str], inbound: InboundAuth) -> Trunk {
         Trunk {
             id: TrunkId(id),
+            tenant: Tenant::default(),
             host: None,
             port: None,
             transport: Transport::Udp,

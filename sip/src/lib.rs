@@ -15,6 +15,7 @@
 //! | [`trunk`] | Trunks |
 //! | [`gate`] | Who may speak to us |
 //! | [`locate`] | Where requests go, given what DNS said |
+//! | [`lookups`] | Which name is looked up next |
 //! | [`event`] | All that can be asked for and heard |
 //! | [`endpoint`] | All of it as one machine: bytes, commands, time in; bytes, events, a deadline out |
 //!
@@ -39,6 +40,7 @@ pub mod event;
 pub mod gate;
 pub mod ids;
 pub mod locate;
+pub mod lookups;
 pub mod message;
 mod register;
 mod seam;

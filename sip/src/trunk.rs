@@ -6,9 +6,14 @@ use std::time::Duration;
 use crate::auth::Credentials;
 use crate::message::{Host, Transport};
 
-/// A trunk's number; whose it is, is the user's to know.
+/// A trunk's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrunkId(pub u64);
+
+/// Whose a trunk is, as a number that the user chose: the trunks of one tenant share what a tenant may have. 0 is of
+/// nobody in particular.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(pub u64);
 
 /// How a trunk's inbound calls prove where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,7 @@ pub enum Outbound {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trunk {
     pub id: TrunkId,
+    pub tenant: Tenant,
     /// The carrier's host or registrar. `None` for a trunk that only receives.
     pub host: Option<Host>,
     /// `None`: SRV, then the transport's port.

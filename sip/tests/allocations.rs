@@ -14,7 +14,7 @@ use sip::endpoint::{Advertised, Config, Endpoint, Input, Output};
 use sip::message::parse::{Framing, parse};
 use sip::message::{Host, Transport};
 use sip::time::Time;
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 
 struct Counting;
 
@@ -62,6 +62,7 @@ fn endpoint() -> Endpoint {
     config.trace = true;
     let mut endpoint = Endpoint::new(config, [7; 32]);
     let trunk = Trunk {
+        tenant: Tenant::default(),
         id: TrunkId(1),
         host: Some(Host::Ip([192, 0, 2, 9].into())),
         port: Some(5060),

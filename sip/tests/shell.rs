@@ -173,6 +173,7 @@ fn place_as(sip: &Sip, call: CallId, offer: Body) {
         headers: Vec::new(),
         offer,
         ring_for: Duration::from_secs(50),
+        forwarded: None,
     };
     sip.command(Command::Place(call, Box::new(place))).unwrap();
 }
@@ -378,6 +379,7 @@ fn names_that_nobody_answers_for_hold_up_no_other() {
         headers: Vec::new(),
         offer: Body::sdp("offer"),
         ring_for: Duration::from_secs(50),
+        forwarded: None,
     };
     let began = Instant::now();
     caller

@@ -79,6 +79,7 @@ fn we_call(transport: Transport, calls: u32) {
             headers: Vec::new(),
             offer: Body::sdp(process::SDP),
             ring_for: Duration::from_secs(20),
+            forwarded: None,
         };
         sip.command(Command::Place(CallId(u64::from(number)), Box::new(place)))
             .unwrap();

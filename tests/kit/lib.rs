@@ -9,6 +9,7 @@
 
 pub mod browser;
 pub mod bucket;
+pub mod carrier;
 pub mod certificates;
 pub mod client;
 pub mod collector;

@@ -12,7 +12,7 @@ use sip::endpoint::Config;
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// A telephone in a call.
@@ -48,6 +48,9 @@ pub struct Ringing {
 }
 
 const CALL: CallId = CallId(1);
+
+/// The trunk of [`stack`].
+pub(crate) const TRUNK: TrunkId = TrunkId(1);
 
 /// How long the other side has to answer, or to call.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -146,13 +149,14 @@ impl Telephone {
         let (socket, local) = audio(own, encryption);
         let offered = sdp::offer(&local, Flow::SendRecv);
         let place = Place {
-            trunk: TrunkId(1),
+            trunk: TRUNK,
             to: number.to_owned(),
             from: from.to_owned(),
             display: None,
             headers: Vec::new(),
             offer: Body::sdp(offered.text.clone()),
             ring_for,
+            forwarded: None,
         };
         sip.command(Command::Place(CALL, Box::new(place))).unwrap();
         let (sip, answer) = event(sip, |event| match event {
@@ -409,7 +413,7 @@ async fn event<T: Send + 'static>(
 }
 
 /// A stack that listens on an address of loopback, with a trunk that is there, or one that calls come over.
-fn stack(own: IpAddr, target: Option<SocketAddr>) -> Sip {
+pub(crate) fn stack(own: IpAddr, target: Option<SocketAddr>) -> Sip {
     let mut endpoint = Config::new(Vec::new());
     endpoint.session_expires = 0;
     let sip = Sip::start(Settings {
@@ -428,7 +432,8 @@ fn stack(own: IpAddr, target: Option<SocketAddr>) -> Sip {
     })
     .unwrap();
     let trunk = Trunk {
-        id: TrunkId(1),
+        id: TRUNK,
+        tenant: Tenant::default(),
         host: target.map(|target| Host::Ip(target.ip())),
         port: target.map(|target| target.port()),
         transport: Transport::Udp,

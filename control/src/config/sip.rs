@@ -28,6 +28,8 @@ pub struct Sip {
     pub numbers: BTreeMap<String, AgentId>,
     pub agent: Option<AgentId>,
     pub encryption: Encryption,
+    /// How many trunks an account may have.
+    pub account_trunks: u32,
     /// How many calls at the same time one trunk may be given, and how many that are placed in an hour.
     pub trunk_calls: u32,
     pub trunk_calls_per_hour: u32,
@@ -143,6 +145,7 @@ pub(super) fn read(settings: &mut Settings) -> Sip {
         numbers,
         agent: everybody,
         encryption,
+        account_trunks: settings.int("sip.account_trunks", 1, 1_000_000),
         trunk_calls: settings.int("sip.trunk_calls", 1, 1_000_000),
         trunk_calls_per_hour: settings.int("sip.trunk_calls_per_hour", 1, 1_000_000),
         keep_alive: match settings.int("sip.keep_alive_seconds", 0, 3600) {

@@ -25,7 +25,7 @@ const ONBOARD: Access = Access::Scopes(&[Scope::SipTrunksWrite, Scope::PhoneNumb
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::post("/sip-trunks/onboard", ONBOARD, onboard)
+        made(Endpoint::post("/sip-trunks/onboard", ONBOARD, onboard))
             .summary("Create an outbound trunk and register its numbers, all or nothing")
             .body::<OnboardTrunk>()
             .answers::<OnboardedTrunk>()
@@ -45,7 +45,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "provisioning_failed",
                 "the SIP stack cannot take the trunk; nothing is stored",
             ),
-        written(Endpoint::post("/sip-trunks", WRITE, create))
+        made(written(Endpoint::post("/sip-trunks", WRITE, create)))
             .summary("Create a trunk")
             .body::<CreateTrunk>()
             .answers::<TrunkRecord>(),
@@ -75,6 +75,15 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
             .summary("Delete a trunk; one that is not there is deleted already"),
     ]
+}
+
+/// What a new trunk is refused for.
+fn made(endpoint: Endpoint) -> Endpoint {
+    endpoint.refuses(
+        StatusCode::CONFLICT,
+        "trunk_limit_reached",
+        "the account has as many trunks as it may",
+    )
 }
 
 /// What a trunk is refused for, new or changed.

@@ -17,9 +17,15 @@ pub use rules::{
 };
 pub use store::Trunk;
 
-use crate::ids::TrunkId;
+use crate::ids::{AccountId, TrunkId};
 
 /// The trunk's number in the SIP stack, the same on every node: the random half of its id.
 pub const fn sip_id(id: TrunkId) -> sip::trunk::TrunkId {
     sip::trunk::TrunkId(id.0.as_u64_pair().1)
+}
+
+/// An account as the SIP stack knows it: what of its trunks' names is looked up, and how much at a time, is the
+/// account's.
+pub const fn tenant(account: AccountId) -> sip::trunk::Tenant {
+    sip::trunk::Tenant(account.0.as_u64_pair().1)
 }

@@ -85,9 +85,7 @@ pub async fn onboard(
     )?;
     let edge = edge(app, Some(trunk.transport)).await;
     let mut tx = app.db.begin_write().await?;
-    if set_as_tenant_default {
-        store::hold_default(&mut tx, account).await?;
-    }
+    has_room(app, &mut tx, account).await?;
     if let Some(agent) = agent_id
         && !agents::store::hold(&mut tx, account, agent).await?
     {
@@ -125,6 +123,7 @@ pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<
     let trunk = new_trunk(app, account, body, wrong)?;
     edge(app, Some(trunk.transport)).await?;
     let mut tx = app.db.begin_write().await?;
+    has_room(app, &mut tx, account).await?;
     not_elsewhere(&mut tx, account, &trunk.numbers).await?;
     insert(&mut tx, account, &trunk).await?;
     commit(app, tx).await?;
@@ -235,6 +234,22 @@ pub async fn change(
     Ok(trunk)
 }
 
+/// 409 where the account has as many trunks as it may; disabled ones are among them. Whoever adds one to an account
+/// comes here one after the other.
+async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
+    store::hold_account(tx, account).await?;
+    let most = app.config.sip.account_trunks;
+    match store::count(tx, account).await? < i64::from(most) {
+        true => Ok(()),
+        false => Err(ApiError::conflict(
+            "trunk_limit_reached",
+            format!(
+                "The account has {most} SIP trunks, as many as it may (sip.account_trunks): delete one first"
+            ),
+        )),
+    }
+}
+
 /// Gives a changed trunk its mode and credentials, if they go together with the rest of it.
 fn reauthenticate(
     app: &App,
@@ -282,7 +297,7 @@ pub async fn set_default_outbound(
     id: TrunkId,
 ) -> Result<Trunk, ApiError> {
     let mut tx = app.db.begin_write().await?;
-    store::hold_default(&mut tx, account).await?;
+    store::hold_account(&mut tx, account).await?;
     let mut trunk = store::hold(&mut tx, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;

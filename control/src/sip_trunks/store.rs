@@ -311,9 +311,19 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result
     Ok(found.is_some())
 }
 
-/// Lets one request at a time choose the account's default. To be asked first: who holds a trunk and waits here
-/// would be waited for.
-pub async fn hold_default(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
+/// How many trunks the account has, inside a transaction that holds it ([`hold_account`]).
+pub async fn count(tx: &mut Tx, account: AccountId) -> Result<i64, DbError> {
+    tx.query(
+        "select count(*) as total from sip_trunks where account_id = $1 and deleted_at is null",
+    )
+    .bind(account)
+    .one(|row| row.i64("total"))
+    .await
+}
+
+/// Lets one request at a time choose the account's default, or add a trunk to it. To be asked first: who holds a
+/// trunk and waits here would be waited for.
+pub async fn hold_account(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
     let lock = tx.engine().for_no_key_update();
     tx.query_built(format!("select id from accounts where id = $1{lock}"))
         .bind(account)
@@ -322,7 +332,7 @@ pub async fn hold_default(tx: &mut Tx, account: AccountId) -> Result<(), DbError
     Ok(())
 }
 
-/// Makes this trunk the account's default, and no other. [`hold_default`] comes before.
+/// Makes this trunk the account's default, and no other. [`hold_account`] comes before.
 pub async fn set_default_outbound(
     tx: &mut Tx,
     account: AccountId,

@@ -11,10 +11,11 @@ use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
 use crate::locate::{Located, locate, locate_host};
+use crate::lookups::Urgency;
 use crate::message::{Host, Method, Name, NameAddr, Request, Response, SipUri, Uri};
 use crate::time::Time;
 use crate::transaction::ServerInput;
-use crate::trunk::TrunkId;
+use crate::trunk::{Tenant, TrunkId};
 
 #[derive(Debug)]
 pub(super) struct CallRecord {
@@ -25,6 +26,10 @@ pub(super) struct CallRecord {
     pub(super) flow: Peer,
     /// Of a call of ours: where its INVITE goes.
     trunk: Option<TrunkId>,
+    /// Whose it is, where that is known.
+    pub(super) tenant: Tenant,
+    /// What the branches of its INVITEs have behind a dot.
+    pub(super) mark: Option<String>,
     /// Its latest INVITE.
     invite: Option<ClientId>,
     /// Where the INVITE that makes the call went last, and where it goes if that fails.
@@ -32,6 +37,14 @@ pub(super) struct CallRecord {
     /// Addresses let in for its sake.
     peers: Vec<IpAddr>,
     armed: Time,
+}
+
+/// What is known of a call beside what it is.
+#[derive(Default)]
+struct Whose {
+    trunk: Option<TrunkId>,
+    tenant: Tenant,
+    mark: Option<String>,
 }
 
 /// Addresses that one call lets in: its way in, its Contact, its first route.
@@ -89,9 +102,15 @@ impl Endpoint {
         };
         let mut from = address(&place.from, domain.clone());
         from.display.clone_from(&place.display);
+        let left = match &place.forwarded {
+            Some(forwarded) => forwarded.max_forwards.to_string(),
+            None => MAX_FORWARDS.to_owned(),
+        };
+        let mark = place.forwarded.map(|forwarded| forwarded.mark);
+        let mark = mark.filter(|mark| crate::message::scan::is_token(mark));
         let mut invite = Request::new(Method::Invite, Uri::Sip(uri));
         let headers = &mut invite.headers;
-        headers.push(Name::MaxForwards, MAX_FORWARDS);
+        headers.push(Name::MaxForwards, left);
         headers.push(Name::From, from.with_tag(&tag).to_string());
         headers.push(Name::To, address(&place.to, domain).to_string());
         headers.push(Name::CallId, call_id.as_str());
@@ -119,7 +138,12 @@ impl Endpoint {
         );
         let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
         let flow = Peer::new(trunk.transport, nowhere);
-        self.keep_call(call, (call_id, tag), flow, Some(place.trunk));
+        let whose = Whose {
+            trunk: Some(place.trunk),
+            tenant: trunk.tenant,
+            mark,
+        };
+        self.keep_call(call, (call_id, tag), flow, whose);
         self.drive_call(now, id);
     }
 
@@ -132,7 +156,7 @@ impl Endpoint {
         });
     }
 
-    fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, trunk: Option<TrunkId>) {
+    fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, whose: Whose) {
         let id = call.id();
         self.dialogs.insert(key.clone(), id);
         self.tracer.begin(&key, id);
@@ -140,7 +164,9 @@ impl Endpoint {
             call,
             key,
             flow,
-            trunk,
+            trunk: whose.trunk,
+            tenant: whose.tenant,
+            mark: whose.mark,
             invite: None,
             route: VecDeque::new(),
             peers: Vec::new(),
@@ -167,7 +193,11 @@ impl Endpoint {
         let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
         self.next_incoming += 1;
         let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
-        self.keep_call(call, key, peer.clone(), None);
+        let whose = Whose {
+            tenant: self.tenant_among(trunks),
+            ..Whose::default()
+        };
+        self.keep_call(call, key, peer.clone(), whose);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());
         Some(id)
@@ -179,6 +209,19 @@ impl Endpoint {
         match trunks {
             [trunk] => self.trunks.get(trunk)?.trunk.credentials.clone(),
             _ => None,
+        }
+    }
+
+    /// Whose all of these trunks are. What may be several tenants' is nobody's in particular: none of them can hold
+    /// up the others' requests with its own names.
+    fn tenant_among(&self, trunks: &[TrunkId]) -> Tenant {
+        let mut tenants = trunks
+            .iter()
+            .filter_map(|trunk| Some(self.trunks.get(trunk)?.trunk.tenant));
+        let first = tenants.next().unwrap_or_default();
+        match tenants.all(|tenant| tenant == first) {
+            true => first,
+            false => Tenant::default(),
         }
     }
 
@@ -297,8 +340,8 @@ impl Endpoint {
                     }
                 }
                 Out::Ack(request, branch) => {
-                    let flow = record.flow.clone();
-                    self.send_ack(now, request, &branch, &flow);
+                    let (flow, tenant) = (record.flow.clone(), record.tenant);
+                    self.send_ack(now, request, &branch, &flow, tenant);
                 }
                 Out::Respond(server, mut response) => {
                     if response.code == 401 {
@@ -337,7 +380,9 @@ impl Endpoint {
     /// What is asked for on behalf of a call that is gone, whose INVITE went to `flow`.
     pub(super) fn perform_stray(&mut self, now: Time, out: Out, flow: &Peer) {
         match out {
-            Out::Ack(request, branch) => self.send_ack(now, request, &branch, flow),
+            Out::Ack(request, branch) => {
+                self.send_ack(now, request, &branch, flow, Tenant::default());
+            }
             Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, flow),
             _ => {}
         }
@@ -345,7 +390,14 @@ impl Endpoint {
 
     /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
     /// datagram may be; the 2xx comes again and by then the name is resolved.
-    fn send_ack(&mut self, now: Time, mut request: Request, branch: &str, flow: &Peer) {
+    fn send_ack(
+        &mut self,
+        now: Time,
+        mut request: Request,
+        branch: &str,
+        flow: &Peer,
+        tenant: Tenant,
+    ) {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
         };
@@ -355,11 +407,12 @@ impl Endpoint {
         let to = match located {
             Located::At(transport, addr) => self.over_flow(flow, transport, addr),
             Located::Ask(lookup) => {
-                let known = self.known_targets(now, &lookup);
+                let known = self.known_targets(now, &lookup, tenant);
                 match known.and_then(|found| peers(&lookup, &found).pop_front()) {
                     Some(peer) => peer,
                     None => {
-                        return self.look_up(lookup);
+                        self.look_up(now, &lookup, tenant, Urgency::Call);
+                        return;
                     }
                 }
             }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::names::Waiting;
 use super::trunks::RegistrationId;
 use super::{Endpoint, Output, Peer, Who};
 use crate::call::{Purpose, farewell, late_ack, make_up};
 use crate::event::CallId;
-use crate::locate::{Answers, Located, Lookup, locate, locate_host, targets};
+use crate::locate::{Located, Lookup, locate, locate_host};
 use crate::message::{CSeq, Method, Name, Request, Response, Transport, Uri, Via};
 use crate::time::Time;
 use crate::transaction::key::ClientKey;
@@ -55,22 +56,6 @@ pub(super) struct ClientRecord {
 /// How long an INVITE waits for any response before it goes to the next address: four sendings. Timer B
 /// (RFC 3261 17.1.1.2) would let a caller listen to nothing for 32 seconds at each.
 const SILENCE: Duration = Duration::from_secs(4);
-
-/// A request whose host is being looked up.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    owner: Owner,
-    request: Request,
-}
-
-/// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
-const MOST_RESOLVED: usize = 4_096;
-
-/// How long answers that are out of date serve.
-const MOST_STALE: Duration = Duration::from_secs(3_600);
-
-/// Requests that may wait for one name; more get 503.
-const MOST_WAITING: usize = 1_024;
 
 impl Endpoint {
     /// Sends a request to where its Route or Request-URI leads. `flow` is the connection that its
@@ -134,7 +119,7 @@ impl Endpoint {
                 };
                 self.send(now, owner, request, VecDeque::from([peer]));
             }
-            Located::Ask(lookup) => match self.known_targets(now, &lookup) {
+            Located::Ask(lookup) => match self.known_targets(now, &lookup, self.tenant_of(owner)) {
                 Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
                 None => self.wait_for(now, lookup, Waiting { owner, request }),
             },
@@ -157,76 +142,8 @@ impl Endpoint {
         }
     }
 
-    /// Where a name leads, as far as it was looked up. What is out of date serves while it is looked up
-    /// again, so that calls do not wait for a resolver that is slow or away (RFC 8767 5).
-    pub(super) fn known_targets(
-        &mut self,
-        now: Time,
-        lookup: &Lookup,
-    ) -> Option<Vec<core::net::SocketAddr>> {
-        let (until, answers) = self.resolved.get(lookup)?;
-        let until = *until;
-        if until + MOST_STALE <= now {
-            return None;
-        }
-        let found = targets(lookup, answers, &mut self.ids);
-        if until <= now {
-            self.look_up(lookup.clone());
-        }
-        Some(found)
-    }
-
-    fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {
-        let queue = self.waiting.entry(lookup.clone()).or_default();
-        if queue.len() >= MOST_WAITING {
-            self.refusals.overload += 1;
-            return self.unsendable(now, waiting.owner, &waiting.request);
-        }
-        queue.push(waiting);
-        self.look_up(lookup);
-    }
-
-    /// Asks for a name unless that is under way.
-    pub(super) fn look_up(&mut self, lookup: Lookup) {
-        if self.asking.insert(lookup.clone()) {
-            self.out.push_back(Output::Resolve(lookup));
-        }
-    }
-
-    pub(super) fn resolved(
-        &mut self,
-        now: Time,
-        lookup: Lookup,
-        answers: Option<Answers>,
-        keep: Duration,
-    ) {
-        self.asking.remove(&lookup);
-        let answers = answers.unwrap_or_default();
-        self.admit_resolved(now, &lookup, &answers);
-        let waiting = self.waiting.remove(&lookup).unwrap_or_default();
-        let found = !targets(&lookup, &answers, &mut self.ids).is_empty();
-        if found {
-            if self.resolved.len() >= MOST_RESOLVED {
-                self.resolved.clear();
-            }
-            self.resolved
-                .insert(lookup.clone(), (now + keep, answers.clone()));
-        }
-        for Waiting { owner, request } in waiting {
-            // Each draws its own order, so that weights spread the calls.
-            let order = targets(&lookup, &answers, &mut self.ids);
-            if self.is_let_go(owner) {
-                self.answer_made_up(now, owner, &request, 487);
-            } else if order.is_empty() {
-                self.unsendable(now, owner, &request);
-            } else {
-                self.send(now, owner, request, peers(&lookup, &order));
-            }
-        }
-    }
-
     /// Our user hung up while its INVITE waited for an address.
-    fn is_let_go(&self, owner: Owner) -> bool {
+    pub(super) fn is_let_go(&self, owner: Owner) -> bool {
         match owner {
             Owner::Call(call, Purpose::Invite) => self
                 .calls
@@ -236,11 +153,11 @@ impl Endpoint {
         }
     }
 
-    fn unsendable(&mut self, now: Time, owner: Owner, request: &Request) {
+    pub(super) fn unsendable(&mut self, now: Time, owner: Owner, request: &Request) {
         self.answer_made_up(now, owner, request, 503);
     }
 
-    fn answer_made_up(&mut self, now: Time, owner: Owner, request: &Request, code: u16) {
+    pub(super) fn answer_made_up(&mut self, now: Time, owner: Owner, request: &Request, code: u16) {
         let response = make_up(request, code);
         self.give(now, owner, &Arc::new(request.clone()), &response, None);
     }
@@ -260,11 +177,23 @@ impl Endpoint {
             self.refusals.overload += 1;
             return self.unsendable(now, owner, &request);
         }
-        let branch = self.ids.branch();
+        let mut branch = self.ids.branch();
+        if let Some(mark) = self.mark_of(owner) {
+            branch.push('.');
+            branch.push_str(mark);
+        }
         request.headers.remove(&Name::Via);
         self.add_via(&mut request, &peer, &branch);
         let key = ClientKey::new(&branch, request.method.clone());
         self.begin(now, owner, request, key, peer, peers);
+    }
+
+    /// What the branch of an INVITE says of the call that it carries on.
+    fn mark_of(&self, owner: Owner) -> Option<&str> {
+        match owner {
+            Owner::Call(call, Purpose::Invite) => self.calls.get(&call)?.mark.as_deref(),
+            _ => None,
+        }
     }
 
     fn begin(

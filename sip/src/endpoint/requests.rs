@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
 use crate::call::{ALLOW, SUPPORTED, ServerId, too_brief};
-use crate::event::{CallId, Event, Incoming};
+use crate::event::{CallId, Event, Hops, Incoming, MOST_ENTRIES};
 use crate::gate::Admission;
 use crate::message::print::field;
 use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
@@ -273,6 +273,7 @@ impl Endpoint {
             from: from.map_or_else(|| request.uri.clone(), |from| from.uri),
             asserted: asserted.map(|asserted| asserted.uri),
             headers: extra.collect(),
+            hops: hops(request),
             offer: request.body(),
         };
         self.event(Event::Incoming(call, Box::new(incoming)));
@@ -485,6 +486,24 @@ impl Endpoint {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()
+    }
+}
+
+/// What an INVITE says of its way here. That its Max-Forwards is a number of 0 to 255 was seen to before.
+fn hops(request: &Request) -> Hops {
+    let headers = &request.headers;
+    let entries = |name: &Name| -> Vec<String> { headers.list(name).map(str::to_owned).collect() };
+    let (mut diversion, mut history) = (entries(&Name::Diversion), entries(&Name::HistoryInfo));
+    diversion.truncate(MOST_ENTRIES);
+    history.drain(..history.len().saturating_sub(MOST_ENTRIES));
+    let branch = |via: &str| Via::parse(via)?.branch().map(str::to_owned);
+    Hops {
+        max_forwards: headers
+            .get(&Name::MaxForwards)
+            .and_then(|left| left.trim().parse().ok()),
+        diversion,
+        history,
+        branches: headers.list(&Name::Via).filter_map(branch).collect(),
     }
 }
 

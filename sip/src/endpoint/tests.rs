@@ -2,8 +2,8 @@
 //! time, [`alone`] is one that is answered by hand. `scripts` are calls told event by event, `forks` those
 //! with several callees, `reliable` those that ring reliably; `trunks`, `lookups`, `challenges` and `failover` are of
 //! carriers, `passwords` of those that are known by one where others are known by their address, `families` of those
-//! that are spoken with over IPv4 and over IPv6, `streams` of connections, `bodies` of what they carry; `torture` are
-//! the messages of RFC 4475; `traces` is what is told of their messages; `sim` is many calls over a bad network.
+//! that are spoken with over IPv4 and over IPv6, `streams` of connections, `bodies` of what they carry; `hops` is how calls got here;
+//! `torture` are the messages of RFC 4475; `traces` is what is told of their messages; `sim` is many calls over a bad network.
 
 mod alone;
 mod bodies;
@@ -11,6 +11,7 @@ mod challenges;
 mod failover;
 mod families;
 mod forks;
+mod hops;
 mod lookups;
 mod passwords;
 mod reliable;

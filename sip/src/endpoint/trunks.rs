@@ -10,10 +10,11 @@ use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
 use crate::ids::Ids;
 use crate::locate::{Answers, Located, Lookup, locate_host};
+use crate::lookups::Urgency;
 use crate::message::{CSeq, Method, Name, NameAddr, Request, Response, SipUri, Uri};
 use crate::register::{Out, Registration, Settings};
 use crate::time::Time;
-use crate::trunk::{Trunk, TrunkId};
+use crate::trunk::{Tenant, Trunk, TrunkId};
 
 /// A registration, by a number that is never used again: it outlives its trunk by one REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +24,8 @@ pub(super) struct RegistrationId(u64);
 pub(super) struct RegistrationRecord {
     registration: Registration,
     trunk: TrunkId,
-    /// Where it goes: the trunk may be gone.
+    /// Whose it is, and where it goes: the trunk may be gone.
+    pub(super) tenant: Tenant,
     located: Located,
     /// Where its latest REGISTER went: the carrier's calls may come over that connection.
     pub(super) flow: Option<Peer>,
@@ -47,8 +49,6 @@ pub(super) struct TrunkRecord {
     addresses: Vec<Resolved>,
     /// When its host is looked up again.
     next_lookup: Time,
-    /// Look-ups since the last one that found an address.
-    lookups: u32,
     armed: Time,
 }
 
@@ -71,10 +71,7 @@ const MOST_ADDRESSES: usize = 64;
 const MISSES: u32 = 2;
 
 /// How often a trunk's name is looked up, so that new addresses of the carrier are let in.
-const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
-
-/// How soon a name is looked up again that was not found; twice as long each time, up to the interval.
-const FIRST_LOOKUP_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const LOOKUP_INTERVAL: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 impl TrunkRecord {
@@ -110,7 +107,9 @@ impl Endpoint {
         let leaving = self.registrations.values().any(|own| own.trunk == id);
         let registers_later = kept.is_none() && leaving && settings.is_some();
         let registration = match (kept, settings) {
-            (None, Some(settings)) if !leaving => Some(self.new_registration(id, settings)),
+            (None, Some(settings)) if !leaving => {
+                Some(self.new_registration(id, trunk.tenant, settings))
+            }
             (kept, _) => kept,
         };
         let next_ping = match (trunk.keep_alive, &trunk.register) {
@@ -128,7 +127,6 @@ impl Endpoint {
             reachable: None,
             addresses,
             next_lookup,
-            lookups: 0,
             armed: Time::NEVER,
         };
         self.trunks.insert(id, record);
@@ -181,12 +179,14 @@ impl Endpoint {
     fn new_registration(
         &mut self,
         trunk: TrunkId,
+        tenant: Tenant,
         (settings, located): (Settings, Located),
     ) -> RegistrationId {
         let id = RegistrationId(self.number());
         let record = RegistrationRecord {
             registration: Registration::new(settings, self.ids.fork()),
             trunk,
+            tenant,
             located,
             flow: None,
             route: VecDeque::new(),
@@ -229,7 +229,7 @@ impl Endpoint {
         let Some(settings) = self.registration_settings(&record.trunk) else {
             return;
         };
-        let id = self.new_registration(trunk, settings);
+        let id = self.new_registration(trunk, record.trunk.tenant, settings);
         if let Some(record) = self.trunks.get_mut(&trunk) {
             record.registers_later = false;
             record.registration = Some(id);
@@ -348,14 +348,14 @@ impl Endpoint {
         };
         let mut lookup = None;
         if record.next_lookup <= now {
-            // An answer that has an address puts it off.
-            let doubled = FIRST_LOOKUP_AGAIN * 2_u32.saturating_pow(record.lookups.min(10));
-            record.lookups = record.lookups.saturating_add(1);
-            record.next_lookup = now + spread(&mut self.ids, doubled.min(LOOKUP_INTERVAL));
-            lookup = match located(&record.trunk) {
-                Some(Located::Ask(lookup)) => Some(lookup),
-                _ => None,
-            };
+            // The answer says when the next one is, however long it waits for its turn.
+            record.next_lookup = now + spread(&mut self.ids, LOOKUP_INTERVAL);
+            if let Some(Located::Ask(name)) = located(&record.trunk) {
+                match self.failing.get(&name).map(|own| own.until) {
+                    Some(until) if until > now => record.next_lookup = until,
+                    _ => lookup = Some((name, record.trunk.tenant)),
+                }
+            }
         }
         let mut ping = false;
         if record.next_ping <= now
@@ -367,8 +367,8 @@ impl Endpoint {
         let next = record.next_ping.min(record.next_lookup);
         let (armed, who) = (&mut record.armed, Who::Trunk(id));
         Self::set_deadline(&mut self.deadlines, armed, next, who);
-        if let Some(lookup) = lookup {
-            self.look_up(lookup);
+        if let Some((lookup, tenant)) = lookup {
+            self.look_up(now, &lookup, tenant, Urgency::Refresh);
         }
         if ping {
             self.ping(now, id);
@@ -382,9 +382,9 @@ impl Endpoint {
         if found.is_empty() {
             return;
         }
+        let own = Some(Located::Ask(lookup.clone()));
         for (id, record) in &mut self.trunks {
-            if located(&record.trunk).as_ref() == Some(&Located::Ask(lookup.clone())) {
-                record.lookups = 0;
+            if located(&record.trunk) == own {
                 record.next_lookup = now + spread(&mut self.ids, LOOKUP_INTERVAL);
                 let next = record.next_ping.min(record.next_lookup);
                 let (armed, who) = (&mut record.armed, Who::Trunk(*id));
@@ -395,6 +395,19 @@ impl Endpoint {
                 for own in &record.addresses {
                     self.gate.add_address(own.ip, record.trunk.id);
                 }
+            }
+        }
+    }
+
+    /// A name was not found: its trunks have it looked up again then.
+    pub(super) fn look_later(&mut self, lookup: &Lookup, again: Time) {
+        let own = Some(Located::Ask(lookup.clone()));
+        for (id, record) in &mut self.trunks {
+            if located(&record.trunk) == own {
+                record.next_lookup = again;
+                let next = record.next_ping.min(again);
+                let (armed, who) = (&mut record.armed, Who::Trunk(*id));
+                Self::set_deadline(&mut self.deadlines, armed, next, who);
             }
         }
     }
@@ -466,7 +479,7 @@ impl Endpoint {
 
 /// A fifth of a wait is drawn: trunks that were made at once, and look-ups that found no room together, do
 /// not all come back at once.
-fn spread(ids: &mut Ids, wait: Duration) -> Duration {
+pub(super) fn spread(ids: &mut Ids, wait: Duration) -> Duration {
     ids.between(wait * 4 / 5, wait)
 }
 

@@ -461,9 +461,9 @@ impl Driver {
                     Sent::Broken(token) => broken.push(token),
                 },
                 Output::Close(peer) => self.close(now, &peer),
-                Output::Resolve(lookup) => {
-                    if let Some(refused) = self.resolver.ask(lookup) {
-                        self.waiting_for_nothing(refused);
+                Output::Resolve(wish) => {
+                    if !self.resolver.ask(wish) {
+                        self.waiting_for_nothing();
                     }
                 }
                 Output::Event(event) => self.waiting.push_back(event),
@@ -477,9 +477,8 @@ impl Driver {
         }
     }
 
-    /// The resolver is overloaded: the look-up counts as failed at the next pass.
-    fn waiting_for_nothing(&mut self, lookup: crate::locate::Lookup) {
-        self.resolver.fail(lookup);
+    /// The resolver is overloaded: a look-up counts as failed at the next pass.
+    fn waiting_for_nothing(&self) {
         // Waking oneself fails only when the poll is gone, which ends the thread.
         _ = self.waker.wake();
     }

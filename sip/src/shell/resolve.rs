@@ -1,5 +1,6 @@
 //! DNS (RFC 1035, RFC 2782): SRV, A and AAAA, asked of the system's servers by threads of its own. A
-//! look-up has its deadline, so that names which nobody answers for hold up others for seconds at most.
+//! look-up has its deadline, and which one a thread takes next is the [`Queue`]'s to say, so that names
+//! which nobody answers for hold up others for seconds at most.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
@@ -15,12 +16,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use mio::Waker;
 
 use crate::locate::{Answers, Lookup, Srv};
-
-/// Look-ups that wait; the endpoint asks once for all requests to one name. One more fails.
-const MOST_WAITING: usize = 256;
-
-/// Look-ups at a time.
-const THREADS: usize = 8;
+use crate::lookups::{Queue, THREADS, Wish};
 
 /// How long a whole look-up may take: its SRV records and the addresses of each.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -48,6 +44,7 @@ pub struct Found {
 pub type Permit = Arc<dyn Fn(&str, IpAddr) -> bool + Send + Sync>;
 
 pub(super) struct Resolver {
+    queue: Queue,
     asks: Sender<Lookup>,
     found: Receiver<Found>,
     /// Look-ups that found no room.
@@ -60,10 +57,10 @@ impl Resolver {
         waker: Arc<Waker>,
         permit: Option<Permit>,
     ) -> io::Result<Self> {
-        let (asks, asks_in) = bounded::<Lookup>(MOST_WAITING);
-        // As many answers as questions. When they are not taken, the threads wait with theirs, and
-        // then the questions wait.
-        let (found_out, found) = bounded(MOST_WAITING);
+        // A question leaves the queue when a thread is free for it, and its answer is taken before the next one
+        // does: neither way is ever full.
+        let (asks, asks_in) = bounded::<Lookup>(THREADS);
+        let (found_out, found) = bounded(THREADS);
         let servers = match servers.is_empty() {
             true => system_servers(),
             false => servers,
@@ -84,31 +81,46 @@ impl Resolver {
                 })?;
         }
         Ok(Self {
+            queue: Queue::default(),
             asks,
             found,
             failed: Vec::new(),
         })
     }
 
-    /// Gives the look-up back when too many wait.
-    pub(super) fn ask(&self, lookup: Lookup) -> Option<Lookup> {
-        self.asks
-            .try_send(lookup)
-            .err()
-            .map(crossbeam_channel::TrySendError::into_inner)
-    }
-
-    pub(super) fn fail(&mut self, lookup: Lookup) {
-        self.failed.push(lookup);
+    /// Has a name looked up in its turn. `false`: too many wait, and one of them counts as failed at the next look
+    /// at what was found.
+    pub(super) fn ask(&mut self, wish: Wish) -> bool {
+        let refused = self.queue.push(wish);
+        let taken = refused.is_none();
+        self.failed.extend(refused);
+        self.begin();
+        taken
     }
 
     pub(super) fn next(&mut self) -> Option<Found> {
-        let failed = self.failed.pop().map(|lookup| Found {
-            lookup,
-            answers: None,
-            keep: Duration::ZERO,
-        });
-        failed.or_else(|| self.found.try_recv().ok())
+        if let Some(lookup) = self.failed.pop() {
+            return Some(Found {
+                lookup,
+                answers: None,
+                keep: Duration::ZERO,
+            });
+        }
+        let found = self.found.try_recv().ok()?;
+        self.queue.done(&found.lookup);
+        self.begin();
+        Some(found)
+    }
+
+    /// Gives free threads something to do.
+    fn begin(&mut self) {
+        while let Some(lookup) = self.queue.next() {
+            if let Err(refused) = self.asks.try_send(lookup) {
+                let lookup = refused.into_inner();
+                self.queue.done(&lookup);
+                self.failed.push(lookup);
+            }
+        }
     }
 }
 

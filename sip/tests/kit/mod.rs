@@ -6,7 +6,7 @@ use std::time::Duration;
 use sip::event::Command;
 use sip::message::{Host, Transport};
 use sip::shell::Sip;
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 
 pub(crate) fn loopback() -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -16,6 +16,7 @@ pub(crate) fn loopback() -> IpAddr {
 pub(crate) fn trunk_to(port: u16, transport: Transport) -> Trunk {
     Trunk {
         id: TrunkId(1),
+        tenant: Tenant::default(),
         host: Some(Host::Ip(loopback())),
         port: Some(port),
         transport,

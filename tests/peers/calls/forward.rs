@@ -23,8 +23,8 @@ use crate::stage;
 const TO: &str = "+4989654321";
 
 fn forward() -> Value {
-    json!({"agent_id": null, "inbound": {"fallback_action": "forward", "fallback_number": TO,
-        "max_ring_seconds": 5}})
+    json!({"agent_id": null, "outbound_enabled": true, "inbound": {"fallback_action": "forward",
+        "fallback_number": TO, "max_ring_seconds": 5}})
 }
 
 /// The default trunk, over which calls go out to this carrier. Its id.

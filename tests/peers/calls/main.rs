@@ -32,6 +32,8 @@ mod ipv6;
 mod kamailio;
 mod leaks;
 mod leftovers;
+mod loops;
+mod names;
 mod outbound;
 mod providers;
 mod readers;

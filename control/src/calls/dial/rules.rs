@@ -3,6 +3,7 @@
 use sip::event::EndedBy;
 
 use crate::calls::rules::{CallStatus, ConversationStatus};
+use crate::ids::PhoneNumberId;
 use crate::phone_numbers::{PhoneNumber, Provider};
 use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{FromUser, Trunk};
@@ -82,6 +83,18 @@ pub fn caller_id(trunk: &Trunk, number: &PhoneNumber) -> CallerId {
             preferred: None,
         },
     }
+}
+
+/// A forwarded call that is not over, and the call that came in for which it was made.
+#[derive(Clone, Debug)]
+pub struct LiveForward {
+    pub caller: Option<String>,
+    pub called: Option<String>,
+    pub number: Option<PhoneNumberId>,
+    /// The caller and the callee of the call that went out, and whether somebody answered it.
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub answered: bool,
 }
 
 /// How a call ended that nobody answered.

@@ -168,6 +168,7 @@ impl Judged {
             ring_for: Duration::from_secs(ring_seconds.into()),
             lease: Some(lease),
             dialling,
+            onward: None,
         };
         outbound::dial(app, &self.exchange, call);
     }

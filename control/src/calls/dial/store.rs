@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::rules::LiveForward;
 use crate::calls::rules::{CallStatus, ConversationStatus};
 use crate::db::{Db, DbError, Query, Tx};
 use crate::ids::{AccountId, CallId, TrunkId};
@@ -96,6 +97,40 @@ async fn full_until_of(
         .optional(|row| row.time("placed_at"))
         .await?;
     Ok(last.map(|placed| placed.plus(HOUR)))
+}
+
+/// How old the forwarded calls are that are looked at: a loop comes round within the ringing of a few numbers, and
+/// what is older was answered long ago or left by a node that died.
+const LOOKED_BACK: Duration = Duration::from_secs(300);
+
+/// How many of them, the latest: as many as a node carries by default.
+const MOST_LIVE: i64 = 1_000;
+
+/// The latest forwarded calls of all accounts and nodes that are not over, each with the call that came in.
+pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, DbError> {
+    // The metadata of such a call is {"forwarded_call_id":"…"}, written by `forward.rs`. What a client writes into
+    // that of a call of its own names no call of another account.
+    db.query(
+        "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number, i.phone_number_id
+         from calls o
+         join calls i on i.id = substr(o.metadata, 23, 36) and i.account_id = o.account_id
+         where o.ended_at is null and o.direction = 'outbound' and o.created_at > $1
+           and o.metadata like '{\"forwarded_call_id\":\"%'
+         order by o.created_at desc limit $2",
+    )
+    .bind(now.minus(LOOKED_BACK))
+    .bind(MOST_LIVE)
+    .all(|row| {
+        Ok(LiveForward {
+            caller: row.opt_text("from_number")?,
+            called: row.opt_text("to_number")?,
+            number: row.opt_parse("phone_number_id")?,
+            from: row.opt_text("shown")?,
+            to: row.opt_text("wanted")?,
+            answered: row.opt_time("answered_at")?.is_some(),
+        })
+    })
+    .await
 }
 
 /// Notes that a call which this incarnation hosts rings.

@@ -15,7 +15,7 @@ use sip::endpoint::{Advertised, Config};
 use sip::event::{CallId, Command, Direction, EndedBy, Event, Place, Traced};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -92,6 +92,7 @@ impl Line {
         let sip = stack(own, target.transport).map_err(broken)?;
         let carrier = Trunk {
             id: CARRIER,
+            tenant: Tenant::default(),
             host: Some(target.host.clone()),
             port: target.port,
             transport: target.transport,
@@ -136,6 +137,7 @@ impl Line {
             headers: Vec::new(),
             offer: Body::sdp(offered.text.clone()),
             ring_for: Duration::from_secs(args.ring),
+            forwarded: None,
         };
         let (sender, events) = mpsc::channel(EVENTS);
         let told = sip.events().clone();

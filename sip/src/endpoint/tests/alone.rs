@@ -4,8 +4,9 @@ pub(super) use super::world::*;
 pub(super) use crate::auth::{Challenge, Credentials};
 use crate::event::Incoming;
 pub(super) use crate::locate::{Answers, Srv};
+pub(super) use crate::lookups::{Urgency, Wish};
 pub(super) use crate::message::{Method, Request, Response};
-pub(super) use crate::trunk::{InboundAuth, Register, Trunk};
+pub(super) use crate::trunk::{InboundAuth, Register, Tenant, Trunk};
 
 /// An endpoint alone with its time; what it sends is answered by hand.
 pub(super) struct Alone {
@@ -17,7 +18,10 @@ pub(super) struct Alone {
     pub(super) incoming: Vec<Incoming>,
     /// Messages of calls, as they are told to people.
     pub(super) traced: Vec<String>,
+    /// Names that are wanted and have no answer, each once.
     pub(super) asked: Vec<Lookup>,
+    /// Every time that one was wanted.
+    pub(super) wishes: Vec<Wish>,
     pub(super) closed: Vec<Peer>,
     /// How often a ping was answered.
     pub(super) pongs: usize,
@@ -42,6 +46,7 @@ impl Alone {
             incoming: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
+            wishes: Vec::new(),
             closed: Vec::new(),
             pongs: 0,
             client: None,
@@ -71,7 +76,12 @@ impl Alone {
                         self.incoming.push(*incoming);
                     }
                 }
-                Output::Resolve(lookup) => self.asked.push(lookup),
+                Output::Resolve(wish) => {
+                    if !self.asked.contains(&wish.lookup) {
+                        self.asked.push(wish.lookup.clone());
+                    }
+                    self.wishes.push(wish);
+                }
                 Output::Close(peer) => self.closed.push(peer),
             }
         }
@@ -156,6 +166,14 @@ pub(super) fn named(id: u64) -> Trunk {
         allowed: Vec::new(),
         credentials: Some(credentials()),
         ..trunk(id, A, Transport::Udp)
+    }
+}
+
+/// The same of another tenant.
+pub(super) fn named_of(id: u64, tenant: u64) -> Trunk {
+    Trunk {
+        tenant: Tenant(tenant),
+        ..named(id)
     }
 }
 

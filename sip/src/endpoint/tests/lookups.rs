@@ -149,8 +149,145 @@ fn what_is_known_of_a_name_serves_while_it_is_looked_up_again() {
     let sent = alone.sent.len();
     alone.command(place_as(CallId(2), Duration::from_secs(60)));
     assert_eq!(alone.sent.len(), sent, "what is older is not believed");
-    // Nor is a second question asked while one is under way.
+    // The look-up that is under way is wanted more urgently now, and no second one is asked for.
     assert_eq!(alone.asked.len(), 1);
+    alone.command(place_as(CallId(3), Duration::from_secs(60)));
+    let wanted: Vec<Urgency> = alone.wishes.iter().map(|wish| wish.urgency).collect();
+    assert_eq!(
+        wanted,
+        [Urgency::Refresh, Urgency::Refresh, Urgency::Call],
+        "{:?}",
+        alone.wishes
+    );
+}
+
+/// Nobody answers for the name that was asked for last.
+fn fails(alone: &mut Alone) {
+    let lookup = alone.asked.pop().unwrap();
+    alone.step(Input::Resolved {
+        lookup,
+        answers: None,
+        keep: Duration::ZERO,
+    });
+}
+
+#[test]
+fn a_name_that_was_not_found_is_asked_for_by_calls_and_not_by_what_can_wait() {
+    let mut alone = Alone::new();
+    let registers = |expires| Trunk {
+        register: Some(Register {
+            expires,
+            user: "alice".to_owned(),
+        }),
+        keep_alive: Some(Duration::from_secs(1)),
+        ..named(1)
+    };
+    alone.command(Command::SetTrunk(Box::new(registers(300))));
+    // It fails until the wait is longer than half a minute.
+    for _ in 0..4 {
+        fails(&mut alone);
+        while alone.asked.is_empty() {
+            alone.run_for(Duration::from_secs(1));
+        }
+    }
+    fails(&mut alone);
+    let asked = alone.wishes.len();
+    assert!(
+        asked <= 6,
+        "the trunk and its REGISTER ask together: {asked}"
+    );
+    // Its carrier is pinged each second, it registers when it is told to, it is changed, another trunk has the same
+    // carrier.
+    for at in 0..20 {
+        alone.command(Command::Register(TrunkId(1)));
+        alone.command(Command::SetTrunk(Box::new(registers(300 + at))));
+        alone.command(Command::SetTrunk(Box::new(named_of(2, u64::from(at)))));
+        alone.run_for(Duration::from_secs(1));
+    }
+    assert_eq!(alone.wishes.len(), asked, "{:?}", alone.wishes);
+    // A call asks, and another one shares its look-up.
+    alone.command(place_as(CallId(7), Duration::from_secs(60)));
+    alone.command(place_as(CallId(8), Duration::from_secs(60)));
+    assert_eq!(alone.wishes.len(), asked + 1);
+    assert_eq!(alone.wishes[asked].urgency, Urgency::Call);
+    let over = alone.told.len();
+    fails(&mut alone);
+    let failed = alone.told[over..]
+        .iter()
+        .filter(|told| told.contains("503"));
+    assert_eq!(failed.count(), 2, "{:?}", alone.told);
+    // Each call may ask once.
+    alone.command(place_as(CallId(9), Duration::from_secs(60)));
+    assert_eq!(alone.wishes.len(), asked + 2);
+    leads_to(&mut alone, &[1]);
+    assert!(alone.asked.is_empty());
+    assert_eq!(heard(&mut alone), [1]);
+}
+
+#[test]
+fn who_wants_a_name_is_told_and_a_call_of_another_tenant_wants_it_for_itself() {
+    let mut alone = Alone::new();
+    for (id, tenant) in [(1, 10), (2, 20)] {
+        alone.command(Command::SetTrunk(Box::new(named_of(id, tenant))));
+    }
+    alone.command(placing(Duration::from_secs(60)));
+    let Command::Place(call, mut place) = place_as(CallId(2), Duration::from_secs(60)) else {
+        panic!("it is placed");
+    };
+    place.trunk = TrunkId(2);
+    alone.command(Command::Place(call, place));
+    let wished: Vec<(Tenant, Urgency)> = alone
+        .wishes
+        .iter()
+        .map(|wish| (wish.tenant, wish.urgency))
+        .collect();
+    assert_eq!(
+        wished,
+        [
+            (Tenant(10), Urgency::Refresh),
+            (Tenant(20), Urgency::Refresh),
+            (Tenant(10), Urgency::Call),
+            (Tenant(20), Urgency::Call)
+        ]
+    );
+    // One answer serves all of them.
+    let sent = alone.sent.len();
+    leads_to(&mut alone, &[1]);
+    assert_eq!(alone.sent.len(), sent + 2);
+}
+
+/// Behind one carrier's address calls may be of several tenants: what their routes name is looked up for nobody in
+/// particular.
+#[test]
+fn what_a_call_names_is_looked_up_for_whom_it_is_of() {
+    for (tenants, whose) in [(&[5][..], 5), (&[5, 5], 5), (&[5, 6], 0)] {
+        let mut alone = Alone::new();
+        for (id, tenant) in (1..).zip(tenants) {
+            let own = Trunk {
+                tenant: Tenant(*tenant),
+                ..trunk(id, A, Transport::Udp)
+            };
+            alone.command(Command::SetTrunk(Box::new(own)));
+        }
+        let routed = "Record-Route: <sip:proxy.carrier.example;lr>\n";
+        alone.bytes("192.0.2.1:5060", &invite(routed, 1));
+        let call = CallId(CallId::FIRST_INCOMING);
+        alone.command(Command::Answer(call, sdp("answer")));
+        let answer = alone.last_response();
+        let to = format!("To: {}", answer.headers.get(&Name::To).unwrap());
+        let ack = invite("", 1)
+            .replace("INVITE", "ACK")
+            .replace("To: <sip:+15550100@carrier.example>", &to);
+        alone.bytes("192.0.2.1:5060", &ack);
+        alone.command(Command::HangUp(call, None));
+        let wish = alone.wishes.last().unwrap();
+        assert_eq!(wish.lookup.host, "proxy.carrier.example");
+        assert_eq!(
+            (wish.tenant, wish.urgency),
+            (Tenant(whose), Urgency::Call),
+            "{tenants:?}"
+        );
+    }
 }
 
 /// RFC 3261 8.1.2: where the first router is a strict one the request goes to it, as its Request-URI says, and not

@@ -9,7 +9,7 @@ pub(super) use super::super::*;
 use crate::event::Place;
 pub(super) use crate::message::Name;
 use crate::message::{Body, Method, Response};
-use crate::trunk::{InboundAuth, Net, Outbound, Trunk};
+use crate::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk};
 
 /// The caller's side and the callee's, in most scripts.
 pub(super) const A: usize = 0;
@@ -72,6 +72,7 @@ pub(super) fn address(index: usize) -> SocketAddr {
 pub(super) fn trunk(id: u64, to: usize, transport: Transport) -> Trunk {
     Trunk {
         id: TrunkId(id),
+        tenant: Tenant::default(),
         host: Some(Host::Ip(address(to).ip())),
         port: Some(5060),
         transport,
@@ -395,6 +396,7 @@ pub(super) fn place_as(call: CallId, ring_for: Duration) -> Command {
         headers: vec![("X-Session".to_owned(), call.0.to_string())],
         offer: sdp("offer"),
         ring_for,
+        forwarded: None,
     };
     Command::Place(call, Box::new(place))
 }

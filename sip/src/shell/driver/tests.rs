@@ -8,7 +8,7 @@ use crossbeam_channel::bounded;
 use super::*;
 use crate::endpoint::Config;
 use crate::event::CallId;
-use crate::trunk::{InboundAuth, Net, Outbound, Trunk, TrunkId};
+use crate::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
 
 /// How long a machine may be busy with something else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,6 +42,7 @@ impl Turned {
         let driver = Driver::new(settings, told, events_out, stop, Some(permit)).unwrap();
         let carrier = Trunk {
             id: TrunkId(1),
+            tenant: Tenant::default(),
             host: None,
             port: None,
             transport: Transport::Tcp,

@@ -139,6 +139,7 @@ impl Exchange {
         if sources.is_some() {
             let trunk = Trunk {
                 id: SOURCES,
+                tenant: sources.map(sip_trunks::tenant).unwrap_or_default(),
                 host: None,
                 port: None,
                 transport: Transport::Udp,

@@ -2,9 +2,9 @@
 //! while the first one rings, and when it is answered both sides hear each other through
 //! [`media::relay`]. Two calls, two records, two slots; each ends when the other does.
 //!
-//! What guards calls that clients place guards this one too: credit, the do-not-call list, the trunk's
-//! destinations, its hour and its cap on concurrent calls. A number that is itself forwarded is not
-//! called, so that no call goes in a circle.
+//! What guards calls that clients place guards this one too: `outbound_enabled` of the number, credit, the
+//! do-not-call list, the trunk's destinations, its hour and its cap on concurrent calls. A number of the account
+//! that is itself forwarded is not called, and a call that comes back over others ends with 483 ([`diversion`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Line;
+use super::diversion::{self, Arrival, Looped};
 use super::inbound::{Called, Declined, Desk};
 use super::joined::{Joined, Side};
 use super::lobby::{Ringing, is_at_cap, new_call};
-use super::outbound::{Dial, Over, Placing, STACK_PATIENCE};
+use super::outbound::{Dial, Onward, Over, Placing, STACK_PATIENCE, domain};
 use super::talking::Settled;
 use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent};
 use crate::app::App;
 use crate::calls::dial::number::canonical;
-use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id};
+use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id, may_call_from};
 use crate::calls::dial::service::{has_room, own_number, way_out};
 use crate::calls::dial::store as dial;
 use crate::calls::journal::Owner;
@@ -34,6 +35,7 @@ use crate::calls::{bridge, lifecycle, store};
 use crate::db::DbError;
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
+use crate::phone_numbers::routing::Lack;
 use crate::phone_numbers::{FallbackAction, PhoneNumber};
 use crate::sip_trunks::{self, Trunk};
 use crate::{billing, suppressions};
@@ -140,6 +142,44 @@ struct WayOut {
     written: String,
     /// As the record has it.
     to: String,
+    onward: Onward,
+}
+
+/// Why a call is not forwarded, and what its caller is told.
+struct Refusal {
+    code: u16,
+    why: String,
+}
+
+impl From<Looped> for Refusal {
+    fn from(looped: Looped) -> Self {
+        Self {
+            code: Looped::CODE,
+            why: looped.why(),
+        }
+    }
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        let code = match &error {
+            error if is_at_cap(error) => 486,
+            ApiError::Capacity { .. } | ApiError::Unavailable { .. } | ApiError::Internal(..) => {
+                503
+            }
+            _ => 480,
+        };
+        Self {
+            code,
+            why: error.message(),
+        }
+    }
+}
+
+impl From<DbError> for Refusal {
+    fn from(error: DbError) -> Self {
+        ApiError::from(error).into()
+    }
 }
 
 /// A callee who has answered; nobody hears anything yet.
@@ -154,19 +194,20 @@ impl Desk {
         &self,
         called: &Called,
         to: &str,
+        lack: Lack,
         mut ringing: Ringing,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Forwarded, NotForwarded> {
-        let way = match self.way_out(called, to).await {
+        let way = match self.way_out(called, to, lack).await {
             Ok(way) => way,
-            Err(error) => return Err(unwritten(ringing, &error)),
+            Err(refusal) => return Err(unwritten(ringing, refusal)),
         };
         let callee = match self.callee(called, &way, &mut ringing).await {
             Ok(callee) => callee,
-            Err(error) => return Err(unwritten(ringing, &error)),
+            Err(error) => return Err(unwritten(ringing, error.into())),
         };
         let caller = ringing.part;
-        match self.reach(&way, &caller, callee, events).await {
+        match self.reach(way, &caller, callee, events).await {
             Ok(callee) => Ok(Forwarded { caller, callee }),
             Err(end) => {
                 let code = code_of(&end);
@@ -184,17 +225,35 @@ impl Desk {
     }
 
     /// Whether the number may be called, and how.
-    async fn way_out(&self, called: &Called, to: &str) -> Result<WayOut, ApiError> {
+    async fn way_out(&self, called: &Called, to: &str, lack: Lack) -> Result<WayOut, Refusal> {
         let (app, account) = (&self.app, called.account);
         let number = called.number.clone().ok_or(ApiError::NotFound)?;
+        // The call that goes out has it as its caller.
+        if may_call_from(&number).is_err() {
+            return Err(Refusal {
+                code: Declined::AWAY.code,
+                why: "the number may not place calls: set outbound_enabled with \
+                      PATCH /phone-numbers/{id}"
+                    .to_owned(),
+            });
+        }
+        let rings = dial::live_forwards(&app.db, app.clock.now()).await?;
+        let arrival = Arrival {
+            id: number.id,
+            number: &number.phone_number,
+            dialled: &called.dialled,
+            caller: called.from.as_deref(),
+            hops: &called.hops,
+        };
+        let onward = diversion::judge(&arrival, &rings)?;
         billing::require(app, account).await?;
         let own = own_number(app, account, &canonical(to)).await?;
         let rules = own.and_then(|own| own.routing_rules);
         if rules.is_some_and(|rules| rules.fallback_action == FallbackAction::Forward) {
-            return Err(ApiError::unprocessable(
-                "validation_error",
-                "fallback_number is itself forwarded: it is not called",
-            ));
+            return Err(Refusal {
+                code: Declined::AWAY.code,
+                why: "fallback_number is itself forwarded: it is not called".to_owned(),
+            });
         }
         suppressions::check(app, account, to).await?;
         let agent = match called.agent {
@@ -206,7 +265,13 @@ impl Desk {
             .and_then(|agent| agent.settings.outbound_trunk_id.as_deref())
             .and_then(|id| id.parse().ok());
         let (trunk, written) = way_out(app, account, of_agent, &number, to).await?;
+        let host = domain(&trunk).unwrap_or("anonymous.invalid");
+        let onward = Onward {
+            headers: onward.headers(&number.phone_number, to, host, lack),
+            forwarded: onward.forwarded,
+        };
         Ok(WayOut {
+            onward,
             number,
             agent,
             trunk,
@@ -304,7 +369,7 @@ impl Desk {
     /// Rings the callee until somebody answers; how it ended otherwise. The callee's record is written.
     async fn reach(
         &self,
-        way: &WayOut,
+        way: WayOut,
         caller: &Part,
         callee: Part,
         events: &mut mpsc::Receiver<Event>,
@@ -329,12 +394,13 @@ impl Desk {
         let call = Dial {
             account: callee.account,
             id: callee.id,
-            to: way.written.clone(),
+            to: way.written,
             from: caller_id(&way.trunk, &way.number),
-            trunk: way.trunk.clone(),
+            trunk: way.trunk,
             ring_for,
             lease: None,
             dialling: Arc::clone(&callee.dialling),
+            onward: Some(way.onward),
         };
         let until = Instant::now() + ring_for * 2 + STACK_PATIENCE;
         let reached = tokio::select! {
@@ -422,24 +488,19 @@ pub(super) const fn name(by: Canceled) -> &'static str {
     }
 }
 
-fn unwritten(caller: Ringing, error: &ApiError) -> NotForwarded {
-    let code = match error {
-        error if is_at_cap(error) => 486,
-        ApiError::Capacity { .. } | ApiError::Unavailable { .. } | ApiError::Internal(..) => 503,
-        _ => 480,
-    };
+fn unwritten(caller: Ringing, Refusal { code, why }: Refusal) -> NotForwarded {
+    tracing::info!(code, why, "a call is not forwarded");
     NotForwarded {
         code,
-        unwritten: Some((
-            Box::new(caller),
-            format!("not forwarded: {}", error.message()),
-        )),
+        unwritten: Some((Box::new(caller), format!("not forwarded: {why}"))),
     }
 }
 
 /// What a caller is told of a callee who did not answer.
 fn code_of(end: &Unanswered) -> u16 {
     match end.reason {
+        // A loop ends for everybody in it as for whoever found it (RFC 3261 sections 21.4.20 and 21.4.21).
+        _ if matches!(end.sip_code, Some(482 | 483)) => Looped::CODE,
         "busy" => 486,
         "declined" => 603,
         "invalid_number" => 404,
@@ -467,6 +528,8 @@ mod tests {
             (404, 404),
             (484, 404),
             (403, 503),
+            (482, 483),
+            (483, 483),
             (500, 503),
         ] {
             let end = outcome(EndedBy::Remote, Some(said), false);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::rtp::sdp::{self, Encryption, Flow, Refusal};
-use sip::event::{CallId as LineId, Command, Event, Incoming};
+use sip::event::{CallId as LineId, Command, Event, Hops, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
@@ -97,6 +97,10 @@ pub(super) struct Called {
     pub(super) agent: Option<AgentId>,
     pub(super) number: Option<PhoneNumber>,
     pub(super) trunk: Option<Trunk>,
+    /// The user of the Request-URI.
+    pub(super) dialled: String,
+    /// How the call got here.
+    pub(super) hops: Hops,
     encryption: Encryption,
 }
 
@@ -366,6 +370,8 @@ impl Desk {
             agent: Some(agent),
             number: None,
             trunk: None,
+            dialled: dialled.clone(),
+            hops: incoming.hops.clone(),
             encryption: settings.encryption,
         };
         let sources = self
@@ -386,6 +392,8 @@ impl Desk {
                 encryption: trunks::encryption(trunk.media_encryption),
                 number: Some(number),
                 trunk: Some(trunk),
+                dialled,
+                hops: incoming.hops.clone(),
             });
         }
         match (sources, settings.agent) {

@@ -119,8 +119,8 @@ impl Desk {
                         Err(declined) => Err(self.refuse(&called, ringing, declined).await),
                     };
                 }
-                Next::Forward(to, _) => {
-                    return match self.forward(&called, &to, ringing, events).await {
+                Next::Forward(to, lack) => {
+                    return match self.forward(&called, &to, lack, ringing, events).await {
                         Ok(forwarded) => Ok(Taken::Forwarded(Box::new(forwarded))),
                         Err(NotForwarded { code, unwritten }) => {
                             if let Some((ringing, error)) = unwritten {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use media::rtp::sdp::{self, Agreed, Flow, Offered};
 use media::shell::PortPair;
-use sip::event::{CallId as LineId, Command, Event, Place};
+use sip::event::{CallId as LineId, Command, Event, Forwarded, Place};
 use sip::message::Body;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -43,6 +43,14 @@ pub struct Dial {
     /// `Some` until the engine has it.
     pub lease: Option<Lease>,
     pub dialling: Arc<Dialling>,
+    /// What it carries on of the call because of which it is placed.
+    pub onward: Option<Onward>,
+}
+
+/// What a forwarded call tells of its way.
+pub struct Onward {
+    pub forwarded: Forwarded,
+    pub headers: Vec<(String, String)>,
 }
 
 /// How long the stack may take to say how a call ended beyond twice the ring time, once for the address that
@@ -163,14 +171,19 @@ impl Placing {
                 .ok_or("the trunk's password or address cannot be read")?;
             self.exchange.tell(Command::SetTrunk(Box::new(told)));
         }
+        let onward = call.onward.as_ref();
         let place = Place {
             trunk: number,
             to: call.to.clone(),
             from: call.from.user.clone(),
             display: None,
-            headers: preferred(trunk, &call.from).into_iter().collect(),
+            headers: preferred(trunk, &call.from)
+                .into_iter()
+                .chain(onward.into_iter().flat_map(|onward| onward.headers.clone()))
+                .collect(),
             offer: Body::sdp(offered.text.clone()),
             ring_for: call.ring_for,
+            forwarded: onward.map(|onward| onward.forwarded.clone()),
         };
         ports.told();
         self.exchange
@@ -333,13 +346,16 @@ fn failed(why: String) -> Over {
     Over::Unanswered(Unanswered::carrier_error(), Some(why))
 }
 
+/// The carrier's domain, which stands in From.
+pub(super) fn domain(trunk: &Trunk) -> Option<&str> {
+    let address = trunk.outbound_address.as_deref();
+    trunk.realm.as_deref().or(address)
+}
+
 /// The number that calls, where From has a user name (RFC 3325 section 9.2).
 fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
     let number = from.preferred.as_ref()?;
-    let host = trunk
-        .realm
-        .as_deref()
-        .or(trunk.outbound_address.as_deref())?;
+    let host = domain(trunk)?;
     let value = format!("<sip:{number}@{host}>");
     Some(("P-Preferred-Identity".to_owned(), value))
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
-use sip::event::{CallId as LineId, EndedBy, Event, Incoming};
+use sip::event::{CallId as LineId, EndedBy, Event, Hops, Incoming};
 use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
 use tokio::task::JoinHandle;
@@ -225,32 +225,53 @@ impl Bench {
 
     /// The account's default trunk for calls out, to a carrier that is not there.
     async fn way_out(&self, more: Value) -> TrunkId {
+        self.way_out_of(&self.test.key, more).await
+    }
+
+    /// The same of another account.
+    async fn way_out_of(&self, key: &str, more: Value) -> TrunkId {
         let mut body = json!({"type": "outbound", "auth_mode": "ip_acl",
             "outbound_address": "127.0.0.1:5998"});
         let fields = body.as_object_mut().unwrap();
         fields.extend(more.as_object().unwrap().clone());
-        let trunk = self.trunk(&self.test.key, body).await;
+        let trunk = self.trunk(key, body).await;
         let path = format!("/sip-trunks/{trunk}/set-default-outbound");
-        let (status, answer) = self.test.call("PATCH", &path, None).await;
+        let (status, answer) = self.test.call_as(key, "PATCH", &path, None).await;
         assert!(status.is_success(), "{answer}");
         trunk
     }
 
     /// A number whose calls are forwarded to another one, and the trunk that they come over.
     async fn forwards(&self, number: &str, to: &str) -> TrunkId {
-        let trunk = self.by_address(&self.test.key).await;
-        let rules = json!({"inbound": {"fallback_action": "forward", "fallback_number": to}});
-        self.number(&self.test.key, number, trunk, rules).await;
+        self.forwards_of(&self.test.key, number, to).await
+    }
+
+    /// The same of another account.
+    async fn forwards_of(&self, key: &str, number: &str, to: &str) -> TrunkId {
+        let trunk = self.by_address(key).await;
+        let rules = json!({"outbound_enabled": true,
+            "inbound": {"fallback_action": "forward", "fallback_number": to}});
+        self.number(key, number, trunk, rules).await;
         trunk
     }
 
     /// A call to a number that is forwarded, of a caller who gives up as soon as it goes out; the code that ends it.
     async fn forward(&self, trunk: TrunkId, number: &str) -> u16 {
-        let called = self.desk().called(&incoming(&[trunk], number)).await;
+        self.forward_incoming(&incoming(&[trunk], number)).await
+    }
+
+    /// A call to a number that is forwarded, as it was looked up. There is no agent to be waited for.
+    async fn called_to_forward(&self, incoming: &Incoming) -> Called {
+        let called = self.desk().called(incoming).await;
         let mut called = called.unwrap_or_else(|why| panic!("{why:?}"));
         let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
-        // There is no agent to be waited for.
         rules.unwrap().max_ring_seconds = Some(0);
+        called
+    }
+
+    /// The same call; the caller gives up as soon as it goes out.
+    async fn forward_incoming(&self, incoming: &Incoming) -> u16 {
+        let called = self.called_to_forward(incoming).await;
         let mut line = self.exchange.line();
         let left = Event::Ended {
             call: line.id,
@@ -314,6 +335,7 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
         display: None,
         asserted: None,
         headers: Vec::new(),
+        hops: Hops::default(),
         offer: Some(Body::sdp(OFFER)),
     }
 }

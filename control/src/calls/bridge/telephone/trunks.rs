@@ -267,6 +267,7 @@ pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
     };
     Some(Told {
         id: sip_trunks::sip_id(trunk.id),
+        tenant: sip_trunks::tenant(trunk.account),
         host,
         port,
         transport: match trunk.transport {
@@ -327,6 +328,8 @@ pub(super) const fn encryption(wanted: MediaEncryption) -> Encryption {
 
 #[cfg(test)]
 mod tests {
+    use sip::trunk::Tenant;
+
     use super::*;
     use crate::calls::dial::rules::tests::trunk;
 
@@ -358,6 +361,7 @@ mod tests {
     fn told_at(number: u64, port: u16) -> (Number, Told) {
         let told = Told {
             id: Number(number),
+            tenant: Tenant::default(),
             host: None,
             port: Some(port),
             transport: Over::Udp,

@@ -1,0 +1,173 @@
+//! The names that requests go to: what is known of each, who wants it looked up, and what waits for it.
+
+use std::time::Duration;
+
+use super::clients::{Owner, peers};
+use super::trunks::{LOOKUP_INTERVAL, spread};
+use super::{Endpoint, Output};
+use crate::locate::{Answers, Lookup, targets};
+use crate::lookups::{Urgency, Wish};
+use crate::message::Request;
+use crate::time::Time;
+use crate::trunk::Tenant;
+
+/// A request whose host is being looked up.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) owner: Owner,
+    pub(super) request: Request,
+}
+
+/// A name that was not found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failing {
+    /// How often, one time after the other.
+    times: u32,
+    /// Nothing but a call has it looked up again before.
+    pub(super) until: Time,
+}
+
+/// How soon a name is looked up again that was not found; twice as long each time, up to the interval in which those
+/// are that were.
+const FIRST_LOOKUP_AGAIN: Duration = Duration::from_secs(5);
+
+/// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
+const MOST_RESOLVED: usize = 4_096;
+
+/// How long answers that are out of date serve.
+const MOST_STALE: Duration = Duration::from_secs(3_600);
+
+/// Requests that may wait for one name; more get 503.
+const MOST_WAITING: usize = 1_024;
+
+impl Endpoint {
+    /// Where a name leads, as far as it was looked up. What is out of date serves while it is looked up
+    /// again, so that calls do not wait for a resolver that is slow or away (RFC 8767 5).
+    pub(super) fn known_targets(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+        tenant: Tenant,
+    ) -> Option<Vec<core::net::SocketAddr>> {
+        let (until, answers) = self.resolved.get(lookup)?;
+        let until = *until;
+        if until + MOST_STALE <= now {
+            return None;
+        }
+        let found = targets(lookup, answers, &mut self.ids);
+        if until <= now {
+            self.look_up(now, lookup, tenant, Urgency::Refresh);
+        }
+        Some(found)
+    }
+
+    /// Whose request it is.
+    pub(super) fn tenant_of(&self, owner: Owner) -> Tenant {
+        let tenant = match owner {
+            Owner::Call(call, _) => self.calls.get(&call).map(|record| record.tenant),
+            Owner::Registration(id) => self.registrations.get(&id).map(|record| record.tenant),
+            Owner::Ping(trunk) => self.trunks.get(&trunk).map(|record| record.trunk.tenant),
+            Owner::LeftBehind { .. } | Owner::Nobody => None,
+        };
+        tenant.unwrap_or_default()
+    }
+
+    pub(super) fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {
+        let waits = self.waiting.get(&lookup).map_or(0, Vec::len);
+        if waits >= MOST_WAITING {
+            self.refusals.overload += 1;
+            return self.unsendable(now, waiting.owner, &waiting.request);
+        }
+        let tenant = self.tenant_of(waiting.owner);
+        let urgency = match waiting.owner {
+            Owner::Registration(_) | Owner::Ping(_) => Urgency::Refresh,
+            Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => Urgency::Call,
+        };
+        if self.look_up(now, &lookup, tenant, urgency) {
+            let queue = self.waiting.entry(lookup).or_default();
+            return queue.push(waiting);
+        }
+        self.unsendable(now, waiting.owner, &waiting.request);
+    }
+
+    /// Has a name looked up, unless that is under way. `false`: it was not found a while ago, and is not asked for
+    /// again yet. A call has it asked for whatever was found before.
+    pub(super) fn look_up(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+        tenant: Tenant,
+        urgency: Urgency,
+    ) -> bool {
+        let asking = self.asking.get(lookup).map_or(&[][..], Vec::as_slice);
+        let as_good = |(whose, of): &(Tenant, Urgency)| *whose == tenant && *of <= urgency;
+        if asking.iter().any(as_good) {
+            return true;
+        }
+        let waits = self.failing.get(lookup).is_some_and(|own| own.until > now);
+        if asking.is_empty() && urgency == Urgency::Refresh && waits {
+            return false;
+        }
+        let asking = self.asking.entry(lookup.clone()).or_default();
+        asking.push((tenant, urgency));
+        self.out.push_back(Output::Resolve(Wish {
+            lookup: lookup.clone(),
+            tenant,
+            urgency,
+        }));
+        true
+    }
+
+    /// A name was not found: when it is looked up again.
+    fn not_found(&mut self, now: Time, lookup: &Lookup) -> Time {
+        if self.failing.len() >= MOST_RESOLVED && !self.failing.contains_key(lookup) {
+            self.failing.retain(|_, own| own.until > now);
+            if self.failing.len() >= MOST_RESOLVED {
+                self.failing.clear();
+            }
+        }
+        let times = self.failing.get(lookup).map_or(0, |own| own.times);
+        let wait = FIRST_LOOKUP_AGAIN * 2_u32.saturating_pow(times.min(10));
+        let until = now + spread(&mut self.ids, wait.min(LOOKUP_INTERVAL));
+        let times = times.saturating_add(1);
+        self.failing
+            .insert(lookup.clone(), Failing { times, until });
+        until
+    }
+
+    pub(super) fn resolved(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        answers: Option<Answers>,
+        keep: Duration,
+    ) {
+        self.asking.remove(&lookup);
+        let answers = answers.unwrap_or_default();
+        self.admit_resolved(now, &lookup, &answers);
+        let waiting = self.waiting.remove(&lookup).unwrap_or_default();
+        let found = !targets(&lookup, &answers, &mut self.ids).is_empty();
+        if found {
+            self.failing.remove(&lookup);
+            if self.resolved.len() >= MOST_RESOLVED {
+                self.resolved.clear();
+            }
+            self.resolved
+                .insert(lookup.clone(), (now + keep, answers.clone()));
+        } else {
+            let again = self.not_found(now, &lookup);
+            self.look_later(&lookup, again);
+        }
+        for Waiting { owner, request } in waiting {
+            // Each draws its own order, so that weights spread the calls.
+            let order = targets(&lookup, &answers, &mut self.ids);
+            if self.is_let_go(owner) {
+                self.answer_made_up(now, owner, &request, 487);
+            } else if order.is_empty() {
+                self.unsendable(now, owner, &request);
+            } else {
+                self.send(now, owner, request, peers(&lookup, &order));
+            }
+        }
+    }
+}

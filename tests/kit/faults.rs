@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A file system in memory. It is mounted in a namespace that ends with it, so nothing is left behind
-/// however the test ends; programs outside reach it through `/proc`.
+/// however the test ends; a program has to [enter](SmallDisk::enter) it. (SQLite resolves paths by itself, so
+/// the way through `/proc/<id>/root` does not lead it there.)
 pub struct SmallDisk {
     keeper: Child,
-    path: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Mounts, says so, and waits for the end of its input.
@@ -34,27 +34,34 @@ impl SmallDisk {
         let mut said = [0; 8];
         let out = keeper.stdout.as_mut().expect("a pipe");
         out.read_exact(&mut said).expect("tmpfs can be mounted");
-        let inside = folder.path().strip_prefix("/").expect("an absolute path");
-        let path = Path::new("/proc").join(keeper.id().to_string());
-        Self {
-            path: path.join("root").join(inside),
-            keeper,
-            _folder: folder,
-        }
+        Self { keeper, folder }
     }
 
-    /// Its root, for every program of this machine.
+    /// Its root, for programs that entered.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
+    }
+
+    /// The words before the command of a program that is to enter.
+    pub fn enter(&self) -> Vec<String> {
+        let target = self.keeper.id().to_string();
+        let words = [
+            "nsenter",
+            "--user",
+            "--mount",
+            "--preserve-credentials",
+            "--target",
+        ];
+        words
+            .map(str::to_owned)
+            .into_iter()
+            .chain([target])
+            .collect()
     }
 
     /// Takes all room that is left.
     pub fn fill(&self) {
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .open(self.ballast())
-            .expect("a file");
+        let mut file = File::create(self.ballast()).expect("a file");
         let block = [b'x'; 4096];
         loop {
             match file.write_all(&block) {
@@ -71,7 +78,9 @@ impl SmallDisk {
     }
 
     fn ballast(&self) -> PathBuf {
-        self.path.join("ballast")
+        let inside = self.path().strip_prefix("/").expect("an absolute path");
+        let root = Path::new("/proc").join(self.keeper.id().to_string());
+        root.join("root").join(inside).join("ballast")
     }
 }
 

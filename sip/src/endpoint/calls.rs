@@ -4,9 +4,9 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::challenges::{Said, without_credentials};
 use super::clients::{ClientId, Owner, peers};
 use super::{Endpoint, Output, Peer, Who};
-use crate::auth::Credentials;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
@@ -23,12 +23,15 @@ pub(super) struct CallRecord {
     key: (String, String),
     /// How its peer was last spoken with.
     pub(super) flow: Peer,
-    /// Of a call of ours: where its INVITE goes.
-    trunk: Option<TrunkId>,
+    /// Whose credentials it may give. Of a call of ours: where its INVITE goes.
+    pub(super) trunk: Option<TrunkId>,
+    /// The realm in which it has given them.
+    pub(super) realm: Option<String>,
     /// Its latest INVITE.
     invite: Option<ClientId>,
-    /// Where the INVITE that makes the call went last, and where it goes if that fails.
-    route: VecDeque<Peer>,
+    /// Where the INVITE that makes the call went last, and where it goes if that fails; of a call of theirs, where it
+    /// came from.
+    pub(super) route: VecDeque<Peer>,
     /// Addresses let in for its sake.
     peers: Vec<IpAddr>,
     armed: Time,
@@ -119,7 +122,8 @@ impl Endpoint {
         );
         let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
         let flow = Peer::new(trunk.transport, nowhere);
-        self.keep_call(call, (call_id, tag), flow, Some(place.trunk));
+        let route = VecDeque::new();
+        self.keep_call(call, (call_id, tag), flow, Some(place.trunk), route);
         self.drive_call(now, id);
     }
 
@@ -132,7 +136,14 @@ impl Endpoint {
         });
     }
 
-    fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, trunk: Option<TrunkId>) {
+    fn keep_call(
+        &mut self,
+        call: Call,
+        key: (String, String),
+        flow: Peer,
+        trunk: Option<TrunkId>,
+        route: VecDeque<Peer>,
+    ) {
         let id = call.id();
         self.dialogs.insert(key.clone(), id);
         self.tracer.begin(&key, id);
@@ -141,8 +152,9 @@ impl Endpoint {
             key,
             flow,
             trunk,
+            realm: None,
             invite: None,
-            route: VecDeque::new(),
+            route,
             peers: Vec::new(),
             armed: Time::NEVER,
         };
@@ -163,23 +175,22 @@ impl Endpoint {
         let contact = self.contact(peer.transport, &theirs, user.as_deref());
         let ids = self.ids.fork();
         let settings = Arc::clone(&self.settings);
-        let credentials = self.credentials_of(trunks);
+        // Where the call may be of several trunks, none answers a challenge: a carrier that several accounts share is
+        // not given one's answer in another's call.
+        let trunk = match trunks {
+            [trunk] => self.trunks.get(trunk).map(|record| &record.trunk),
+            _ => None,
+        };
+        let credentials = trunk.and_then(|trunk| trunk.credentials.clone());
+        let trunk = trunk.map(|trunk| trunk.id);
         let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
         self.next_incoming += 1;
         let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
-        self.keep_call(call, key, peer.clone(), None);
+        let route = VecDeque::from([peer.clone()]);
+        self.keep_call(call, key, peer.clone(), trunk, route);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());
         Some(id)
-    }
-
-    /// What answers the challenges of a call's other side. Where the call may be of several trunks, none:
-    /// a carrier that several accounts share is not given one's answer in another's call.
-    fn credentials_of(&self, trunks: &[TrunkId]) -> Option<Credentials> {
-        match trunks {
-            [trunk] => self.trunks.get(trunk)?.trunk.credentials.clone(),
-            _ => None,
-        }
     }
 
     fn let_in(&mut self, id: CallId, ip: IpAddr) {
@@ -252,13 +263,16 @@ impl Endpoint {
         purpose: Purpose,
         request: &Request,
         response: &Response,
+        said: Option<&Said>,
     ) {
+        let (challenge, response) = self.judge_for_call(id, purpose, request, response, said);
         if purpose == Purpose::Invite && (101..300).contains(&response.code) {
             self.let_in_target(id, response.contact());
             let route = response.headers.list(&Name::RecordRoute).last();
             self.let_in_target(id, route.and_then(NameAddr::parse));
         }
-        self.call_input(now, id, CallInput::Response(purpose, request, response));
+        let input = CallInput::Response(purpose, request, &response, challenge);
+        self.call_input(now, id, input);
     }
 
     /// Its INVITE goes to the next address.
@@ -298,7 +312,7 @@ impl Endpoint {
                 }
                 Out::Ack(request, branch) => {
                     let flow = record.flow.clone();
-                    self.send_ack(now, request, &branch, &flow);
+                    self.send_ack(now, request, &branch, &flow, Some(id));
                 }
                 Out::Respond(server, mut response) => {
                     if response.code == 401 {
@@ -337,15 +351,24 @@ impl Endpoint {
     /// What is asked for on behalf of a call that is gone, whose INVITE went to `flow`.
     pub(super) fn perform_stray(&mut self, now: Time, out: Out, flow: &Peer) {
         match out {
-            Out::Ack(request, branch) => self.send_ack(now, request, &branch, flow),
+            Out::Ack(request, branch) => self.send_ack(now, request, &branch, flow, None),
             Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, flow),
             _ => {}
         }
     }
 
     /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
-    /// datagram may be; the 2xx comes again and by then the name is resolved.
-    fn send_ack(&mut self, now: Time, mut request: Request, branch: &str, flow: &Peer) {
+    /// datagram may be; the 2xx comes again and by then the name is resolved. The credentials of its INVITE go to who
+    /// asked for them, and not to whomever the answer named: a host of the trunk of `call`, or of a call that is gone
+    /// where its INVITE went.
+    fn send_ack(
+        &mut self,
+        now: Time,
+        mut request: Request,
+        branch: &str,
+        flow: &Peer,
+        call: Option<CallId>,
+    ) {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
         };
@@ -364,6 +387,13 @@ impl Endpoint {
                 }
             }
         };
+        let may = match call {
+            Some(call) => self.is_host_of_call(call, &to),
+            None => to.addr == flow.addr && to.transport == flow.transport,
+        };
+        if !may {
+            without_credentials(&mut request);
+        }
         self.add_via(&mut request, &to, branch);
         self.out.push_back(Output::Transmit {
             to,

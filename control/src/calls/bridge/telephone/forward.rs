@@ -15,7 +15,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Line;
-use super::inbound::{Called, Declined, Desk};
+use super::called::Called;
+use super::inbound::{Declined, Desk};
 use super::joined::{Joined, Side};
 use super::lobby::{Ringing, is_at_cap, new_call};
 use super::outbound::{Dial, Over, Placing, STACK_PATIENCE};
@@ -267,6 +268,7 @@ impl Desk {
             from_number: Some(&way.number.phone_number),
             to_number: Some(&way.to),
             trunk_id: Some(held.id),
+            matched_by: None,
             ..new_call(callee, way.agent.as_ref(), called, &none)
         };
         store::insert(&mut tx, account, &goes_out, now).await?;

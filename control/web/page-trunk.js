@@ -69,6 +69,7 @@ const doing = (trunk) => facts([
   ['Registration', registration(trunk) ?? h('span.soft', trunk.registration ? 'not while it is disabled' : 'it does not register')],
   trunk.registration?.expires_at && ['Holds until', when(trunk.registration.expires_at)],
   trunk.registration?.last_failure && ['Failed last', failure(trunk.registration.last_failure)],
+  trunk.last_refused_challenge && ['Password refused', failure(trunk.last_refused_challenge)],
 ]);
 
 const lost = ({ call_id, ended_at, status, sip_code }) => [h('a', { href: `#/calls/${call_id}` }, when(ended_at)), h('span.soft.small.said', sip_code === null ? status : `${status}, ${sip_code}`)];
@@ -81,6 +82,7 @@ const settings = (trunk) => facts([
   trunk.allowed_addresses.length > 0 && ['Calls come from', h('code.break', trunk.allowed_addresses.join(', '))],
   trunk.auth_username && ['User name', h('code.break', trunk.auth_username)],
   trunk.has_credentials && ['Password', h('span.soft', 'kept, never shown')],
+  trunk.has_credentials && ['MD5 without qop', trunk.allow_md5_without_qop ? 'answered' : 'not answered'],
   trunk.realm && ['Domain', h('code.break', trunk.realm)],
   trunk.register_expires && ['Renewed within', `${trunk.register_expires} s`],
   ['SIP over', named(TRANSPORTS, trunk.transport)],

@@ -7,6 +7,7 @@ const NAME = { name: 'name', kind: 'text', label: 'Name', unset: null, required:
 const ADDRESS = { name: 'outbound_address', kind: 'text', label: 'Address', unset: null, required: true, placeholder: 'sip.example.com', hint: 'A host, or host:port.' };
 const USERNAME = { name: 'auth_username', kind: 'text', label: 'User name', unset: null, required: true };
 const PASSWORD = { name: 'auth_password', kind: 'secret', label: 'Password', unset: null, required: true, hint: 'Kept encrypted, and never shown again.' };
+const MD5 = { name: 'allow_md5_without_qop', kind: 'flag', label: 'Answer MD5 without qop', unset: false, hint: 'For carriers of an older make. Whoever sees such an answer may try passwords on it with tables made before.' };
 const TRANSPORT = { name: 'transport', kind: 'choice', label: 'SIP goes over', options: TRANSPORTS, unset: 'udp' };
 const ENCRYPTION = { name: 'media_encryption', kind: 'choice', label: 'Encrypts the sound (SRTP)', options: ENCRYPTIONS, unset: 'allow', hint: 'Only with TLS are its keys hidden as well.' };
 const NUMBERS = { name: 'numbers', kind: 'lines', label: 'Numbers', unset: [] };
@@ -16,7 +17,7 @@ const asksPassword = ({ auth_mode: mode }) => mode !== 'ip_acl';
 const asksAddresses = ({ type, auth_mode: mode }) => type !== 'outbound' && (mode === 'ip_acl' || mode === 'digest_plus_ip_acl');
 const registers = ({ auth_mode: mode }) => mode === 'register';
 const mode = (options, more = {}) => ({ name: 'auth_mode', kind: 'choice', label: 'Known by', options, unset: 'digest', always: true, decides: true, ...more });
-const credentials = [{ ...USERNAME, when: asksPassword }, { ...PASSWORD, when: asksPassword }];
+const credentials = [{ ...USERNAME, when: asksPassword }, { ...PASSWORD, when: asksPassword }, { ...MD5, when: asksPassword }];
 
 const LIMITS = [
   { name: 'max_concurrent_calls', kind: 'number', label: 'Calls at the same time', min: 1, step: 1, placeholder: '10', unset: null },
@@ -82,8 +83,10 @@ export const change = ({ type, auth_mode: kept }) => [
       mode(MODES.filter(([value]) => (value === 'register') === (kept === 'register')), { always: false, wide: true }),
       { ...USERNAME, when: asksPassword },
       { ...PASSWORD, required: false, hint: 'Typed again where the user name or the way changes; it is never shown.', when: asksPassword },
+      { ...MD5, when: asksPassword },
       { ...ADDRESSES, wide: true, when: asksAddresses },
     ],
   },
+  type === 'outbound' && kept !== 'ip_acl' && { id: 'known', title: 'How the carrier knows us', fields: [{ ...MD5, wide: true }] },
   BOUNDS,
 ].filter(Boolean);

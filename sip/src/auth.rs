@@ -4,6 +4,8 @@
 //! A server's nonce is its time and a salt under a keyed hash, so nothing is stored for a stranger
 //! who only asks. What is stored is the last nonce count of those who answered rightly.
 
+mod choice;
+
 use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,9 +17,10 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha256, Sha512_256};
 use subtle::ConstantTimeEq as _;
 
+pub use self::choice::Withheld;
 use crate::ids::Ids;
 use crate::message::header::AuthValue;
-use crate::message::{Name, Request, Response, Uri};
+use crate::message::{Name, Request, Uri};
 use crate::time::Time;
 
 /// A user and a password. Never printed.
@@ -25,8 +28,23 @@ use crate::time::Time;
 pub struct Credentials {
     pub username: String,
     pub password: String,
-    /// Answer only challenges of this realm; `None` for any.
+    /// The realm of the challenges that are answered; `None`: the first that is seen of the trunk's own hosts.
     pub realm: Option<String>,
+    /// Answer MD5 without qop (RFC 2069) too, where nothing better is asked for: whoever overhears such an
+    /// answer, or chose its nonce, tries passwords on it with tables that were made before.
+    pub md5_without_qop: bool,
+}
+
+impl Credentials {
+    /// Of any realm, and not for MD5 without qop.
+    pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
+        Self {
+            username: username.into(),
+            password: password.into(),
+            realm: None,
+            md5_without_qop: false,
+        }
+    }
 }
 
 impl fmt::Debug for Credentials {
@@ -136,17 +154,6 @@ impl Challenge {
         })
     }
 
-    /// The first of a response's challenges that we can answer: the server put them in the order of
-    /// its preference (RFC 8760 2.4).
-    pub fn first<'a>(values: impl Iterator<Item = &'a str>, of: &Credentials) -> Option<Self> {
-        let mut fit = values.filter_map(Self::parse).filter(|challenge| {
-            of.realm
-                .as_ref()
-                .is_none_or(|realm| *realm == challenge.realm)
-        });
-        fit.next()
-    }
-
     /// The credentials for a request. `count` is how often this nonce was used, from 1.
     pub fn answer(
         &self,
@@ -238,22 +245,22 @@ impl Retry {
         self.given = 0;
     }
 
-    /// The request again, with credentials for the challenge in its 401 or 407 and for those that it had
+    /// The request again, with credentials for this challenge of its 401 or 407 and for those that it had
     /// answered before, and without a new CSeq and branch. `None` when there is nothing to answer, or the
     /// credentials were wrong.
     pub fn answer(
         &mut self,
         request: &Request,
-        response: &Response,
+        code: u16,
+        challenge: Challenge,
         credentials: &Credentials,
         ids: &mut Ids,
     ) -> Option<Request> {
-        let (ask, answer) = match response.code {
-            401 => (Name::WwwAuthenticate, Name::Authorization),
-            407 => (Name::ProxyAuthenticate, Name::ProxyAuthorization),
+        let answer = match code {
+            401 => Name::Authorization,
+            407 => Name::ProxyAuthorization,
             _ => return None,
         };
-        let challenge = Challenge::first(response.headers.all(&ask), credentials)?;
         let has = |answer: &Name, realm: &str| {
             let mut given = request.headers.all(answer).filter_map(AuthValue::parse);
             given.any(|given| given.get("realm") == Some(realm))
@@ -347,9 +354,11 @@ const MOST_NONCES: usize = 4_096;
 
 /// What a server thinks of a request's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// They are right; the user is named.
-    Known(String),
+pub enum Verdict<T> {
+    /// They are right for one of those who have the name.
+    Known(T),
+    /// They are right for several, who have the password in common too.
+    Ambiguous(Vec<T>),
     /// The nonce is old, or its count was used: ask again with `stale=true`.
     Stale,
     /// None, wrong ones, or of an unknown user: which of these is not told.
@@ -408,17 +417,23 @@ impl Authenticator {
         })
     }
 
-    /// Judges an Authorization value. `password_of` gives the password of a user that may call. An
-    /// unknown user costs the same hashes and the same comparison as a known one.
-    pub fn verify<'a>(
+    /// Judges an Authorization value. `passwords_of` gives the passwords of those with a user name who may
+    /// call: `most` of them at most, and as many hashes and comparisons does every name cost, also one that
+    /// nobody has.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is of another kind and used once"
+    )]
+    pub fn verify<'a, T>(
         &mut self,
         now: Time,
         source: IpAddr,
         method: &str,
         uri: &Uri,
         authorization: Option<&str>,
-        password_of: impl FnOnce(&str) -> Option<&'a str>,
-    ) -> Verdict {
+        most: usize,
+        passwords_of: impl FnOnce(&str) -> Vec<(T, &'a str)>,
+    ) -> Verdict<T> {
         let Some(given) = authorization.and_then(AuthValue::parse) else {
             return Verdict::Refused;
         };
@@ -448,29 +463,35 @@ impl Authenticator {
         else {
             return Verdict::Refused;
         };
-        let password = password_of(username);
-        let known = password.is_some() & (given.get("realm") == Some(self.realm.as_str()));
-        let right = response(&Parts {
-            algorithm,
-            session: false,
-            username,
-            realm: &self.realm,
-            password: password.unwrap_or(self.nobody.as_str()),
-            nonce,
-            qop: Some((count, cnonce, "auth")),
-            cnonce,
-            method,
-            uri: asked,
-        });
-        let right = bool::from(
-            right
+        let mut candidates = passwords_of(username).into_iter();
+        let mut right = Vec::new();
+        for _ in 0..most.max(candidates.len()).max(1) {
+            let (whose, password) = match candidates.next() {
+                Some((whose, password)) => (Some(whose), password),
+                None => (None, self.nobody.as_str()),
+            };
+            let expected = response(&Parts {
+                algorithm,
+                session: false,
+                username,
+                realm: &self.realm,
+                password,
+                nonce,
+                qop: Some((count, cnonce, "auth")),
+                cnonce,
+                method,
+                uri: asked,
+            });
+            let fits = expected
                 .as_bytes()
-                .ct_eq(answer.to_ascii_lowercase().as_bytes()),
-        );
+                .ct_eq(answer.to_ascii_lowercase().as_bytes());
+            right.extend(whose.filter(|_| bool::from(fits)));
+        }
+        let known = !right.is_empty() & (given.get("realm") == Some(self.realm.as_str()));
         let Some(made) = self.made_at(nonce, source) else {
             return Verdict::Refused;
         };
-        if !(right & known) || !same_resource(asked, uri) {
+        if !known || !same_resource(asked, uri) {
             return Verdict::Refused;
         }
         let age = now.since(Time::from_micros(made));
@@ -480,7 +501,13 @@ impl Authenticator {
         if age > self.lifetime || made < self.floor || !self.count(nonce, count) {
             return Verdict::Stale;
         }
-        Verdict::Known(username.to_owned())
+        match right.pop() {
+            Some(only) if right.is_empty() => Verdict::Known(only),
+            last => {
+                right.extend(last);
+                Verdict::Ambiguous(right)
+            }
+        }
     }
 
     /// Whether this count is new for the nonce; remembers it.

@@ -30,7 +30,7 @@ use self::refer::Refers;
 use self::session::SessionTimer;
 pub(crate) use self::session::too_brief;
 use self::timers::{Timer, Timers};
-use crate::auth::{Credentials, Retry};
+use crate::auth::{Challenge, Credentials, Retry};
 use crate::dialog::Dialog;
 use crate::event::{CallId, Command, EndedBy, Event};
 use crate::ids::Ids;
@@ -75,8 +75,9 @@ pub(crate) enum Input<'a> {
     Request(ServerId, &'a Request),
     /// The caller cancelled its INVITE.
     Cancelled,
-    /// A response to a request of ours; 408 and 503 are made up when none came.
-    Response(Purpose, &'a Request, &'a Response),
+    /// A response to a request of ours, with the challenge of it that is to be answered; 408 and 503 are made up
+    /// when none came.
+    Response(Purpose, &'a Request, &'a Response, Option<Challenge>),
     Command(Command),
     /// The INVITE that makes the call goes to another address, as one was silent or overloaded.
     TriesNext,
@@ -197,6 +198,11 @@ impl Call {
         self.id
     }
 
+    /// What answers the challenges of its trunk's hosts.
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
     /// Whether its user has let go of it, so that an INVITE which is not sent yet need not be.
     pub(crate) fn is_leaving(&self) -> bool {
         self.told_end
@@ -209,8 +215,8 @@ impl Call {
         match input {
             Input::Request(server, request) => self.request(now, server, request),
             Input::Cancelled => self.cancelled(),
-            Input::Response(purpose, request, response) => {
-                self.response(now, purpose, request, response);
+            Input::Response(purpose, request, response, challenge) => {
+                self.response(now, purpose, request, response, challenge);
             }
             Input::Command(command) => self.command(now, command),
             Input::TriesNext => self.tries_next(now),
@@ -300,7 +306,14 @@ impl Call {
         }
     }
 
-    fn response(&mut self, now: Time, purpose: Purpose, request: &Request, response: &Response) {
+    fn response(
+        &mut self,
+        now: Time,
+        purpose: Purpose,
+        request: &Request,
+        response: &Response,
+        challenge: Option<Challenge>,
+    ) {
         if response.headers.lists(&Name::Allow, "UPDATE") {
             self.takes_update = true;
         }
@@ -308,7 +321,9 @@ impl Call {
             // However long the call lasts, what comes later may be challenged anew.
             self.retry.start_over();
         }
-        if matches!(response.code, 401 | 407) && self.answer_challenge(purpose, request, response) {
+        if let Some(challenge) = challenge
+            && self.answer_challenge(purpose, request, response.code, challenge)
+        {
             return;
         }
         match purpose {
@@ -328,7 +343,8 @@ impl Call {
         &mut self,
         purpose: Purpose,
         request: &Request,
-        response: &Response,
+        code: u16,
+        challenge: Challenge,
     ) -> bool {
         // Nobody waits for a call that is cancelled, nor for these; an answer that is not sent would be counted.
         if self.state == State::Cancelling || purpose == Purpose::StrayBye {
@@ -345,7 +361,7 @@ impl Call {
         };
         let Some(mut again) = self
             .retry
-            .answer(request, response, credentials, &mut self.ids)
+            .answer(request, code, challenge, credentials, &mut self.ids)
         else {
             return false;
         };

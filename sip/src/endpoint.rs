@@ -12,10 +12,12 @@
 //! ```
 //!
 //! This file holds the tables and routes what comes in; `requests` serves requests, `clients` sends
-//! ours, `names` has their hosts looked up, `reach` judges where others lead them, `calls` drives the calls, `streams` bounds connections, `trace`
-//! tells what was said in calls, `trunks` registers and asks whether carriers are there.
+//! ours, `names` has their hosts looked up, `reach` judges where others lead them and `challenges` who is given
+//! credentials, `calls` drives the calls, `streams` bounds connections, `trace` tells what was said in calls, `trunks`
+//! registers and asks whether carriers are there.
 
 mod calls;
+mod challenges;
 mod clients;
 mod names;
 mod reach;
@@ -244,6 +246,8 @@ pub struct Endpoint {
     /// (RFC 3261 8.2.2.2).
     inviting: FxHashMap<(String, String, u32), ServerId>,
     trunks: BTreeMap<TrunkId, TrunkRecord>,
+    /// How many trunks are known by each user name.
+    users: FxHashMap<String, usize>,
     registrations: BTreeMap<RegistrationId, RegistrationRecord>,
     streams: Streams,
     waiting: FxHashMap<Lookup, Vec<Waiting>>,
@@ -285,6 +289,7 @@ impl Endpoint {
             dialogs: FxHashMap::default(),
             inviting: FxHashMap::default(),
             trunks: BTreeMap::new(),
+            users: FxHashMap::default(),
             registrations: BTreeMap::new(),
             streams: Streams::default(),
             waiting: FxHashMap::default(),
@@ -472,7 +477,7 @@ impl Endpoint {
                 self.refusals.stray += 1;
                 return;
             }
-            Message::Response(response) => self.response(now, response),
+            Message::Response(response) => self.response(now, peer, response),
         }
         if let Some(event) = seen.and_then(|message| self.tracer.received(peer, message)) {
             self.out.insert(before, Output::Event(event));

@@ -111,6 +111,8 @@ pub enum EndedBy {
 pub struct Incoming {
     /// The trunk whose credentials it gave, and those for which its source is enough.
     pub trunks: Vec<TrunkId>,
+    /// It gave the credentials of the first of them.
+    pub by_password: bool,
     /// It gave no credentials that are right, and there are trunks that its source may give some of: where it is
     /// for none of `trunks`, refuse it with 401.
     pub may_prove: bool,
@@ -250,6 +252,18 @@ pub enum Event {
     /// A message of a call was received or is sent, where [`Config::trace`](crate::endpoint::Config::trace)
     /// asks for it; for 32 seconds after [`Event::Ended`] too.
     Message(Box<Traced>),
+    /// A request of the trunk's was challenged, and its credentials were not given: `reason` says to what, and why.
+    ChallengeWithheld {
+        trunk: TrunkId,
+        code: u16,
+        reason: String,
+    },
+    /// A call gave credentials that are right for several trunks, which have name and password in common: it was
+    /// refused.
+    SharedPassword {
+        trunks: Vec<TrunkId>,
+        source: SocketAddr,
+    },
     /// The carrier began or ceased to answer OPTIONS.
     Reachable {
         trunk: TrunkId,

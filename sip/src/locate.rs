@@ -83,6 +83,23 @@ pub fn locate_host(host: &Host, port: Option<u16>, transport: Transport) -> Loca
     }
 }
 
+/// All targets of a host, in no order.
+pub(crate) fn all_targets(lookup: &Lookup, answers: &Answers) -> Vec<SocketAddr> {
+    if lookup.port.is_none() && !answers.srv.is_empty() {
+        let of = |srv: &Srv| {
+            let port = srv.port;
+            let addresses = srv.addresses.clone();
+            addresses
+                .into_iter()
+                .map(move |ip| SocketAddr::new(ip, port))
+        };
+        return answers.srv.iter().flat_map(of).collect();
+    }
+    let port = lookup.port.unwrap_or(lookup.transport.default_port());
+    let own = answers.addresses.iter();
+    own.map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
 /// The targets in the order in which they are tried: by priority, then drawn by weight (RFC 2782).
 pub fn targets(lookup: &Lookup, answers: &Answers, ids: &mut Ids) -> Vec<SocketAddr> {
     let mut targets = Vec::new();

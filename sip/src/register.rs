@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::auth::{Credentials, Retry};
+use crate::auth::{Challenge, Credentials, Retry};
 use crate::call::is_made_up;
 use crate::ids::Ids;
 use crate::message::{CSeq, Host, Method, Name, NameAddr, Request, Response, SipUri, Uri, scan};
@@ -174,17 +174,29 @@ impl Registration {
         }
     }
 
-    /// The answer to `request`; 408 and 503 when there was none.
-    pub(crate) fn response(&mut self, now: Time, request: &Request, response: &Response) {
+    /// What answers the challenges of the registrar.
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// The answer to `request`, with the challenge of it that is to be answered; 408 and 503 when there was none.
+    pub(crate) fn response(
+        &mut self,
+        now: Time,
+        request: &Request,
+        response: &Response,
+        challenge: Option<Challenge>,
+    ) {
         // The answer to an older REGISTER says nothing any more.
         if response.code < 200 || request.cseq().is_none_or(|cseq| cseq.number != self.number) {
             return;
         }
-        if let 401 | 407 = response.code
+        let code = response.code;
+        if let Some(challenge) = challenge
             && let Some(credentials) = &self.credentials
             && let Some(mut again) =
                 self.retry
-                    .answer(request, response, credentials, &mut self.ids)
+                    .answer(request, code, challenge, credentials, &mut self.ids)
         {
             self.number += 1;
             again.headers.set(Name::CSeq, self.cseq());
@@ -364,11 +376,7 @@ mod tests {
                 domain: Host::parse("carrier.example").unwrap(),
                 contact: "<sip:alice@192.0.2.1:5060>".to_owned(),
                 expires,
-                credentials: Some(Credentials {
-                    username: "alice".to_owned(),
-                    password: "secret".to_owned(),
-                    realm: None,
-                }),
+                credentials: Some(Credentials::new("alice", "secret")),
             },
             Ids::from_number(3),
         )
@@ -398,6 +406,14 @@ mod tests {
         }
     }
 
+    /// A response, with the challenge of it that is answered.
+    fn hear(this: &mut Registration, now: Time, request: &Request, response: &Response) {
+        let values = response.headers.all(&Name::WwwAuthenticate);
+        let credentials = Credentials::new("alice", "secret");
+        let challenge = Challenge::choose(values, &credentials, None).ok();
+        this.response(now, request, response, challenge);
+    }
+
     fn answer(request: &Request, code: u16, fields: &[(Name, &str)]) -> Response {
         let mut response = Response::to(&request.headers, code, "");
         response.headers.push(Name::Via, "SIP/2.0/UDP 192.0.2.1");
@@ -415,11 +431,10 @@ mod tests {
         let first = drain(&mut this, &mut log).0.unwrap();
         let challenge = "Digest realm=\"r\", nonce=\"n\", qop=\"auth\"";
         let asked = answer(&first, 401, &[(Name::WwwAuthenticate, challenge)]);
-        this.response(now, &first, &asked);
+        hear(&mut this, now, &first, &asked);
         let second = drain(&mut this, &mut log).0.unwrap();
         let contact = "<sip:other@192.0.2.5>;expires=5, <sip:alice@192.0.2.1:5060;x=y>;expires=120";
-        this.response(
-            now,
+        hear(&mut this, now,
             &second,
             &answer(&second, 200, &[(Name::Contact, contact)]),
         );
@@ -432,14 +447,12 @@ mod tests {
         this.timeout(at);
         let third = drain(&mut this, &mut log).0.unwrap();
         // The same challenge to credentials that were just given: they are wrong.
-        this.response(
-            at,
+        hear(&mut this, at,
             &third,
             &answer(&third, 401, &[(Name::WwwAuthenticate, challenge)]),
         );
         let fourth = drain(&mut this, &mut log).0.unwrap();
-        this.response(
-            at,
+        hear(&mut this, at,
             &fourth,
             &answer(&fourth, 401, &[(Name::WwwAuthenticate, challenge)]),
         );
@@ -468,7 +481,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..10 {
             let request = drain(&mut this, &mut log).0.unwrap();
-            this.response(now, &request, &answer(&request, 503, &[]));
+            hear(&mut this, now, &request, &answer(&request, 503, &[]));
             let (_, at) = drain(&mut this, &mut log);
             waits.push(at.since(now).as_secs());
             now = at;
@@ -481,8 +494,7 @@ mod tests {
         // A registrar that names a time is believed.
         let request = drain(&mut this, &mut log).0.unwrap();
         this.failures = 0;
-        this.response(
-            now,
+        hear(&mut this, now,
             &request,
             &answer(&request, 503, &[(Name::RetryAfter, "400 (later)")]),
         );
@@ -495,19 +507,18 @@ mod tests {
         let mut log = String::new();
         let now = Time::default();
         let first = drain(&mut this, &mut log).0.unwrap();
-        this.response(
-            now,
+        hear(&mut this, now,
             &first,
             &answer(&first, 423, &[(Name::MinExpires, "300")]),
         );
         let second = drain(&mut this, &mut log).0.unwrap();
         // An answer to the first comes late: it changes nothing.
-        this.response(now, &first, &answer(&first, 200, &[]));
-        this.response(now, &second, &answer(&second, 200, &[]));
+        hear(&mut this, now, &first, &answer(&first, 200, &[]));
+        hear(&mut this, now, &second, &answer(&second, 200, &[]));
         drain(&mut this, &mut log);
         this.leave();
         let last = drain(&mut this, &mut log).0.unwrap();
-        this.response(now, &last, &answer(&last, 200, &[]));
+        hear(&mut this, now, &last, &answer(&last, 200, &[]));
         drain(&mut this, &mut log);
         assert!(this.is_over());
         assert_eq!(
@@ -534,7 +545,7 @@ mod tests {
             let request = drain(&mut this, &mut log).0.unwrap();
             let mut fields = vec![(Name::Contact, contact)];
             fields.extend(expires.map(|expires| (Name::Expires, expires)));
-            this.response(Time::default(), &request, &answer(&request, 200, &fields));
+            hear(&mut this, Time::default(), &request, &answer(&request, 200, &fields));
             let (_, at) = drain(&mut this, &mut log);
             assert_eq!(
                 log,
@@ -552,7 +563,7 @@ mod tests {
             let mut log = String::new();
             let request = drain(&mut this, &mut log).0.unwrap();
             let response = answer(&request, 200, &[(Name::Expires, granted)]);
-            this.response(Time::default(), &request, &response);
+            hear(&mut this, Time::default(), &request, &response);
             let (_, at) = drain(&mut this, &mut log);
             assert!(at >= Time::from_secs(10), "{granted}: {at:?}");
         }
@@ -565,12 +576,12 @@ mod tests {
         let mut now = Time::default();
         for code in [408, 503] {
             let request = drain(&mut this, &mut log).0.unwrap();
-            this.response(now, &request, &crate::call::make_up(&request, code));
+            hear(&mut this, now, &request, &crate::call::make_up(&request, code));
             now = drain(&mut this, &mut log).1;
             this.timeout(now);
         }
         let request = drain(&mut this, &mut log).0.unwrap();
-        this.response(now, &request, &answer(&request, 503, &[]));
+        hear(&mut this, now, &request, &answer(&request, 503, &[]));
         drain(&mut this, &mut log);
         assert_eq!(
             log,
@@ -584,7 +595,7 @@ mod tests {
         let mut this = registration(120);
         let mut log = String::new();
         let request = drain(&mut this, &mut log).0.unwrap();
-        this.response(Time::default(), &request, &answer(&request, 200, &[]));
+        hear(&mut this, Time::default(), &request, &answer(&request, 200, &[]));
         let at = drain(&mut this, &mut log).1;
         this.timeout(Time::from_micros(at.as_micros() - 1));
         assert_eq!(drain(&mut this, &mut log).1, at);

@@ -72,6 +72,20 @@ pub struct Trunk {
 }
 
 impl Trunk {
+    /// Whether both have the same carrier and the same credentials with it.
+    pub(crate) fn is_same_carrier(&self, other: &Self) -> bool {
+        let of = |trunk: &Self| (trunk.port, trunk.transport, trunk.outbound);
+        of(self) == of(other)
+            && self.host == other.host
+            && self.domain == other.domain
+            && self.credentials == other.credentials
+    }
+
+    /// Whether its calls in may prove themselves by its credentials.
+    pub(crate) fn is_known_by_password(&self) -> bool {
+        self.inbound != InboundAuth::Address
+    }
+
     /// Host and port of a call's Request-URI; `None` for a trunk that only receives. A domain that is the
     /// host itself has the host's port.
     pub fn called_at(&self) -> Option<(&Host, Option<u16>)> {

@@ -168,6 +168,7 @@ impl Place {
                     to_number: None,
                     phone_number_id: None,
                     trunk_id: None,
+                    matched_by: None,
                     dynamic_variables: &json!({}),
                 };
                 let session = sessions::store::NewSession {

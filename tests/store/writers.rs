@@ -73,6 +73,7 @@ async fn call_in(
         to_number: Some("+4930123456"),
         phone_number_id: None,
         trunk_id: None,
+        matched_by: None,
         dynamic_variables: &json!({}),
     };
     let session = sessions::NewSession {
@@ -261,6 +262,7 @@ async fn an_agent_is_not_deleted_under_a_call_that_begins() {
                 to_number: None,
                 phone_number_id: None,
                 trunk_id: None,
+                matched_by: None,
                 dynamic_variables: &json!({}),
             };
             // Long enough for the other to come to where it has to wait.

@@ -229,6 +229,7 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
             to_number: None,
             phone_number_id: None,
             trunk_id: None,
+            matched_by: None,
             dynamic_variables: &json!({}),
         };
         let placing = Placing {

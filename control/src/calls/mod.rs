@@ -17,6 +17,7 @@ pub mod journal;
 pub mod latency;
 pub mod lifecycle;
 pub mod live;
+pub mod matched;
 pub mod recover;
 pub mod renewal;
 pub mod rules;

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::journal::Owner;
+use super::matched::MatchedBy;
 use super::rules::{CallStatus, ConversationStatus, Ending};
 use crate::db::{Arg, Db, DbError, Engine, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
@@ -29,6 +30,8 @@ pub struct CallRow {
     pub to_number: Option<String>,
     pub phone_number_id: Option<PhoneNumberId>,
     pub trunk_id: Option<TrunkId>,
+    /// A [`MatchedBy`].
+    pub matched_by: Option<Value>,
     pub dynamic_variables: Value,
     pub metadata: Value,
     pub batch_id: Option<String>,
@@ -84,6 +87,8 @@ pub struct NewCall<'a> {
     pub to_number: Option<&'a str>,
     pub phone_number_id: Option<PhoneNumberId>,
     pub trunk_id: Option<TrunkId>,
+    /// Of a call that came in, to a number that is registered.
+    pub matched_by: Option<MatchedBy>,
     pub dynamic_variables: &'a Value,
 }
 
@@ -130,8 +135,8 @@ pub async fn insert(
     tx.query(
         "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
             channel, language, from_number, to_number, dynamic_variables, phone_number_id, trunk_id,
-            created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)",
+            created_at, updated_at, matched_by)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16)",
     )
     .bind(call.id)
     .bind(account)
@@ -148,6 +153,7 @@ pub async fn insert(
     .bind(call.phone_number_id)
     .bind(call.trunk_id)
     .bind(now)
+    .bind(call.matched_by.map(|matched| json!(matched).to_string()))
     .execute()
     .await?;
     Ok(())
@@ -654,6 +660,7 @@ impl CallRow {
             to_number: row.opt_text("to_number")?,
             phone_number_id: row.opt_parse("phone_number_id")?,
             trunk_id: row.opt_parse("trunk_id")?,
+            matched_by: row.opt_json("matched_by")?,
             dynamic_variables: row.json("dynamic_variables")?,
             metadata: row.json("metadata")?,
             batch_id: row.opt_text("batch_id")?,

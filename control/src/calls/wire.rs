@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::ending::seconds;
 use super::latency::Spread;
+use super::matched::MatchedBy;
 use super::rules::{self, CallStatus};
 use super::store::{CallRow, Filter};
 use super::turn::TurnRecord;
@@ -113,6 +114,10 @@ pub struct CallRecord {
     pub to_number: Option<String>,
     pub phone_number_id: Option<PhoneNumberId>,
     pub trunk_id: Option<TrunkId>,
+    /// By which rule a call that came in was matched with its number; null for other calls, and for numbers of the
+    /// server's settings.
+    #[schemars(with = "Option<MatchedBy>")]
+    pub matched_by: Option<Value>,
     pub started_at: Option<Timestamp>,
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
@@ -190,6 +195,7 @@ impl From<CallRow> for CallRecord {
             to_number,
             phone_number_id,
             trunk_id,
+            matched_by,
             dynamic_variables,
             metadata,
             batch_id,
@@ -230,6 +236,7 @@ impl From<CallRow> for CallRecord {
             to_number,
             phone_number_id,
             trunk_id,
+            matched_by,
             started_at,
             answered_at,
             ended_at,

@@ -82,6 +82,7 @@ impl ConversationRecord {
             to_number: _,
             phone_number_id: _,
             trunk_id: _,
+            matched_by: _,
             dynamic_variables: _,
             metadata,
             batch_id: _,

@@ -52,6 +52,7 @@ async fn insert_call(test: &TestApp, tx: &mut Tx) -> (CallId, AgentId) {
         to_number: None,
         phone_number_id: None,
         trunk_id: None,
+        matched_by: None,
         dynamic_variables: &json!({}),
     };
     calls::store::insert(tx, test.account, &new, test.app.clock.now())

@@ -206,6 +206,7 @@ async fn open(
         to_number: how.to_number,
         phone_number_id: None,
         trunk_id: None,
+        matched_by: None,
         dynamic_variables: &Value::Object(variables.clone()),
     };
     let session = NewSession {

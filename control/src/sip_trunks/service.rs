@@ -43,6 +43,7 @@ pub async fn onboard(
         auth_mode,
         auth_username,
         auth_password,
+        allow_md5_without_qop,
         transport,
         media_encryption,
         outbound_dial_format,
@@ -71,6 +72,7 @@ pub async fn onboard(
             outbound_from_user: None,
             auth_username,
             auth_password,
+            allow_md5_without_qop,
             outbound_address: Some(outbound_address),
             realm: None,
             register_expires: None,
@@ -148,6 +150,7 @@ pub async fn change(
         auth_mode,
         auth_username,
         auth_password,
+        allow_md5_without_qop,
         status,
     } = body;
     let mut tx = app.db.begin_write().await?;
@@ -198,6 +201,7 @@ pub async fn change(
     let renumbered = numbers.is_some();
     trunk.numbers = numbers.unwrap_or(trunk.numbers);
     trunk.allowed_addresses = allowed_addresses.unwrap_or(trunk.allowed_addresses);
+    trunk.allow_md5_without_qop = allow_md5_without_qop.unwrap_or(trunk.allow_md5_without_qop);
     trunk.destinations = destination_allowlist.or(trunk.destinations);
     let caps = &app.config.sip;
     if let Some(calls) = max_concurrent_calls {
@@ -340,6 +344,7 @@ fn new_trunk(
         outbound_from_user,
         auth_username,
         auth_password,
+        allow_md5_without_qop,
         outbound_address,
         realm,
         register_expires,
@@ -391,6 +396,7 @@ fn new_trunk(
         auth_mode: mode,
         auth_username,
         password_sealed: None,
+        allow_md5_without_qop,
         outbound_address,
         realm: realm.or(host),
         register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
@@ -421,6 +427,7 @@ fn new_trunk(
         is_default_outbound: false,
         status: Status::Active,
         registration: registers.then_some(UNREGISTERED),
+        refused_challenge: None,
         created_at: app.clock.now(),
         updated_at: app.clock.now(),
     };
@@ -509,7 +516,7 @@ fn inconsistent(why: &str) -> ApiError {
 fn user_taken() -> ApiError {
     ApiError::conflict(
         "name_taken",
-        "Another inbound trunk is known by this auth_username: choose another",
+        "Another inbound trunk of this account is known by this auth_username: choose another",
     )
 }
 

@@ -29,6 +29,8 @@ pub struct Trunk {
     pub auth_username: Option<String>,
     /// See [`Trunk::password`].
     pub password_sealed: Option<String>,
+    /// Whether a challenge with MD5 and without qop is answered.
+    pub allow_md5_without_qop: bool,
     /// The carrier's host or `host:port`; of a trunk that registers, the registrar's.
     pub outbound_address: Option<String>,
     /// The host of the address of record of a trunk that registers; that of `outbound_address` when
@@ -47,6 +49,8 @@ pub struct Trunk {
     pub is_default_outbound: bool,
     pub status: Status,
     pub registration: Option<Registration>,
+    /// The latest challenge to a request over it that was not answered.
+    pub refused_challenge: Option<Failure>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -62,11 +66,11 @@ pub struct Registration {
     pub last_failure: Option<Failure>,
 }
 
-/// A registration that failed.
+/// A registration that failed, or a challenge that was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub at: Timestamp,
-    /// The registrar's response; `None`: it gave none.
+    /// The response; `None`: there was none.
     pub code: Option<u16>,
     pub reason: String,
 }
@@ -194,7 +198,7 @@ pub async fn for_number(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Done,
-    /// Another inbound trunk is found by this user name.
+    /// Another inbound trunk of the account is found by this user name.
     UserTaken,
 }
 
@@ -209,9 +213,9 @@ pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
                 auth_username, password_sealed, outbound_address, realm, register_expires, outbound_auth,
                 outbound_from_user, transport, media_encryption, outbound_dial_format,
                 destination_allowlist, max_concurrent_calls, calls_per_hour_limit, is_default_outbound,
-                status, registration_status, created_at, updated_at)
+                status, registration_status, created_at, updated_at, allow_md5_without_qop)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                $20, $21, $22, $23, $24, $25)
+                $20, $21, $22, $23, $24, $25, $26)
              on conflict do nothing",
         )
         .bind(trunk.id)
@@ -239,6 +243,7 @@ pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
         .bind(trunk.registration.as_ref().map(|r| r.status.name()))
         .bind(trunk.created_at)
         .bind(trunk.updated_at)
+        .bind(trunk.allow_md5_without_qop)
         .execute()
         .await?;
     // Somebody took the name between the look and the write.
@@ -259,7 +264,7 @@ pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
             "update sip_trunks set name = $3, numbers = $4, allowed_addresses = $5, auth_mode = $6,
             auth_username = $7, password_sealed = $8, outbound_dial_format = $9,
             destination_allowlist = $10, max_concurrent_calls = $11, calls_per_hour_limit = $12,
-            is_default_outbound = $13, status = $14, updated_at = $15
+            is_default_outbound = $13, status = $14, updated_at = $15, allow_md5_without_qop = $16
          where account_id = $1 and id = $2 and deleted_at is null",
         )
         .bind(account)
@@ -277,6 +282,7 @@ pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
         .bind(trunk.is_default_outbound)
         .bind(trunk.status.name())
         .bind(trunk.updated_at)
+        .bind(trunk.allow_md5_without_qop)
         .execute()
         .await;
     match written {
@@ -287,7 +293,7 @@ pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Wr
     }
 }
 
-/// Whether another inbound trunk, of whichever account, is found by this one's user name.
+/// Whether another inbound trunk of the account is found by this one's user name.
 async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<bool, DbError> {
     let by_user = trunk.kind == TrunkType::Inbound
         && matches!(
@@ -299,9 +305,8 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result
     }
     let found = tx
         .query(
-            "select id from sip_trunks where auth_username = $3 and type = 'inbound'
-                and auth_mode in ('digest', 'digest_plus_ip_acl') and deleted_at is null
-                and not (account_id = $1 and id = $2)",
+            "select id from sip_trunks where account_id = $1 and auth_username = $3 and type = 'inbound'
+                and auth_mode in ('digest', 'digest_plus_ip_acl') and deleted_at is null and id <> $2",
         )
         .bind(account)
         .bind(trunk.id)
@@ -609,13 +614,34 @@ pub async fn registered(
     Ok(rows == 1)
 }
 
+/// Writes down that a challenge to a request over a trunk was not answered.
+pub async fn challenge_refused(
+    db: &Db,
+    account: AccountId,
+    id: TrunkId,
+    refused: Failure,
+) -> Result<(), DbError> {
+    db.query(
+        "update sip_trunks set challenge_at = $3, challenge_code = $4, challenge_reason = $5
+         where account_id = $1 and id = $2 and deleted_at is null",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(refused.at)
+    .bind(refused.code.map(u32::from))
+    .bind(refused.reason)
+    .execute()
+    .await?;
+    Ok(())
+}
+
 pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
     let registration = match row.opt_parse("registration_status")? {
         Some(status) => Some(Registration {
             status,
             expires_at: row.opt_time("registration_expires_at")?,
             last_error: row.opt_text("registration_error")?,
-            last_failure: failure(row)?,
+            last_failure: failure(row, "failure")?,
         }),
         None => None,
     };
@@ -629,6 +655,7 @@ pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
         auth_mode: row.parse("auth_mode")?,
         auth_username: row.opt_text("auth_username")?,
         password_sealed: row.opt_text("password_sealed")?,
+        allow_md5_without_qop: row.bool("allow_md5_without_qop")?,
         outbound_address: row.opt_text("outbound_address")?,
         realm: row.opt_text("realm")?,
         register_expires: opt_u32(row, "register_expires")?,
@@ -643,20 +670,24 @@ pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
         is_default_outbound: row.bool("is_default_outbound")?,
         status: row.parse("status")?,
         registration,
+        refused_challenge: failure(row, "challenge")?,
         created_at: row.time("created_at")?,
         updated_at: row.time("updated_at")?,
     })
 }
 
-fn failure(row: &Row) -> Result<Option<Failure>, DbError> {
-    let Some(at) = row.opt_time("failure_at")? else {
+/// What stands in the columns of a failure whose names begin so.
+fn failure(row: &Row, begin: &str) -> Result<Option<Failure>, DbError> {
+    let Some(at) = row.opt_time(&format!("{begin}_at"))? else {
         return Ok(None);
     };
     Ok(Some(Failure {
         at,
         // A response has three digits.
-        code: opt_u32(row, "failure_code")?.and_then(|code| u16::try_from(code).ok()),
-        reason: row.opt_text("failure_reason")?.unwrap_or_default(),
+        code: opt_u32(row, &format!("{begin}_code"))?.and_then(|code| u16::try_from(code).ok()),
+        reason: row
+            .opt_text(&format!("{begin}_reason"))?
+            .unwrap_or_default(),
     }))
 }
 

@@ -95,6 +95,12 @@ const CALLS: Kind = Kind::Int {
 
 const AUTH_USERNAME: Field = Field::opt("auth_username", USERNAME, "With auth_password.");
 const AUTH_PASSWORD: Field = Field::opt("auth_password", PASSWORD, "Write-only.");
+const MD5_WITHOUT_QOP: Field = Field::opt(
+    "allow_md5_without_qop",
+    Kind::Bool,
+    "Whether the carrier's challenges with MD5 and without qop are answered (default false): whoever sees such an \
+     answer may try passwords on it with tables that were made before",
+);
 const TRANSPORT: Field = Field::opt(
     "transport",
     Kind::Enum(Transport::NAMES),
@@ -137,6 +143,8 @@ pub struct OnboardTrunk {
     pub auth_mode: Option<String>,
     pub auth_username: Option<String>,
     pub auth_password: Option<String>,
+    #[serde(default)]
+    pub allow_md5_without_qop: bool,
     pub transport: Option<String>,
     pub media_encryption: Option<String>,
     pub outbound_dial_format: Option<String>,
@@ -173,6 +181,7 @@ impl Wire for OnboardTrunk {
             ),
             AUTH_USERNAME,
             AUTH_PASSWORD,
+            MD5_WITHOUT_QOP,
             TRANSPORT,
             MEDIA_ENCRYPTION,
             DIAL_FORMAT,
@@ -215,6 +224,8 @@ pub struct CreateTrunk {
     pub outbound_from_user: Option<String>,
     pub auth_username: Option<String>,
     pub auth_password: Option<String>,
+    #[serde(default)]
+    pub allow_md5_without_qop: bool,
     pub outbound_address: Option<String>,
     pub realm: Option<String>,
     pub register_expires: Option<u32>,
@@ -268,6 +279,7 @@ impl Wire for CreateTrunk {
             ),
             AUTH_USERNAME,
             AUTH_PASSWORD,
+            MD5_WITHOUT_QOP,
             Field::opt(
                 "outbound_address",
                 HOST,
@@ -309,6 +321,7 @@ pub struct PatchTrunk {
     pub auth_mode: Option<String>,
     pub auth_username: Option<String>,
     pub auth_password: Option<String>,
+    pub allow_md5_without_qop: Option<bool>,
     pub status: Option<String>,
 }
 
@@ -331,6 +344,7 @@ impl Wire for PatchTrunk {
             ),
             AUTH_USERNAME,
             AUTH_PASSWORD,
+            MD5_WITHOUT_QOP,
             Field::opt(
                 "status",
                 Kind::Enum(Status::NAMES),
@@ -356,6 +370,8 @@ pub struct TrunkRecord {
     pub auth_username: Option<String>,
     /// A password is kept; it is never shown.
     pub has_credentials: bool,
+    /// Challenges with MD5 and without qop are answered.
+    pub allow_md5_without_qop: bool,
     pub outbound_address: Option<String>,
     pub realm: Option<String>,
     pub register_expires: Option<u32>,
@@ -383,6 +399,9 @@ pub struct TrunkRecord {
     pub failed_calls: u32,
     /// The one of them that ended last.
     pub last_failed_call: Option<FailedCallRecord>,
+    /// The latest challenge to a request over it that was not answered. The password is given to the trunk's own hosts
+    /// alone, in the realm in which they asked first for a REGISTER or for the first INVITE.
+    pub last_refused_challenge: Option<RefusedChallenge>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -420,6 +439,16 @@ pub struct FailureRecord {
     pub reason: String,
 }
 
+/// A challenge that was not answered, so that its request failed.
+#[derive(Serialize, JsonSchema)]
+pub struct RefusedChallenge {
+    pub at: Timestamp,
+    /// 401 or 407.
+    pub code: Option<u16>,
+    /// The method of the request, and why.
+    pub reason: String,
+}
+
 /// A call over a trunk that failed.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "FailedCall")]
@@ -450,6 +479,7 @@ impl TrunkRecord {
             auth_mode,
             auth_username,
             password_sealed,
+            allow_md5_without_qop,
             outbound_address,
             realm,
             register_expires,
@@ -464,6 +494,7 @@ impl TrunkRecord {
             is_default_outbound,
             status,
             registration,
+            refused_challenge,
             created_at,
             updated_at,
         } = trunk;
@@ -476,6 +507,7 @@ impl TrunkRecord {
             auth_mode: auth_mode.name(),
             auth_username,
             has_credentials: password_sealed.is_some(),
+            allow_md5_without_qop,
             outbound_address,
             realm,
             register_expires,
@@ -496,6 +528,7 @@ impl TrunkRecord {
             active_calls: active,
             failed_calls,
             last_failed_call,
+            last_refused_challenge: refused_challenge.map(RefusedChallenge::from),
             created_at,
             updated_at,
         }
@@ -539,6 +572,13 @@ impl From<FailedCall> for FailedCallRecord {
 impl From<Failure> for FailureRecord {
     fn from(failure: Failure) -> Self {
         let Failure { at, code, reason } = failure;
+        Self { at, code, reason }
+    }
+}
+
+impl From<Failure> for RefusedChallenge {
+    fn from(refused: Failure) -> Self {
+        let Failure { at, code, reason } = refused;
         Self { at, code, reason }
     }
 }

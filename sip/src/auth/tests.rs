@@ -7,11 +7,7 @@ use super::*;
 const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 
 fn credentials(username: &str, password: &str) -> Credentials {
-    Credentials {
-        username: username.to_owned(),
-        password: password.to_owned(),
-        realm: None,
-    }
+    Credentials::new(username, password)
 }
 
 /// RFC 7616 3.9.1, whose URI is of HTTP: the algorithm is the same.
@@ -64,26 +60,95 @@ fn a_challenge_without_qop_gets_no_count() {
     assert_eq!(answer.get("nc"), None);
 }
 
+/// What is answered of these challenges, and whether without qop.
+fn chosen(
+    values: &[&str],
+    of: &Credentials,
+    realm: Option<&str>,
+) -> Result<(Algorithm, bool), Withheld> {
+    let chosen = Challenge::choose(values.iter().copied(), of, realm);
+    chosen.map(|challenge| (challenge.algorithm, challenge.qop))
+}
+
 #[test]
-fn the_first_known_algorithm_is_taken() {
-    let values = [
-        "Digest realm=\"a\", nonce=\"n\", algorithm=SHA-3, qop=\"auth\"",
-        "Digest realm=\"a\", nonce=\"n\", algorithm=SHA-512-256, qop=\"auth\"",
-        "Digest realm=\"a\", nonce=\"n\", algorithm=MD5, qop=\"auth\"",
-    ];
-    let of = credentials("u", "p");
-    let challenge = Challenge::first(values.into_iter(), &of).unwrap();
-    assert_eq!(challenge.algorithm, Algorithm::Sha512_256);
-    let other = Credentials {
-        realm: Some("b".to_owned()),
-        ..of
+fn the_first_known_algorithm_is_taken_and_md5_last() {
+    let challenge = |algorithm: &str, qop: &str| {
+        format!("Digest realm=\"a\", nonce=\"n\", algorithm={algorithm}{qop}")
     };
-    assert_eq!(Challenge::first(values.into_iter(), &other), None);
+    let (with, without) = (", qop=\"auth\"", "");
+    let of = credentials("u", "p");
+    for (offered, expected) in [
+        (
+            vec![("SHA-3", with), ("SHA-512-256", with), ("SHA-256", with)],
+            (Algorithm::Sha512_256, true),
+        ),
+        (
+            vec![("MD5", with), ("SHA-256", with)],
+            (Algorithm::Sha256, true),
+        ),
+        (
+            vec![("MD5", without), ("SHA-256", without)],
+            (Algorithm::Sha256, false),
+        ),
+        (
+            vec![("MD5", without), ("MD5-sess", with)],
+            (Algorithm::Md5, true),
+        ),
+    ] {
+        let offered: Vec<String> = offered
+            .into_iter()
+            .map(|(algorithm, qop)| challenge(algorithm, qop))
+            .collect();
+        let offered: Vec<&str> = offered.iter().map(String::as_str).collect();
+        assert_eq!(chosen(&offered, &of, None), Ok(expected), "{offered:?}");
+    }
     assert_eq!(Challenge::parse("Basic realm=\"a\""), None);
     assert_eq!(
         Challenge::parse("Digest realm=\"a\", nonce=\"n\", qop=\"auth-int\""),
         None
     );
+    let unknown = chosen(&["Basic realm=\"a\""], &of, None);
+    assert_eq!(unknown, Err(Withheld::Unknown));
+}
+
+/// Also in the form with a client's nonce, which without qop says nothing of it; and where no algorithm is named.
+#[test]
+fn md5_without_qop_is_answered_where_it_is_allowed() {
+    let allowing = Credentials {
+        md5_without_qop: true,
+        ..credentials("u", "p")
+    };
+    for algorithm in ["", ", algorithm=MD5", ", algorithm=md5-SESS"] {
+        let value = format!("Digest realm=\"a\", nonce=\"n\"{algorithm}");
+        let refused = chosen(&[&value], &credentials("u", "p"), None);
+        assert_eq!(refused, Err(Withheld::Md5WithoutQop), "{value}");
+        let answered = chosen(&[&value], &allowing, None);
+        assert_eq!(answered, Ok((Algorithm::Md5, false)), "{value}");
+    }
+}
+
+#[test]
+fn a_challenge_is_answered_in_the_trunks_realm_alone() {
+    let [ours, evil] = ["carrier", "evil"]
+        .map(|realm| format!("Digest realm=\"{realm}\", nonce=\"n\", qop=\"auth\""));
+    let better = format!("{evil}, algorithm=SHA-256");
+    let of = credentials("u", "p");
+    let configured = Credentials {
+        realm: Some("carrier".to_owned()),
+        ..of.clone()
+    };
+    let md5 = Ok((Algorithm::Md5, true));
+    let both = [better.as_str(), ours.as_str()];
+    for (own, seen) in [(&of, Some("carrier")), (&configured, None)] {
+        // A stronger one of another realm changes nothing.
+        assert_eq!(chosen(&both, own, seen), md5);
+        let refused = chosen(&[&better, &evil], own, seen);
+        assert_eq!(refused, Err(Withheld::Realm("evil".to_owned())));
+    }
+    // Realms are compared as they are written (RFC 7616 3.3).
+    assert!(chosen(&[&ours], &of, Some("Carrier")).is_err());
+    // Where none is known it is that of the first, and the second cannot change it.
+    assert_eq!(chosen(&[&ours, &better], &of, None), md5);
 }
 
 struct Server {
@@ -104,12 +169,25 @@ impl Server {
         Challenge::parse(&value).unwrap()
     }
 
-    fn verify(&mut self, now: Time, source: IpAddr, value: &str) -> Verdict {
-        let uri = self.uri.clone();
+    fn verify(&mut self, now: Time, source: IpAddr, value: &str) -> Verdict<u8> {
+        self.verify_of(now, source, value, &[(1, "secret")])
+    }
+
+    /// Those are the passwords of the user.
+    fn verify_of(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        value: &str,
+        passwords: &[(u8, &'static str)],
+    ) -> Verdict<u8> {
+        let (uri, most) = (self.uri.clone(), passwords.len());
+        let of = |user: &str| match user {
+            "carrier" => passwords.to_vec(),
+            _ => Vec::new(),
+        };
         self.authenticator
-            .verify(now, source, "INVITE", &uri, Some(value), |user| {
-                (user == "carrier").then_some("secret")
-            })
+            .verify(now, source, "INVITE", &uri, Some(value), most, of)
     }
 
     fn answer(&self, challenge: &Challenge, user: &str, password: &str, count: u32) -> String {
@@ -134,9 +212,33 @@ fn both_algorithms_of_the_server_can_be_answered() {
         let answer = server.answer(&challenge, "carrier", "secret", 1);
         assert_eq!(
             server.verify(now, SOURCE, &answer),
-            Verdict::Known("carrier".to_owned())
+            Verdict::Known(1)
         );
     }
+}
+
+/// Two accounts call their carrier's user the same.
+#[test]
+fn of_those_with_one_name_the_password_decides() {
+    let mut server = Server::new();
+    let now = Time::from_secs(100);
+    let challenge = server.challenge(now, 0);
+    let mut count = 0;
+    let mut of = |password: &str, passwords: &[(u8, &'static str)]| {
+        count += 1;
+        let answer = server.answer(&challenge, "carrier", password, count);
+        server.verify_of(now, SOURCE, &answer, passwords)
+    };
+    let three = [(1, "one"), (2, "two"), (3, "two")];
+    assert_eq!(of("one", &three), Verdict::Known(1));
+    assert_eq!(of("one", &[three[1], three[0]]), Verdict::Known(1));
+    assert_eq!(of("two", &three[..2]), Verdict::Known(2));
+    assert!(matches!(of("two", &three), Verdict::Ambiguous(both) if both.len() == 2));
+    assert_eq!(of("three", &three), Verdict::Refused);
+    // A right answer that is used up is stale whomever it is of.
+    let answer = server.answer(&challenge, "carrier", "two", 1);
+    let verdict = server.verify_of(now, SOURCE, &answer, &three);
+    assert_eq!(verdict, Verdict::Stale);
 }
 
 #[test]
@@ -258,15 +360,11 @@ fn invite() -> Request {
 
 /// The request again after a challenge with this nonce, and what it says of itself there.
 fn asked(retry: &mut Retry, ids: &mut Ids, request: &Request, code: u16, nonce: &str) -> Request {
-    let (name, realm) = match code {
-        401 => (Name::WwwAuthenticate, "server"),
-        _ => (Name::ProxyAuthenticate, "proxy"),
-    };
-    let mut response = Response::to(&request.headers, code, "");
+    let realm = if code == 401 { "server" } else { "proxy" };
     let challenge = format!("Digest realm=\"{realm}\", nonce=\"{nonce}\", qop=\"auth\"");
-    response.headers.push(name, challenge);
+    let challenge = Challenge::parse(&challenge).unwrap();
     let of = credentials("carrier", "secret");
-    retry.answer(request, &response, &of, ids).unwrap()
+    retry.answer(request, code, challenge, &of, ids).unwrap()
 }
 
 fn given(request: &Request, name: &Name) -> AuthValue {
@@ -317,12 +415,10 @@ fn a_server_that_counts_takes_what_is_asked_for_again() {
     let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
     for _ in 0..30 {
         let request = invite();
-        let mut response = Response::to(&request.headers, 401, "");
-        response
-            .headers
-            .push(Name::WwwAuthenticate, challenge.as_str());
+        let challenge = Challenge::parse(&challenge).unwrap();
         let of = credentials("carrier", "secret");
-        let again = retry.answer(&request, &response, &of, &mut ids).unwrap();
+        let again = retry.answer(&request, 401, challenge, &of, &mut ids);
+        let again = again.unwrap();
         let value = again.headers.get(&Name::Authorization).unwrap();
         assert!(matches!(
             server.verify(now, SOURCE, value),
@@ -364,11 +460,11 @@ fn two_proxies_are_both_answered() {
     let (mut retry, mut ids) = (Retry::default(), Ids::from_number(1));
     let mut request = invite();
     for (answered, realm) in ["near", "far"].into_iter().enumerate() {
-        let mut response = Response::to(&request.headers, 407, "");
         let challenge = format!("Digest realm=\"{realm}\", nonce=\"{realm}\", qop=\"auth\"");
-        response.headers.push(Name::ProxyAuthenticate, challenge);
+        let challenge = Challenge::parse(&challenge).unwrap();
         let of = credentials("carrier", "secret");
-        request = retry.answer(&request, &response, &of, &mut ids).unwrap();
+        let again = retry.answer(&request, 407, challenge, &of, &mut ids);
+        request = again.unwrap();
         let given = request.headers.all(&Name::ProxyAuthorization).count();
         assert_eq!(given, answered + 1);
     }

@@ -128,6 +128,11 @@ impl Call {
         call
     }
 
+    /// Whether somebody whom the INVITE reached has said more than that it is on its way.
+    pub(crate) fn has_progressed(&self) -> bool {
+        !self.forks.is_empty() || self.caller.as_ref().is_some_and(|caller| caller.rings)
+    }
+
     pub(super) fn invite_answered(&mut self, now: Time, request: &Request, response: &Response) {
         match (self.state, response.code) {
             (State::Calling | State::Cancelling, ..200) => self.provisional(now, request, response),

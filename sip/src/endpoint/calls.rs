@@ -4,9 +4,9 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::challenges::{Said, without_credentials};
 use super::clients::{ClientId, Owner, peers};
 use super::{Endpoint, Output, Peer, Who};
-use crate::auth::Credentials;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
@@ -24,16 +24,19 @@ pub(super) struct CallRecord {
     key: (String, String),
     /// How its peer was last spoken with.
     pub(super) flow: Peer,
-    /// Of a call of ours: where its INVITE goes.
-    trunk: Option<TrunkId>,
+    /// Whose credentials it may give. Of a call of ours: where its INVITE goes.
+    pub(super) trunk: Option<TrunkId>,
     /// Whose it is, where that is known.
     pub(super) tenant: Tenant,
     /// What the branches of its INVITEs have behind a dot.
     pub(super) mark: Option<String>,
+    /// The realm in which it has given them.
+    pub(super) realm: Option<String>,
     /// Its latest INVITE.
     invite: Option<ClientId>,
-    /// Where the INVITE that makes the call went last, and where it goes if that fails.
-    route: VecDeque<Peer>,
+    /// Where the INVITE that makes the call went last, and where it goes if that fails; of a call of theirs, where it
+    /// came from.
+    pub(super) route: VecDeque<Peer>,
     /// Addresses let in for its sake.
     peers: Vec<IpAddr>,
     armed: Time,
@@ -143,7 +146,7 @@ impl Endpoint {
             tenant: trunk.tenant,
             mark,
         };
-        self.keep_call(call, (call_id, tag), flow, whose);
+        self.keep_call(call, (call_id, tag), flow, whose, VecDeque::new());
         self.drive_call(now, id);
     }
 
@@ -156,7 +159,14 @@ impl Endpoint {
         });
     }
 
-    fn keep_call(&mut self, call: Call, key: (String, String), flow: Peer, whose: Whose) {
+    fn keep_call(
+        &mut self,
+        call: Call,
+        key: (String, String),
+        flow: Peer,
+        whose: Whose,
+        route: VecDeque<Peer>,
+    ) {
         let id = call.id();
         self.dialogs.insert(key.clone(), id);
         self.tracer.begin(&key, id);
@@ -167,8 +177,9 @@ impl Endpoint {
             trunk: whose.trunk,
             tenant: whose.tenant,
             mark: whose.mark,
+            realm: None,
             invite: None,
-            route: VecDeque::new(),
+            route,
             peers: Vec::new(),
             armed: Time::NEVER,
         };
@@ -189,27 +200,27 @@ impl Endpoint {
         let contact = self.contact(peer.transport, &theirs, user.as_deref());
         let ids = self.ids.fork();
         let settings = Arc::clone(&self.settings);
-        let credentials = self.credentials_of(trunks);
+        // Where the call may be of several trunks, none answers a challenge: a carrier that several accounts share is
+        // not given one's answer in another's call.
+        let trunk = match trunks {
+            [trunk] => self.trunks.get(trunk).map(|record| &record.trunk),
+            _ => None,
+        };
+        let credentials = trunk.and_then(|trunk| trunk.credentials.clone());
+        let trunk = trunk.map(|trunk| trunk.id);
         let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
         self.next_incoming += 1;
         let key = (request.call_id().to_owned(), call.local_tag()?.to_owned());
         let whose = Whose {
+            trunk,
             tenant: self.tenant_among(trunks),
             ..Whose::default()
         };
-        self.keep_call(call, key, peer.clone(), whose);
+        let route = VecDeque::from([peer.clone()]);
+        self.keep_call(call, key, peer.clone(), whose, route);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());
         Some(id)
-    }
-
-    /// What answers the challenges of a call's other side. Where the call may be of several trunks, none:
-    /// a carrier that several accounts share is not given one's answer in another's call.
-    fn credentials_of(&self, trunks: &[TrunkId]) -> Option<Credentials> {
-        match trunks {
-            [trunk] => self.trunks.get(trunk)?.trunk.credentials.clone(),
-            _ => None,
-        }
     }
 
     /// Whose all of these trunks are. What may be several tenants' is nobody's in particular: none of them can hold
@@ -295,13 +306,16 @@ impl Endpoint {
         purpose: Purpose,
         request: &Request,
         response: &Response,
+        said: Option<&Said>,
     ) {
+        let (challenge, response) = self.judge_for_call(id, purpose, request, response, said);
         if purpose == Purpose::Invite && (101..300).contains(&response.code) {
             self.let_in_target(id, response.contact());
             let route = response.headers.list(&Name::RecordRoute).last();
             self.let_in_target(id, route.and_then(NameAddr::parse));
         }
-        self.call_input(now, id, CallInput::Response(purpose, request, response));
+        let input = CallInput::Response(purpose, request, &response, challenge);
+        self.call_input(now, id, input);
     }
 
     /// Its INVITE goes to the next address.
@@ -341,7 +355,7 @@ impl Endpoint {
                 }
                 Out::Ack(request, branch) => {
                     let (flow, tenant) = (record.flow.clone(), record.tenant);
-                    self.send_ack(now, request, &branch, &flow, tenant);
+                    self.send_ack(now, request, &branch, &flow, tenant, Some(id));
                 }
                 Out::Respond(server, mut response) => {
                     if response.code == 401 {
@@ -381,7 +395,7 @@ impl Endpoint {
     pub(super) fn perform_stray(&mut self, now: Time, out: Out, flow: &Peer) {
         match out {
             Out::Ack(request, branch) => {
-                self.send_ack(now, request, &branch, flow, Tenant::default());
+                self.send_ack(now, request, &branch, flow, Tenant::default(), None);
             }
             Out::Request(_, request) => self.send_by_uri(now, Owner::Nobody, request, flow),
             _ => {}
@@ -389,7 +403,9 @@ impl Endpoint {
     }
 
     /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
-    /// datagram may be; the 2xx comes again and by then the name is resolved.
+    /// datagram may be; the 2xx comes again and by then the name is resolved. The credentials of its INVITE go to who
+    /// asked for them, and not to whomever the answer named: a host of the trunk of `call`, or of a call that is gone
+    /// where its INVITE went.
     fn send_ack(
         &mut self,
         now: Time,
@@ -397,6 +413,7 @@ impl Endpoint {
         branch: &str,
         flow: &Peer,
         tenant: Tenant,
+        call: Option<CallId>,
     ) {
         let Uri::Sip(uri) = next_hop(&request) else {
             return;
@@ -417,6 +434,13 @@ impl Endpoint {
                 }
             }
         };
+        let may = match call {
+            Some(call) => self.is_host_of_call(call, &to),
+            None => to.addr == flow.addr && to.transport == flow.transport,
+        };
+        if !may {
+            without_credentials(&mut request);
+        }
         self.add_via(&mut request, &to, branch);
         self.out.push_back(Output::Transmit {
             to,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::challenges::Said;
 use super::names::Waiting;
 use super::trunks::RegistrationId;
 use super::{Endpoint, Output, Peer, Who};
@@ -41,6 +42,8 @@ pub(super) struct ClientRecord {
     pub(super) request: Arc<Request>,
     key: ClientKey,
     pub(super) peer: Peer,
+    /// Where its latest response came from.
+    said_by: Option<Peer>,
     pub(super) owner: Owner,
     /// Where it is sent if this peer fails.
     others: VecDeque<Peer>,
@@ -226,6 +229,7 @@ impl Endpoint {
             request: Arc::new(request),
             key,
             peer,
+            said_by: None,
             owner,
             others,
             spoke: false,
@@ -281,12 +285,15 @@ impl Endpoint {
         self.begin(now, Owner::Nobody, cancel, key, peer, VecDeque::new());
     }
 
-    pub(super) fn response(&mut self, now: Time, response: Response) {
+    pub(super) fn response(&mut self, now: Time, from: &Peer, response: Response) {
         let id = ClientKey::of(&response).and_then(|key| self.client_keys.get(&key).copied());
         let Some(id) = id else {
             self.refusals.stray += 1;
             return;
         };
+        if let Some(record) = self.clients.get_mut(&id) {
+            record.said_by = Some(from.clone());
+        }
         self.client_input(now, id, ClientInput::Response(response));
     }
 
@@ -379,12 +386,13 @@ impl Endpoint {
                     record.spoke = true;
                     record.heard |= response.code > 100;
                     let (owner, request) = (record.owner, Arc::clone(&record.request));
-                    let peer = record.peer.clone();
+                    let to = record.peer.clone();
+                    let said = record.said_by.clone().map(|by| Said { to, by });
                     if matches!(owner, Owner::LeftBehind { .. }) {
                         self.heard_behind(now, id, &response);
                     // 503 alone sends a request elsewhere (RFC 3263 4.3).
                     } else if !(response.code == 503 && fresh && self.try_next(now, id)) {
-                        self.give(now, owner, &request, &response, Some(&peer));
+                        self.give(now, owner, &request, &response, said.as_ref());
                     }
                 }
                 Step::Ended(end) => {
@@ -456,18 +464,18 @@ impl Endpoint {
         self.client_input(now, id, ClientInput::GiveUp);
     }
 
-    /// `peer`: who said it; nobody said one that is made up.
+    /// `said`: how it came; nobody said one that is made up.
     fn give(
         &mut self,
         now: Time,
         owner: Owner,
         request: &Arc<Request>,
         response: &Response,
-        peer: Option<&Peer>,
+        said: Option<&Said>,
     ) {
         match owner {
             Owner::Call(call, purpose) if self.calls.contains_key(&call) => {
-                self.call_response(now, call, purpose, request, response);
+                self.call_response(now, call, purpose, request, response, said);
             }
             // The call is over, but somebody answered it after all.
             Owner::Call(_, purpose) if (200..300).contains(&response.code) => {
@@ -476,13 +484,15 @@ impl Endpoint {
                     Purpose::Reinvite => Vec::from_iter(late_ack(request, &mut self.ids)),
                     _ => Vec::new(),
                 };
-                if let Some(peer) = peer {
+                if let Some(said) = said {
                     for out in outs {
-                        self.perform_stray(now, out, peer);
+                        self.perform_stray(now, out, &said.to);
                     }
                 }
             }
-            Owner::Registration(id) => self.registration_response(now, id, request, response),
+            Owner::Registration(id) => {
+                self.registration_response(now, id, request, response, said);
+            }
             Owner::Ping(trunk) => self.ping_response(trunk, response),
             Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }

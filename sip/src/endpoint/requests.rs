@@ -31,6 +31,15 @@ pub(super) struct ServerRecord {
     armed: Time,
 }
 
+/// What shows over which trunk a call comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// It gave the credentials of the first.
+    Password,
+    /// Its address. `may_prove`: a password would make it one of another trunk.
+    Address { may_prove: bool },
+}
+
 /// No server transaction: what an ACK comes with.
 const NO_SERVER: ServerId = ServerId(0);
 
@@ -119,7 +128,8 @@ impl Endpoint {
                 if by_address.is_empty() {
                     return self.answer(peer, request, 403, "");
                 }
-                self.invited(now, peer, request, key, by_address, false);
+                let proof = Proof::Address { may_prove: false };
+                self.invited(now, peer, request, key, by_address, proof);
             }
             // All others live in a dialog (RFC 3261 12.2, 3262, 3311, 3515, 6086).
             _ => self.answer(peer, request, 481, ""),
@@ -164,6 +174,8 @@ impl Endpoint {
         let source = peer.addr.ip();
         let of_source: Vec<TrunkId> = self.gate.trunks(source).collect();
         let trunks = &self.trunks;
+        // Every name costs as many hashes as that which most trunks have.
+        let most = self.users.values().max().copied().unwrap_or(0);
         // Trunks whose password this source may give.
         let may = |id: TrunkId, auth: InboundAuth| match auth {
             InboundAuth::Digest => true,
@@ -173,13 +185,15 @@ impl Endpoint {
         // Every trunk is looked at, whether the user was found or not: how long it takes tells nobody who is
         // there.
         let find = |username: &str| {
-            let each = trunks.values().map(|record| {
+            let each = trunks.values().filter_map(|record| {
                 let trunk = &record.trunk;
                 let own = trunk.credentials.as_ref()?;
                 (own.username == username && may(trunk.id, trunk.inbound))
                     .then_some((trunk.id, own.password.as_str()))
             });
-            each.fold(None, Option::or)
+            let mut found = Vec::with_capacity(most);
+            found.extend(each);
+            found
         };
         let verdict = self.authenticator.verify(
             now,
@@ -187,17 +201,23 @@ impl Endpoint {
             request.method.as_str(),
             &request.uri,
             request.headers.get(&Name::Authorization),
-            |username| find(username).map(|(_, password)| password),
+            most,
+            find,
         );
         let stale = match verdict {
-            Verdict::Known(username) => {
+            Verdict::Known(trunk) => {
                 self.gate.proved(now, source);
-                let trunk = find(&username).map(|(id, _)| id);
-                let trunks = trunk.into_iter().chain(by_address).collect();
-                return self.invited(now, peer, request, key, trunks, false);
+                let trunks = std::iter::once(trunk).chain(by_address).collect();
+                return self.invited(now, peer, request, key, trunks, Proof::Password);
+            }
+            Verdict::Ambiguous(trunks) => {
+                let source = peer.addr;
+                self.event(Event::SharedPassword { trunks, source });
+                return self.answer(peer, request, 403, "");
             }
             Verdict::Refused if !by_address.is_empty() => {
-                return self.invited(now, peer, request, key, by_address, true);
+                let proof = Proof::Address { may_prove: true };
+                return self.invited(now, peer, request, key, by_address, proof);
             }
             Verdict::Stale => true,
             Verdict::Refused => false,
@@ -220,7 +240,7 @@ impl Endpoint {
         }
     }
 
-    /// A call comes in. `may_prove`: a password would make it one of another trunk.
+    /// A call comes in over one of `trunks`.
     fn invited(
         &mut self,
         now: Time,
@@ -228,7 +248,7 @@ impl Endpoint {
         request: &Request,
         key: ServerKey,
         trunks: Vec<TrunkId>,
-        may_prove: bool,
+        proof: Proof,
     ) {
         if self.calls.len() >= self.config.most_calls {
             self.refusals.overload += 1;
@@ -263,7 +283,8 @@ impl Endpoint {
             .map(|(name, value)| (name.as_str().to_owned(), value.to_owned()));
         let incoming = Incoming {
             trunks,
-            may_prove,
+            by_password: proof == Proof::Password,
+            may_prove: proof == Proof::Address { may_prove: true },
             source: peer.addr,
             to: request.uri.clone(),
             addressed: request

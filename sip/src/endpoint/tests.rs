@@ -1,9 +1,10 @@
 //! The endpoint as its peers and its user see it. [`world`] is two of them and a network under virtual
 //! time, [`alone`] is one that is answered by hand. `scripts` are calls told event by event, `forks` those
 //! with several callees, `reliable` those that ring reliably; `trunks`, `lookups`, `challenges` and `failover` are of
-//! carriers, `passwords` of those that are known by one where others are known by their address, `families` of those
-//! that are spoken with over IPv4 and over IPv6, `streams` of connections, `bodies` of what they carry; `hops` is how calls got here;
-//! `torture` are the messages of RFC 4475; `traces` is what is told of their messages; `sim` is many calls over a bad network.
+//! carriers, `withheld` is of those who ask for their passwords, `passwords` of those that are known by one where others
+//! are known by their address, `families` of those that are spoken with over IPv4 and over IPv6, `streams` of
+//! connections, `bodies` of what they carry; `hops` is how calls got here; `torture` are the messages of RFC 4475;
+//! `traces` is what is told of their messages; `sim` is many calls over a bad network.
 
 mod alone;
 mod bodies;
@@ -21,4 +22,5 @@ mod streams;
 mod torture;
 mod traces;
 mod trunks;
+mod withheld;
 mod world;

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::challenges::{Realm, Said};
 use super::clients::Owner;
 use super::{Endpoint, Peer, Who};
 use crate::dialog::MAX_FORWARDS;
@@ -22,22 +23,23 @@ pub(super) struct RegistrationId(u64);
 
 #[derive(Debug)]
 pub(super) struct RegistrationRecord {
-    registration: Registration,
-    trunk: TrunkId,
+    pub(super) registration: Registration,
+    pub(super) trunk: TrunkId,
     /// Whose it is, and where it goes: the trunk may be gone.
     pub(super) tenant: Tenant,
-    located: Located,
+    pub(super) located: Located,
     /// Where its latest REGISTER went: the carrier's calls may come over that connection.
     pub(super) flow: Option<Peer>,
     /// The same, and where it goes if that fails.
-    route: VecDeque<Peer>,
+    pub(super) route: VecDeque<Peer>,
     armed: Time,
 }
 
 #[derive(Debug)]
 pub(super) struct TrunkRecord {
     pub(super) trunk: Trunk,
-    registration: Option<RegistrationId>,
+    pub(super) realm: Realm,
+    pub(super) registration: Option<RegistrationId>,
     /// It is registered as soon as its former binding is taken back.
     registers_later: bool,
     /// When OPTIONS are sent next.
@@ -86,8 +88,12 @@ impl Endpoint {
         let id = trunk.id;
         let settings = self.registration_settings(&trunk);
         let kept = self.keep_registration(now, id, settings.as_ref());
+        let before = self.trunks.get(&id);
+        let same = before.filter(|own| own.trunk.is_same_carrier(&trunk));
+        let realm = same.map(|own| own.realm.clone()).unwrap_or_default();
         self.remove_trunk(now, id);
         self.gate.add_trunk(&trunk);
+        self.count_user(&trunk, true);
         let (mut next_lookup, mut addresses) = (Time::NEVER, Vec::new());
         match located(&trunk) {
             Some(Located::At(_, addr)) => self.gate.add_address(addr.ip(), id),
@@ -120,6 +126,7 @@ impl Endpoint {
         };
         let record = TrunkRecord {
             trunk,
+            realm,
             registration,
             registers_later,
             next_ping,
@@ -141,6 +148,7 @@ impl Endpoint {
             return;
         };
         self.gate.remove_trunk(&record.trunk);
+        self.count_user(&record.trunk, false);
         self.deadlines.remove(&(record.armed, Who::Trunk(id)));
         if let Some(registration) = record.registration
             && let Some(own) = self.registrations.get_mut(&registration)
@@ -148,6 +156,22 @@ impl Endpoint {
             own.registration.leave();
             self.drive_registration(now, registration);
         }
+    }
+
+    /// Counts the trunks that are known by one user name.
+    fn count_user(&mut self, trunk: &Trunk, comes: bool) {
+        let Some(own) = &trunk.credentials else {
+            return;
+        };
+        if !trunk.is_known_by_password() {
+            return;
+        }
+        let count = self.users.entry(own.username.clone()).or_default();
+        *count = match comes {
+            true => *count + 1,
+            false => count.saturating_sub(1),
+        };
+        self.users.retain(|_, count| *count > 0);
     }
 
     pub(super) fn register_again(&mut self, now: Time, id: TrunkId) {
@@ -279,14 +303,17 @@ impl Endpoint {
         id: RegistrationId,
         request: &Request,
         response: &Response,
+        said: Option<&Said>,
     ) {
+        let (challenge, response) = self.judge_for_registration(id, request, response, said);
         if let Some(record) = self.registrations.get_mut(&id) {
             // Who asked for credentials gets them; all else is drawn anew.
             let route = match response.code {
                 401 | 407 => std::mem::take(&mut record.route),
                 _ => VecDeque::new(),
             };
-            record.registration.response(now, request, response);
+            let own = &mut record.registration;
+            own.response(now, request, &response, challenge);
             self.drive_registration_over(now, id, route);
         }
     }

@@ -118,6 +118,10 @@ async fn a_trunks_password_opens_and_a_wrong_one_or_a_used_answer_does_not() {
     // The agent was heard: its own tone came back as the caller's voice.
     let call = calls(&client, 1).await.remove(0);
     assert_eq!(call["status"], "completed", "{call}");
+    assert_eq!(
+        call["matched_by"],
+        json!({"trunk": "digest", "number": "exact"})
+    );
     let id = call["id"].as_str().unwrap();
     stage::over(&client, id, Duration::from_secs(20)).await;
     let [echoed, said] = stage::recording(&client, id).await;

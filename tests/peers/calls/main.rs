@@ -43,6 +43,7 @@ mod renewal;
 mod routing;
 mod scans;
 mod sip_floods;
+mod strangers;
 mod streams;
 mod synthesis;
 mod telephone;

@@ -52,6 +52,7 @@ async fn a_trunk_stays_registered_with_kamailio_over_its_restart_and_receives_a_
     let client = server.client();
     let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
         "auth_username": "line7", "auth_password": "secret7", "realm": "sip.acme.example",
+        "allow_md5_without_qop": true,
         "outbound_address": registrar.address.to_string()});
     let (trunk, ..) = line(&client, trunk, json!({})).await;
     let path = format!("/sip-trunks/{trunk}");

@@ -162,11 +162,7 @@ impl Scanner {
         let challenge = Challenge::parse(challenge.expect("a challenge")).unwrap();
         let uri = format!("sip:{number}@{}", self.target);
         USERS.map(|user| {
-            let credentials = Credentials {
-                username: user.to_owned(),
-                password: "wrong".to_owned(),
-                realm: None,
-            };
+            let credentials = Credentials::new(user, "wrong");
             let answer = challenge.answer(&credentials, "INVITE", &uri, 1, "scan");
             format!("Authorization: {answer}\r\n")
         })

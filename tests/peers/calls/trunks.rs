@@ -151,6 +151,17 @@ async fn a_call_over_a_trunk_of_the_api_reaches_the_numbers_agent() {
             (&json!(NUMBER), &json!("sip"), &json!(200))
         );
     }
+    let list = client.get("/calls?limit=100").await.expect(200).body;
+    let mut spellings: Vec<Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["matched_by"].clone())
+        .collect();
+    spellings.sort_by_key(ToString::to_string);
+    let by = |number: &str| json!({"trunk": "address", "number": number});
+    // Without the plus it is the same number.
+    assert_eq!(spellings, [by("exact"), by("exact"), by("spelling")]);
     // Nobody's number, and a number whose trunk is disabled.
     let nobody = caller(&server, listen, "+4930999999", &["-sn", "uac"]);
     assert!(!well(nobody).await);
@@ -274,7 +285,8 @@ async fn a_trunk_registers_and_receives_a_call_where_it_registered() {
     ];
     let registering = sipp(&server.data, &args);
     let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
-        "auth_username": "line7", "auth_password": "secret7", "outbound_address": registrar.to_string(),
+        "auth_username": "line7", "auth_password": "secret7",
+        "allow_md5_without_qop": true, "outbound_address": registrar.to_string(),
         "register_expires": 600});
     let (trunk, ..) = line(&client, trunk, json!({})).await;
     assert!(well(registering).await, "{}", server.log());
@@ -299,6 +311,10 @@ async fn a_trunk_registers_and_receives_a_call_where_it_registered() {
     assert_eq!(
         (&call["status"], &call["to_number"], &call["trunk_id"]),
         (&json!("completed"), &json!(NUMBER), &json!(trunk))
+    );
+    assert_eq!(
+        call["matched_by"],
+        json!({"trunk": "registration", "number": "exact"})
     );
 }
 
@@ -378,7 +394,8 @@ async fn a_registration_that_is_refused_says_why() {
     ];
     let _registering = sipp(&server.data, &args);
     let trunk = json!({"name": "registers", "type": "inbound", "auth_mode": "register",
-        "auth_username": "line7", "auth_password": "secret7", "outbound_address": registrar.to_string()});
+        "auth_username": "line7", "auth_password": "secret7",
+        "allow_md5_without_qop": true, "outbound_address": registrar.to_string()});
     let trunk = client
         .post("/sip-trunks", &trunk)
         .await

@@ -246,6 +246,7 @@ pub(crate) mod tests {
             auth_mode: AuthMode::Digest,
             auth_username: Some("acme".to_owned()),
             password_sealed: None,
+            allow_md5_without_qop: false,
             outbound_address: Some("sip.carrier.example".to_owned()),
             realm: None,
             register_expires: None,
@@ -260,6 +261,7 @@ pub(crate) mod tests {
             is_default_outbound: false,
             status: Status::Active,
             registration: None,
+            refused_challenge: None,
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         }

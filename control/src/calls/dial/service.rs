@@ -381,6 +381,7 @@ async fn write(
         to_number: Some(&wish.to_number),
         phone_number_id: Some(number.id),
         trunk_id: Some(trunk.id),
+        matched_by: None,
         dynamic_variables: &Value::Object(variables.clone()),
     };
     calls::store::insert(&mut tx, account, &call, now).await?;

@@ -152,11 +152,7 @@ impl Alone {
 }
 
 pub(super) fn credentials() -> Credentials {
-    Credentials {
-        username: "alice".to_owned(),
-        password: "secret".to_owned(),
-        realm: None,
-    }
+    Credentials::new("alice", "secret")
 }
 
 pub(super) fn named(id: u64) -> Trunk {
@@ -218,11 +214,7 @@ pub(super) fn invite(authorization: &str, branch: u32) -> String {
 }
 
 pub(super) fn authorization(challenge: &str, user: &str, password: &str) -> String {
-    let given = Credentials {
-        username: user.to_owned(),
-        password: password.to_owned(),
-        realm: None,
-    };
+    let given = Credentials::new(user, password);
     let uri = "sip:+15550100@192.0.2.2";
     let answer = Challenge::parse(challenge)
         .unwrap()

@@ -90,6 +90,14 @@ fn the_ack_of_an_answer_has_the_credentials_of_its_invite() {
     assert_eq!(alone.told, ["answered", "accepted"]);
 }
 
+/// The realm is configured: no REGISTER and no INVITE of ours tells it.
+fn of_realm() -> Credentials {
+    Credentials {
+        realm: Some("r".to_owned()),
+        ..credentials()
+    }
+}
+
 /// A call of theirs that is up.
 fn taken(alone: &mut Alone) -> CallId {
     alone.bytes("192.0.2.1:5060", &invite("", 1));
@@ -110,7 +118,7 @@ fn taken(alone: &mut Alone) -> CallId {
 fn a_goodbye_to_a_caller_that_asks_who_we_are_is_said_again_with_credentials() {
     let mut alone = Alone::new();
     let trunk = Trunk {
-        credentials: Some(credentials()),
+        credentials: Some(of_realm()),
         ..trunk(1, A, Transport::Udp)
     };
     alone.command(Command::SetTrunk(Box::new(trunk)));
@@ -132,7 +140,7 @@ fn a_call_that_may_be_of_two_trunks_answers_no_challenge() {
     let mut alone = Alone::new();
     for id in 1..=2 {
         let trunk = Trunk {
-            credentials: Some(credentials()),
+            credentials: Some(of_realm()),
             ..trunk(id, A, Transport::Udp)
         };
         alone.command(Command::SetTrunk(Box::new(trunk)));
@@ -149,7 +157,7 @@ fn a_call_that_may_be_of_two_trunks_answers_no_challenge() {
 fn a_call_answers_challenges_for_as_long_as_what_it_asks_for_succeeds() {
     let mut alone = Alone::new();
     let trunk = Trunk {
-        credentials: Some(credentials()),
+        credentials: Some(of_realm()),
         ..trunk(1, A, Transport::Udp)
     };
     alone.command(Command::SetTrunk(Box::new(trunk)));
@@ -171,7 +179,7 @@ fn a_call_answers_challenges_for_as_long_as_what_it_asks_for_succeeds() {
 fn a_server_that_only_asks_is_left() {
     let mut alone = Alone::new();
     alone.command(Command::SetTrunk(Box::new(Trunk {
-        credentials: Some(credentials()),
+        credentials: Some(of_realm()),
         ..trunk(1, A, Transport::Udp)
     })));
     let call = taken(&mut alone);
@@ -190,7 +198,7 @@ fn a_server_that_only_asks_is_left() {
 fn a_prack_is_said_again_with_credentials() {
     let mut alone = Alone::new();
     alone.command(Command::SetTrunk(Box::new(Trunk {
-        credentials: Some(credentials()),
+        credentials: Some(of_realm()),
         ..trunk(1, A, Transport::Udp)
     })));
     alone.command(placing(Duration::from_secs(60)));

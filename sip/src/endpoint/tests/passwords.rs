@@ -91,10 +91,7 @@ fn a_password_does_not_open_a_trunk_that_wants_another_address_too() {
     for (id, to, user) in [(2, B, "bob"), (3, A, "alice")] {
         let with_password = Trunk {
             inbound: InboundAuth::AddressAndDigest,
-            credentials: Some(Credentials {
-                username: user.to_owned(),
-                ..credentials()
-            }),
+            credentials: Some(Credentials::new(user, "secret")),
             ..trunk(id, to, Transport::Udp)
         };
         alone.command(Command::SetTrunk(Box::new(with_password)));
@@ -136,5 +133,74 @@ fn who_scans_from_a_carriers_address_learns_of_no_user() {
             // Both begin with the same seed, so that even the nonces are the same.
             assert_eq!(there, scanned(make(inbound), "carol"), "{inbound:?}");
         }
+    }
+}
+
+/// Trunks of several accounts whose carriers call the user the same.
+fn alike(passwords: &[&str]) -> Alone {
+    let mut alone = Alone::new();
+    for (id, password) in (1..).zip(passwords) {
+        let trunk = Trunk {
+            inbound: InboundAuth::Digest,
+            host: None,
+            allowed: Vec::new(),
+            credentials: Some(Credentials::new("alice", *password)),
+            ..trunk(id, A, Transport::Udp)
+        };
+        alone.command(Command::SetTrunk(Box::new(trunk)));
+    }
+    alone
+}
+
+#[test]
+fn of_trunks_with_one_user_name_the_password_tells_which_it_is() {
+    let mut alone = alike(&["one", "two", "three"]);
+    alone.bytes(CARRIER, &invite("", 1));
+    let challenge = challenge(&mut alone);
+    for (branch, (password, expected)) in (2..).zip([("two", 2), ("one", 1), ("three", 3)]) {
+        let right = authorization(&challenge, "alice", password);
+        let right = right.replace("nc=00000001", &format!("nc={:08x}", 1));
+        alone.bytes(CARRIER, &invite(&right, branch));
+        if branch > 2 {
+            // The count of this nonce is used: it asks again, whosever the answer is.
+            assert_eq!(alone.last_response().code, 401);
+            let asked = alone.last_response();
+            let asked = asked.headers.get(&Name::WwwAuthenticate).unwrap().to_owned();
+            let right = authorization(&asked, "alice", password);
+            alone.bytes(CARRIER, &invite(&right, branch + 10));
+        }
+        assert_eq!(last(&alone), (vec![expected], false), "{password}");
+        assert!(alone.incoming.last().unwrap().by_password);
+    }
+}
+
+#[test]
+fn a_password_that_two_trunks_have_in_common_opens_neither() {
+    let mut alone = alike(&["one", "same", "same"]);
+    // One of the address beside does not take it either.
+    alone.command(Command::SetTrunk(Box::new(trunk(9, A, Transport::Udp))));
+    let asked = |alone: &mut Alone, branch: u32| {
+        alone.bytes("203.0.113.9:5060", &invite("", branch));
+        let response = alone.last_response();
+        assert_eq!(response.code, 401);
+        response.headers.get(&Name::WwwAuthenticate).unwrap().to_owned()
+    };
+    let challenge = asked(&mut alone, 1);
+    let both = authorization(&challenge, "alice", "same");
+    alone.bytes("203.0.113.9:5060", &invite(&both, 2));
+    assert_eq!(alone.last_response().code, 403);
+    assert_eq!(alone.told, ["shared by [2, 3]"]);
+    // One is gone, and the other has it alone.
+    alone.command(Command::RemoveTrunk(TrunkId(3)));
+    let challenge = asked(&mut alone, 3);
+    let only = authorization(&challenge, "alice", "same");
+    alone.bytes("203.0.113.9:5060", &invite(&only, 4));
+    assert_eq!(last(&alone), (vec![2], false));
+    // A wrong one is told nothing of it.
+    let challenge = asked(&mut alone, 5);
+    for (branch, user) in [(6, "alice"), (7, "carol")] {
+        let wrong = authorization(&challenge, user, "wrong");
+        alone.bytes("203.0.113.9:5060", &invite(&wrong, branch));
+        assert_eq!(alone.last_response().code, 401);
     }
 }

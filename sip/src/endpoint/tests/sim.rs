@@ -157,9 +157,11 @@ fn call_of(event: &Event) -> Option<CallId> {
         | Event::ReferProgress { call, .. }
         | Event::Ended { call, .. } => *call,
         Event::Message(traced) => traced.call,
-        Event::Registered { .. } | Event::RegistrationFailed { .. } | Event::Reachable { .. } => {
-            return None;
-        }
+        Event::Registered { .. }
+        | Event::RegistrationFailed { .. }
+        | Event::ChallengeWithheld { .. }
+        | Event::SharedPassword { .. }
+        | Event::Reachable { .. } => return None,
     })
 }
 

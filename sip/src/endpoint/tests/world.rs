@@ -526,5 +526,10 @@ pub(super) fn told(event: &Event) -> String {
         },
         Event::Message(traced) => format!("{:?}", traced.direction),
         Event::Reachable { reachable, .. } => format!("reachable {reachable}"),
+        Event::ChallengeWithheld { code, reason, .. } => format!("withheld {code} {reason}"),
+        Event::SharedPassword { trunks, .. } => {
+            let trunks: Vec<u64> = trunks.iter().map(|trunk| trunk.0).collect();
+            format!("shared by {trunks:?}")
+        }
     }
 }

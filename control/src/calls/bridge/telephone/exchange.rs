@@ -392,6 +392,14 @@ pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
         Event::Reachable { trunk, reachable } => {
             trunks::reachable(app, exchange, trunk, reachable);
         }
+        Event::ChallengeWithheld {
+            trunk,
+            code,
+            reason,
+        } => trunks::challenge_withheld(app, exchange, trunk, code, &reason),
+        Event::SharedPassword { trunks, source } => {
+            trunks::password_shared(exchange, &trunks, source);
+        }
         Event::Message(traced) => exchange.traces.saw(&app.clock, &traced),
         event => {
             if let Some(line) = line_of(&event) {
@@ -422,6 +430,8 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::Message(_)
         | Event::Registered { .. }
         | Event::RegistrationFailed { .. }
+        | Event::ChallengeWithheld { .. }
+        | Event::SharedPassword { .. }
         | Event::Reachable { .. } => None,
     }
 }

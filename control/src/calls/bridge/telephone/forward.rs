@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Line;
+use super::called::Called;
 use super::diversion::{self, Arrival, Looped};
-use super::inbound::{Called, Declined, Desk};
+use super::inbound::{Declined, Desk};
 use super::joined::{Joined, Side};
 use super::lobby::{Ringing, is_at_cap, new_call};
 use super::outbound::{Dial, Onward, Over, Placing, STACK_PATIENCE, domain};
@@ -336,6 +337,7 @@ impl Desk {
             from_number: Some(&way.number.phone_number),
             to_number: Some(&way.to),
             trunk_id: Some(held.id),
+            matched_by: None,
             ..new_call(callee, way.agent.as_ref(), called, &none)
         };
         store::insert(&mut tx, account, &goes_out, now).await?;

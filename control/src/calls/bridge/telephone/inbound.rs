@@ -1,14 +1,14 @@
 //! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
 //!
-//! A call is let in (its number has an agent, trunk and account have room) before it gets ports, its
+//! A call is let in (`called.rs`: whose number it is for; its number has an agent, trunk and account have room) before it gets ports, its
 //! ports are bound before they are offered, and the engine has it before the answer is sent. While nobody
 //! can answer, a number's routing rules are followed (`lobby.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::rtp::sdp::{self, Encryption, Flow, Refusal};
-use sip::event::{CallId as LineId, Command, Event, Hops, Incoming};
+use media::rtp::sdp::{self, Flow, Refusal};
+use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
@@ -17,7 +17,7 @@ use super::forward::{Forwarded, Part};
 use super::joined::Joined;
 use super::session::{Ours, Unusable};
 use super::talking::{How, Settled, Talking};
-use super::{Exchange, Line, SOURCES, caller, trunks};
+use super::{Exchange, Line};
 use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
@@ -27,9 +27,7 @@ use crate::calls::lifecycle;
 use crate::calls::rules::Ending;
 use crate::calls::store;
 use crate::db::DbError;
-use crate::ids::{AccountId, AgentId, CallId};
-use crate::phone_numbers::{self, PhoneNumber};
-use crate::sip_trunks::{self, AuthMode, Trunk, TrunkType};
+use crate::ids::{AccountId, CallId};
 use crate::supervisor;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
@@ -86,22 +84,6 @@ impl From<Unusable> for Declined {
             Unusable::OutOfReach => Self::NOT_ACCEPTABLE,
         }
     }
-}
-
-/// Who was called, and over what.
-pub(super) struct Called {
-    pub(super) account: AccountId,
-    /// As the record has it: the number as it is registered, else as it was dialled.
-    pub(super) to: String,
-    pub(super) from: Option<String>,
-    pub(super) agent: Option<AgentId>,
-    pub(super) number: Option<PhoneNumber>,
-    pub(super) trunk: Option<Trunk>,
-    /// The user of the Request-URI.
-    pub(super) dialled: String,
-    /// How the call got here.
-    pub(super) hops: Hops,
-    encryption: Encryption,
 }
 
 /// A call that was let in.
@@ -356,167 +338,6 @@ impl Desk {
         })
     }
 
-    /// Whose number was called: one of the settings, one that an account registered, or what the
-    /// settings have for all others.
-    pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
-        let settings = &self.app.config.sip;
-        let dialled = incoming.to.user().unwrap_or_default();
-        let told = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
-        let from = |called: &str| caller::calling(told.as_deref()?, called);
-        let of_settings = |account, agent| Called {
-            account,
-            to: caller::dialled(&dialled),
-            from: from(&dialled),
-            agent: Some(agent),
-            number: None,
-            trunk: None,
-            dialled: dialled.clone(),
-            hops: incoming.hops.clone(),
-            encryption: settings.encryption,
-        };
-        let sources = self
-            .exchange
-            .sources
-            .filter(|_| incoming.trunks.contains(&SOURCES));
-        if let Some(account) = sources
-            && let Some(agent) = settings.numbers.get(&dialled)
-        {
-            return Ok(of_settings(account, *agent));
-        }
-        if let Some((number, trunk)) = self.registered(incoming, &dialled).await? {
-            return Ok(Called {
-                account: number.account,
-                to: number.phone_number.clone(),
-                from: from(&number.phone_number),
-                agent: number.agent_id,
-                encryption: trunks::encryption(trunk.media_encryption),
-                number: Some(number),
-                trunk: Some(trunk),
-                dialled,
-                hops: incoming.hops.clone(),
-            });
-        }
-        match (sources, settings.agent) {
-            (Some(account), Some(agent)) => Ok(of_settings(account, agent)),
-            _ => Err(Declined::NOBODY),
-        }
-    }
-
-    /// The registered number that was called, and the trunk of its account that the call came over. The
-    /// carrier's other trunks may be of other accounts.
-    async fn registered(
-        &self,
-        incoming: &Incoming,
-        dialled: &str,
-    ) -> Result<Option<(PhoneNumber, Trunk)>, Declined> {
-        let db = &self.app.db;
-        let known = incoming
-            .trunks
-            .iter()
-            .filter_map(|number| self.exchange.trunks.find(*number));
-        let mut came_over = Vec::new();
-        for (account, id) in known {
-            let trunk = sip_trunks::store::get(db, account, id).await;
-            came_over.extend(trunk.map_err(|error| unavailable(&error))?);
-        }
-        came_over.retain(|trunk| trunk.status == sip_trunks::Status::Active);
-        let mut over = Vec::new();
-        for trunk in came_over {
-            // Where we registered, the carrier calls the user we registered, and tells whom it wants
-            // in To.
-            let addressed = incoming.addressed.user();
-            let wanted = match (addressed, &trunk.auth_username) {
-                (Some(addressed), Some(user))
-                    if trunk.auth_mode == AuthMode::Register && user == dialled =>
-                {
-                    addressed
-                }
-                _ => dialled.to_owned(),
-            };
-            if trunk.kind == TrunkType::Outbound || trunk.takes(&wanted) {
-                over.push((trunk, wanted));
-            }
-        }
-        // As it is registered, on whichever trunk.
-        let mut exact = Vec::new();
-        for (trunk, wanted) in &over {
-            let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted)
-                .await
-                .map_err(|error| unavailable(&error))?;
-            // An outbound trunk brings calls to the numbers that are registered on it only.
-            let fits = |number: &PhoneNumber| {
-                trunk.kind == TrunkType::Inbound || number.trunk_id == Some(trunk.id)
-            };
-            if let Some(number) = number.filter(fits) {
-                exact.push((number, trunk.clone()));
-            }
-        }
-        let of_one_account = over
-            .windows(2)
-            .all(|pair| pair[0].0.account == pair[1].0.account);
-        if of_one_account && !exact.is_empty() {
-            return Ok(exact.into_iter().next());
-        }
-        let mut meant = self.meant(&over, true).await?;
-        // Numbers of the trunk for calls out, say, while calls in come over another one.
-        if meant.is_empty() && of_one_account {
-            meant = self.meant(&over, false).await?;
-        }
-        // Anybody may say that the carrier is theirs and register what it may mean: whose number was there
-        // first has its calls, and nothing that another account registers later changes that.
-        let first = exact.iter().chain(&meant).map(|(number, _)| number);
-        let first = first.min_by_key(|number| (number.created_at, number.id));
-        let Some(account) = first.map(|number| number.account) else {
-            return self.only_number(&over, dialled).await;
-        };
-        let is_theirs = |found: &(PhoneNumber, Trunk)| found.0.account == account;
-        if let Some(found) = exact.into_iter().find(is_theirs) {
-            return Ok(Some(found));
-        }
-        // Where several may be meant, none is.
-        let mut meant = meant.into_iter().filter(is_theirs);
-        Ok(meant.next().filter(|_| meant.next().is_none()))
-    }
-
-    /// The numbers that may be meant by what these trunks were asked for: those `on_them`, or all of their account.
-    async fn meant(
-        &self,
-        over: &[(Trunk, String)],
-        on_them: bool,
-    ) -> Result<Vec<(PhoneNumber, Trunk)>, Declined> {
-        let mut meant: Vec<(PhoneNumber, Trunk)> = Vec::new();
-        for (trunk, wanted) in over {
-            // An outbound trunk brings calls to the numbers that are registered on it only.
-            let own = (on_them || trunk.kind == TrunkType::Outbound).then_some(trunk.id);
-            let found = phone_numbers::find_meant(&self.app.db, trunk.account, own, wanted)
-                .await
-                .map_err(|error| unavailable(&error))?;
-            for number in found {
-                // Several blocks of one trunk may hold its source.
-                if meant.iter().all(|(other, _)| other.id != number.id) {
-                    meant.push((number, trunk.clone()));
-                }
-            }
-        }
-        Ok(meant)
-    }
-
-    /// Where the user that we registered was called and To names it, too, nothing tells a number: the only one of
-    /// that trunk is meant, and of several none.
-    async fn only_number(
-        &self,
-        over: &[(Trunk, String)],
-        dialled: &str,
-    ) -> Result<Option<(PhoneNumber, Trunk)>, Declined> {
-        let Some(trunk) = whose_user(over, dialled) else {
-            return Ok(None);
-        };
-        let number = phone_numbers::store::only_of_trunk(&self.app.db, trunk.account, trunk.id)
-            .await
-            .map_err(|error| unavailable(&error))?;
-        Ok(number.map(|number| (number, trunk.clone())))
-    }
-
     async fn place(
         &self,
         admitted: Admitted,
@@ -539,17 +360,6 @@ impl Desk {
             NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
         })
     }
-}
-
-/// The trunk that registers this user, where that alone was asked for and there is one alone.
-fn whose_user<'a>(over: &'a [(Trunk, String)], dialled: &str) -> Option<&'a Trunk> {
-    let mut called = over.iter().filter(|(trunk, wanted)| {
-        trunk.auth_mode == AuthMode::Register
-            && trunk.auth_username.as_deref() == Some(dialled)
-            && wanted == dialled
-    });
-    let (trunk, _) = called.next()?;
-    called.next().is_none().then_some(trunk)
 }
 
 /// Waits for the ACK with the answer to our offer.

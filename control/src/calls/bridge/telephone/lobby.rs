@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::forward::{NotForwarded, Part, name};
-use super::inbound::{Admitted, Called, Declined, Desk, Taken, unavailable};
+use super::called::Called;
+use super::inbound::{Admitted, Declined, Desk, Taken, unavailable};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
 use crate::calls::bridge;
@@ -489,6 +490,7 @@ pub(super) fn new_call<'a>(
         to_number: Some(&called.to),
         phone_number_id: called.number.as_ref().map(|number| number.id),
         trunk_id: called.trunk.as_ref().map(|trunk| trunk.id),
+        matched_by: called.matched_by,
         dynamic_variables: none,
     }
 }

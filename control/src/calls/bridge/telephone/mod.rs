@@ -3,13 +3,14 @@
 //! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
 //! keeps the stack's trunks as the database has them, on every node (`standings.rs`: what their carriers say of
 //! them, back to the database); `inbound.rs` takes calls that come
-//! in (`lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell; `carried.rs`: what is put right when
-//! the task of one breaks), `outbound.rs` places
+//! in (`called.rs`: whose they are; `lobby.rs`: while nobody answers; `caller.rs`: the numbers that they tell;
+//! `carried.rs`: what is put right when the task of one breaks), `outbound.rs` places
 //! calls, and `talking.rs` follows those that were answered; `session.rs` is what both sides agreed on, and
 //! `whereabouts.rs` where audio may be sent for it. `forward.rs` places a second call for one that came in
 //! (`diversion.rs`: unless that goes in a circle), and `joined.rs` follows both. The stack listens from the moment on in which there is a trunk, or at the
 //! start where `sip.sources` names somebody.
 
+mod called;
 mod caller;
 mod carried;
 mod diversion;

@@ -1,5 +1,6 @@
 //! How trunks stand with their carriers, on its way to the database. The stack's events wait for no database,
-//! so the latest word of each trunk is kept until one task has written it.
+//! so the latest word of each trunk is kept until one task has written it: of its registration, and of the challenges
+//! that were not answered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +16,14 @@ use crate::time::Timestamp;
 /// Until when a trunk is registered, or why it is not.
 type Standing = Result<Timestamp, Failure>;
 
-/// What is not written yet: one word of each trunk.
+/// The latest word of each trunk.
+type Latest<T> = HashMap<TrunkId, (AccountId, T)>;
+
+/// What is not written yet: one word of each kind of each trunk.
 #[derive(Default)]
 pub(super) struct Standings {
-    latest: Mutex<HashMap<TrunkId, (AccountId, Standing)>>,
+    latest: Mutex<Latest<Standing>>,
+    refused: Mutex<Latest<Failure>>,
     changed: Notify,
 }
 
@@ -29,16 +34,30 @@ impl Standings {
         self.changed.notify_one();
     }
 
-    fn take(&self) -> Option<(TrunkId, (AccountId, Standing))> {
-        let mut latest = self.latest();
-        let trunk = latest.keys().next().copied()?;
-        latest.remove_entry(&trunk)
+    /// A challenge that was not answered, in place of the one before.
+    pub(super) fn put_refused(&self, account: AccountId, trunk: TrunkId, refused: Failure) {
+        whole(&self.refused).insert(trunk, (account, refused));
+        self.changed.notify_one();
     }
 
-    fn latest(&self) -> MutexGuard<'_, HashMap<TrunkId, (AccountId, Standing)>> {
-        // Whole after any panic: entries are only added and removed.
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take(&self) -> Option<(TrunkId, (AccountId, Standing))> {
+        first(&self.latest)
     }
+
+    fn latest(&self) -> MutexGuard<'_, Latest<Standing>> {
+        whole(&self.latest)
+    }
+}
+
+fn first<T>(words: &Mutex<Latest<T>>) -> Option<(TrunkId, (AccountId, T))> {
+    let mut words = whole(words);
+    let trunk = words.keys().next().copied()?;
+    words.remove_entry(&trunk)
+}
+
+fn whole<T>(words: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
+    // Whole after any panic: entries are only added and removed.
+    words.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes down what is put, until the process ends.
@@ -51,6 +70,12 @@ pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
 
 /// Writes down what is there.
 pub(super) async fn write(app: &App, standings: &Standings) {
+    while let Some((trunk, (account, refused))) = first(&standings.refused) {
+        let written = store::challenge_refused(&app.db, account, trunk, refused).await;
+        if let Err(error) = written {
+            tracing::error!(%error, %trunk, "a challenge that was not answered could not be written down");
+        }
+    }
     while let Some((trunk, (account, standing))) = standings.take() {
         let node = &app.config.cluster.node;
         match store::registered(&app.db, account, trunk, node, standing).await {

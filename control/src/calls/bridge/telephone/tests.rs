@@ -23,8 +23,9 @@ use sip::shell::Listen;
 use tokio::task::JoinHandle;
 
 use super::carried::Carried;
+use super::called::Called;
 use super::exchange::hand_on;
-use super::inbound::{Called, Conversation, Declined, Desk, Taken};
+use super::inbound::{Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
 use super::{Exchange, Line, open};
 use crate::admission::{Request, State};
@@ -327,6 +328,7 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
     let uri = |user: &str| Uri::parse(&format!("sip:{user}@127.0.0.1")).unwrap();
     Incoming {
         trunks: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
+        by_password: false,
         may_prove: false,
         source: ([127, 0, 0, 1], 5060).into(),
         to: uri(to),
@@ -548,6 +550,57 @@ async fn the_last_failure_of_a_registration_stays_when_the_next_one_succeeds() {
             "{shown}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_challenge_that_is_not_answered_is_in_the_trunks_record_whatever_node_was_asked() {
+    let bench = Bench::new().await;
+    let trunk = bench.by_address(&bench.test.key).await;
+    for method in ["BYE", "INVITE"] {
+        let event = Event::ChallengeWithheld {
+            trunk: sip_trunks::sip_id(trunk),
+            code: 401,
+            reason: format!("{method}: challenge not answered: {}", "x".repeat(400)),
+        };
+        hand_on(&bench.test.app, &bench.exchange, event);
+        standings::write(&bench.test.app, &bench.exchange.standings).await;
+        let path = format!("/sip-trunks/{trunk}");
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let (_, shown) = bench.test.call("GET", &path, None).await;
+            let told = &shown["last_refused_challenge"];
+            let reason = told["reason"].as_str().unwrap_or_default();
+            if reason.starts_with(method) {
+                assert_eq!((&told["code"], reason.len()), (&json!(401), 200), "{shown}");
+                break;
+            }
+            // The task of the stack may have taken it.
+            assert!(Instant::now() < until, "{shown}");
+        }
+    }
+}
+
+/// Each account would learn of the other.
+#[tokio::test]
+async fn that_two_trunks_have_a_password_in_common_is_logged_and_told_to_neither() {
+    let bench = Bench::new().await;
+    let (_, key) = bench.test.other_account().await;
+    let trunks = [
+        bench.by_address(&bench.test.key).await,
+        bench.by_address(&key).await,
+    ];
+    let logged = Logged::start();
+    let event = Event::SharedPassword {
+        trunks: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
+        source: ([192, 0, 2, 1], 5060).into(),
+    };
+    hand_on(&bench.test.app, &bench.exchange, event);
+    let text = logged.text();
+    assert!(text.contains("password in common"), "{text}");
+    assert!(trunks.iter().all(|id| text.contains(&id.to_string())), "{text}");
+    let path = format!("/sip-trunks/{}", trunks[0]);
+    let (_, shown) = bench.test.call("GET", &path, None).await;
+    assert_eq!(shown["last_refused_challenge"], Value::Null);
 }
 
 #[tokio::test]

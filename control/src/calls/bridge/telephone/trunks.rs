@@ -5,6 +5,7 @@
 //! columns, renewed while the node lives.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -214,6 +215,38 @@ pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
     exchange.standings.put(account, trunk, outcome);
 }
 
+/// A request over a trunk was challenged in vain: its record says so.
+pub(super) fn challenge_withheld(
+    app: &App,
+    exchange: &Exchange,
+    number: Number,
+    code: u16,
+    reason: &str,
+) {
+    let Some((account, trunk)) = exchange.trunks.find(number) else {
+        return;
+    };
+    tracing::warn!(%trunk, code, reason, "a trunk's credentials were asked for and not given");
+    let refused = Failure {
+        at: app.clock.now(),
+        code: Some(code),
+        reason: reason.chars().take(200).collect(),
+    };
+    exchange.standings.put_refused(account, trunk, refused);
+}
+
+/// A call was refused, for its credentials are those of several trunks. Their accounts are not told: each would learn
+/// of the other.
+pub(super) fn password_shared(exchange: &Exchange, numbers: &[Number], source: SocketAddr) {
+    let trunks: Vec<String> = numbers
+        .iter()
+        .filter_map(|number| exchange.trunks.find(*number))
+        .map(|(_, trunk)| trunk.to_string())
+        .collect();
+    let trunks = trunks.join(" ");
+    tracing::warn!(%source, trunks, "a call was refused: several trunks have its user name and password in common");
+}
+
 /// A carrier with which a trunk registered began or ceased to answer OPTIONS. One that never answers them
 /// does not know them; one that did and comes back is registered with at once, for it may have forgotten
 /// us, and the trunk's record is right again by the answer.
@@ -254,7 +287,9 @@ pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
         (Some(username), true) => Some(Credentials {
             username: username.clone(),
             password: trunk.password(&app.master_key)?.expose().clone(),
+            // `realm` of the API is the domain that is registered with, of which carriers' challenges may differ.
             realm: None,
+            md5_without_qop: trunk.allow_md5_without_qop,
         }),
         _ => None,
     };

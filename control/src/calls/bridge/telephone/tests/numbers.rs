@@ -1,6 +1,8 @@
 //! Whose a call is: numbers in every spelling, and of whichever account.
 
 use super::*;
+use crate::calls::matched::{MatchedBy, Proof, Spelling};
+use crate::ids::AccountId;
 
 /// Document 3: an inbound trunk matches the called number exactly as the carrier sends it.
 #[tokio::test]
@@ -129,7 +131,6 @@ async fn no_spelling_that_another_account_registers_later_takes_or_blocks_a_numb
         "+49030123456",
         american,
         "12025550123",
-        "2025550123",
         "0012025550123",
     ] {
         for trunks in [[theirs, ours], [ours, theirs]] {
@@ -137,7 +138,8 @@ async fn no_spelling_that_another_account_registers_later_takes_or_blocks_a_numb
             assert_eq!(called.map(|called| called.account), Ok(us), "{to}");
         }
     }
-    for to in ["+2025550123", "39030123456", "002025550123"] {
+    // As it is registered, without its plus, it is theirs, though it is what in America is dialled for ours.
+    for to in ["+2025550123", "2025550123", "39030123456", "002025550123"] {
         let called = bench.desk().called(&incoming(&[ours, theirs], to)).await;
         let whose = called.map(|called| called.account);
         assert!(whose.is_ok_and(|whose| whose != us), "{to}");
@@ -215,4 +217,147 @@ async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its
         .number(&bench.test.key, "+4930123458", trunk, json!({}))
         .await;
     assert_eq!(called("a").await, nobody());
+}
+
+/// What a call is matched with: its account, and by which rule.
+type Matched = (AccountId, MatchedBy);
+
+async fn matched(bench: &Bench, incoming: &Incoming) -> Result<Matched, Declined> {
+    let called = bench.desk().called(incoming).await?;
+    Ok((called.account, called.matched_by.unwrap()))
+}
+
+const fn by(trunk: Proof, number: Spelling) -> MatchedBy {
+    MatchedBy { trunk, number }
+}
+
+/// Two accounts have trunks of one carrier. In Egypt a number is theirs that in America is dialled for ours, which
+/// was registered first.
+struct Shared {
+    bench: Bench,
+    us: AccountId,
+    them: AccountId,
+    key: String,
+    ours: TrunkId,
+    theirs: TrunkId,
+}
+
+const DIALLED: &str = "2025550123";
+
+impl Shared {
+    async fn new() -> Self {
+        let bench = Bench::new().await;
+        let (them, key) = bench.test.other_account().await;
+        let ours = bench.by_address(&bench.test.key).await;
+        let theirs = bench.by_address(&key).await;
+        let number = format!("+1{DIALLED}");
+        bench
+            .number(&bench.test.key, &number, ours, json!({}))
+            .await;
+        bench.test.app.clock.advance(Duration::from_secs(1));
+        let number = format!("+{DIALLED}");
+        bench.number(&key, &number, theirs, json!({})).await;
+        let us = bench.test.account;
+        Self {
+            bench,
+            us,
+            them,
+            key,
+            ours,
+            theirs,
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_trunk_whose_password_a_call_gave_names_the_account() {
+    let shared = Shared::new().await;
+    let Shared { bench, us, them, .. } = &shared;
+    let (us, them, ours, theirs) = (*us, *them, shared.ours, shared.theirs);
+    let given = |trunks: &[TrunkId], to: &str| Incoming {
+        by_password: true,
+        ..incoming(trunks, to)
+    };
+    // Whoever has the first trunk, its numbers alone are looked at.
+    for (trunks, expected) in [
+        ([ours, theirs], (us, by(Proof::Digest, Spelling::Other))),
+        ([theirs, ours], (them, by(Proof::Digest, Spelling::Exact))),
+    ] {
+        assert_eq!(matched(bench, &given(&trunks, DIALLED)).await, Ok(expected));
+    }
+    let american = format!("+1{DIALLED}");
+    let other = matched(bench, &given(&[theirs, ours], &american)).await;
+    assert_eq!(other, Err(Declined::NOBODY));
+    let own = matched(bench, &given(&[ours, theirs], &american)).await;
+    assert_eq!(own, Ok((us, by(Proof::Digest, Spelling::Exact))));
+}
+
+#[tokio::test]
+async fn an_address_of_one_account_names_it_and_where_it_is_shared_the_exact_number_does() {
+    let shared = Shared::new().await;
+    let Shared { bench, us, them, .. } = &shared;
+    let (us, them, ours, theirs) = (*us, *them, shared.ours, shared.theirs);
+    let over = async |trunks: &[TrunkId], to: &str| matched(bench, &incoming(trunks, to)).await;
+    let own = |number| by(Proof::Address, number);
+    assert_eq!(over(&[ours], DIALLED).await, Ok((us, own(Spelling::Other))));
+    assert_eq!(over(&[theirs], DIALLED).await, Ok((them, own(Spelling::Exact))));
+    let exact = by(Proof::SharedAddress, Spelling::Exact);
+    for trunks in [[ours, theirs], [theirs, ours]] {
+        assert_eq!(over(&trunks, DIALLED).await, Ok((them, exact)));
+        assert_eq!(over(&trunks, &format!("+1{DIALLED}")).await, Ok((us, exact)));
+        let abroad = format!("001{DIALLED}");
+        let other = by(Proof::SharedAddress, Spelling::Other);
+        assert_eq!(over(&trunks, &abroad).await, Ok((us, other)));
+    }
+    // A trunk that is disabled shares nothing.
+    let path = format!("/sip-trunks/{theirs}");
+    let body = Some(json!({"status": "disabled"}));
+    let (status, _) = bench.test.call_as(&shared.key, "PATCH", &path, body).await;
+    assert!(status.is_success());
+    let alone = over(&[ours, theirs], DIALLED).await;
+    assert_eq!(alone, Ok((us, own(Spelling::Other))));
+}
+
+/// The carrier calls the user that is registered and tells the number in To.
+#[tokio::test]
+async fn the_registration_that_a_carrier_calls_names_the_account_once_it_holds() {
+    let shared = Shared::new().await;
+    let Shared { bench, us, them, .. } = &shared;
+    let app = &bench.test.app;
+    // Its user is `a`.
+    let registers = bench.registers().await;
+    let call = || Incoming {
+        addressed: Uri::parse(&format!("sip:{DIALLED}@127.0.0.1")).unwrap(),
+        ..incoming(&[shared.theirs, registers], "a")
+    };
+    let nobody = matched(bench, &call()).await;
+    // Who only says that the user is theirs has proved nothing: it is as if only the address told, and of what is on
+    // the trunk nothing fits.
+    assert_eq!(nobody, Err(Declined::NOBODY));
+    bench.claim(&app.config.cluster.node).await;
+    let until = app.clock.now().plus(CLAIM);
+    assert_eq!(bench.stands(registers, Ok(until)).await["status"], "registered");
+    let expected = (*us, by(Proof::Registration, Spelling::Other));
+    assert_eq!(matched(bench, &call()).await, Ok(expected));
+    // It ran out.
+    app.clock.advance(CLAIM);
+    assert_eq!(matched(bench, &call()).await, Err(Declined::NOBODY));
+    // The other account's number is told to its own user, which this is not.
+    let theirs = incoming(&[shared.theirs, registers], DIALLED);
+    let expected = (*them, by(Proof::SharedAddress, Spelling::Exact));
+    assert_eq!(matched(bench, &theirs).await, Ok(expected));
+}
+
+#[tokio::test]
+async fn the_record_says_by_which_rule_a_call_was_matched() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let mut line = bench.exchange.line();
+    let events = &mut line.events;
+    let incoming = incoming(&[trunk], "030123456");
+    let taken = bench.desk().take(line.id, &incoming, events).await;
+    assert!(matches!(taken, Ok(Conversation::Agent(_))));
+    let record = bench.record().await;
+    let rule = json!({"trunk": "address", "number": "spelling"});
+    assert_eq!(record["matched_by"], rule, "{record}");
 }

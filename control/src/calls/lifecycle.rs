@@ -132,7 +132,8 @@ pub async fn follow(
                 ending.network = rules::network(call.pulse.network(), summary.media);
                 ending.provider_request_ids = call.usage.request_ids();
                 let lasted = Duration::from_millis(summary.duration_ms);
-                ending.provider_faults = call.usage.faults.over(Instant::now(), lasted);
+                let faults = call.usage.faults.over(Instant::now(), lasted);
+                ending.provider_faults = (faults.count > 0).then(|| Box::new(faults));
                 if let Some(used) = &mut ending.used {
                     let models = call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;

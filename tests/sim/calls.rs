@@ -11,7 +11,6 @@ use control::calls::backlog::Backlog;
 use control::calls::journal::{Entry, Owner, Record};
 use control::calls::rules::{CallStatus, ConversationStatus, Ending};
 use control::ids::{AccountId, CallId};
-use control::vendors::faults::ProviderFaults;
 use media::call::record::Offsets;
 use uuid::Uuid;
 
@@ -241,7 +240,7 @@ async fn follow(w: W, life: Life, owner: Owner, live: Rc<LiveCall>, talk: Talk) 
         network: None,
         sip_code: None,
         provider_request_ids: Vec::new(),
-        provider_faults: ProviderFaults::NONE,
+        provider_faults: None,
         never_answered: false,
     };
     let at = w.wall(life.node);

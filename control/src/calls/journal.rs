@@ -33,10 +33,6 @@ pub struct Owner {
 /// One thing that happened to a call. It has no `Debug`: a turn is spoken words.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a call has few entries at a time, and its end is one of them"
-)]
 pub enum Entry {
     /// A finished turn, as JSON text, and its words.
     Turn {

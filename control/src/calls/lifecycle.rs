@@ -209,7 +209,8 @@ impl Following {
                 ending.network = rules::network(self.call.pulse.network(), summary.media);
                 ending.provider_request_ids = self.call.usage.request_ids();
                 let lasted = Duration::from_millis(summary.duration_ms);
-                ending.provider_faults = self.call.usage.faults.over(Instant::now(), lasted);
+                let faults = self.call.usage.faults.over(Instant::now(), lasted);
+                ending.provider_faults = (faults.count > 0).then(|| Box::new(faults));
                 if let Some(used) = &mut ending.used {
                     let models = self.call.usage.read();
                     used.tokens = models.prompt_tokens + models.completion_tokens;

@@ -111,9 +111,9 @@ pub struct Ending {
     /// What the providers call their answers, oldest first.
     #[serde(default)]
     pub provider_request_ids: Vec<String>,
-    /// What the providers did wrong.
+    /// What the providers did wrong, if anything.
     #[serde(default)]
-    pub provider_faults: ProviderFaults,
+    pub provider_faults: Option<Box<ProviderFaults>>,
     /// It was over before the caller was told of the answer that the record has.
     #[serde(default)]
     pub never_answered: bool,
@@ -182,7 +182,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
-            provider_faults: ProviderFaults::NONE,
+            provider_faults: None,
             never_answered: false,
         }
     }
@@ -261,7 +261,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
-            provider_faults: ProviderFaults::NONE,
+            provider_faults: None,
             never_answered: false,
         }
     }
@@ -284,7 +284,7 @@ impl Ending {
             network: None,
             sip_code: None,
             provider_request_ids: Vec::new(),
-            provider_faults: ProviderFaults::NONE,
+            provider_faults: None,
             never_answered: false,
         }
     }

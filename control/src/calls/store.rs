@@ -416,7 +416,7 @@ pub async fn finish(
     summary: Option<&Value>,
     now: Timestamp,
 ) -> Result<bool, DbError> {
-    let faults = ending.provider_faults.count > 0;
+    let faults = ending.provider_faults.as_ref();
     let rows = tx
         .query(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
@@ -445,7 +445,7 @@ pub async fn finish(
         .bind(ending.sip_code.map(i64::from))
         .bind(serde_json::json!(ending.provider_request_ids).to_string())
         .bind(ending.never_answered)
-        .bind(faults.then(|| serde_json::json!(ending.provider_faults).to_string()))
+        .bind(faults.map(|faults| serde_json::json!(faults).to_string()))
         .execute()
         .await?;
     Ok(rows == 1)

@@ -95,12 +95,6 @@ impl FaultLog {
 }
 
 impl ProviderFaults {
-    /// Those of a call in which nothing went wrong.
-    pub const NONE: Self = Self {
-        kept: Vec::new(),
-        count: 0,
-    };
-
     /// Keeps a fault. Where there is no room, one of another kind takes the place of the newest that repeats an
     /// earlier one.
     fn add(&mut self, fault: ProviderFault) {

@@ -75,7 +75,7 @@ impl Firefox {
             .arg(&profile)
             .arg("about:blank")
             .env("HOME", folder.path())
-            .env("PULSE_SERVER", sound.server(folder.path()))
+            .env("PULSE_SERVER", Sound::server(folder.path()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -197,7 +197,7 @@ impl Sound {
     }
 
     /// Where clients reach it.
-    fn server(&self, folder: &Path) -> String {
+    fn server(folder: &Path) -> String {
         format!("unix:{}", folder.join("sound").display())
     }
 }

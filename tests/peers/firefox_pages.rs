@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use kit::stage;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::browser::shown;
 use super::firefox::Firefox;
 use super::page::Page;
-use super::rtc;
+use super::{library, rtc};
 
 /// The agent is heard, interrupted and answers; then the network is another, and it is heard again on the new way.
 #[tokio::test]
@@ -24,12 +24,13 @@ async fn a_caller_in_firefox_hears_interrupts_is_answered_restarts_and_is_record
     rtc::interrupts_and_is_answered(&mut page).await;
 
     // As the library does it when the browser comes online again.
+    let round = "/ice-ufrag:(\\S+)/.exec(peer.remoteDescription.sdp)[1]";
+    let first = page.eval(round).await;
     page.eval("dispatchEvent(new Event('online'))").await;
     page.until("seen.offers === 2 && peer.signalingState === 'stable'", 20)
         .await;
     page.until("call.state === 'live'", 20).await;
-    let names = "new Set(peer.remoteDescription.sdp.match(/ice-ufrag:\\S+/g)).size";
-    assert_eq!(page.eval(names).await, 1);
+    assert_ne!(page.eval(round).await, first);
     let before = page
         .eval("[performance.now(), seen.responses.length]")
         .await;
@@ -146,12 +147,13 @@ async fn a_person_talks_to_an_agent_in_the_console_in_firefox() {
     assert_eq!(page.troubles, Vec::<String>::new());
 }
 
-/// The library against a peer in the same page: see `library.rs`, where Chromium does the same.
+/// The library against a peer in the same page: see `library.rs`, where Chromium does the same. Once Firefox has restarted
+/// ICE, its data channel may be slower than the library waits for a goodbye, which then goes by a request.
 #[tokio::test]
 async fn a_call_from_a_page_over_webrtc_in_firefox() {
     let server = kit::server::Server::scripted().await;
     let mut page = Firefox::open().await;
-    let told: Value = super::library::called(&mut page, &server).await;
-    super::library::went_well(&told);
+    let told = library::called(&mut page, &server).await;
+    library::went_well(&told);
     assert_eq!(page.troubles, Vec::<String>::new());
 }

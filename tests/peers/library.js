@@ -207,7 +207,8 @@ async () => {
   const become = (state) => {
     delete calling.connectionState;
     if (state) Object.defineProperty(calling, 'connectionState', { configurable: true, get: () => state });
-    calling.dispatchEvent(new Event('connectionstatechange'));
+    // Firefox gives an event that a page made to no handler of this interface.
+    calling.onconnectionstatechange?.(new Event('connectionstatechange'));
   };
   const { offer } = answers;
   let unanswered = 0;

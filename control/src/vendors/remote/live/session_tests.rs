@@ -411,7 +411,8 @@ fn a_noise_that_has_no_words_is_no_fault() {
         call.connect();
         for id in 1..=20 {
             call.session.begin(UtteranceId(id));
-            call.session.audio(call.now, UtteranceId(id), &[0; 3 * WORD]);
+            call.session
+                .audio(call.now, UtteranceId(id), &[0; 3 * WORD]);
             call.session.finish(call.now, UtteranceId(id));
             while call.session.take().is_some() {}
             call.pass(2_100);

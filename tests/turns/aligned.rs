@@ -336,9 +336,9 @@ impl Bed {
     fn heard_at(&self, expected: u64) -> Option<u64> {
         let from = expected.saturating_sub(14_400) as usize;
         let to = (expected as usize + 14_400).min(self.recorded.len());
-        let blocks = self.recorded.get(from..to)?.chunks(BLOCK);
+        let mut blocks = self.recorded.get(from..to)?.chunks(BLOCK);
         let loud = |block: &[i16]| block.iter().any(|sample| sample.abs() > LOUD);
-        let place = blocks.into_iter().position(loud)?;
+        let place = blocks.position(loud)?;
         Some((from + place * BLOCK) as u64)
     }
 }

@@ -22,6 +22,8 @@ use media::speech::script::{Line, Script};
 use media::time::{RATE, Samples, Time};
 use proptest::prelude::*;
 
+use crate::properties::cases;
+
 const ORIGIN: Time = Time::from_millis(5_000);
 
 /// How long the fastest packet is on its way.
@@ -334,9 +336,9 @@ impl Bed {
     fn heard_at(&self, expected: u64) -> Option<u64> {
         let from = expected.saturating_sub(14_400) as usize;
         let to = (expected as usize + 14_400).min(self.recorded.len());
-        let blocks = self.recorded.get(from..to)?.chunks(BLOCK);
+        let mut blocks = self.recorded.get(from..to)?.chunks(BLOCK);
         let loud = |block: &[i16]| block.iter().any(|sample| sample.abs() > LOUD);
-        let place = blocks.into_iter().position(loud)?;
+        let place = blocks.position(loud)?;
         Some((from + place * BLOCK) as u64)
     }
 }
@@ -425,7 +427,7 @@ fn network(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn what_a_network_does_leaves_the_callers_side_where_it_was_said(
@@ -490,7 +492,10 @@ fn a_telephone_whose_clock_drifts_stays_in_its_place() {
         for frame in 0..frames {
             // The very first is late: it had to find its way.
             let late = if frame == 0 { 80 } else { frame * 7 % 5 };
-            bed.until(bed.now.max(captured(frame, ppm) + WAY + Duration::from_millis(late)));
+            bed.until(
+                bed.now
+                    .max(captured(frame, ppm) + WAY + Duration::from_millis(late)),
+            );
             bed.come(Coming::Packet {
                 frame,
                 noise: false,
@@ -499,7 +504,9 @@ fn a_telephone_whose_clock_drifts_stays_in_its_place() {
                 ssrc: 99,
             });
         }
-        for frame in (400..frames - EVERY).filter(|frame| is_voiced(*frame) && !is_voiced(frame - 1)) {
+        for frame in
+            (400..frames - EVERY).filter(|frame| is_voiced(*frame) && !is_voiced(frame - 1))
+        {
             let expected = truth(over, frame, ppm);
             let heard = bed.heard_at(expected);
             let off = heard.map(|heard| Samples(heard.abs_diff(expected)).ms());

@@ -11,6 +11,8 @@
 //!
 //! The agent's side is placed by [`Playout`](crate::audio::playout::Playout), where it is played.
 
+use crate::frame::FRAME;
+
 /// A piece without a timestamp this much later than its place (200 ms) comes after a pause and not after jitter.
 const PAUSE: u64 = 3_200;
 
@@ -31,6 +33,8 @@ const ENOUGH: u32 = 25;
 #[derive(Debug, Default)]
 pub struct Timeline {
     next: u64,
+    /// The length of the newest piece.
+    length: u64,
     began: bool,
     ask: Ask,
     lags: Lags,
@@ -116,6 +120,7 @@ impl Timeline {
         }
         let position = self.next + silence;
         self.next = position + length - skip;
+        self.length = length;
         Place::At {
             position,
             silence,
@@ -156,8 +161,9 @@ impl Timeline {
         }
         let owed = self.owed.max(-(samples.min(MOST_AHEAD) as i64));
         self.owed -= owed;
-        // What was lost cannot have been said after now.
-        let room = now.saturating_sub(self.next);
+        // What was lost cannot have been said after now, nor after the piece behind it, which is here: one like the
+        // newest, and no longer than most senders' are.
+        let room = now.saturating_sub(self.next + self.length.min(FRAME as u64));
         let silence = samples.saturating_add_signed(owed).min(room);
         self.next += silence;
         silence
@@ -243,7 +249,7 @@ impl Lags {
 mod tests {
     use super::*;
 
-    const FRAME: u64 = 320;
+    const FRAME: u64 = crate::frame::FRAME as u64;
 
     fn place(line: &mut Timeline, now: u64, length: u64, stamped: bool) -> Place {
         let piece = Piece {
@@ -286,10 +292,11 @@ mod tests {
     fn known_losses_are_silence_of_their_length() {
         let mut line = Timeline::default();
         place(&mut line, 320, 320, true);
-        assert_eq!(line.lost(1000, 640), 640);
+        assert_eq!(line.lost(1280, 640), 640);
         assert_eq!(place(&mut line, 1280, 320, true), at(960, 0, 0));
         // Two seconds that nobody can have said yet.
-        assert_eq!(line.lost(1600, 32_000), 320);
+        assert_eq!(line.lost(1920, 32_000), 320);
+        assert_eq!(place(&mut line, 1920, 320, true), at(1600, 0, 0));
     }
 
     #[test]
@@ -299,7 +306,10 @@ mod tests {
         // 800 ms are lost. Six frames of them are made up when the packet behind them comes.
         let now = 42 * FRAME;
         for made_up in 1..=6 {
-            assert_eq!(place(&mut line, now, FRAME, true), at(made_up * FRAME, 0, 0));
+            assert_eq!(
+                place(&mut line, now, FRAME, true),
+                at(made_up * FRAME, 0, 0)
+            );
         }
         assert_eq!(line.lost(now, 34 * FRAME), 34 * FRAME);
         assert_eq!(place(&mut line, now, FRAME, true), at(41 * FRAME, 0, 0));
@@ -324,7 +334,10 @@ mod tests {
         place(&mut line, FRAME, FRAME, true);
         line.resume();
         line.lost(100 * FRAME, 98 * FRAME);
-        assert_eq!(place(&mut line, 100 * FRAME, FRAME, true), at(99 * FRAME, 0, 0));
+        assert_eq!(
+            place(&mut line, 100 * FRAME, FRAME, true),
+            at(99 * FRAME, 0, 0)
+        );
         line.resume();
         let silence = 99 * FRAME;
         assert_eq!(
@@ -338,7 +351,8 @@ mod tests {
         let mut line = Timeline::default();
         let mut worst = 0;
         for frame in 1..=frames {
-            let said = (frame * FRAME).saturating_add_signed((frame * FRAME) as i64 * ppm / 1_000_000);
+            let said =
+                (frame * FRAME).saturating_add_signed((frame * FRAME) as i64 * ppm / 1_000_000);
             let now = 16_000 + said + if frame == 1 { late } else { frame * 7 % 13 };
             let Place::At { position, skip, .. } = place(&mut line, now, FRAME, true) else {
                 unreachable!("nothing is fast");
@@ -406,7 +420,11 @@ mod tests {
             };
             assert!(matches!(
                 line.place(piece, || false),
-                Place::At { silence: 0, skip: 0, .. }
+                Place::At {
+                    silence: 0,
+                    skip: 0,
+                    ..
+                }
             ));
         }
     }

@@ -378,7 +378,11 @@ async fn an_utterance_that_is_taken_back_after_a_vain_wait_is_a_fault() {
         "requests_total{stage=\"stt\",provider=\"x\",outcome=\"failed\"} 1",
     ];
     while !lines.iter().all(|line| call.metrics().contains(line)) {
-        assert!(began.elapsed() < Duration::from_secs(1), "{}", call.metrics());
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "{}",
+            call.metrics()
+        );
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -60,8 +60,8 @@ impl Muteness {
     pub(super) fn no_words(&mut self, samples: u64, answered: bool) -> Verdict {
         let voice = Samples(samples).minus(AROUND).duration();
         self.unheard += if answered { voice } else { voice * ANSWERED };
-        let mute = self.is_mute() && !voice.is_zero();
-        if mute || (self.fallback && !answered && voice >= SHORT) {
+        let ignored = self.fallback && !answered && voice >= SHORT;
+        if ignored || (self.is_mute() && !voice.is_zero()) {
             Verdict::Mute
         } else if self.fallback && voice >= UNANSWERED {
             Verdict::Doubtful

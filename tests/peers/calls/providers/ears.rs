@@ -115,7 +115,11 @@ async fn whom_a_mute_recogniser_does_not_hear_is_told_so() {
     greeted(&mut caller).await;
     // Well at first, mute in the middle, and well again.
     let sound = said(&numbers(0, 0));
-    assert!(turn(&mut caller, &sound, Duration::from_secs(12)).await.is_some());
+    assert!(
+        turn(&mut caller, &sound, Duration::from_secs(12))
+            .await
+            .is_some()
+    );
     ears.answer(Answers::Nothing);
     let seen = caller.messages.len();
     caller.speak(&sound).await;
@@ -128,7 +132,11 @@ async fn whom_a_mute_recogniser_does_not_hear_is_told_so() {
         })
     };
     while !told(&caller) {
-        assert!(ended.elapsed() < Duration::from_secs(5), "{:?}", &caller.messages[seen..]);
+        assert!(
+            ended.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            &caller.messages[seen..]
+        );
         caller.listen(20).await;
     }
     assert!(!log(&server).is_empty(), "the log tells of it");
@@ -154,7 +162,11 @@ async fn the_fallback_answers_whom_a_mute_recogniser_does_not_hear() {
         greeted(&mut caller).await;
         for line in ["hello there", "what time is breakfast"] {
             let turn = turn(&mut caller, &said(&numbers(1, 1)), Duration::from_secs(12)).await;
-            assert_eq!(turn.map(|turn| turn.heard).as_deref(), Some(line), "{how:?}");
+            assert_eq!(
+                turn.map(|turn| turn.heard).as_deref(),
+                Some(line),
+                "{how:?}"
+            );
         }
         assert!(!log(&server).is_empty(), "the log tells of it");
         check_end(&server, caller).await;

@@ -230,6 +230,8 @@ impl Session {
             // Without a place it is of the first that is waited for.
             None => (!self.utterances.is_empty()).then_some(0),
         };
+        // Another recogniser may have to hear what this one has no words for.
+        let mut wanted = false;
         if let Some(utterance) = place.and_then(|place| self.utterances.get_mut(place)) {
             let before = utterance.text();
             utterance.answered = true;
@@ -241,6 +243,7 @@ impl Session {
                 utterance.interim = heard.text.trim().to_owned();
             }
             let text = utterance.text();
+            wanted = self.fallback && !utterance.cancelled && !has_words(&text);
             if text != before && !utterance.cancelled && !heard.from_finalize {
                 let event = SttEvent::Interim {
                     utterance: utterance.id,
@@ -250,6 +253,7 @@ impl Session {
             }
         }
         if heard.is_final
+            && !wanted
             && let Some(end) = end
         {
             self.drop_until(end.min(self.sent));

@@ -400,7 +400,8 @@ fn empty_results_are_believed_once_and_no_longer_when_they_go_on() {
         sentence(&mut call, id);
         wordless(&mut call, 2.0 * f64::from(id - 1), true);
     }
-    assert_eq!(call.handed.len(), 2);
+    let whole = [1, 2].map(|id| (UtteranceId(id), 10 * WORD));
+    assert_eq!(call.handed, whole);
     assert_eq!((call.said.len(), call.faults.len()), (0, 1));
 }
 
@@ -411,7 +412,8 @@ fn a_noise_that_has_no_words_is_no_fault() {
         call.connect();
         for id in 1..=20 {
             call.session.begin(UtteranceId(id));
-            call.session.audio(call.now, UtteranceId(id), &[0; 3 * WORD]);
+            call.session
+                .audio(call.now, UtteranceId(id), &[0; 3 * WORD]);
             call.session.finish(call.now, UtteranceId(id));
             while call.session.take().is_some() {}
             call.pass(2_100);

@@ -25,6 +25,7 @@ mod providers;
 mod sessions;
 mod sip_bounds;
 mod sip_trunks;
+mod socket_limits;
 mod table;
 mod traces;
 mod verify_webhook;

@@ -359,9 +359,9 @@ impl Call {
         let Some(credentials) = &self.credentials else {
             return false;
         };
-        let Some(mut again) = self
-            .retry
-            .answer(request, code, challenge, credentials, &mut self.ids)
+        let Some(mut again) =
+            self.retry
+                .answer(request, code, challenge, credentials, &mut self.ids)
         else {
             return false;
         };

@@ -434,7 +434,9 @@ mod tests {
         hear(&mut this, now, &first, &asked);
         let second = drain(&mut this, &mut log).0.unwrap();
         let contact = "<sip:other@192.0.2.5>;expires=5, <sip:alice@192.0.2.1:5060;x=y>;expires=120";
-        hear(&mut this, now,
+        hear(
+            &mut this,
+            now,
             &second,
             &answer(&second, 200, &[(Name::Contact, contact)]),
         );
@@ -447,12 +449,16 @@ mod tests {
         this.timeout(at);
         let third = drain(&mut this, &mut log).0.unwrap();
         // The same challenge to credentials that were just given: they are wrong.
-        hear(&mut this, at,
+        hear(
+            &mut this,
+            at,
             &third,
             &answer(&third, 401, &[(Name::WwwAuthenticate, challenge)]),
         );
         let fourth = drain(&mut this, &mut log).0.unwrap();
-        hear(&mut this, at,
+        hear(
+            &mut this,
+            at,
             &fourth,
             &answer(&fourth, 401, &[(Name::WwwAuthenticate, challenge)]),
         );
@@ -494,7 +500,9 @@ mod tests {
         // A registrar that names a time is believed.
         let request = drain(&mut this, &mut log).0.unwrap();
         this.failures = 0;
-        hear(&mut this, now,
+        hear(
+            &mut this,
+            now,
             &request,
             &answer(&request, 503, &[(Name::RetryAfter, "400 (later)")]),
         );
@@ -507,7 +515,9 @@ mod tests {
         let mut log = String::new();
         let now = Time::default();
         let first = drain(&mut this, &mut log).0.unwrap();
-        hear(&mut this, now,
+        hear(
+            &mut this,
+            now,
             &first,
             &answer(&first, 423, &[(Name::MinExpires, "300")]),
         );
@@ -545,7 +555,12 @@ mod tests {
             let request = drain(&mut this, &mut log).0.unwrap();
             let mut fields = vec![(Name::Contact, contact)];
             fields.extend(expires.map(|expires| (Name::Expires, expires)));
-            hear(&mut this, Time::default(), &request, &answer(&request, 200, &fields));
+            hear(
+                &mut this,
+                Time::default(),
+                &request,
+                &answer(&request, 200, &fields),
+            );
             let (_, at) = drain(&mut this, &mut log);
             assert_eq!(
                 log,
@@ -576,7 +591,12 @@ mod tests {
         let mut now = Time::default();
         for code in [408, 503] {
             let request = drain(&mut this, &mut log).0.unwrap();
-            hear(&mut this, now, &request, &crate::call::make_up(&request, code));
+            hear(
+                &mut this,
+                now,
+                &request,
+                &crate::call::make_up(&request, code),
+            );
             now = drain(&mut this, &mut log).1;
             this.timeout(now);
         }
@@ -595,7 +615,12 @@ mod tests {
         let mut this = registration(120);
         let mut log = String::new();
         let request = drain(&mut this, &mut log).0.unwrap();
-        hear(&mut this, Time::default(), &request, &answer(&request, 200, &[]));
+        hear(
+            &mut this,
+            Time::default(),
+            &request,
+            &answer(&request, 200, &[]),
+        );
         let at = drain(&mut this, &mut log).1;
         this.timeout(Time::from_micros(at.as_micros() - 1));
         assert_eq!(drain(&mut this, &mut log).1, at);

@@ -657,12 +657,15 @@ async fn an_inbound_trunk_changes_its_mode_with_the_new_credentials() {
 async fn a_user_name_is_taken_within_its_account_alone() {
     let test = TestApp::new().await;
     let (_, other) = test.other_account().await;
-    let body = || json!({"name": "x", "type": "inbound", "auth_username": "c", "auth_password": "z"});
+    let body =
+        || json!({"name": "x", "type": "inbound", "auth_username": "c", "auth_password": "z"});
     make(&test, body()).await;
     let again = test.call("POST", "/sip-trunks", Some(body())).await;
     refused(again, 409, "name_taken", &[]);
     let theirs = async |expected: u16| {
-        let answer = test.call_as(&other, "POST", "/sip-trunks", Some(body())).await;
+        let answer = test
+            .call_as(&other, "POST", "/sip-trunks", Some(body()))
+            .await;
         assert_eq!(answer.0, expected, "{}", answer.1);
         answer.1
     };
@@ -670,11 +673,15 @@ async fn a_user_name_is_taken_within_its_account_alone() {
     theirs(409).await;
     // A change is no way around it, and tells nothing either.
     let free = with(body(), json!({"auth_username": "free"}));
-    let (status, free) = test.call_as(&other, "POST", "/sip-trunks", Some(free)).await;
+    let (status, free) = test
+        .call_as(&other, "POST", "/sip-trunks", Some(free))
+        .await;
     assert_eq!(status, 201, "{free}");
     for (user, expected) in [("c", 409), ("ours", 200)] {
         let patch = json!({"auth_mode": "digest", "auth_username": user, "auth_password": "p"});
-        let answer = test.call_as(&other, "PATCH", &path(&free), Some(patch)).await;
+        let answer = test
+            .call_as(&other, "PATCH", &path(&free), Some(patch))
+            .await;
         assert_eq!(answer.0, expected, "{user}: {}", answer.1);
     }
     let ours = with(body(), json!({"auth_username": "ours"}));
@@ -696,11 +703,15 @@ async fn md5_without_qop_is_allowed_by_each_trunk_for_itself() {
             assert_eq!(read, changed);
         }
         let wrong = json!({"allow_md5_without_qop": "yes"});
-        let answer = test.call("POST", "/sip-trunks", Some(with(body, wrong))).await;
+        let answer = test
+            .call("POST", "/sip-trunks", Some(with(body, wrong)))
+            .await;
         refused(answer, 422, "validation_error", &["allow_md5_without_qop"]);
     }
     let onboard = with(onboarding(), allowed);
-    let (status, made) = test.call("POST", "/sip-trunks/onboard", Some(onboard)).await;
+    let (status, made) = test
+        .call("POST", "/sip-trunks/onboard", Some(onboard))
+        .await;
     assert_eq!(status, 201, "{made}");
     assert_eq!(made["trunk"]["allow_md5_without_qop"], true);
 }

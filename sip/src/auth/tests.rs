@@ -210,10 +210,7 @@ fn both_algorithms_of_the_server_can_be_answered() {
         let now = Time::from_secs(100);
         let challenge = server.challenge(now, which);
         let answer = server.answer(&challenge, "carrier", "secret", 1);
-        assert_eq!(
-            server.verify(now, SOURCE, &answer),
-            Verdict::Known(1)
-        );
+        assert_eq!(server.verify(now, SOURCE, &answer), Verdict::Known(1));
     }
 }
 

@@ -64,8 +64,7 @@ impl Endpoint {
             self.answered_unasked(id, request);
         }
         let unchanged = (None, Cow::Borrowed(response));
-        let (true, Some(record), Some(said)) =
-            (is_challenge(response), self.calls.get(&id), said)
+        let (true, Some(record), Some(said)) = (is_challenge(response), self.calls.get(&id), said)
         else {
             return unchanged;
         };

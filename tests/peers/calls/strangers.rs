@@ -40,7 +40,10 @@ impl Peer {
     async fn next(&mut self, method: &Method) -> (Request, SocketAddr) {
         let mut datagram = vec![0; 65_536];
         loop {
-            let came = timeout(Duration::from_secs(20), self.socket.recv_from(&mut datagram));
+            let came = timeout(
+                Duration::from_secs(20),
+                self.socket.recv_from(&mut datagram),
+            );
             let (length, from) = came.await.expect("a request").unwrap();
             let Ok(Some(Message::Request(request))) = parse(&datagram[..length], Framing::Datagram)
             else {
@@ -64,7 +67,10 @@ impl Peer {
                 m=audio 9 RTP/AVP 0\r\n";
             response.set_body(Some(Body::sdp(sdp)));
         }
-        self.socket.send_to(&response.to_bytes(), to.1).await.unwrap();
+        self.socket
+            .send_to(&response.to_bytes(), to.1)
+            .await
+            .unwrap();
     }
 
     /// What came within a moment.
@@ -126,7 +132,9 @@ async fn who_is_not_the_carrier_gets_no_password_and_the_trunks_record_says_so()
         let given: Vec<&Request> = asking
             .heard
             .iter()
-            .filter(|request| request.headers.has(&Name::Authorization) || (!proxied && proves(request)))
+            .filter(|request| {
+                request.headers.has(&Name::Authorization) || (!proxied && proves(request))
+            })
             .collect();
         assert!(given.is_empty(), "{proxied}: {given:?}");
         over(&server, &id).await;
@@ -162,7 +170,12 @@ async fn a_callee_who_asks_for_a_password_ends_the_call_with_its_reason() {
     let asked = [(Name::WwwAuthenticate, EVIL.to_owned())];
     carrier.answer(&invite, 401, &asked).await;
     carrier.listen().await;
-    assert!(carrier.heard.iter().all(|request| !request.headers.has(&Name::Authorization)));
+    assert!(
+        carrier
+            .heard
+            .iter()
+            .all(|request| !request.headers.has(&Name::Authorization))
+    );
     let call = over(&server, &id).await;
     assert_eq!(call["sip_code"], 401, "{call}");
     let path = format!("/conversations/{id}/diagnostics");

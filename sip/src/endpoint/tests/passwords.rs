@@ -165,7 +165,11 @@ fn of_trunks_with_one_user_name_the_password_tells_which_it_is() {
             // The count of this nonce is used: it asks again, whosever the answer is.
             assert_eq!(alone.last_response().code, 401);
             let asked = alone.last_response();
-            let asked = asked.headers.get(&Name::WwwAuthenticate).unwrap().to_owned();
+            let asked = asked
+                .headers
+                .get(&Name::WwwAuthenticate)
+                .unwrap()
+                .to_owned();
             let right = authorization(&asked, "alice", password);
             alone.bytes(CARRIER, &invite(&right, branch + 10));
         }
@@ -183,7 +187,11 @@ fn a_password_that_two_trunks_have_in_common_opens_neither() {
         alone.bytes("203.0.113.9:5060", &invite("", branch));
         let response = alone.last_response();
         assert_eq!(response.code, 401);
-        response.headers.get(&Name::WwwAuthenticate).unwrap().to_owned()
+        response
+            .headers
+            .get(&Name::WwwAuthenticate)
+            .unwrap()
+            .to_owned()
     };
     let challenge = asked(&mut alone, 1);
     let both = authorization(&challenge, "alice", "same");

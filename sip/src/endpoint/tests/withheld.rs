@@ -79,17 +79,30 @@ fn asks_in_vain(alone: &mut Alone, from: &str, code: u16, challenge: &str) {
     alone.answer_to(&peer, &request, code, &[(header(code), challenge)]);
     let what = format!("{} {code} {challenge} of {from}", request.method.as_str());
     assert_eq!(given(alone, sent), 0, "{what}");
-    let begins = format!("withheld {code} {}: challenge not answered: ", request.method.as_str());
+    let begins = format!(
+        "withheld {code} {}: challenge not answered: ",
+        request.method.as_str()
+    );
     let mut told = alone.told[told..].iter();
-    assert!(told.any(|told| told.starts_with(&begins)), "{what}: {:?}", alone.told);
+    assert!(
+        told.any(|told| told.starts_with(&begins)),
+        "{what}: {:?}",
+        alone.told
+    );
 }
 
 /// What a call that is up is to ask for, and the method of it.
 fn wishes() -> Vec<(Method, Command)> {
     vec![
-        (Method::Info, Command::Info(CALL, Body::new("application/dtmf", "1"))),
+        (
+            Method::Info,
+            Command::Info(CALL, Body::new("application/dtmf", "1")),
+        ),
         (Method::Invite, Command::Offer(CALL, sdp("hold"))),
-        (Method::Refer, Command::Refer(CALL, "sip:x@example.com".to_owned(), None)),
+        (
+            Method::Refer,
+            Command::Refer(CALL, "sip:x@example.com".to_owned(), None),
+        ),
         (Method::Bye, Command::HangUp(CALL, None)),
     ]
 }
@@ -280,7 +293,14 @@ fn the_registrar_names_the_realm_of_the_trunk() {
 fn whoever_answers_in_the_registrars_place_is_given_nothing() {
     for challenge in ASKED {
         let mut alone = registered();
-        asks_in_vain(&mut alone, STRANGER, 401, challenge);
+        let (mut peer, request) = alone.last();
+        let sent = alone.sent.len();
+        peer.addr = at(STRANGER);
+        // It is not even heard.
+        alone.answer_to(&peer, &request, 401, &[(Name::WwwAuthenticate, challenge)]);
+        assert_eq!((alone.sent.len(), alone.told.len()), (sent, 0));
+        // Who has another port of the carrier's address is.
+        asks_in_vain(&mut alone, "198.51.100.1:5999", 401, challenge);
         assert!(alone.told.contains(&"not registered 401".to_owned()));
     }
 }
@@ -346,7 +366,10 @@ fn md5_without_qop_is_given_where_the_trunk_allows_it() {
         assert!(told.unwrap().ends_with("allow_md5_without_qop"), "{told:?}");
         // Beside it the carrier offers something better.
         alone.command(place_as(CallId(2), Duration::from_secs(60)));
-        let both = [(Name::WwwAuthenticate, without), (Name::WwwAuthenticate, SHA)];
+        let both = [
+            (Name::WwwAuthenticate, without),
+            (Name::WwwAuthenticate, SHA),
+        ];
         alone.answer(401, &both);
         let (_, again) = alone.last();
         let given = again.headers.get(&Name::Authorization).unwrap();

@@ -248,7 +248,7 @@ fn ways(trunks: Vec<Trunk>, incoming: &Incoming, dialled: &str) -> Vec<Way> {
     let way = |trunk: Trunk| {
         // Where we registered, the carrier calls the user we registered, and tells whom it wants in To.
         let wanted = match &addressed {
-            Some(addressed) if registers_as(&trunk, dialled) => addressed.clone().into(),
+            Some(addressed) if registers_as(&trunk, dialled) => addressed.clone(),
             _ => dialled.to_owned(),
         };
         let takes = trunk.kind == TrunkType::Outbound || trunk.takes(&wanted);

@@ -8,8 +8,8 @@ use sip::event::{CallId as LineId, Command, Event};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::forward::{NotForwarded, Part, name};
 use super::called::Called;
+use super::forward::{NotForwarded, Part, name};
 use super::inbound::{Admitted, Declined, Desk, Taken, unavailable};
 use crate::admission::{Request, State};
 use crate::agents::{self, Agent};

@@ -597,7 +597,10 @@ async fn that_two_trunks_have_a_password_in_common_is_logged_and_told_to_neither
     hand_on(&bench.test.app, &bench.exchange, event);
     let text = logged.text();
     assert!(text.contains("password in common"), "{text}");
-    assert!(trunks.iter().all(|id| text.contains(&id.to_string())), "{text}");
+    assert!(
+        trunks.iter().all(|id| text.contains(&id.to_string())),
+        "{text}"
+    );
     let path = format!("/sip-trunks/{}", trunks[0]);
     let (_, shown) = bench.test.call("GET", &path, None).await;
     assert_eq!(shown["last_refused_challenge"], Value::Null);

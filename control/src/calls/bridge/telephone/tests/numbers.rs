@@ -272,7 +272,9 @@ impl Shared {
 #[tokio::test]
 async fn the_trunk_whose_password_a_call_gave_names_the_account() {
     let shared = Shared::new().await;
-    let Shared { bench, us, them, .. } = &shared;
+    let Shared {
+        bench, us, them, ..
+    } = &shared;
     let (us, them, ours, theirs) = (*us, *them, shared.ours, shared.theirs);
     let given = |trunks: &[TrunkId], to: &str| Incoming {
         by_password: true,
@@ -295,16 +297,24 @@ async fn the_trunk_whose_password_a_call_gave_names_the_account() {
 #[tokio::test]
 async fn an_address_of_one_account_names_it_and_where_it_is_shared_the_exact_number_does() {
     let shared = Shared::new().await;
-    let Shared { bench, us, them, .. } = &shared;
+    let Shared {
+        bench, us, them, ..
+    } = &shared;
     let (us, them, ours, theirs) = (*us, *them, shared.ours, shared.theirs);
     let over = async |trunks: &[TrunkId], to: &str| matched(bench, &incoming(trunks, to)).await;
     let own = |number| by(Proof::Address, number);
     assert_eq!(over(&[ours], DIALLED).await, Ok((us, own(Spelling::Other))));
-    assert_eq!(over(&[theirs], DIALLED).await, Ok((them, own(Spelling::Exact))));
+    assert_eq!(
+        over(&[theirs], DIALLED).await,
+        Ok((them, own(Spelling::Exact)))
+    );
     let exact = by(Proof::SharedAddress, Spelling::Exact);
     for trunks in [[ours, theirs], [theirs, ours]] {
         assert_eq!(over(&trunks, DIALLED).await, Ok((them, exact)));
-        assert_eq!(over(&trunks, &format!("+1{DIALLED}")).await, Ok((us, exact)));
+        assert_eq!(
+            over(&trunks, &format!("+1{DIALLED}")).await,
+            Ok((us, exact))
+        );
         let abroad = format!("001{DIALLED}");
         let other = by(Proof::SharedAddress, Spelling::Other);
         assert_eq!(over(&trunks, &abroad).await, Ok((us, other)));
@@ -322,7 +332,9 @@ async fn an_address_of_one_account_names_it_and_where_it_is_shared_the_exact_num
 #[tokio::test]
 async fn the_registration_that_a_carrier_calls_names_the_account_once_it_holds() {
     let shared = Shared::new().await;
-    let Shared { bench, us, them, .. } = &shared;
+    let Shared {
+        bench, us, them, ..
+    } = &shared;
     let app = &bench.test.app;
     // Its user is `a`.
     let registers = bench.registers().await;
@@ -336,7 +348,10 @@ async fn the_registration_that_a_carrier_calls_names_the_account_once_it_holds()
     assert_eq!(nobody, Err(Declined::NOBODY));
     bench.claim(&app.config.cluster.node).await;
     let until = app.clock.now().plus(CLAIM);
-    assert_eq!(bench.stands(registers, Ok(until)).await["status"], "registered");
+    assert_eq!(
+        bench.stands(registers, Ok(until)).await["status"],
+        "registered"
+    );
     let expected = (*us, by(Proof::Registration, Spelling::Other));
     assert_eq!(matched(bench, &call()).await, Ok(expected));
     // It ran out.

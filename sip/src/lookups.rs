@@ -130,7 +130,7 @@ impl Queue {
     }
 
     /// The look-up that is asked next, if a thread is free for one.
-    pub fn next(&mut self) -> Option<Lookup> {
+    pub fn take_next(&mut self) -> Option<Lookup> {
         if self.running.len() >= THREADS {
             return None;
         }
@@ -267,7 +267,7 @@ mod tests {
         }
 
         fn dispatch(&mut self) {
-            while let Some(lookup) = self.queue.next() {
+            while let Some(lookup) = self.queue.take_next() {
                 let takes = match lookup.host.starts_with("silent") {
                     true => 4_000,
                     false => 20,
@@ -383,14 +383,14 @@ mod tests {
         assert_eq!(queue.push(wish(2, Urgency::Refresh, "shared")), None);
         assert_eq!(queue.push(wish(2, Urgency::Call, "shared")), None);
         assert_eq!(queue.waiting(), 21);
-        let begun: Vec<Lookup> = std::iter::from_fn(|| queue.next()).collect();
+        let begun: Vec<Lookup> = std::iter::from_fn(|| queue.take_next()).collect();
         assert_eq!(begun, [name("silent0"), name("shared"), name("silent1")]);
         // Under way, it is not asked for again; afterwards it is.
         assert_eq!(queue.push(wish(3, Urgency::Call, "shared")), None);
-        assert_eq!(queue.next(), None);
+        assert_eq!(queue.take_next(), None);
         queue.done(&name("shared"));
         assert_eq!(queue.push(wish(3, Urgency::Call, "shared")), None);
-        assert_eq!(queue.next(), Some(name("shared")));
+        assert_eq!(queue.take_next(), Some(name("shared")));
     }
 
     #[test]
@@ -417,8 +417,8 @@ mod tests {
         let out = queue.push(wish(99, Urgency::Call, "urgent"));
         assert!(out.is_some_and(|out| out != name("urgent")));
         assert_eq!(queue.waiting(), MOST_WAITING);
-        assert_eq!(queue.next(), Some(name("call")));
-        assert_eq!(queue.next(), Some(name("urgent")));
+        assert_eq!(queue.take_next(), Some(name("call")));
+        assert_eq!(queue.take_next(), Some(name("urgent")));
     }
 
     #[test]

@@ -52,6 +52,7 @@ async fn call(test: &TestApp, case: Case) -> CallId {
         to_number: None,
         phone_number_id: None,
         trunk_id: None,
+        matched_by: None,
         dynamic_variables: &json!({}),
     };
     let mut tx = app.db.begin_write().await.unwrap();

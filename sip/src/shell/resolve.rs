@@ -114,7 +114,7 @@ impl Resolver {
 
     /// Gives free threads something to do.
     fn begin(&mut self) {
-        while let Some(lookup) = self.queue.next() {
+        while let Some(lookup) = self.queue.take_next() {
             if let Err(refused) = self.asks.try_send(lookup) {
                 let lookup = refused.into_inner();
                 self.queue.done(&lookup);

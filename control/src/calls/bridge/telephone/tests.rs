@@ -22,8 +22,8 @@ use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
 use tokio::task::JoinHandle;
 
-use super::carried::Carried;
 use super::called::Called;
+use super::carried::Carried;
 use super::exchange::hand_on;
 use super::inbound::{Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};

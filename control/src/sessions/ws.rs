@@ -229,7 +229,7 @@ struct Counted(#[expect(dead_code, reason = "it is dropped")] Arc<oneshot::Sende
 impl Counted {
     fn new(slot: Option<Slot>) -> Self {
         let (held, gone) = oneshot::channel();
-        tokio::spawn(async move {
+        supervisor::detached("the slot of a closed socket", async move {
             // Nothing is ever sent.
             gone.await.unwrap_or_default();
             drop(slot);

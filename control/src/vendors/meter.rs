@@ -421,7 +421,7 @@ mod tests {
         assert!(say(2, LlmEvent::Failed { message }));
         model.cancel(ReplyId(3));
         assert!(say(3, LlmEvent::Done), "its late words are nobody's");
-        drop((model, answers));
+        drop((model, answers, meter));
         let mut text = Text::default();
         metrics.write(&mut text);
         let text = text.finish();

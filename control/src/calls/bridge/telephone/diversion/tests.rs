@@ -388,7 +388,7 @@ fn a_loop_over_a_carrier_that_answers_at_once_is_known_by_the_numbers_that_are_c
     assert_eq!(while_ringing("", &[first, back]), Err(Looped::Again));
     let diverted = answered(forward(CALLER, (7, NUMBER), outside));
     assert_eq!(
-        while_ringing(NUMBER, &[diverted.clone()]),
+        while_ringing(NUMBER, std::slice::from_ref(&diverted)),
         Err(Looped::Again)
     );
     // Whoever is talking there may share the number that they show with others.

@@ -134,7 +134,8 @@ async fn a_panic_beside_two_that_hear_each_other_ends_both_calls_once() {
     let bench = Bench::new().await;
     bench.way_out(json!({})).await;
     let trunk = bench.by_address(&bench.test.key).await;
-    let rules = json!({"inbound": {"fallback_action": "forward", "fallback_number": "+4989654321",
+    let rules = json!({"outbound_enabled": true,
+        "inbound": {"fallback_action": "forward", "fallback_number": "+4989654321",
         "max_ring_seconds": 5}});
     bench.number(&bench.test.key, NUMBER, trunk, rules).await;
     // There is no agent to be waited for.

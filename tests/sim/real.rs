@@ -9,6 +9,7 @@ use control::admission::Owner as LeaseOwner;
 use control::admission::lease::{self, KEY_CLOCK};
 use control::app::Incarnation;
 use control::app::testing::TestApp;
+use control::calls::journal::Entry;
 use control::calls::{self, ending, writer};
 use control::cluster;
 use control::http::scope::Scopes;
@@ -235,6 +236,12 @@ impl Place {
             }
             Ask::Write { owner, entries } => {
                 let mut entries = entries.clone();
+                // An event is due from the time on at which the end is written: here that of the end.
+                for entry in &entries {
+                    if let Entry::End { at, .. } = entry {
+                        app.clock.set(*at);
+                    }
+                }
                 writer::write(&app, *owner, &mut entries).await.unwrap();
                 Told::Done
             }

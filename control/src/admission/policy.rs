@@ -270,9 +270,11 @@ impl Book {
         self.leases.get(&lease).filter(|entry| entry.until > now)
     }
 
-    /// Whether it was given back a moment ago, and cannot be taken.
+    /// Whether it was given back a moment ago, and cannot be taken. What is remembered for longer than
+    /// [`GONE_FOR`] was written before the clock went back.
     pub fn is_gone(&self, lease: CallId, now: Moment) -> bool {
-        self.gone.get(&lease).is_some_and(|until| *until > now)
+        let until = self.gone.get(&lease);
+        until.is_some_and(|until| *until > now && *until <= now.plus(GONE_FOR))
     }
 
     fn put(&mut self, request: &Request, state: State, now: Moment) {

@@ -197,8 +197,11 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
             for line in screen::faults(&told) {
                 eprintln!("{line}");
             }
-            if let Some(why) = line.outcome.unserved(&told).filter(|_| ended.is_ok()) {
-                ended = Err(CallError::Failed(why));
+            match line.outcome.unserved(&told) {
+                Some(why) if ended.is_ok() => ended = Err(CallError::Failed(why)),
+                // The server gave up first, for that reason.
+                Some(why) => eprintln!("{why}"),
+                None => {}
             }
         }
         // The call itself went as it went.

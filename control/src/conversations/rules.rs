@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::calls::turn::{Contribution, Role, ToolStatus};
-use crate::vendors::faults::ProviderFaults;
+use crate::vendors::faults::{ProviderFault, ProviderFaults};
 
 /// The most words of one search: each is a look at all turns of the account.
 pub const MAX_TERMS: usize = 8;
@@ -151,15 +151,14 @@ impl Fault {
 
 /// The call's own faults, then those of its providers, then those of its tools. What the call has to say of a fault
 /// that is told as its provider's is not told twice.
-pub fn faults(errors: Vec<String>, of_providers: ProviderFaults, turns: &[Value]) -> Vec<Fault> {
-    let told: Vec<String> = of_providers
-        .kept
-        .iter()
-        .map(|fault| format!("{}: {}: {}", fault.stage, fault.provider, fault.message))
-        .collect();
+pub fn faults(
+    mut errors: Vec<String>,
+    of_providers: ProviderFaults,
+    turns: &[Value],
+) -> Vec<Fault> {
+    errors.retain(|error| !of_providers.kept.iter().any(|fault| repeats(error, fault)));
     let of_call = errors
         .into_iter()
-        .filter(|message| !told.contains(message))
         .map(|message| Fault::new("call", message));
     let of_providers = of_providers.kept.into_iter().map(|fault| Fault {
         turn_id: turn_at(turns, fault.at_ms),
@@ -189,6 +188,18 @@ pub fn faults(errors: Vec<String>, of_providers: ProviderFaults, turns: &[Value]
     of_call.chain(of_providers).chain(of_tools).collect()
 }
 
+/// Whether an error of the call, `model: cloud: status 401: no`, is this fault. Not every part names its provider.
+fn repeats(error: &str, fault: &ProviderFault) -> bool {
+    let message = fault.message.as_str();
+    after(error, &fault.stage)
+        .is_some_and(|words| words == message || after(words, &fault.provider) == Some(message))
+}
+
+/// What follows this name and a colon.
+fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.strip_prefix(name)?.strip_prefix(": ")
+}
+
 /// The turn that had begun last.
 fn turn_at(turns: &[Value], at_ms: u64) -> Option<String> {
     let begun = |turn: &&Value| turn["start_ms"].as_u64().is_some_and(|ms| ms <= at_ms);
@@ -207,7 +218,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vendors::faults::ProviderFault;
 
     #[test]
     fn words_are_small_letters_each_once() {
@@ -288,6 +298,28 @@ mod tests {
                 }
             ]
         );
+    }
+
+    #[test]
+    fn what_is_told_as_a_provider_s_is_not_told_as_the_call_s() {
+        for stage in ["recogniser", "model", "voice"] {
+            let fault = ProviderFault {
+                at_ms: 0,
+                stage: stage.into(),
+                provider: "cloud".into(),
+                code: "status_401".into(),
+                message: "status 401: no".into(),
+            };
+            for (error, is_told) in [
+                (format!("{stage}: cloud: status 401: no"), true),
+                (format!("{stage}: status 401: no"), true),
+                (format!("{stage}: other: status 401: no"), false),
+                (format!("{stage}: there is no connection"), false),
+                ("status 401: no".to_owned(), false),
+            ] {
+                assert_eq!(repeats(&error, &fault), is_told, "{error}");
+            }
+        }
     }
 
     #[test]

@@ -186,7 +186,8 @@ async fn of_telephones(
             "max_ring_seconds": 5}),
         ),
     ] {
-        let number = json!({"phone_number": number, "trunk_id": trunk, "inbound": rules});
+        let number = json!({"phone_number": number, "trunk_id": trunk, "inbound": rules,
+            "outbound_enabled": true});
         let path = "/phone-numbers/sip/register";
         client.post(path, &number).await.expect(201);
     }

@@ -16,6 +16,8 @@ local POOL, LIVE, EPOCH = PREFIX .. ':pool', PREFIX .. ':live', PREFIX .. ':epoc
 -- Leases last a minute at most (in microseconds, and how long a live one does); what nobody touches for
 -- two is forgotten by itself.
 local LONGEST, LIVE_TTL = 60000000, 15000000
+-- How long a lease that was given back cannot be taken again, in microseconds.
+local GONE = 10000000
 local KEEP_MS = 120000
 -- A server whose nodes are silent for this long does not know any more who is on a call.
 local EPOCH_MS = 10000
@@ -86,9 +88,11 @@ local function held(lease, now)
   return nil
 end
 
+-- Whether a lease was given back a moment ago. What is remembered for longer than GONE was written before the
+-- clock went back.
 local function is_gone(lease, now)
-  local till = redis.call('GET', key('gone', lease))
-  return till and tonumber(till) > now
+  local till = tonumber(redis.call('GET', key('gone', lease)) or '')
+  return till and till > now and till <= now + GONE
 end
 
 -- Writes a lease, in place of what was there.

@@ -82,8 +82,7 @@ impl Blame {
         what: &'static str,
     ) {
         self.metrics.fault(self.stage, &self.name, fault.kind());
-        let key = self.key.as_ref().map(|key| key.expose().as_str());
-        let message = complaint::without_key(&fault.to_string(), key);
+        let message = self.words(fault);
         let (now, stage) = (Instant::now(), self.stage.part());
         let code = fault.code();
         let faults = &self.usage.faults;
@@ -91,7 +90,7 @@ impl Blame {
         let Some(left_out) = self.ration.line(now, &self.name, self.stage) else {
             return;
         };
-        let said = complaint::for_log(&complaint::without_key(&fault.for_log(), key), sent);
+        let said = complaint::for_log(&self.without_key(&fault.for_log()), sent);
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),
@@ -102,6 +101,23 @@ impl Blame {
             left_out,
             "{what}"
         );
+    }
+}
+
+impl Blame {
+    /// What the provider said of a fault, without its key: some repeat it.
+    pub(super) fn words(&self, fault: &Fault) -> String {
+        self.without_key(&fault.to_string())
+    }
+
+    /// The same after the provider's name, as a call notes it.
+    pub(super) fn told(&self, fault: &Fault) -> String {
+        format!("{}: {}", self.name, self.words(fault))
+    }
+
+    fn without_key(&self, text: &str) -> String {
+        let key = self.key.as_ref().map(|key| key.expose().as_str());
+        complaint::without_key(text, key)
     }
 }
 
@@ -164,5 +180,22 @@ mod tests {
         assert_eq!(line(999, "ears", Stage::Llm), Some(0));
         assert_eq!(line(10_000, "cloud", Stage::Llm), Some(980));
         assert_eq!(line(10_001, "cloud", Stage::Llm), Some(0));
+    }
+    #[test]
+    fn a_key_that_a_provider_repeats_stands_in_no_note() {
+        let blame = Blame {
+            name: "cloud".to_owned(),
+            key: Some(Secret::new("hunter2".to_owned())),
+            stage: Stage::Llm,
+            metrics: Arc::default(),
+            ration: Arc::default(),
+            usage: Arc::default(),
+        };
+        let note = blame.told(&Fault::Wrong("hunter2 opens nothing".to_owned()));
+        assert!(
+            note.starts_with("cloud: ") && note.contains("opens nothing"),
+            "{note}"
+        );
+        assert!(!note.contains("hunter2"), "{note}");
     }
 }

@@ -161,7 +161,7 @@ impl Shared {
                 Next::GiveUp => {
                     break SttEvent::Failed {
                         utterance,
-                        message: format!("{provider}: {fault}"),
+                        message: provider.told(&fault),
                     };
                 }
             }

@@ -180,7 +180,7 @@ impl Shared {
     }
 
     async fn fail(&self, reply: ReplyId, fault: &Fault) {
-        let message = format!("{}: {fault}", self.model.provider);
+        let message = self.model.provider.told(fault);
         self.send(reply, LlmEvent::Failed { message }).await;
     }
 

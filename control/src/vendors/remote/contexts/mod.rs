@@ -434,7 +434,7 @@ impl Task {
                 }
             }
             Next::GiveUp => {
-                let message = format!("{}: {fault}", self.provider);
+                let message = self.provider.told(fault);
                 let event = TtsEvent::Failed { message };
                 self.send(job.reply, job.segment, event).await;
             }

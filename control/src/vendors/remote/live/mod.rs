@@ -165,7 +165,8 @@ impl Task {
                 Err(fault) => {
                     self.provider.fault(&fault, "a recogniser is not reached");
                     if matches!(fault, Fault::Refused { .. }) {
-                        self.session.refused(Instant::now(), fault.to_string());
+                        self.session
+                            .refused(Instant::now(), self.provider.words(&fault));
                     }
                 }
             }

@@ -164,7 +164,7 @@ impl Shared {
                     return;
                 }
                 Next::GiveUp => {
-                    let message = format!("{}: {fault}", self.speaker.provider);
+                    let message = self.speaker.provider.told(&fault);
                     self.send(reply, segment, TtsEvent::Failed { message })
                         .await;
                     return;

@@ -100,7 +100,9 @@ fn a_frame_both_ways_over_webrtc_allocates_nothing_of_ours() {
     let call = engine
         .place(NewCall {
             config: config(),
-            carrier: Carrier::Peer,
+            carrier: Carrier::Peer {
+                reach: media::peer::Reach::Private,
+            },
             providers: Box::new(move |sink| Providers {
                 stt: Box::new(listening),
                 llm: Box::new(Silent),

@@ -11,6 +11,17 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::shell::{WebRtcConfig, check_offer};
 
+/// Where a caller's candidates may point. Nothing is sent to one that points elsewhere; a caller who is there is
+/// found all the same, once a packet of theirs has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// To any address that a caller may have, private ones too.
+    #[default]
+    Private,
+    /// To public addresses. A stranger could otherwise have us send checks to any machine of our own network.
+    Public,
+}
+
 /// One thing asked of the WebRTC side of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerRequest {

@@ -264,7 +264,7 @@ async fn run_in_span(
     };
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
-    let peer = matches!(carrier, Carrier::Peer).then(Peer::new);
+    let peer = matches!(carrier, Carrier::Peer { .. }).then(Peer::new);
     let on_event: Arc<dyn Fn(CallNews) + Send + Sync> = match over {
         None => on_event,
         // Dropped, it tells too: the engine lets go of a call without a word where a thread of its own dies.

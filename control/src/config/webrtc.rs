@@ -16,6 +16,8 @@ pub struct WebRtc {
     pub public_addresses: Vec<SocketAddr>,
     pub stun_urls: Vec<String>,
     pub turn: Option<Turn>,
+    /// Candidates of sessions that no API key opened are checked at private addresses, too.
+    pub private_candidates: bool,
 }
 
 /// TURN servers that share a secret with this one.
@@ -85,5 +87,9 @@ pub(super) fn read(settings: &mut Settings) -> WebRtc {
         public_addresses: public_addresses.unwrap_or_default(),
         stun_urls,
         turn,
+        private_candidates: settings.word(
+            "webrtc.private_candidates",
+            &[("with_key", false), ("all", true)],
+        ),
     }
 }

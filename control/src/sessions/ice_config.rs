@@ -83,6 +83,7 @@ mod tests {
             public_addresses: Vec::new(),
             stun_urls: vec!["stun:stun.example.com:3478".to_owned()],
             turn: None,
+            private_candidates: false,
         };
         let now = Timestamp(1_767_323_045_000_006);
         let shown = |settings: &WebRtc| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use media::call::input::EndRequest;
 use media::config::OptionalEvents;
-use media::peer::{Candidate, PeerError, PeerReply, PeerRequest, check_offer};
+use media::peer::{Candidate, PeerError, PeerReply, PeerRequest, Reach, check_offer};
 use media::shell::Carrier;
 
 use super::sdp;
@@ -231,19 +231,29 @@ async fn join(
     {
         return Err(joined());
     }
-    bridge::place(app, &session, events, Carrier::Peer, Some(lease))
-        .await
-        .map_err(|not| match not {
-            NotPlaced::NoCapacity => {
-                let cap = app.config.limits.node_calls;
-                Refusal::full("node", cap, cap).into()
-            }
-            NotPlaced::Blocked => ApiError::PaymentRequired {
-                message: "This account may not spend".to_owned(),
-                action_url: app.config.billing.action_url.clone(),
-            },
-            NotPlaced::Failed => ApiError::internal("a browser's call could not start"),
-        })
+    let candidates = match session.keyless && !app.config.webrtc.private_candidates {
+        true => Reach::Public,
+        false => Reach::Private,
+    };
+    bridge::place(
+        app,
+        &session,
+        events,
+        Carrier::Peer { reach: candidates },
+        Some(lease),
+    )
+    .await
+    .map_err(|not| match not {
+        NotPlaced::NoCapacity => {
+            let cap = app.config.limits.node_calls;
+            Refusal::full("node", cap, cap).into()
+        }
+        NotPlaced::Blocked => ApiError::PaymentRequired {
+            message: "This account may not spend".to_owned(),
+            action_url: app.config.billing.action_url.clone(),
+        },
+        NotPlaced::Failed => ApiError::internal("a browser's call could not start"),
+    })
 }
 
 /// Ends a call whose first description came to nothing; what its client is told.

@@ -30,7 +30,7 @@ use crate::call::output::CallEvent;
 use crate::config::CallConfig;
 use crate::error::Refused;
 use crate::leg::rtp::RtpPlan;
-use crate::peer::{PeerAnswer, PeerRequest, Quality};
+use crate::peer::{PeerAnswer, PeerRequest, Quality, Reach};
 use crate::rtp::sdp::Agreed;
 use crate::speech::{Providers, ReplyId, SpeechSink, ToolCall};
 
@@ -115,7 +115,7 @@ pub enum Carrier {
     /// A telephone call: its ports are bound, and both sides have agreed.
     Rtp(Box<RtpCarrier>),
     /// Over WebRTC: the connection is made by what [`CallHandle::peer`] is told.
-    Peer,
+    Peer { reach: Reach },
 }
 
 /// Where a call's news go.
@@ -261,8 +261,8 @@ impl Engine {
                 Line::Socket(socket)
             }
             Carrier::Rtp(carrier) => Line::Rtp(Box::new(RtpLine::new(*carrier))),
-            Carrier::Peer if self.config.webrtc.is_none() => return Err(Refused::Socket),
-            Carrier::Peer => Line::Peer(Box::new(Peer::new(key))),
+            Carrier::Peer { .. } if self.config.webrtc.is_none() => return Err(Refused::Socket),
+            Carrier::Peer { reach } => Line::Peer(Box::new(Peer::new(key, reach))),
         };
         let gate = Arc::new(Gate::default());
         let sink = Arc::new(Sink {

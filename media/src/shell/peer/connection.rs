@@ -30,14 +30,15 @@ use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 use self::hours::Hours;
 pub use self::negotiation::check_offer;
 use super::super::mailbox::CallKey;
+use super::Heard;
 use super::channel::Channel;
 use super::identity::Identity;
 use super::net::Net;
+use super::offered::{self, Near};
 use super::reports::{Measured, Reports};
 use super::stun::{Class, Message, Transaction, is_stun};
-use super::{Heard, offered};
 use crate::call::input::Report;
-use crate::peer::{PeerError, PeerState};
+use crate::peer::{PeerError, PeerState, Reach};
 use crate::time::Time;
 
 /// From the first way to the caller to the end of the key exchange. A caller with another certificate
@@ -77,8 +78,8 @@ pub(super) struct Connection {
     candidates: usize,
     /// Those that came before the answer to our offer.
     early: Vec<String>,
-    /// Callers may be on this machine, for we are reached there.
-    loopback: bool,
+    /// Where candidates are checked.
+    near: Near,
     /// The caller's fingerprints.
     fingerprints: Vec<String>,
     tuples: Vec<SocketAddr>,
@@ -159,6 +160,7 @@ fn core(
 impl Connection {
     pub(super) fn new(
         key: CallKey,
+        reach: Reach,
         now: Time,
         identity: &Identity,
         net: &Net,
@@ -185,7 +187,7 @@ impl Connection {
             remote_password: String::new(),
             candidates: 0,
             early: Vec::new(),
-            loopback: net.public.iter().any(|ours| ours.ip().is_loopback()),
+            near: Near::of(reach, &net.public),
             fingerprints: Vec::new(),
             tuples: Vec::new(),
             checks: VecDeque::new(),

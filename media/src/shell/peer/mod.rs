@@ -29,7 +29,9 @@ pub(super) use self::identity::Identity;
 pub(super) use self::net::{Datagram, Net};
 use super::mailbox::CallKey;
 use crate::call::input::Report;
-use crate::peer::{Candidate, MediaTotals, PeerError, PeerReply, PeerRequest, PeerState, Quality};
+use crate::peer::{
+    Candidate, MediaTotals, PeerError, PeerReply, PeerRequest, PeerState, Quality, Reach,
+};
 use crate::time::Time;
 
 /// How often the network is reported.
@@ -67,6 +69,7 @@ pub(super) enum Heard {
 /// The caller's side of a call over WebRTC.
 pub(super) struct Peer {
     key: CallKey,
+    reach: Reach,
     connection: Option<Box<Connection>>,
     /// What the call is to be told.
     heard: VecDeque<Heard>,
@@ -84,9 +87,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(key: CallKey) -> Self {
+    pub(super) fn new(key: CallKey, reach: Reach) -> Self {
         Self {
             key,
+            reach,
             connection: None,
             heard: VecDeque::with_capacity(8),
             waiting: VecDeque::new(),
@@ -144,7 +148,7 @@ impl Peer {
             self.described();
             return Ok(PeerReply::Description(answer));
         }
-        let mut connection = Connection::new(self.key, now, identity, net)?;
+        let mut connection = Connection::new(self.key, self.reach, now, identity, net)?;
         let answer = match connection.answer(now, sdp, net) {
             Ok(answer) => answer,
             Err(error) => {
@@ -179,7 +183,7 @@ impl Peer {
                 "the call has a connection already".to_owned(),
             ));
         }
-        let mut connection = Connection::new(self.key, now, identity, net)?;
+        let mut connection = Connection::new(self.key, self.reach, now, identity, net)?;
         let offer = connection.offer(now, net)?;
         self.replace(Box::new(connection), now, net);
         Ok(PeerReply::Description(offer))

@@ -99,7 +99,9 @@ impl Bed {
             .engine
             .place(NewCall {
                 config,
-                carrier: Carrier::Peer,
+                carrier: Carrier::Peer {
+                    reach: Reach::Private,
+                },
                 providers: Box::new(|sink| quick(sink, 3)),
                 on_event: Arc::new(move |news| {
                     let _ = sender.send(news);
@@ -838,7 +840,9 @@ fn without_a_port_no_call_is_taken() {
     .unwrap();
     let refused = engine.place(NewCall {
         config: config("webrtc-none"),
-        carrier: Carrier::Peer,
+        carrier: Carrier::Peer {
+            reach: Reach::Private,
+        },
         providers: Box::new(|sink| quick(sink, 1)),
         on_event: Arc::new(|_| ()),
     });

@@ -11,6 +11,7 @@ use rtc::rtp_transceiver::{RTCRtpSenderId, RTCRtpTransceiverDirection as Directi
 use super::super::codecs::Codecs;
 use super::super::identity::Identity;
 use super::super::net::Net;
+use super::super::offered::Near;
 use super::super::plain::{Plain, answering, offering, plain, without_group};
 use super::super::{channel, offered, sdp};
 use super::Connection;
@@ -35,7 +36,7 @@ impl Connection {
     ) -> Result<String, PeerError> {
         let direction = self.check(offer)?;
         let both_ways = Some(Direction::Sendrecv);
-        let (usable, candidates) = usable(offer, both_ways, self.known_opus, self.loopback)?;
+        let (usable, candidates) = usable(offer, both_ways, self.known_opus, self.near)?;
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
         let at = self.instant(now, net);
@@ -98,7 +99,7 @@ impl Connection {
         net: &mut Net,
     ) -> Result<(), PeerError> {
         let direction = self.check(answer)?;
-        let (usable, candidates) = usable(answer, None, self.known_opus, self.loopback)?;
+        let (usable, candidates) = usable(answer, None, self.known_opus, self.near)?;
         let description = RTCSessionDescription::answer(usable.sdp).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
         self.core
@@ -126,7 +127,7 @@ impl Connection {
             if line.is_empty() {
                 continue;
             }
-            match offered::reachable(line, self.loopback) {
+            match offered::reachable(line, self.near) {
                 Some(true) => usable.push((index, line.to_owned())),
                 Some(false) => {}
                 None => {
@@ -253,8 +254,8 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     // Nobody can ask for its key: no packet ever comes of it.
     static IDENTITY: LazyLock<Result<Identity, String>> = LazyLock::new(Identity::new);
     let direction = check(offer)?;
-    // Fewer candidates count than where callers may be on this machine, so nothing is refused that is taken there.
-    let (usable, _) = usable(offer, Some(Direction::Sendrecv), None, false)?;
+    // As few candidates count as may, so nothing is refused that is taken where callers may be nearer.
+    let (usable, _) = usable(offer, Some(Direction::Sendrecv), None, Near::Nobody)?;
     let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
     let identity = IDENTITY
         .as_ref()
@@ -307,11 +308,11 @@ fn usable(
     sdp: &str,
     audio: Option<Direction>,
     opus: Option<u8>,
-    loopback: bool,
+    near: Near,
 ) -> Result<(Plain, usize), PeerError> {
     let mut plain = plain(sdp, audio, opus).map_err(wrong)?;
     plain.sdp = sdp::with_known_fingerprints(&plain.sdp);
-    let (usable, candidates) = offered::with_reachable(&plain.sdp, loopback);
+    let (usable, candidates) = offered::with_reachable(&plain.sdp, near);
     plain.sdp = usable;
     if candidates > MOST_CANDIDATES {
         return Err(wrong(&format!("more than {MOST_CANDIDATES} candidates")));

@@ -33,7 +33,7 @@ impl Alone {
             identity: Identity::new().unwrap(),
             net: Net::bind(listen, &[], clock, tallies.clone()).unwrap(),
             tallies,
-            peer: Peer::new(1),
+            peer: Peer::new(1, Reach::Private),
             state: PeerState::New,
             ahead: Duration::ZERO,
         }

@@ -115,12 +115,15 @@ pub struct Incarnation {
 impl Incarnation {
     /// The next one, of the node of this name.
     pub async fn take(db: &Db, node: &str) -> Result<Self, DbError> {
-        let number = db
+        // In a transaction: a single statement that gives a row is not told where it cannot be committed.
+        let mut tx = db.begin_write().await?;
+        let number = tx
             .query(
                 "update counters set value = value + 1 where name = 'incarnation' returning value",
             )
             .one(|row| row.i64("value"))
             .await?;
+        tx.commit().await?;
         Ok(Self {
             number,
             owner: Owner::new(node, number),

@@ -111,6 +111,8 @@ pub enum EndedBy {
 pub struct Incoming {
     /// The trunk whose credentials it gave, and those for which its source is enough.
     pub trunks: Vec<TrunkId>,
+    /// Those of `trunks` whose binding the source holds: it is the registrar that took it.
+    pub registered: Vec<TrunkId>,
     /// It gave the credentials of the first of them.
     pub by_password: bool,
     /// It gave no credentials that are right, and there are trunks that its source may give some of: where it is

@@ -83,6 +83,8 @@ pub struct Journal {
 
 /// The room that is held for a full disk, bytes: the ends of some 250 calls, at a block or so each.
 const RESERVE: u64 = 1 << 20;
+/// The room that the reserve leaves on the disk, bytes: more than tells that the database may write again.
+const LEFT: u64 = 2 << 20;
 /// The piece in which disks give out room.
 const BLOCK: u64 = 4096;
 
@@ -235,8 +237,12 @@ fn hold(reserve: &Path) -> io::Result<()> {
     if length >= RESERVE {
         return Ok(());
     }
+    // A disk that is nearly full is not filled by this.
+    let disk = rustix::fs::fstatvfs(&file)?;
+    let room = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let wanted = (RESERVE - length).min(room.saturating_sub(LEFT));
     // Not zeros, which some file systems do not store.
-    let filler = vec![b'r'; usize::try_from(RESERVE - length).unwrap_or_default()];
+    let filler = vec![b'r'; usize::try_from(wanted).unwrap_or_default()];
     match file.write_all(&filler) {
         Err(error) if is_full(&error) => Ok(()),
         written => written,

@@ -98,7 +98,10 @@ pub async fn follow(
         let again = AssertUnwindSafe(Box::pin(following.go_on())).catch_unwind();
         if again.await.is_err() {
             tracing::error!("a call's writer panicked again: its end alone is written");
-            Box::pin(write_end(&app, owner, broken())).await;
+            let last = AssertUnwindSafe(Box::pin(write_end(&app, owner, broken()))).catch_unwind();
+            if last.await.is_err() {
+                tracing::error!("the end of a call could not be written for a panic");
+            }
             // Until the disk is done with its files, which are the next sweep's then.
             while following.news.recv().await.is_some() {}
         }

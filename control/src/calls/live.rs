@@ -362,6 +362,8 @@ impl LiveCalls {
         let calls: Duration = self
             .of_account(account)
             .iter()
+            // One that is over was paid for, and is here until its recording is stored.
+            .filter(|call| call.leased.load(Ordering::SeqCst))
             .map(|call| now.since(call.since))
             .sum();
         let ringing = self.ringing();

@@ -25,7 +25,7 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
     if let Err(error) = Journal::of(&app.config).hold_room().await {
         tracing::warn!(%error, "no room on the disk is held for the ends of calls");
     }
-    let (node, now) = (app.config.cluster.node.as_str(), app.clock.shared());
+    let (node, now) = (app.config.cluster.node.as_str(), app.clock.now());
     // What was stranded before this process began; its own recordings come later.
     let long_ago = now.minus(spool::GIVEN_UP_AFTER);
     let stranded = recordings::store::stranded(&app.db, node, now, long_ago).await?;

@@ -88,7 +88,14 @@ pub async fn sweep(app: &App, after: Option<CallId>) -> Result<Option<CallId>, D
         .filter(|(call, _)| after.is_none_or(|after| *call > after));
     let mut last = None;
     for (call, files) in behind.by_ref().take(CALLS) {
-        look_at(app, call, files).await?;
+        match look_at(app, call, files).await {
+            Err(error) if error.is_unavailable() => return Err(error),
+            // The calls behind it are looked at all the same.
+            Err(error) => {
+                tracing::error!(%error, %call, "what the spool has of a call cannot be judged");
+            }
+            Ok(()) => {}
+        }
         last = Some(call);
     }
     Ok(last.filter(|_| behind.next().is_some()))
@@ -169,7 +176,9 @@ pub async fn stranded(
             keep_later(app, account, call, Left::Recording(file));
             return Ok(());
         }
-        Ok(None) => in_the_store(app, account, call).await,
+        Ok(None) => tokio::time::timeout(STORE_PATIENCE, in_the_store(app, account, call))
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
         Err(error) => Err(error),
     };
     match there {
@@ -183,6 +192,9 @@ pub async fn stranded(
         }
     }
 }
+
+/// How long a recording may take to be read from the store: others wait who end calls of nodes that died.
+const STORE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether it is worth trying again what failed.
 fn is_young(app: &App, since: Timestamp) -> bool {

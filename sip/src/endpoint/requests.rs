@@ -281,7 +281,9 @@ impl Endpoint {
                     .is_some_and(|begin| begin.eq_ignore_ascii_case("X-"))
             })
             .map(|(name, value)| (name.as_str().to_owned(), value.to_owned()));
+        let at_registrar = |trunk: &&TrunkId| self.is_registered_at(**trunk, peer.addr.ip());
         let incoming = Incoming {
+            registered: trunks.iter().filter(at_registrar).copied().collect(),
             trunks,
             by_password: proof == Proof::Password,
             may_prove: proof == Proof::Address { may_prove: true },

@@ -32,6 +32,8 @@ pub(super) struct RegistrationRecord {
     pub(super) flow: Option<Peer>,
     /// The same, and where it goes if that fails.
     pub(super) route: VecDeque<Peer>,
+    /// Which host took the binding that stands.
+    taken_by: Option<IpAddr>,
     armed: Time,
 }
 
@@ -214,6 +216,7 @@ impl Endpoint {
             located,
             flow: None,
             route: VecDeque::new(),
+            taken_by: None,
             armed: Time::NEVER,
         };
         self.registrations.insert(id, record);
@@ -274,6 +277,13 @@ impl Endpoint {
         }
     }
 
+    /// Whether the binding that a trunk registered is held by the host at this address: its calls come from there.
+    pub(super) fn is_registered_at(&self, trunk: TrunkId, ip: IpAddr) -> bool {
+        let id = self.trunks.get(&trunk).and_then(|own| own.registration);
+        let record = id.and_then(|id| self.registrations.get(&id));
+        record.is_some_and(|record| record.taken_by == Some(ip))
+    }
+
     /// A connection is gone: what was registered over it is registered again soon.
     pub(super) fn flow_lost(&mut self, now: Time, peer: &Peer) {
         let hit: Vec<RegistrationId> = self
@@ -307,6 +317,11 @@ impl Endpoint {
     ) {
         let (challenge, response) = self.judge_for_registration(id, request, response, said);
         if let Some(record) = self.registrations.get_mut(&id) {
+            match response.code {
+                200..300 => record.taken_by = said.map(|said| said.to.addr.ip()),
+                401 | 407 if challenge.is_some() => {}
+                _ => record.taken_by = None,
+            }
             // Who asked for credentials gets them; all else is drawn anew.
             let route = match response.code {
                 401 | 407 => std::mem::take(&mut record.route),

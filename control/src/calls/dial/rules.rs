@@ -7,6 +7,7 @@ use crate::ids::PhoneNumberId;
 use crate::phone_numbers::{PhoneNumber, Provider};
 use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{FromUser, Trunk};
+use crate::time::Timestamp;
 
 /// How long a call rings when the request does not say, and the bounds of what it may say; seconds.
 pub const RING_SECONDS: u32 = 30;
@@ -95,6 +96,9 @@ pub struct LiveForward {
     pub from: Option<String>,
     pub to: Option<String>,
     pub answered: bool,
+    /// When the call that came in was there, and when the one that went out.
+    pub came: Timestamp,
+    pub went: Timestamp,
 }
 
 /// How a call ended that nobody answered.

@@ -111,7 +111,8 @@ pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, 
     // The metadata of such a call is {"forwarded_call_id":"…"}, written by `forward.rs`. What a client writes into
     // that of a call of its own names no call of another account.
     db.query(
-        "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number, i.phone_number_id
+        "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number, i.phone_number_id,
+            i.created_at as came, o.created_at as went
          from calls o
          join calls i on i.id = substr(o.metadata, 23, 36) and i.account_id = o.account_id
          where o.ended_at is null and o.direction = 'outbound' and o.created_at > $1
@@ -128,6 +129,8 @@ pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, 
             from: row.opt_text("shown")?,
             to: row.opt_text("wanted")?,
             answered: row.opt_time("answered_at")?.is_some(),
+            came: row.time("came")?,
+            went: row.time("went")?,
         })
     })
     .await

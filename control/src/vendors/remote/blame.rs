@@ -90,7 +90,7 @@ impl Blame {
         let Some(left_out) = self.ration.line(now, &self.name, self.stage) else {
             return;
         };
-        let said = complaint::for_log(&self.without_key(&fault.for_log()), sent);
+        let said = complaint::for_log(&self.words(fault), sent);
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),

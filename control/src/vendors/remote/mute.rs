@@ -20,7 +20,8 @@ const UNANSWERED: Duration = Duration::from_millis(800);
 /// lasts.
 const ANSWERED: u32 = 3;
 
-/// Where another recogniser can be asked, no answer to this much voice is enough.
+/// Where another recogniser can be asked, no answer to this much voice is enough to ask it. A fault that is not yet: some
+/// servers have no answer to a cough.
 const SHORT: Duration = Duration::from_millis(200);
 
 /// What an answer, or none, means.
@@ -60,10 +61,10 @@ impl Muteness {
     pub(super) fn no_words(&mut self, samples: u64, answered: bool) -> Verdict {
         let voice = Samples(samples).minus(AROUND).duration();
         self.unheard += if answered { voice } else { voice * ANSWERED };
-        let ignored = self.fallback && !answered && voice >= SHORT;
-        if ignored || (self.is_mute() && !voice.is_zero()) {
+        let enough = if answered { UNANSWERED } else { SHORT };
+        if self.is_mute() && !voice.is_zero() {
             Verdict::Mute
-        } else if self.fallback && voice >= UNANSWERED {
+        } else if self.fallback && voice >= enough {
             Verdict::Doubtful
         } else {
             Verdict::Believed
@@ -130,7 +131,9 @@ mod tests {
     fn where_another_can_be_asked_it_is_asked_sooner() {
         let mut backed = Muteness::new(true);
         assert_eq!(backed.no_words(voice(100), false), Verdict::Believed);
-        assert_eq!(backed.no_words(voice(300), false), Verdict::Mute);
+        assert_eq!(backed.no_words(voice(300), false), Verdict::Doubtful);
+        backed.words();
+        assert_eq!(backed.no_words(voice(800), false), Verdict::Mute);
         backed.words();
         assert_eq!(backed.no_words(voice(500), true), Verdict::Believed);
         assert_eq!(backed.no_words(voice(1_000), true), Verdict::Doubtful);

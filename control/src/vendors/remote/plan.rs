@@ -54,15 +54,6 @@ impl Fault {
             .unwrap_or_else(|| self.kind().to_owned())
     }
 
-    /// What the log may hold of it, before the conversation's words are taken out: an answer that is neither an error
-    /// nor a page may be what was said.
-    pub(super) fn for_log(&self) -> String {
-        match self {
-            Self::Garbage { what, begins } if !begins.is_page => what.clone(),
-            other => other.to_string(),
-        }
-    }
-
     /// The HTTP status, where there was one.
     pub(super) const fn status(&self) -> Option<u16> {
         match self {
@@ -86,7 +77,9 @@ impl fmt::Display for Fault {
             Self::Stalled(within) => write!(f, "nothing came within {} ms", within.as_millis()),
             Self::Wrong(why) => f.write_str(why),
             Self::Told(words) => f.write_str(&words.message),
-            Self::Garbage { what, begins } if begins.text.is_empty() => f.write_str(what),
+            // An answer that is neither an error nor a page may hold what was said in the call, which is nobody's to keep
+            // beside a fault.
+            Self::Garbage { what, begins } if !begins.is_page => f.write_str(what),
             Self::Garbage { what, begins } => write!(f, "{what}: {}", begins.text),
         }
     }

@@ -154,7 +154,7 @@ impl Desk {
             .trunks
             .iter()
             .filter_map(|number| Some((*number, self.exchange.trunks.find(*number)?)));
-        let (mut came_over, mut proved) = (Vec::new(), None);
+        let (mut came_over, mut proved, mut at_registrar) = (Vec::new(), None, Vec::new());
         for (number, (account, id)) in known {
             let trunk = sip_trunks::store::get(&self.app.db, account, id).await;
             let trunk = trunk.map_err(|error| unavailable(&error))?;
@@ -163,6 +163,9 @@ impl Desk {
             };
             if incoming.by_password && incoming.trunks.first() == Some(&number) {
                 proved = Some(trunk.account);
+            }
+            if incoming.registered.contains(&number) {
+                at_registrar.push(trunk.id);
             }
             came_over.push(trunk);
         }
@@ -173,6 +176,7 @@ impl Desk {
         let now = self.app.clock.now();
         let registered: Vec<AccountId> = came_over
             .iter()
+            .filter(|trunk| at_registrar.contains(&trunk.id))
             .filter(|trunk| is_registered_as(trunk, dialled, now))
             .map(|trunk| trunk.account)
             .collect();
@@ -268,7 +272,7 @@ fn registers_as(trunk: &Trunk, user: &str) -> bool {
 }
 
 /// Whether the trunk's registrar took it as this user, and has not forgotten it: who gave the name alone has proved
-/// nothing.
+/// nothing. (Nor has a call that comes from elsewhere: anybody may run a registrar.)
 fn is_registered_as(trunk: &Trunk, user: &str, now: Timestamp) -> bool {
     let holds = trunk.registration.as_ref().is_some_and(|registration| {
         registration.status == RegistrationStatus::Registered

@@ -12,6 +12,7 @@
 //! It is refused with 483 (Too Many Hops), which passes through every call of the loop back to the caller.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use sip::event::{Forwarded, Hops};
 use sip::message::NameAddr;
@@ -20,6 +21,7 @@ use crate::calls::dial::number::means;
 use crate::calls::dial::rules::LiveForward;
 use crate::ids::PhoneNumberId;
 use crate::phone_numbers::routing::Lack;
+use crate::time::Timestamp;
 
 /// Times that a call may be diverted, as telephone networks have it (ITU-T Q.732.2, the redirection counter).
 pub(super) const MOST_DIVERSIONS: u32 = 5;
@@ -27,6 +29,12 @@ pub(super) const MOST_DIVERSIONS: u32 = 5;
 /// Calls of one caller to one number that may ring at once where it is forwarded: a loop over a carrier that shows
 /// nothing but one number of its own is one such call a lap, each with two of the ten that a trunk has by default.
 const MOST_ALIKE: usize = 4;
+
+/// The same of calls that show no caller: they may be of as many people.
+const MOST_HIDDEN: usize = 16;
+
+/// Clocks of nodes may differ by so much.
+const SKEW: Duration = Duration::from_secs(2);
 
 /// Hops of a call that begins here, or whose sender counts none (RFC 3261 section 8.1.1.6).
 const MAX_FORWARDS: u8 = 70;
@@ -247,7 +255,8 @@ fn comes_back(call: &Arrival<'_>, live: &[LiveForward]) -> Result<(), Looped> {
         let same_caller = forward.caller.as_deref() == call.caller;
         same_caller && !forward.answered
     });
-    if alike.count() >= MOST_ALIKE {
+    let most = call.caller.map_or(MOST_HIDDEN, |_| MOST_ALIKE);
+    if alike.count() >= most {
         return Err(Looped::TooManyAlike);
     }
     let same = |one: Option<&str>, other: &Option<String>| {
@@ -255,18 +264,24 @@ fn comes_back(call: &Arrival<'_>, live: &[LiveForward]) -> Result<(), Looped> {
         pair.is_some_and(|(one, other)| is_same(one, other))
     };
     let mut left: Vec<&LiveForward> = live.iter().collect();
-    let mut open = vec![(call.caller, Some(call.number))];
-    while let Some((caller, called)) = open.pop() {
+    // What went out later than a call came in was not on its way. (Clocks of nodes may differ a little.)
+    let mut open = vec![(call.caller, Some(call.number), None::<Timestamp>)];
+    while let Some((caller, called, came)) = open.pop() {
         let (parents, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|forward| {
-            same(called, &forward.to)
+            let before = came.is_none_or(|came| forward.went <= came.plus(SKEW));
+            let on_the_way = same(called, &forward.to)
                 || same(caller, &forward.from)
-                || (!forward.answered && same(caller, &forward.to))
+                || (!forward.answered && same(caller, &forward.to));
+            before && on_the_way
         });
         if parents.iter().any(of_number) {
             return Err(Looped::Again);
         }
         let theirs = parents.iter();
-        open.extend(theirs.map(|forward| (forward.caller.as_deref(), forward.called.as_deref())));
+        open.extend(theirs.map(|forward| {
+            let came = Some(forward.came);
+            (forward.caller.as_deref(), forward.called.as_deref(), came)
+        }));
         left = others;
     }
     Ok(())

@@ -328,6 +328,7 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
     let uri = |user: &str| Uri::parse(&format!("sip:{user}@127.0.0.1")).unwrap();
     Incoming {
         trunks: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
+        registered: trunks.iter().map(|id| sip_trunks::sip_id(*id)).collect(),
         by_password: false,
         may_prove: false,
         source: ([127, 0, 0, 1], 5060).into(),

@@ -243,15 +243,11 @@ impl Task {
                     .collect(),
                 Act::Finalize => vec![Message::text(wire::FINALIZE)],
                 act @ (Act::Say(_) | Act::HandOver(..) | Act::Fault(_)) => {
-                    // Who answers nothing at all may answer on another connection.
-                    let silent = matches!(act, Act::Fault(Fault::Stalled(_)));
                     // A call that is gone closes its line, which is noticed there.
                     self.act(act).await;
-                    if silent {
-                        return None;
-                    }
                     continue;
                 }
+                Act::Reconnect => return None,
             };
             for message in messages {
                 if !socket::send(socket, message).await {
@@ -276,7 +272,7 @@ impl Task {
     async fn act(&self, act: Act) -> bool {
         match act {
             // Only a connection makes these, and a new one begins anew.
-            Act::Audio(_) | Act::Finalize => true,
+            Act::Audio(_) | Act::Finalize | Act::Reconnect => true,
             Act::Say(event) => deliver(&*self.sink, SpeechEvent::Stt(event)).await,
             Act::HandOver(utterance, samples) => {
                 if let Some(fallback) = &self.fallback {

@@ -51,6 +51,8 @@ pub(super) enum Act {
     HandOver(UtteranceId, Vec<i16>),
     /// The provider failed, though its connection stands.
     Fault(Fault),
+    /// The connection answers nothing at all: another may.
+    Reconnect,
 }
 
 /// A result of the recogniser.
@@ -179,7 +181,7 @@ impl Session {
         self.refused = None;
         // What the lost connection did not take any more is among what this one gets.
         self.acts
-            .retain(|act| !matches!(act, Act::Audio(_) | Act::Finalize));
+            .retain(|act| !matches!(act, Act::Audio(_) | Act::Finalize | Act::Reconnect));
         self.base = self.ring_from;
         self.sent = self.ring_from;
         for utterance in &mut self.utterances {
@@ -349,6 +351,7 @@ impl Session {
         } else {
             true
         };
+        let silent = failed && matches!(fault, Some(Fault::Stalled(_)));
         let act = if !failed {
             Act::Say(SttEvent::Final {
                 utterance: utterance.id,
@@ -370,6 +373,7 @@ impl Session {
         };
         self.acts.push_back(act);
         self.acts.extend(fault.map(Act::Fault));
+        self.acts.extend(silent.then_some(Act::Reconnect));
     }
 
     /// What is kept of the sound between these positions.

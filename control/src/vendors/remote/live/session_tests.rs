@@ -126,6 +126,7 @@ impl Call {
                     self.handed.push((id, samples.len()));
                     continue;
                 }
+                (Act::Reconnect, _) => Vec::new(),
                 (Act::Fault(fault), _) => {
                     self.faults.push(fault);
                     continue;

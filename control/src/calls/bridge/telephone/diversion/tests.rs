@@ -268,6 +268,8 @@ fn forward(caller: &str, called: (u128, &str), to: &str) -> LiveForward {
         from: told(called.1),
         to: told(to),
         answered: false,
+        came: Timestamp::default(),
+        went: Timestamp::default(),
     }
 }
 
@@ -359,9 +361,10 @@ fn a_loop_over_a_carrier_that_leaves_nothing_of_the_way_is_known_by_what_rings()
 
 #[test]
 fn calls_alike_are_forwarded_at_once_as_often_as_a_loop_may_take() {
-    for caller in ["", "+33100000000"] {
+    // Who hides their number may be anybody.
+    for (caller, most) in [("", MOST_HIDDEN), ("+33100000000", MOST_ALIKE)] {
         let mut ringing = vec![forward(CALLER, (7, NUMBER), "+15550100")];
-        for _ in 0..MOST_ALIKE {
+        for _ in 0..most {
             assert_eq!(while_ringing(caller, &ringing), Ok(()));
             ringing.push(forward(caller, (7, NUMBER), "+15550100"));
         }
@@ -393,4 +396,25 @@ fn a_loop_over_a_carrier_that_answers_at_once_is_known_by_the_numbers_that_are_c
     );
     // Whoever is talking there may share the number that they show with others.
     assert_eq!(while_ringing(outside, &[diverted]), Ok(()));
+}
+
+/// Somebody who shows the number of one that is forwarded, and is forwarded to it, keeps nobody from calling it.
+#[test]
+fn a_call_that_went_out_later_was_not_on_the_way() {
+    let (second, outside) = ("+4930222222", "+15550100");
+    let at = |came, went, forward: LiveForward| LiveForward {
+        came: Timestamp(came),
+        went: Timestamp(went),
+        ..forward
+    };
+    let to_us = at(10_000_000, 11_000_000, forward(NUMBER, (2, second), NUMBER));
+    let ours = at(
+        20_000_000,
+        21_000_000,
+        forward(second, (7, NUMBER), outside),
+    );
+    assert_eq!(while_ringing(CALLER, &[to_us.clone(), ours]), Ok(()));
+    let before = at(1_000_000, 2_000_000, forward(CALLER, (7, NUMBER), second));
+    let loops = while_ringing(CALLER, &[to_us, before]);
+    assert_eq!(loops, Err(Looped::Again));
 }

@@ -354,6 +354,13 @@ async fn the_registration_that_a_carrier_calls_names_the_account_once_it_holds()
     );
     let expected = (*us, by(Proof::Registration, Spelling::Other));
     assert_eq!(matched(bench, &call()).await, Ok(expected));
+    // A call from elsewhere than from who took the registration: anybody may run a registrar.
+    let elsewhere = Incoming {
+        registered: Vec::new(),
+        ..call()
+    };
+    let nobody = matched(bench, &elsewhere).await;
+    assert_eq!(nobody, Err(Declined::NOBODY));
     // It ran out.
     app.clock.advance(CLAIM);
     assert_eq!(matched(bench, &call()).await, Err(Declined::NOBODY));

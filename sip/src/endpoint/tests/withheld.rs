@@ -289,6 +289,25 @@ fn the_registrar_names_the_realm_of_the_trunk() {
     assert!(alone.told.contains(&"not registered 401".to_owned()));
 }
 
+/// Anybody may run a registrar: a binding that it took proves only the calls that come from it.
+#[test]
+fn a_call_tells_whether_who_took_the_registration_makes_it() {
+    let mut alone = registered();
+    let calls = |alone: &mut Alone, from: &str, branch| {
+        alone.bytes(from, &invite("", branch));
+        alone.incoming.last().map(|call| call.registered.clone())
+    };
+    assert_eq!(calls(&mut alone, CARRIER, 1), Some(Vec::new()));
+    alone.answer(200, &[(Name::Expires, "120")]);
+    let taken = Some(vec![TrunkId(1)]);
+    assert_eq!(calls(&mut alone, CARRIER, 2), taken);
+    // Another host of the carrier's name, and another address that the trunk allows.
+    for (from, branch) in [("198.51.100.2:5080", 3), ("192.0.2.1:5060", 4)] {
+        assert_eq!(calls(&mut alone, from, branch), Some(Vec::new()), "{from}");
+    }
+    assert_eq!(alone.incoming.len(), 4);
+}
+
 #[test]
 fn whoever_answers_in_the_registrars_place_is_given_nothing() {
     for challenge in ASKED {

@@ -276,7 +276,7 @@ async fn what_a_broken_model_or_voice_says_is_in_the_log_in_diagnostics_and_on_t
     // Who calls what is not asked is told so.
     let agent = stage::agent(&client, json!({"llm_model": "silent"})).await;
     let refused = client
-        .connect(&kit::socket::native(&agent))
+        .post("/conversation/connect", &kit::socket::native(&agent))
         .await
         .expect(422);
     let why = refused.body["error"].as_str().unwrap();

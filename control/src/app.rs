@@ -68,7 +68,7 @@ pub struct Inner {
     pub metrics: Metrics,
     /// Where traces of calls go.
     pub telemetry: Telemetry,
-    /// What lives as long as the process.
+    /// The watch over tasks and threads that live as long as the process.
     pub supervisor: Supervisor,
     pub webhooks: Webhooks,
     /// The SIP stack, once it listens.

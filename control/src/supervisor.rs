@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-/// What lives as long as this process. Cheap to clone.
+/// The watch over tasks and threads that live as long as this process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor(Arc<Inner>);
 

@@ -270,7 +270,7 @@ impl Book {
         self.leases.get(&lease).filter(|entry| entry.until > now)
     }
 
-    /// Whether it was given back a moment ago, and cannot be taken. What is remembered for longer than
+    /// Whether the lease was given back a moment ago, and cannot be taken. What is remembered for longer than
     /// [`GONE_FOR`] was written before the clock went back.
     pub fn is_gone(&self, lease: CallId, now: Moment) -> bool {
         let until = self.gone.get(&lease);

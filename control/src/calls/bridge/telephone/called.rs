@@ -2,7 +2,7 @@
 //!
 //! Any account may say that a carrier is its own and register numbers on it. So what is matched are the numbers of the
 //! account whose trunk the call came over, as far as that is proved: by the trunk's password, by the registration to
-//! which the carrier sends the call, or by an address that is of this account's trunks alone. Where accounts share all
+//! which the carrier sends the call, if the host that took it sends it, or by an address that is of this account's trunks alone. Where accounts share all
 //! of that, the number is looked for in each, and exactly as it was dialled before any other spelling.
 
 use media::rtp::sdp::Encryption;
@@ -18,7 +18,7 @@ use crate::sip_trunks::rules::RegistrationStatus;
 use crate::sip_trunks::{self, AuthMode, Status, Trunk, TrunkType};
 use crate::time::Timestamp;
 
-/// Who was called, and over what.
+/// The callee of a call that came in, and the trunk that it came over.
 pub(super) struct Called {
     pub(super) account: AccountId,
     /// As the record has it: the number as it is registered, else as it was dialled.

@@ -1,4 +1,5 @@
-//! Whether a call may be forwarded once more, and what the call that goes out tells of its way. Pure.
+//! The judge of forwarding: whether a call may be forwarded once more, and what the call that goes out tells of its
+//! way. Pure.
 //!
 //! A call that is forwarded from number to number may come back to one that forwarded it: over another account's
 //! rule, or because a carrier diverts it. Such a call is known by, in this order,

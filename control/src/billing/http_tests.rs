@@ -234,6 +234,7 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
         };
         let placing = Placing {
             metadata: &json!({}),
+            forwards: None,
             max_duration_seconds: None,
             node: &test.app.config.cluster.node,
             incarnation: test.app.incarnation.number,

@@ -387,6 +387,7 @@ async fn write(
     calls::store::insert(&mut tx, account, &call, now).await?;
     let placing = Placing {
         metadata: &metadata,
+        forwards: None,
         max_duration_seconds: wish.max_duration_seconds,
         node: &app.config.cluster.node,
         incarnation: app.incarnation.number,

@@ -16,6 +16,8 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// What is known of a call that is placed, beside what every call has at its creation.
 pub struct Placing<'a> {
     pub metadata: &'a Value,
+    /// The call that came in, where this one goes out because that one is forwarded.
+    pub forwards: Option<CallId>,
     pub max_duration_seconds: Option<u32>,
     /// Who hosts it, from its first moment on.
     pub node: &'a str,
@@ -34,7 +36,8 @@ pub async fn host(
 ) -> Result<(), DbError> {
     tx.query(
         "update calls set metadata = $1, max_duration_seconds = $2, owner_node = $3, owner_incarnation = $4,
-            started_at = $5, placed_at = $8 where account_id = $6 and id = $7",
+            started_at = $5, placed_at = $8, forwarded_call_id = $9
+         where account_id = $6 and id = $7",
     )
     .bind(placing.metadata.to_string())
     .bind(placing.max_duration_seconds.map(i64::from))
@@ -44,6 +47,7 @@ pub async fn host(
     .bind(account)
     .bind(id)
     .bind(placing.placed_at)
+    .bind(placing.forwards)
     .execute()
     .await?;
     Ok(())
@@ -74,10 +78,15 @@ pub async fn full_until(
 }
 
 /// The call of the last hour before which `limit` others were placed: when it is an hour old there is
-/// room again.
-const LAST_HOUR: &str = "select placed_at from calls
-    where account_id = $1 and trunk_id = $2 and direction = 'outbound' and placed_at > $3
-    order by placed_at desc limit 1 offset $4";
+/// room again. Nodes of a version that knew no `placed_at` write none, and their calls count by `created_at`. In two
+/// halves, each of which an index gives in its order: `calls_by_trunk_placed` and `calls_by_trunk`.
+const LAST_HOUR: &str = "select placed from (
+        select placed_at as placed from calls
+        where account_id = $1 and trunk_id = $2 and direction = 'outbound' and placed_at > $3
+        union all
+        select created_at as placed from calls
+        where account_id = $1 and trunk_id = $2 and direction = 'outbound' and placed_at is null and created_at > $3
+    ) as hour order by placed desc limit 1 offset $4";
 
 async fn full_until_of(
     query: Query<'_>,
@@ -94,7 +103,7 @@ async fn full_until_of(
         .bind(trunk)
         .bind(now.minus(HOUR))
         .bind(before)
-        .optional(|row| row.time("placed_at"))
+        .optional(|row| row.time("placed"))
         .await?;
     Ok(last.map(|placed| placed.plus(HOUR)))
 }
@@ -106,19 +115,17 @@ const LOOKED_BACK: Duration = Duration::from_secs(300);
 /// How many of them, the latest: as many as a node carries by default.
 const MOST_LIVE: i64 = 1_000;
 
+/// Asked for each call that is forwarded: the index `calls_forwarded_open` has no other rows, in this order.
+const LIVE_FORWARDS: &str = "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number,
+        i.phone_number_id, i.created_at as came, o.created_at as went
+    from calls o
+    join calls i on i.id = o.forwarded_call_id and i.account_id = o.account_id
+    where o.forwarded_call_id is not null and o.ended_at is null and o.created_at > $1
+    order by o.created_at desc limit $2";
+
 /// The latest forwarded calls of all accounts and nodes that are not over, each with the call that came in.
 pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, DbError> {
-    // The metadata of such a call is {"forwarded_call_id":"…"}, written by `forward.rs`. What a client writes into
-    // that of a call of its own names no call of another account.
-    db.query(
-        "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number, i.phone_number_id,
-            i.created_at as came, o.created_at as went
-         from calls o
-         join calls i on i.id = substr(o.metadata, 23, 36) and i.account_id = o.account_id
-         where o.ended_at is null and o.direction = 'outbound' and o.created_at > $1
-           and o.metadata like '{\"forwarded_call_id\":\"%'
-         order by o.created_at desc limit $2",
-    )
+    db.query(LIVE_FORWARDS)
     .bind(now.minus(LOOKED_BACK))
     .bind(MOST_LIVE)
     .all(|row| {

@@ -10,7 +10,7 @@ use sip::event::{Hops, Incoming};
 use sip::trunk::TrunkId as Number;
 
 use super::inbound::{Declined, Desk, unavailable};
-use super::{SOURCES, caller, trunks};
+use super::{SOURCES, caller, diversion, trunks};
 use crate::calls::matched::{MatchedBy, Proof, Spelling};
 use crate::ids::{AccountId, AgentId};
 use crate::phone_numbers::{self, PhoneNumber};
@@ -24,6 +24,8 @@ pub(super) struct Called {
     /// As the record has it: the number as it is registered, else as it was dialled.
     pub(super) to: String,
     pub(super) from: Option<String>,
+    /// Of the caller's number, where it is one at a PBX.
+    pub(super) extension: Option<String>,
     pub(super) agent: Option<AgentId>,
     pub(super) number: Option<PhoneNumber>,
     pub(super) trunk: Option<Trunk>,
@@ -51,12 +53,14 @@ impl Desk {
     pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
         let settings = &self.app.config.sip;
         let dialled = incoming.to.user().unwrap_or_default();
-        let told = incoming.asserted.as_ref().unwrap_or(&incoming.from).user();
+        let caller = incoming.asserted.as_ref().unwrap_or(&incoming.from);
+        let (told, extension) = (caller.user(), diversion::extension(caller));
         let from = |called: &str| caller::calling(told.as_deref()?, called);
         let of_settings = |account, agent| Called {
             account,
             to: caller::dialled(&dialled),
             from: from(&dialled),
+            extension: extension.clone(),
             agent: Some(agent),
             number: None,
             trunk: None,
@@ -76,6 +80,7 @@ impl Desk {
                 account: number.account,
                 to: number.phone_number.clone(),
                 from: from(&number.phone_number),
+                extension,
                 agent: number.agent_id,
                 encryption: trunks::encryption(trunk.media_encryption),
                 number: Some(number),

@@ -6,7 +6,9 @@
 //!
 //! 1. Max-Forwards, which the call that goes out carries on, less one (RFC 3261 section 16.3, RFC 7332 section 4);
 //! 2. the marks of the numbers that forwarded it, which proxies leave in the branches of its Vias;
-//! 3. the numbers in Diversion (RFC 5806) and History-Info (RFC 7044), which many carriers pass on;
+//! 3. the numbers in Diversion (RFC 5806) and History-Info (RFC 7044), which many carriers pass on. Where they name
+//!    the called number once, that may be a PBX which diverts its own number to the same one here: it is a loop where
+//!    a forwarded call of this number is under way that may be the same;
 //! 4. the forwarded calls that are under way, on any node and of any account, where a carrier leaves nothing of the
 //!    rest.
 //!
@@ -16,7 +18,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sip::event::{Forwarded, Hops};
-use sip::message::NameAddr;
+use sip::message::{NameAddr, Uri};
 
 use crate::calls::dial::number::means;
 use crate::calls::dial::rules::LiveForward;
@@ -52,7 +54,10 @@ pub(super) struct Arrival<'a> {
     pub(super) number: &'a str,
     /// The user of the Request-URI, which may be that of a registration.
     pub(super) dialled: &'a str,
+    /// As the record has it, which is without an extension.
     pub(super) caller: Option<&'a str>,
+    /// Of the caller's number (see [`extension`]).
+    pub(super) extension: Option<&'a str>,
     pub(super) hops: &'a Hops,
 }
 
@@ -103,10 +108,15 @@ pub(super) fn judge(call: &Arrival<'_>, live: &[LiveForward]) -> Result<Onward, 
     if marks.contains(&own) {
         return Err(Looped::Again);
     }
-    let diverted = diversions(call)?;
-    let retargeted = retargetings(call)?;
+    let (diverted, retargeted) = (diversions(call), retargetings(call));
+    if [&diverted, &retargeted]
+        .into_iter()
+        .any(|told| told.is_loop(call, live))
+    {
+        return Err(Looped::Again);
+    }
     let marked = u32::try_from(marks.len()).unwrap_or(u32::MAX);
-    if diverted.max(retargeted).max(marked) >= MOST_DIVERSIONS {
+    if diverted.times.max(retargeted.times).max(marked) >= MOST_DIVERSIONS {
         return Err(Looped::TooOften);
     }
     comes_back(call, live)?;
@@ -156,7 +166,7 @@ impl Onward {
             .filter(|index| is_index(index))
             .unwrap_or_else(|| "1".to_owned());
         let is_of_number = latest
-            .and_then(|entry| entry.uri.user())
+            .and_then(|entry| user_of(&entry.uri))
             .is_some_and(|user| is_same(&user, number));
         let mut history = self.history.clone();
         let index = if is_of_number {
@@ -191,47 +201,67 @@ fn marks(hops: &Hops) -> BTreeSet<String> {
         .collect()
 }
 
-/// How often the call was diverted, as Diversion counts.
-fn diversions(call: &Arrival<'_>) -> Result<u32, Looped> {
-    let mut entries: Vec<Option<NameAddr>> = call
-        .hops
-        .diversion
-        .iter()
-        .map(|entry| NameAddr::parse(entry))
-        .collect();
-    let is_own = |entry: &Option<NameAddr>| {
-        let user = entry.as_ref().and_then(|entry| entry.uri.user());
-        user.is_some_and(|user| is_same(&user, call.number))
-    };
-    // A carrier that leads a number to the user that registered may call that a diversion: it is the way here.
-    if !is_same(call.dialled, call.number) && entries.first().is_some_and(is_own) {
-        entries.remove(0);
+/// What Diversion or History-Info tells of a call's way.
+struct Told {
+    /// How often the call was diverted.
+    times: u32,
+    /// By whom, where that can be read.
+    users: Vec<String>,
+}
+
+impl Told {
+    /// Whether the called number diverted the call, as one that is forwarded here: twice, or once while a forwarded
+    /// call of it is under way that may be the same, for it has the same caller or went to a number that is told of.
+    fn is_loop(&self, call: &Arrival<'_>, live: &[LiveForward]) -> bool {
+        let own = self.users.iter().filter(|user| is_same(user, call.number));
+        let may_be_this = |forward: &LiveForward| {
+            let went_to = |to: &String| self.users.iter().any(|user| is_same(user, to));
+            forward.number == Some(call.id)
+                && (forward.caller.as_deref() == call.caller
+                    || forward.to.as_ref().is_some_and(went_to))
+        };
+        match own.count() {
+            0 => false,
+            1 => live.iter().any(may_be_this),
+            _ => true,
+        }
     }
-    if entries.iter().any(is_own) {
-        return Err(Looped::Again);
+}
+
+/// What Diversion tells.
+fn diversions(call: &Arrival<'_>) -> Told {
+    let entries = call.hops.diversion.iter();
+    let mut entries: Vec<Option<NameAddr>> = entries.map(|entry| NameAddr::parse(entry)).collect();
+    let user = |entry: &Option<NameAddr>| entry.as_ref().and_then(|entry| user_of(&entry.uri));
+    // A carrier that leads a number to the user that registered may call that a diversion: it is the way here.
+    let leads_here = |entry| user(entry).is_some_and(|user| is_same(&user, call.number));
+    if !is_same(call.dialled, call.number) && entries.first().is_some_and(leads_here) {
+        entries.remove(0);
     }
     let counter = |entry: &Option<NameAddr>| {
         let told = entry.as_ref().and_then(|entry| entry.params.get("counter"));
         told.and_then(|told| told.parse::<u32>().ok())
             .map_or(1, |told| told.max(1))
     };
-    Ok(entries.iter().map(counter).fold(0, u32::saturating_add))
+    Told {
+        times: entries.iter().map(counter).fold(0, u32::saturating_add),
+        users: entries.iter().filter_map(user).collect(),
+    }
 }
 
-/// How often the call went on to another number, as History-Info tells: one entry may be of each hop on the way to
-/// the same one.
-fn retargetings(call: &Arrival<'_>) -> Result<u32, Looped> {
+/// What History-Info tells: one entry may be of each hop on the way to the same number.
+fn retargetings(call: &Arrival<'_>) -> Told {
     let users = call
         .hops
         .history
         .iter()
-        .filter_map(|entry| NameAddr::parse(entry)?.uri.user())
+        .filter_map(|entry| user_of(&NameAddr::parse(entry)?.uri))
         .map(|user| match user == call.dialled {
             // As the last carrier addressed it.
             true => call.number.to_owned(),
             false => user,
         })
-        .filter(|user| is_number(user));
+        .filter(|user| is_number(parts(user).0));
     let mut chain: Vec<String> = Vec::new();
     for user in users {
         if chain.last().is_none_or(|last| !is_same(last, &user)) {
@@ -241,9 +271,9 @@ fn retargetings(call: &Arrival<'_>) -> Result<u32, Looped> {
     if chain.last().is_some_and(|last| is_same(last, call.number)) {
         chain.pop();
     }
-    match chain.iter().any(|user| is_same(user, call.number)) {
-        true => Err(Looped::Again),
-        false => Ok(u32::try_from(chain.len()).unwrap_or(u32::MAX)),
+    Told {
+        times: u32::try_from(chain.len()).unwrap_or(u32::MAX),
+        users: chain,
     }
 }
 
@@ -266,7 +296,8 @@ fn comes_back(call: &Arrival<'_>, live: &[LiveForward]) -> Result<(), Looped> {
     };
     let mut left: Vec<&LiveForward> = live.iter().collect();
     // What went out later than a call came in was not on its way. (Clocks of nodes may differ a little.)
-    let mut open = vec![(call.caller, Some(call.number), None::<Timestamp>)];
+    let caller = call.caller.map(|caller| whole(caller, call.extension));
+    let mut open = vec![(caller.as_deref(), Some(call.number), None::<Timestamp>)];
     while let Some((caller, called, came)) = open.pop() {
         let (parents, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|forward| {
             let before = came.is_none_or(|came| forward.went <= came.plus(SKEW));
@@ -288,8 +319,49 @@ fn comes_back(call: &Arrival<'_>, live: &[LiveForward]) -> Result<(), Looped> {
     Ok(())
 }
 
-/// Whether two spellings are of one number.
+/// The extension at a PBX that a number has as its parameter (RFC 3966 section 3), digits only. [`Uri::user`] leaves it
+/// out, for it is the number that is dialled; but the number with it is another telephone than the one without.
+pub(super) fn extension(uri: &Uri) -> Option<String> {
+    let text = match uri {
+        Uri::Sip(uri) => uri.user()?,
+        Uri::Other(text) => text.clone(),
+    };
+    text.split(';').skip(1).find_map(|param| {
+        let (name, value) = param.split_once('=')?;
+        let digits: String = value.chars().filter(char::is_ascii_digit).collect();
+        (name.eq_ignore_ascii_case("ext") && !digits.is_empty()).then_some(digits)
+    })
+}
+
+/// What stands between a number and its extension here.
+const EXTENSION: &str = ";ext=";
+
+/// The user of a URI; a number with its extension.
+fn user_of(uri: &Uri) -> Option<String> {
+    let user = uri.user()?;
+    let extension = extension(uri).filter(|_| is_number(&user));
+    Some(whole(&user, extension.as_deref()))
+}
+
+fn whole(number: &str, extension: Option<&str>) -> String {
+    let behind = extension.map(|extension| format!("{EXTENSION}{extension}"));
+    format!("{number}{}", behind.unwrap_or_default())
+}
+
+/// A number and its extension.
+fn parts(user: &str) -> (&str, Option<&str>) {
+    user.split_once(EXTENSION)
+        .map_or((user, None), |(number, extension)| {
+            (number, Some(extension))
+        })
+}
+
+/// Whether two spellings are of one number, and of one extension of it.
 fn is_same(one: &str, other: &str) -> bool {
+    let ((one, of_one), (other, of_other)) = (parts(one), parts(other));
+    if of_one != of_other {
+        return false;
+    }
     // What ends differently is not looked at for long.
     let end = |text: &str| {
         let digits = text.chars().rev().filter(char::is_ascii_digit);

@@ -244,6 +244,7 @@ impl Desk {
             number: &number.phone_number,
             dialled: &called.dialled,
             caller: called.from.as_deref(),
+            extension: called.extension.as_deref(),
             hops: &called.hops,
         };
         let onward = diversion::judge(&arrival, &rings)?;
@@ -342,7 +343,9 @@ impl Desk {
         };
         store::insert(&mut tx, account, &goes_out, now).await?;
         let placing = dial::Placing {
+            // For clients; what is judged by is the column.
             metadata: &json!({ "forwarded_call_id": caller.part.id }),
+            forwards: Some(caller.part.id),
             max_duration_seconds: None,
             node: &app.config.cluster.node,
             incarnation: app.incarnation.number,

@@ -26,14 +26,29 @@ fn judged(hops: &Hops) -> Result<Onward, Looped> {
 }
 
 fn judged_as(hops: &Hops, number: &str, dialled: &str) -> Result<Onward, Looped> {
+    judged_while(hops, number, dialled, &[])
+}
+
+fn judged_while(
+    hops: &Hops,
+    number: &str,
+    dialled: &str,
+    live: &[LiveForward],
+) -> Result<Onward, Looped> {
     let call = Arrival {
         id: id(7),
         number,
         dialled,
         caller: Some(CALLER),
+        extension: None,
         hops,
     };
-    judge(&call, &[])
+    judge(&call, live)
+}
+
+/// A call of this caller that our number forwards at this moment.
+fn under_way(caller: &str) -> [LiveForward; 1] {
+    [forward(caller, (7, NUMBER), "+15550100")]
 }
 
 fn owned(entries: &[&str]) -> Vec<String> {
@@ -89,6 +104,7 @@ fn a_number_knows_its_mark_again_and_those_of_others_are_carried_on() {
 
 #[test]
 fn a_number_that_diverted_the_call_does_so_once() {
+    let live = under_way(CALLER);
     for (entries, expected) in [
         (&[][..], Ok(())),
         (
@@ -143,7 +159,132 @@ fn a_number_that_diverted_the_call_does_so_once() {
             diversion: owned(entries),
             ..hops()
         };
-        assert_eq!(judged(&hops).map(|_| ()), expected, "{entries:?}");
+        let judged = judged_while(&hops, NUMBER, NUMBER, &live).map(|_| ());
+        assert_eq!(judged, expected, "{entries:?}");
+    }
+}
+
+/// A PBX may divert its own number to the same number here, and then we have not had the call yet.
+#[test]
+fn a_number_that_a_pbx_diverts_to_itself_is_forwarded_unless_the_call_was_here() {
+    let own = "<sip:+4930123456@pbx.example>;reason=unconditional;counter=1";
+    let ours = "<sip:030123456@carrier.example>;reason=no-answer;counter=1";
+    let diverted = |entries: &[&str]| Hops {
+        diversion: owned(entries),
+        ..hops()
+    };
+    let gone = |entries: &[&str]| Hops {
+        history: owned(entries),
+        ..hops()
+    };
+    let (here, desk, wanted) = (
+        "<sip:+4930123456@x>;index=1",
+        "<sip:12@pbx>;index=1.1",
+        "<sip:+15550100@x>;index=1.1",
+    );
+    let nothing = &[][..];
+    let (same, other) = (under_way(CALLER), under_way("+33199999999"));
+    let of_another = [forward(CALLER, (2, "+4930222222"), "+15550100")];
+    for (hops, live, expected) in [
+        (diverted(&[own]), nothing, Ok(())),
+        (diverted(&["<sip:+4989654321@x>", own]), nothing, Ok(())),
+        // Others of its callers are forwarded, and others of its numbers.
+        (diverted(&[own]), &other, Ok(())),
+        (diverted(&[own]), &of_another, Ok(())),
+        // This one is, or went where it is told to have been.
+        (diverted(&[own]), &same, Err(Looped::Again)),
+        (
+            diverted(&["<sip:+15550100@x>", own]),
+            &other,
+            Err(Looped::Again),
+        ),
+        // We did so, too, whatever is known of it.
+        (diverted(&[ours, own]), nothing, Err(Looped::Again)),
+        // The same in the other header.
+        (gone(&[here, desk, here]), nothing, Ok(())),
+        (gone(&[here, desk, here]), &other, Ok(())),
+        (gone(&[here, desk, here]), &same, Err(Looped::Again)),
+        (gone(&[here, wanted, here]), &other, Err(Looped::Again)),
+        (
+            gone(&[here, desk, here, wanted, here]),
+            nothing,
+            Err(Looped::Again),
+        ),
+    ] {
+        let judged = judged_while(&hops, NUMBER, NUMBER, live).map(|_| ());
+        assert_eq!(judged, expected, "{hops:?} {live:?}");
+    }
+}
+
+/// A main number with an extension is another telephone than the main number.
+#[test]
+fn an_extension_of_a_number_is_not_the_number() {
+    let live = under_way(CALLER);
+    let judged = |entry: &str, number: &str| {
+        let hops = Hops {
+            diversion: owned(&[entry]),
+            ..hops()
+        };
+        judged_while(&hops, number, number, &live).map(|_| ())
+    };
+    for other in [
+        "<sip:+4930123456;ext=12@pbx.example;user=phone>",
+        "<sip:030123456;EXT=12;isub=1@pbx.example>",
+        "<tel:+49-30-123456;ext=1-2>",
+        "<sip:+493012345612@pbx.example>",
+    ] {
+        assert_eq!(judged(other, NUMBER), Ok(()), "{other}");
+    }
+    for same in [
+        "<sip:+4930123456;ext=@pbx.example>",
+        "<tel:+4930123456;phone-context=pbx.example>",
+    ] {
+        assert_eq!(judged(same, NUMBER), Err(Looped::Again), "{same}");
+    }
+    for (one, other, same) in [
+        ("+4930123456;ext=12", "030123456;ext=12", true),
+        ("+4930123456;ext=12", "+4930123456;ext=13", false),
+        ("+4930123456;ext=12", "+493012345612", false),
+        ("alice;ext=12", "alice;ext=12", true),
+    ] {
+        assert_eq!(is_same(one, other), same, "{one} {other}");
+        assert_eq!(is_same(other, one), same, "{other} {one}");
+    }
+}
+
+/// Somebody at a PBX calls a number of ours while that is forwarded to their main number, or is the main number.
+#[test]
+fn an_extension_of_a_number_that_rings_may_call() {
+    let main = "+4930222222";
+    let hops = hops();
+    let call = |caller, extension, live: &[LiveForward]| {
+        let call = Arrival {
+            id: id(7),
+            number: NUMBER,
+            dialled: NUMBER,
+            caller: Some(caller),
+            extension,
+            hops: &hops,
+        };
+        judge(&call, live).map(|_| ())
+    };
+    let rings = [forward(CALLER, (7, NUMBER), main)];
+    assert_eq!(call(main, Some("12"), &rings), Ok(()));
+    assert_eq!(call(NUMBER, Some("12"), &rings), Ok(()));
+    assert_eq!(call("+493022222212", None, &rings), Ok(()));
+    for back in [main, NUMBER] {
+        assert_eq!(call(back, None, &rings), Err(Looped::Again), "{back}");
+    }
+    let uri = |text: &str| Uri::parse(text).unwrap();
+    for (text, told) in [
+        ("sip:+4930222222;ext=12@pbx", Some("12")),
+        ("tel:+4930222222;ext=12", Some("12")),
+        ("sip:+4930222222@pbx;ext=12", None),
+        ("sip:+4930222222@pbx", None),
+        ("sip:+4930222222;npdi@pbx", None),
+        ("sip:pbx", None),
+    ] {
+        assert_eq!(extension(&uri(text)).as_deref(), told, "{text}");
     }
 }
 
@@ -158,11 +299,16 @@ fn a_number_that_leads_to_a_registered_user_has_not_come_back_by_that() {
     for user in ["acme-trunk", "1234567"] {
         let once = judged_as(&hops(&[own]), NUMBER, user);
         assert!(once.is_ok(), "{user}");
-        let twice = judged_as(&hops(&[own, own]), NUMBER, user);
+        let live = under_way(CALLER);
+        let once = judged_while(&hops(&[own]), NUMBER, user, &live);
+        assert!(once.is_ok(), "{user}");
+        let twice = judged_while(&hops(&[own, own]), NUMBER, user, &live);
         assert_eq!(twice, Err(Looped::Again), "{user}");
+        let thrice = judged_as(&hops(&[own, own, own]), NUMBER, user);
+        assert_eq!(thrice, Err(Looped::Again), "{user}");
     }
     assert_eq!(
-        judged_as(&hops(&[own]), "030123456", NUMBER),
+        judged_while(&hops(&[own]), "030123456", NUMBER, &under_way(CALLER)),
         Err(Looped::Again)
     );
 }
@@ -189,7 +335,7 @@ fn a_history_that_left_the_number_and_came_back_is_a_loop() {
     ] {
         let history = users.iter().map(|user| entry(user, "1")).collect();
         let hops = Hops { history, ..hops() };
-        let judged = judged_as(&hops, NUMBER, dialled).map(|_| ());
+        let judged = judged_while(&hops, NUMBER, dialled, &under_way(CALLER)).map(|_| ());
         assert_eq!(judged, expected, "{users:?}");
     }
 }
@@ -281,6 +427,7 @@ fn while_ringing(caller: &str, ringing: &[LiveForward]) -> Result<(), Looped> {
         number: NUMBER,
         dialled: NUMBER,
         caller: (!caller.is_empty()).then_some(caller),
+        extension: None,
         hops: &hops,
     };
     judge(&call, ringing).map(|_| ())

@@ -188,3 +188,6 @@ pub async fn answered(
         .await?;
     Ok(rows == 1)
 }
+
+#[cfg(test)]
+mod tests;

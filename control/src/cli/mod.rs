@@ -154,13 +154,18 @@ async fn existing_db(config: &Config) -> Result<crate::db::Db, Failure> {
     Ok(db)
 }
 
-/// The database of these settings, made if there is none, and up to date.
-async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
-    // Private: the folder holds the master key, recordings and transcripts.
+/// Makes the data folder if there is none. Private: it holds the master key, recordings and transcripts.
+fn make_data_dir(config: &Config) -> Result<(), Failure> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&config.server.data_dir)?;
+    Ok(())
+}
+
+/// The database of these settings, made if there is none, and up to date.
+async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
+    make_data_dir(config)?;
     let db = crate::db::Db::open_with(config.database.url.expose(), &config.database.pool).await?;
     db.migrate().await?;
     Ok(db)

@@ -50,6 +50,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: Config) -> Result<(), Failure> {
     start_log(args, &config)?;
     raise_file_limit();
+    super::make_data_dir(&config)?;
+    // Until everything of this process is over.
+    let _own = cluster::folder::claim(&config.server.data_dir, &config.cluster.node)
+        .map_err(|why| ConfigError::one("server.data_dir", why))?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

@@ -5,8 +5,10 @@
 //! still is dead ([`watch`]): its calls end as `node_lost`, and leases without a call are freed
 //! ([`reconcile`]), and leases of a node that does not reach the lease store are renewed by the others.
 //! A request for a session that another node hosts goes on to it ([`route`]). A node that finds itself
-//! declared dead (it slept) ends its calls and comes back. `rules.rs` decides.
+//! declared dead (it slept) ends its calls and comes back. `rules.rs` decides. What is a node's own lies
+//! in its data folder, which no other may have ([`folder`]).
 
+pub mod folder;
 pub mod heart;
 pub mod reconcile;
 pub mod route;

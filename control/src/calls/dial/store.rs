@@ -126,21 +126,21 @@ const LIVE_FORWARDS: &str = "select o.from_number as shown, o.to_number as wante
 /// The latest forwarded calls of all accounts and nodes that are not over, each with the call that came in.
 pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, DbError> {
     db.query(LIVE_FORWARDS)
-    .bind(now.minus(LOOKED_BACK))
-    .bind(MOST_LIVE)
-    .all(|row| {
-        Ok(LiveForward {
-            caller: row.opt_text("from_number")?,
-            called: row.opt_text("to_number")?,
-            number: row.opt_parse("phone_number_id")?,
-            from: row.opt_text("shown")?,
-            to: row.opt_text("wanted")?,
-            answered: row.opt_time("answered_at")?.is_some(),
-            came: row.time("came")?,
-            went: row.time("went")?,
+        .bind(now.minus(LOOKED_BACK))
+        .bind(MOST_LIVE)
+        .all(|row| {
+            Ok(LiveForward {
+                caller: row.opt_text("from_number")?,
+                called: row.opt_text("to_number")?,
+                number: row.opt_parse("phone_number_id")?,
+                from: row.opt_text("shown")?,
+                to: row.opt_text("wanted")?,
+                answered: row.opt_time("answered_at")?.is_some(),
+                came: row.time("came")?,
+                went: row.time("went")?,
+            })
         })
-    })
-    .await
+        .await
 }
 
 /// Notes that a call which this incarnation hosts rings.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 
-use super::complaint;
+use super::complaint::{self, Said};
 use super::plan::Fault;
 use super::settings::ProviderSettings;
 use crate::metrics::providers::{ProviderMetrics, Stage};
@@ -84,13 +84,14 @@ impl Blame {
         self.metrics.fault(self.stage, &self.name, fault.kind());
         let message = self.words(fault);
         let (now, stage) = (Instant::now(), self.stage.part());
-        let code = fault.code();
+        let code = complaint::without_key(&fault.code(), self.key());
         let faults = &self.usage.faults;
         faults.add(now, stage, &self.name, code.clone(), message);
         let Some(left_out) = self.ration.line(now, &self.name, self.stage) else {
             return;
         };
-        let said = complaint::for_log(&self.words(fault), sent);
+        let sent = Said::of(sent);
+        let said = self.shown(fault, |words| complaint::for_log(&words, &sent));
         tracing::warn!(
             provider = %self.name,
             stage = self.stage.name(),
@@ -107,7 +108,7 @@ impl Blame {
 impl Blame {
     /// What the provider said of a fault, without its key: some repeat it.
     pub(super) fn words(&self, fault: &Fault) -> String {
-        self.without_key(&fault.to_string())
+        self.shown(fault, |words| words)
     }
 
     /// The same after the provider's name, as a call notes it.
@@ -115,9 +116,13 @@ impl Blame {
         format!("{}: {}", self.name, self.words(fault))
     }
 
-    fn without_key(&self, text: &str) -> String {
-        let key = self.key.as_ref().map(|key| key.expose().as_str());
-        complaint::without_key(text, key)
+    /// What is shown of a fault: without keys and without what `less` leaves out, and only then cut.
+    fn shown(&self, fault: &Fault, less: impl Fn(String) -> String) -> String {
+        fault.words(|words| complaint::cut(&less(complaint::without_keys(words, self.key()))))
+    }
+
+    fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.expose().as_str())
     }
 }
 
@@ -167,6 +172,7 @@ impl Ration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::complaint::Complaint;
     use super::*;
 
     #[test]
@@ -181,21 +187,76 @@ mod tests {
         assert_eq!(line(10_000, "cloud", Stage::Llm), Some(980));
         assert_eq!(line(10_001, "cloud", Stage::Llm), Some(0));
     }
-    #[test]
-    fn a_key_that_a_provider_repeats_stands_in_no_note() {
-        let blame = Blame {
+
+    fn blame(key: &str) -> Blame {
+        Blame {
             name: "cloud".to_owned(),
-            key: Some(Secret::new("hunter2".to_owned())),
+            key: Some(Secret::new(key.to_owned())),
             stage: Stage::Llm,
             metrics: Arc::default(),
             ration: Arc::default(),
             usage: Arc::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_key_that_a_provider_repeats_stands_in_no_note() {
+        let blame = blame("hunter2");
         let note = blame.told(&Fault::Wrong("hunter2 opens nothing".to_owned()));
         assert!(
             note.starts_with("cloud: ") && note.contains("opens nothing"),
             "{note}"
         );
         assert!(!note.contains("hunter2"), "{note}");
+    }
+
+    /// Where what is shown ends, wherever in the key that is.
+    #[test]
+    fn a_key_or_a_word_of_the_call_is_left_out_before_its_fault_is_cut() {
+        let key = "correct/horse+battery";
+        let blame = blame(key);
+        let sent = Said::of(["my knee is insufferable"]);
+        let padding = "x ".repeat(130);
+        for before in 0..padding.len() {
+            let told = |secret: &str| {
+                let message = format!("{}{secret} is wrong", &padding[..before]);
+                Fault::Told(Complaint {
+                    code: None,
+                    message,
+                })
+            };
+            let shown = blame.words(&told(key));
+            let kept = shown.trim_start_matches(['x', ' ']);
+            assert!("••• is wrong".starts_with(kept), "{shown}");
+            assert!(shown.chars().count() <= 200, "{shown}");
+            let logged = blame.shown(&told(" insufferable"), |words| {
+                complaint::for_log(&words, &sent)
+            });
+            let kept = logged.trim_start_matches(['x', ' ']);
+            assert!("••• is wrong".starts_with(kept), "{logged}");
+        }
+        let refused = Fault::Refused {
+            status: 401,
+            words: Complaint {
+                code: None,
+                message: format!("key={key}, or \"sk-abcdef\""),
+            },
+        };
+        assert_eq!(
+            blame.told(&refused),
+            "cloud: status 401: key=•••, or \"•••\""
+        );
+    }
+
+    #[test]
+    fn a_key_is_no_code_of_a_fault() {
+        let blame = blame("swordfish");
+        let fault = Fault::Told(Complaint {
+            code: Some("no_swordfish".to_owned()),
+            message: "no".to_owned(),
+        });
+        blame.fault(&fault, "a model did not answer");
+        let noted = blame.usage.faults.over(Instant::now(), Duration::ZERO);
+        assert_eq!(noted.kept[0].code, "no_•••");
     }
 }

@@ -1,5 +1,6 @@
-//! A provider's own words about a fault: found in its answer, without keys, and cut; and what of them the log may
-//! hold, which says nothing of what was said in a call. Pure.
+//! A provider's own words about a fault: found in its answer, and shown without keys, and cut; and what of them the
+//! log may hold, which says nothing of what was said in a call. Whatever is left out is left out before the words are
+//! cut: half a key or half a name would not be found any more. Pure.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 /// What is read of an answer that is an error or none, bytes.
 pub(super) const READ: usize = 4 << 10;
 
-/// What is kept of a fault's words, characters.
+/// What is shown of a fault's words, characters.
 const LONGEST: usize = 200;
 
 /// The longest code, characters: `insufficient_quota` has eighteen.
@@ -17,7 +18,10 @@ const LONGEST_CODE: usize = 64;
 /// In place of what is left out.
 const MASK: &str = "•••";
 
-/// What a provider says of a fault.
+/// The first bytes of a key that are left out where a text ends within it.
+const LEAST_OF_KEY: usize = 4;
+
+/// What a provider says of a fault, as it says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Complaint {
     /// Its word for it, where it has one.
@@ -30,7 +34,7 @@ pub(super) fn read(body: &str) -> Complaint {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         return Complaint {
             code: None,
-            message: plain(&without_tags(body)),
+            message: line(&without_tags(body)),
         };
     };
     // Some gateways wrap it in a list.
@@ -57,40 +61,95 @@ pub(super) fn read(body: &str) -> Complaint {
     ];
     Complaint {
         code: codes.into_iter().find_map(Value::as_str).and_then(code),
-        message: plain(told.unwrap_or(body)),
+        message: line(told.unwrap_or(body)),
     }
 }
 
-/// A code that is one word.
+/// A code that is one word, and no key.
 fn code(text: &str) -> Option<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let fits = !text.is_empty() && text.len() <= LONGEST_CODE && text.chars().all(is_word);
-    fits.then(|| text.to_owned())
+    (fits && key_in(text).is_none()).then(|| text.to_owned())
 }
 
-/// One line of bounded length, without whatever looks like a key.
-pub(super) fn plain(text: &str) -> String {
+/// One line of what a provider says, bounded. It may hold keys: it is shown by way of [`without_keys`] and [`cut`].
+pub(super) fn line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    // Before it is cut, or the first half of a key would stay.
-    let masked = map_runs(&line, is_of_key, |run| {
-        looks_like_key(run).then(|| MASK.to_owned())
-    });
-    masked.chars().take(LONGEST).collect()
+    let mut line = line.chars().filter(|c| !c.is_control());
+    let kept: String = line.by_ref().take(READ).collect();
+    match line.next() {
+        Some(_) => without_cut_key(&kept),
+        None => kept,
+    }
 }
 
-/// The same without this key, which some servers repeat.
+/// The text without this key, which some servers repeat, and without whatever looks like one.
+pub(super) fn without_keys(text: &str, key: Option<&str>) -> String {
+    let text = without_key(text, key);
+    map_runs(&text, is_of_key, |run| {
+        let start = key_in(run).filter(|_| run.trim_end_matches('.') != MASK);
+        start.map(|start| format!("{}{MASK}", &run[..start]))
+    })
+}
+
+/// What is shown of a text from which everything is left out that has to be.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+/// The text without this key: as it is, as JSON or a URL writes it, and as much of it as the text ends with.
 pub(super) fn without_key(text: &str, key: Option<&str>) -> String {
-    match key {
-        Some(key) if !key.is_empty() => text.replace(key, MASK),
-        _ => text.to_owned(),
+    let mut text = text.to_owned();
+    let Some(key) = key.filter(|key| !key.is_empty()) else {
+        return text;
+    };
+    let in_json = Value::from(key).to_string();
+    let spellings = [
+        key.to_owned(),
+        in_json[1..in_json.len() - 1].to_owned(),
+        in_url(key, |byte| format!("%{byte:02X}")),
+        in_url(key, |byte| format!("%{byte:02x}")),
+    ];
+    for spelling in &spellings {
+        text = text.replace(spelling, MASK);
+    }
+    for spelling in &spellings {
+        let ends = spelling.char_indices().map(|(end, _)| end).rev();
+        let found = ends
+            .filter(|end| *end >= LEAST_OF_KEY)
+            .map(|end| &spelling[..end])
+            .find(|beginning| text.ends_with(beginning));
+        if let Some(beginning) = found {
+            text.truncate(text.len() - beginning.len());
+            text.push_str(MASK);
+        }
+    }
+    text
+}
+
+/// A key as a part of a URL (RFC 3986 section 2.1).
+fn in_url(key: &str, escaped: impl Fn(u8) -> String) -> String {
+    let written = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => escaped(byte),
+    };
+    key.bytes().map(written).collect()
+}
+
+/// A text that was cut off, without a last word that may be the beginning of a key.
+pub(super) fn without_cut_key(text: &str) -> String {
+    let (before, last) = text.split_at(text.trim_end_matches(is_of_key).len());
+    match last.contains(|c: char| c.is_ascii_digit()) {
+        true => format!("{before}{MASK}"),
+        false => text.to_owned(),
     }
 }
 
 /// How an answer begins that is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Excerpt {
-    /// Of a page its text.
+    /// Of a page its text, as it says it.
     pub(super) text: String,
     /// Whether it is HTML or XML, which nobody says in a call.
     pub(super) is_page: bool,
@@ -99,9 +158,12 @@ pub(super) struct Excerpt {
 impl Excerpt {
     pub(super) fn of(body: &[u8]) -> Self {
         let beginning = &body[..body.len().min(READ)];
-        let text = String::from_utf8_lossy(beginning);
+        let mut text = String::from_utf8_lossy(beginning).into_owned();
+        if body.len() >= READ {
+            text = without_cut_key(&text);
+        }
         Self {
-            text: plain(&without_tags(&text)),
+            text: line(&without_tags(&text)),
             is_page: is_page(&text),
         }
     }
@@ -136,23 +198,34 @@ fn without_tags(text: &str) -> String {
     }
 }
 
-/// What of a message the log may hold: not the words of `sent`, which are the conversation's, but for those that
-/// every error is made of; and no number and no address of a person.
-pub(super) fn for_log<'a>(message: &str, sent: impl IntoIterator<Item = &'a str>) -> String {
-    let said: HashSet<String> = sent
-        .into_iter()
-        .flat_map(|text| text.split(|c: char| !c.is_alphanumeric()))
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect();
+/// The words of a conversation, lower case, but for those that every error is made of.
+pub(super) struct Said(HashSet<String>);
+
+impl Said {
+    pub(super) fn of<'a>(sent: impl IntoIterator<Item = &'a str>) -> Self {
+        let words = sent
+            .into_iter()
+            .flat_map(|text| text.split(|c: char| !c.is_alphanumeric()))
+            .filter(|word| !word.is_empty())
+            .map(str::to_lowercase);
+        Self(
+            words
+                .filter(|word| VOCABULARY.binary_search(&word.as_str()).is_err())
+                .collect(),
+        )
+    }
+}
+
+/// What of a message the log may hold: not what was `said`, and no number and no address of a person.
+pub(super) fn for_log(message: &str, said: &Said) -> String {
     let without_people = map_runs(message, is_of_address, |run| {
         let digits = run.chars().filter(char::is_ascii_digit).count();
         let is_number = digits >= 7 && run.chars().all(|c| !c.is_alphabetic());
         (run.contains('@') || is_number).then(|| MASK.to_owned())
     });
     map_runs(&without_people, char::is_alphanumeric, |word| {
-        let word = word.to_lowercase();
-        (said.contains(&word) && VOCABULARY.binary_search(&word.as_str()).is_err())
+        said.0
+            .contains(&word.to_lowercase())
             .then(|| MASK.to_owned())
     })
 }
@@ -178,29 +251,47 @@ fn map_runs(
 }
 
 fn is_of_key(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "_-*•.".contains(c)
+    c.is_ascii_alphanumeric() || "_-*•.%".contains(c)
 }
 
 fn is_of_address(c: char) -> bool {
     c.is_alphanumeric() || "@+._-".contains(c)
 }
 
-/// Whether a run of characters is a key, or what its owner shows of one: it begins as keys do, has stars within, or
-/// has a long piece of letters and digits as no word does.
-fn looks_like_key(run: &str) -> bool {
-    const BEGINNINGS: [&str; 6] = ["sk-", "sk_", "pk_", "key-", "xi-", "gsk_"];
+/// Where in a run of characters a key begins, or what its owner shows of one: it begins as keys do, has stars within,
+/// or has a long piece of letters and digits as no word does.
+fn key_in(run: &str) -> Option<usize> {
+    const BEGINNINGS: [&str; 9] = [
+        "sk-", "sk_", "pk_", "key-", "xi-", "gsk_", "hf_", "xai-", "AIza",
+    ];
+    let begins = |text: &str| {
+        BEGINNINGS
+            .iter()
+            .any(|beginning| text.len() > beginning.len() && text.starts_with(beginning))
+    };
     let long = |piece: &str| {
         piece.len() >= 20
             && piece.contains(|c: char| c.is_ascii_digit())
             && piece.contains(|c: char| c.is_ascii_alphabetic())
     };
-    let begins = BEGINNINGS
-        .iter()
-        .any(|beginning| run.len() > beginning.len() && run.starts_with(beginning));
-    begins
+    if begins(run)
         || run.contains("***")
         || run.contains("••")
         || run.split(|c: char| !c.is_ascii_alphanumeric()).any(long)
+    {
+        return Some(0);
+    }
+    // Behind an escape of a URL, or behind a name; there are words like `api-key-based`.
+    run.char_indices().find_map(|(at, c)| {
+        let (start, sure) = match c {
+            '%' => (at + 3, true),
+            '_' | '-' | '.' => (at + 1, false),
+            _ => return None,
+        };
+        let rest = run.get(start..)?;
+        let is_key = begins(rest) && (sure || rest.contains(|c: char| c.is_ascii_digit()));
+        is_key.then_some(start)
+    })
 }
 
 /// The words that errors of providers are made of. They say nothing of a conversation, whoever uses them. Sorted.
@@ -433,23 +524,93 @@ mod tests {
                 "token 0123456789abcdef0123456789abcdef01234567",
                 "token •••",
             ),
+            // Within a word: behind its name, in quotes, in JSON, in a URL.
+            ("no key=sk-abcdef, sorry", "no key=•••, sorry"),
+            ("key:'sk-abcdef'; \"sk-abcdef\"", "key:'•••'; \"•••\""),
+            (
+                r#"{"api_key":"sk-abcdef","model":"x"}"#,
+                r#"{"api_key":"•••","model":"x"}"#,
+            ),
+            (
+                "GET https://api.example/v1?key=sk-abcdef&model=x",
+                "GET https://api.example/v1?key=•••&model=x",
+            ),
+            (
+                "wss://api.example/sk-abcdef/listen",
+                "wss://api.example/•••/listen",
+            ),
+            ("to=%2Fv1%3Fkey%3Dsk-abcdef%26x", "to=%2Fv1%3Fkey%3D•••"),
+            ("api_key_sk-abc123", "api_key_•••"),
+            ("openai.sk_abc123", "openai.•••"),
+            ("an api-key-based desk-top", "an api-key-based desk-top"),
             (
                 "The model `gpt-4o-mini-transcribe-2025-12-15` does not exist",
                 "The model `gpt-4o-mini-transcribe-2025-12-15` does not exist",
             ),
             (
-                "no meta-llama/Llama-3.3-70B-Instruct-Turbo here",
-                "no meta-llama/Llama-3.3-70B-Instruct-Turbo here",
+                "no meta-llama/Llama-3.3-70B-Instruct-Turbo here, 100% sure",
+                "no meta-llama/Llama-3.3-70B-Instruct-Turbo here, 100% sure",
             ),
-            ("two\r\n lines\u{7}", "two lines"),
         ] {
-            assert_eq!(plain(text), told);
+            assert_eq!(without_keys(text, None), told);
         }
-        assert_eq!(plain(&"x ".repeat(500)).chars().count(), LONGEST);
+        assert_eq!(line("two\r\n lines\u{7}"), "two lines");
+        assert_eq!(cut(&"x ".repeat(500)).chars().count(), LONGEST);
+        let coded = |code: &str| read(&format!(r#"{{"error":{{"message":"x","code":"{code}"}}}}"#));
+        assert_eq!(coded("sk-abcdef").code, None);
         assert_eq!(
-            without_key("your key is hunter2.", Some("hunter2")),
-            "your key is •••."
+            coded("invalid_api_key").code.as_deref(),
+            Some("invalid_api_key")
         );
+    }
+
+    /// Keys of this kind look like nothing.
+    #[test]
+    fn the_key_of_the_settings_is_left_out_however_it_is_written() {
+        let key = Some("hunter/2+\"two\"");
+        for text in [
+            "your key is hunter/2+\"two\".",
+            r#"your key is hunter/2+\"two\"."#,
+            "your key is hunter%2F2%2B%22two%22.",
+            "your key is hunter%2f2%2b%22two%22.",
+        ] {
+            assert_eq!(without_keys(text, key), "your key is •••.", "{text}");
+        }
+        let cut = [
+            "your key is hunter/2+\"two\"",
+            "your key is hunter/2+",
+            "your key is hunt",
+        ];
+        for text in cut {
+            assert_eq!(without_keys(text, key), "your key is •••", "{text}");
+        }
+        for other in ["your key is hun", "hunters pay", ""] {
+            assert_eq!(without_keys(other, key), other);
+            assert_eq!(without_keys(other, Some("")), other);
+        }
+        // The rest of a key that looks like one as well.
+        let long = "ab+0123456789abcdef0123456789abcdef";
+        assert_eq!(without_keys(&format!("<{long}>"), Some(long)), "<•••>");
+    }
+
+    /// A body is read up to a length, and its last word may be the first half of a key.
+    #[test]
+    fn a_key_that_a_body_is_cut_in_is_left_out() {
+        let page = |behind: &str| {
+            let tags = "<br>".repeat((READ - 24) / 4);
+            format!("<p>{tags}key: 0123456789abc{behind}")
+        };
+        let excerpt = |page: &str| Excerpt::of(page.as_bytes()).text;
+        let (whole, cut) = (page(" x"), page("def0123456789abcdef0123456789abcdef"));
+        assert!(whole.len() < READ && cut.len() > READ);
+        assert_eq!(excerpt(&whole), "key: 0123456789abc x");
+        assert_eq!(excerpt(&cut), "key: •••");
+        let many = "word ".repeat(READ);
+        assert_eq!(line(&many).len(), READ);
+        let many = format!("{}{}", "a ".repeat(READ / 2 - 4), "k1".repeat(9));
+        assert!(line(&many).ends_with(" a •••"));
+        assert_eq!(without_cut_key("Service Unavail"), "Service Unavail");
+        assert_eq!(without_cut_key("of acc0unt"), "of •••");
     }
 
     #[test]
@@ -472,7 +633,7 @@ mod tests {
                 "flagged: •••-••• of ••• (•••)",
             ),
         ] {
-            assert_eq!(for_log(message, sent), logged);
+            assert_eq!(for_log(message, &Said::of(sent)), logged);
         }
     }
 

@@ -129,17 +129,23 @@ impl Endpoint {
         let mut body = Vec::new();
         let read = async {
             let mut bytes = response.bytes_stream();
-            while let Some(Ok(part)) = bytes.next().await {
-                body.extend_from_slice(&part);
-                if body.len() >= complaint::READ {
-                    break;
+            while body.len() < complaint::READ {
+                match bytes.next().await {
+                    Some(Ok(part)) => body.extend_from_slice(&part),
+                    Some(Err(_)) => return false,
+                    None => return true,
                 }
             }
+            false
         };
         // A body that does not come leaves the status, which says the most.
-        let _ = timeout(ERROR_PATIENCE, read).await;
+        let whole = timeout(ERROR_PATIENCE, read).await.unwrap_or(false);
         let key = self.key.as_ref().map(|key| key.expose().as_str());
-        complaint::without_key(&String::from_utf8_lossy(&body), key).into_bytes()
+        let text = complaint::without_key(&String::from_utf8_lossy(&body), key);
+        match whole {
+            true => text.into_bytes(),
+            false => complaint::without_cut_key(&text).into_bytes(),
+        }
     }
 }
 
@@ -152,7 +158,7 @@ pub(super) fn broken(error: reqwest::Error) -> Fault {
         words = format!("{words}: {error}");
         cause = error.source();
     }
-    Fault::Broken(complaint::plain(&words))
+    Fault::Broken(complaint::line(&words))
 }
 
 /// `Retry-After` in seconds (RFC 9110, section 10.2.3); a date is not worth waiting for within a turn.

@@ -1,7 +1,6 @@
 //! When a request is tried again, where, and how long each try may take. Pure: the time spent is an
 //! argument.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::complaint::{Complaint, Excerpt};
@@ -65,22 +64,22 @@ impl Fault {
             | Self::Garbage { .. } => None,
         }
     }
-}
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What there is to say of it. The provider's part may repeat keys and what was said in the call: it comes as
+    /// `shown` makes it.
+    pub(super) fn words(&self, shown: impl Fn(&str) -> String) -> String {
         match self {
             Self::Busy { status, words, .. } | Self::Refused { status, words } => {
-                write!(f, "status {status}: {}", words.message)
+                format!("status {status}: {}", shown(&words.message))
             }
-            Self::Broken(why) => write!(f, "the connection failed: {why}"),
-            Self::Stalled(within) => write!(f, "nothing came within {} ms", within.as_millis()),
-            Self::Wrong(why) => f.write_str(why),
-            Self::Told(words) => f.write_str(&words.message),
+            Self::Broken(why) => format!("the connection failed: {}", shown(why)),
+            Self::Stalled(within) => format!("nothing came within {} ms", within.as_millis()),
+            Self::Wrong(why) => shown(why),
+            Self::Told(words) => shown(&words.message),
             // An answer that is neither an error nor a page may hold what was said in the call, which is nobody's to keep
             // beside a fault.
-            Self::Garbage { what, begins } if !begins.is_page => f.write_str(what),
-            Self::Garbage { what, begins } => write!(f, "{what}: {}", begins.text),
+            Self::Garbage { what, begins } if !begins.is_page => shown(what),
+            Self::Garbage { what, begins } => format!("{}: {}", shown(what), shown(&begins.text)),
         }
     }
 }

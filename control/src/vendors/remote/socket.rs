@@ -86,7 +86,7 @@ pub(super) async fn connect(
                 })
             }
         }
-        Ok(Err(error)) => Err(Fault::Broken(complaint::plain(&error.to_string()))),
+        Ok(Err(error)) => Err(Fault::Broken(complaint::line(&error.to_string()))),
     }
 }
 
@@ -102,7 +102,7 @@ fn refusal(response: &Response<Option<Vec<u8>>>) -> Complaint {
         },
         ("", Some(words)) => Complaint {
             code: None,
-            message: complaint::plain(words),
+            message: complaint::line(words),
         },
         (words, _) => complaint::read(words),
     }
@@ -114,7 +114,7 @@ pub(super) fn closed(frame: Option<&CloseFrame>) -> Fault {
     Fault::Broken(said.map_or_else(
         || "the socket closed".to_owned(),
         |frame| {
-            let (code, reason) = (u16::from(frame.code), complaint::plain(&frame.reason));
+            let (code, reason) = (u16::from(frame.code), complaint::line(&frame.reason));
             format!("the socket closed ({code}): {reason}")
         },
     ))

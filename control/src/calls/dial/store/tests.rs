@@ -14,7 +14,12 @@ const TRUNK: TrunkId = TrunkId(Uuid::from_u128(7));
 const OTHER_TRUNK: TrunkId = TrunkId(Uuid::from_u128(8));
 
 /// A call over this trunk; one that goes out is hosted here.
-async fn call(test: &TestApp, trunk: TrunkId, direction: &str, more: Option<Placing<'_>>) -> CallId {
+async fn call(
+    test: &TestApp,
+    trunk: TrunkId,
+    direction: &str,
+    more: Option<Placing<'_>>,
+) -> CallId {
     let (app, id) = (&test.app, CallId::new(&test.app.clock));
     let call = NewCall {
         id,

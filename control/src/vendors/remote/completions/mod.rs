@@ -372,7 +372,7 @@ impl Drop for Metered<'_> {
 fn kind(response: &Response) -> String {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|value| value.to_str().ok());
-    complaint::plain(kind.unwrap_or("something without a type"))
+    complaint::line(kind.unwrap_or("something without a type"))
 }
 
 /// All that a request says of its conversation.

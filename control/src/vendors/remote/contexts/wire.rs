@@ -118,7 +118,7 @@ pub(super) fn read(text: &str) -> Vec<Said> {
             .or(message["message"].as_str())
             .or(message["title"].as_str())
             .unwrap_or("an error without words");
-        let words = complaint::plain(&format!("status {status}: {words}"));
+        let words = complaint::line(&format!("status {status}: {words}"));
         return vec![Said::Failed(context, words)];
     }
     let Some(context) = context else {

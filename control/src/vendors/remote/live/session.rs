@@ -362,7 +362,8 @@ impl Session {
             Act::HandOver(utterance.id, self.sound(utterance.from, until))
         } else {
             let message = match (&fault, &self.refused) {
-                (Some(fault), _) => fault.to_string(),
+                // Said here, and not by the provider.
+                (Some(fault), _) => fault.words(str::to_owned),
                 (None, Some(why)) => why.clone(),
                 (None, None) => "there is no connection".to_owned(),
             };

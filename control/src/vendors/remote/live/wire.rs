@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Said {
                 .into_iter()
                 .find_map(|name| message[name].as_str());
             let words = words.unwrap_or("an error without words");
-            return Said::Error(complaint::plain(words));
+            return Said::Error(complaint::line(words));
         }
         Some("Metadata") => {
             let id = message["request_id"].as_str();

@@ -60,7 +60,7 @@ impl Sound {
         let events = kind == "text/event-stream";
         if !events && (kind.starts_with("text/") || kind == "application/json") {
             return Err(Fault::Garbage {
-                what: format!("the voice sent {}, not sound", complaint::plain(&kind)),
+                what: format!("the voice sent {}, not sound", complaint::line(&kind)),
                 begins: Excerpt::default(),
             });
         }

@@ -79,7 +79,7 @@ pub async fn full_until(
 
 /// The call of the last hour before which `limit` others were placed: when it is an hour old there is
 /// room again. Nodes of a version that knew no `placed_at` write none, and their calls count by `created_at`. In two
-/// halves, each of which an index gives in its order: `calls_by_trunk_placed` and `calls_by_trunk`.
+/// halves, each of which an index gives in its order: `calls_by_trunk_placed` and `calls_by_trunk_direction`.
 const LAST_HOUR: &str = "select placed from (
         select placed_at as placed from calls
         where account_id = $1 and trunk_id = $2 and direction = 'outbound' and placed_at > $3

@@ -82,7 +82,7 @@ async fn a_call_of_a_node_of_the_version_before_counts_in_its_trunk_s_hour() {
             .unwrap()
             .map(|until| until.since(START))
     };
-    let minutes = |minutes| Some(Duration::from_secs(60 * minutes));
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
     goes_out(&test, TRUNK, false).await;
     for of_this_version in [true, false] {
         clock.advance(Duration::from_secs(600));
@@ -143,7 +143,7 @@ async fn what_is_asked_before_a_call_goes_out_is_answered_by_indexes_in_their_or
             LAST_HOUR,
             &[
                 "calls_by_trunk_placed (trunk_id=? AND placed_at>?)",
-                "calls_by_trunk (trunk_id=? AND created_at>?)",
+                "calls_by_trunk_direction (trunk_id=? AND direction=? AND created_at>?)",
             ][..],
         ),
         (LIVE_FORWARDS, &["calls_forwarded_open (created_at>?)"]),

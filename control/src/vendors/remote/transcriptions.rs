@@ -176,7 +176,7 @@ impl Shared {
             muteness.words();
             return Verdict::Believed;
         }
-        muteness.no_words(samples.len() as u64, true)
+        muteness.no_words(Instant::now(), samples.len() as u64, true)
     }
 
     fn hand_over(&self, utterance: UtteranceId, samples: &[i16]) {

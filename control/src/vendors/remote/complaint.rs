@@ -87,24 +87,10 @@ pub(super) fn without_key(text: &str, key: Option<&str>) -> String {
     }
 }
 
-/// How an answer begins that is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Excerpt {
-    /// Of a page its text.
-    pub(super) text: String,
-    /// Whether it is HTML or XML, which nobody says in a call.
-    pub(super) is_page: bool,
-}
-
-impl Excerpt {
-    pub(super) fn of(body: &[u8]) -> Self {
-        let beginning = &body[..body.len().min(READ)];
-        let text = String::from_utf8_lossy(beginning);
-        Self {
-            text: plain(&without_tags(&text)),
-            is_page: is_page(&text),
-        }
-    }
+/// The text of a page (HTML or XML, which nobody says in a call) that came in place of an answer; `None`: it is none.
+pub(super) fn page(body: &[u8]) -> Option<String> {
+    let beginning = String::from_utf8_lossy(&body[..body.len().min(READ)]);
+    is_page(&beginning).then(|| plain(&without_tags(&beginning)))
 }
 
 fn is_page(text: &str) -> bool {

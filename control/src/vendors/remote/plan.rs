@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::complaint::{Complaint, Excerpt};
+use super::complaint::Complaint;
 
 /// What went wrong with one try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +25,9 @@ pub(super) enum Fault {
     Wrong(String),
     /// An answer that tells of a fault in the provider's own words.
     Told(Complaint),
-    /// An answer of another kind than was asked for: what it is, and how it begins.
-    Garbage { what: String, begins: Excerpt },
+    /// An answer of another kind than was asked for: what it is, and the text of a page. Any other answer may hold what was
+    /// said in the call, which is nobody's to keep beside a fault.
+    Garbage { what: String, page: Option<String> },
 }
 
 impl Fault {
@@ -77,10 +78,11 @@ impl fmt::Display for Fault {
             Self::Stalled(within) => write!(f, "nothing came within {} ms", within.as_millis()),
             Self::Wrong(why) => f.write_str(why),
             Self::Told(words) => f.write_str(&words.message),
-            // An answer that is neither an error nor a page may hold what was said in the call, which is nobody's to keep
-            // beside a fault.
-            Self::Garbage { what, begins } if !begins.is_page => f.write_str(what),
-            Self::Garbage { what, begins } => write!(f, "{what}: {}", begins.text),
+            Self::Garbage { what, page: None } => f.write_str(what),
+            Self::Garbage {
+                what,
+                page: Some(text),
+            } => write!(f, "{what}: {text}"),
         }
     }
 }

@@ -377,7 +377,7 @@ pub mod testing {
     use crate::db::Db;
     use crate::egress::{Egress, Resolver, Resolving};
     use crate::http::scope::{Scope, Scopes};
-    use crate::ids::AccountId;
+    use crate::ids::{AccountId, AgentId, CallId};
     use crate::secret::{MasterKey, Secret};
     use crate::storage::Storage;
     use crate::supervisor::Supervisor;
@@ -586,6 +586,31 @@ pub mod testing {
                 .await
                 .expect("an account");
             (account, self.key_with(account, Scopes::all()).await)
+        }
+
+        /// Writes down a call over a WebSocket, of an agent that is not written down.
+        #[expect(clippy::expect_used, reason = "only tests call it")]
+        pub async fn insert_call(&self, tx: &mut crate::db::Tx) -> (CallId, AgentId) {
+            let (call, agent) = (CallId::new(&self.app.clock), AgentId::new(&self.app.clock));
+            let new = crate::calls::store::NewCall {
+                id: call,
+                agent_id: agent,
+                agent_name: "Reception",
+                direction: "inbound",
+                channel: "websocket",
+                language: "english",
+                from_number: None,
+                to_number: None,
+                phone_number_id: None,
+                trunk_id: None,
+                matched_by: None,
+                dynamic_variables: &serde_json::json!({}),
+            };
+            let now = self.app.clock.now();
+            crate::calls::store::insert(tx, self.account, &new, now)
+                .await
+                .expect("a call");
+            (call, agent)
         }
 
         /// A request with the full key; `path` without `/api/v1`. The status and the JSON of the

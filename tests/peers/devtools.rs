@@ -1,29 +1,22 @@
 //! A headless Chromium, driven over its DevTools socket: open a page, press keys, ask its scripts, look.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use base64_simd::STANDARD;
-use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep, timeout};
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio::sync::SemaphorePermit;
 
-/// Browsers at a time: each has several processes, and what is heard must not stumble.
-pub(super) static TURNS: Semaphore = Semaphore::const_new(2);
+use super::page::Page;
+use super::protocol::{Commands, Program, TURNS, appears};
 
 /// A browser with one page, and a WAV file for a microphone.
 pub(crate) struct Browser {
-    child: Child,
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    _program: Program,
+    commands: Commands,
     session: String,
-    next: u64,
     /// Exceptions, console errors and refused loads of the page so far.
     pub troubles: Vec<String>,
     _profile: TempDir,
@@ -34,7 +27,8 @@ impl Browser {
     pub(crate) async fn open(microphone: &Path) -> Self {
         let turn = TURNS.acquire().await.unwrap();
         let profile = tempfile::tempdir().unwrap();
-        let child = Command::new(program())
+        let mut command = Command::new(program());
+        command
             .args([
                 "--headless=new",
                 "--no-sandbox",
@@ -63,25 +57,13 @@ impl Browser {
                 "--use-file-for-fake-audio-capture={}%noloop",
                 microphone.display()
             ))
-            .arg("about:blank")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("Chromium does not start: {error}"));
+            .arg("about:blank");
+        let program = Program::start("Chromium", &mut command);
         let address = address(profile.path()).await;
-        // A screenshot is one message.
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(64 << 20))
-            .max_frame_size(Some(64 << 20));
-        let (socket, _) =
-            tokio_tungstenite::connect_async_with_config(&address, Some(config), false)
-                .await
-                .unwrap();
         let mut browser = Self {
-            child,
-            socket,
+            _program: program,
+            commands: Commands::connect("Chromium", &address).await,
             session: String::new(),
-            next: 0,
             troubles: Vec::new(),
             _profile: profile,
             _turn: turn,
@@ -100,32 +82,15 @@ impl Browser {
 
     /// One command of the protocol; its error is the test's failure.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        let id = self.next;
-        let mut message = json!({"id": id, "method": method, "params": params});
+        let mut command = json!({"method": method, "params": params});
         if !self.session.is_empty() {
-            message["sessionId"] = json!(self.session);
+            command["sessionId"] = json!(self.session);
         }
-        self.socket
-            .send(Message::text(message.to_string()))
-            .await
-            .unwrap();
-        loop {
-            let next = timeout(Duration::from_secs(30), self.socket.next()).await;
-            let text = next
-                .unwrap_or_else(|_| panic!("Chromium does not answer {method}"))
-                .unwrap()
-                .unwrap();
-            let Ok(mut answer) = serde_json::from_str::<Value>(text.to_text().unwrap_or_default())
-            else {
-                continue;
-            };
-            if answer["id"] == id {
-                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-                return answer["result"].take();
-            }
-            self.note(&answer);
-        }
+        let troubles = &mut self.troubles;
+        let event = |event: &Value| troubles.extend(trouble(event));
+        let mut answer = self.commands.ask(command, event).await;
+        assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+        answer["result"].take()
     }
 
     pub(crate) async fn goto(&mut self, url: &str) {
@@ -149,18 +114,7 @@ impl Browser {
 
     /// Waits until the expression holds. On the way out of patience, tells what the page shows.
     pub(crate) async fn until(&mut self, expression: &str, seconds: u64) {
-        let patience = Instant::now() + Duration::from_secs(seconds);
-        while self.eval(&format!("Boolean({expression})")).await != true {
-            if Instant::now() > patience {
-                let shown = self.eval("document.body.innerText").await;
-                let seen = self.eval("typeof seen === 'undefined' ? null : seen").await;
-                panic!(
-                    "{expression} did not come true in {seconds} s.\n{shown}\n{seen}\n{:?}",
-                    self.troubles
-                );
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
+        Page::until(self, expression, seconds).await;
     }
 
     /// Types into what has the focus.
@@ -208,33 +162,26 @@ impl Browser {
         std::fs::write(&path, bytes).unwrap();
         println!("{}", path.display());
     }
-
-    fn note(&mut self, event: &Value) {
-        let params = &event["params"];
-        let trouble = match event["method"].as_str() {
-            Some("Runtime.exceptionThrown") => {
-                let details = &params["exceptionDetails"];
-                Some(format!(
-                    "{} {}",
-                    details["text"], details["exception"]["description"]
-                ))
-            }
-            Some("Runtime.consoleAPICalled") if params["type"] == "error" => {
-                Some(params["args"].to_string())
-            }
-            Some("Log.entryAdded") if params["entry"]["level"] == "error" => {
-                Some(params["entry"]["text"].to_string())
-            }
-            _ => None,
-        };
-        self.troubles.extend(trouble);
-    }
 }
 
-impl Drop for Browser {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+/// What an event tells of an exception, a console error or a refused load.
+fn trouble(event: &Value) -> Option<String> {
+    let params = &event["params"];
+    match event["method"].as_str() {
+        Some("Runtime.exceptionThrown") => {
+            let details = &params["exceptionDetails"];
+            Some(format!(
+                "{} {}",
+                details["text"], details["exception"]["description"]
+            ))
+        }
+        Some("Runtime.consoleAPICalled") if params["type"] == "error" => {
+            Some(params["args"].to_string())
+        }
+        Some("Log.entryAdded") if params["entry"]["level"] == "error" => {
+            Some(params["entry"]["text"].to_string())
+        }
+        _ => None,
     }
 }
 
@@ -249,12 +196,11 @@ fn program() -> PathBuf {
 
 /// The browser writes port and path of its socket into its profile once it listens.
 async fn address(profile: &Path) -> String {
-    for _ in 0..300 {
-        let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
-        if let Some((port, path)) = text.trim().split_once('\n') {
-            return format!("ws://127.0.0.1:{port}{path}");
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    panic!("Chromium did not open its DevTools socket within 30 s");
+    let told = profile.join("DevToolsActivePort");
+    let look = || {
+        let text = std::fs::read_to_string(&told).unwrap_or_default();
+        let (port, path) = text.trim().split_once('\n')?;
+        Some(format!("ws://127.0.0.1:{port}{path}"))
+    };
+    appears("socket of Chromium's", Duration::from_secs(30), look).await
 }

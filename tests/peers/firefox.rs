@@ -2,20 +2,15 @@
 //! Unlike Marionette's, scripts run in the page's own realm, so that they may import modules, and what the page's
 //! console says is told.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
-use tokio::time::{sleep, timeout};
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::devtools::TURNS;
+use super::protocol::{Commands, Program, TURNS, appears};
 
 /// Settings of a profile: a microphone that needs no permission (a tone), sound without a press, candidates for WebRTC
 /// on this machine, and no requests of the browser's own.
@@ -50,11 +45,10 @@ user_pref("browser.newtabpage.enabled", false);
 
 /// A browser with one page.
 pub(crate) struct Firefox {
-    child: Child,
-    _sound: Sound,
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    _program: Program,
+    _sound: Program,
+    commands: Commands,
     page: String,
-    next: u64,
     /// Exceptions, console errors and refused loads of the page so far.
     pub troubles: Vec<String>,
     _folder: TempDir,
@@ -65,29 +59,28 @@ impl Firefox {
     pub(crate) async fn open() -> Self {
         let turn = TURNS.acquire().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let sound = Sound::start(folder.path()).await;
+        let sound = sound(folder.path()).await;
         let profile = folder.path().join("profile");
         std::fs::create_dir(&profile).unwrap();
         std::fs::write(profile.join("user.js"), PREFERENCES).unwrap();
-        let child = Command::new("firefox-esr")
+        let mut command = Command::new("firefox-esr");
+        command
             .args(["--headless", "--no-remote", "--remote-debugging-port=0"])
             .arg("--profile")
             .arg(&profile)
             .arg("about:blank")
             .env("HOME", folder.path())
-            .env("PULSE_SERVER", Sound::server(folder.path()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("Firefox does not start: {error}"));
+            .env(
+                "PULSE_SERVER",
+                format!("unix:{}", socket(folder.path()).display()),
+            );
+        let program = Program::start("Firefox", &mut command);
         let address = address(&profile).await;
-        let (socket, _) = tokio_tungstenite::connect_async(&address).await.unwrap();
         let mut browser = Self {
-            child,
+            _program: program,
             _sound: sound,
-            socket,
+            commands: Commands::connect("Firefox", &address).await,
             page: String::new(),
-            next: 0,
             troubles: Vec::new(),
             _folder: folder,
             _turn: turn,
@@ -105,32 +98,17 @@ impl Firefox {
 
     /// One command of the protocol; its error is the test's failure.
     async fn call(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        let id = self.next;
-        let message = json!({"id": id, "method": method, "params": params});
-        self.socket
-            .send(Message::text(message.to_string()))
-            .await
-            .unwrap();
-        loop {
-            let next = timeout(Duration::from_secs(30), self.socket.next()).await;
-            let text = next
-                .unwrap_or_else(|_| panic!("Firefox does not answer {method}"))
-                .unwrap()
-                .unwrap();
-            let Ok(mut answer) = serde_json::from_str::<Value>(text.to_text().unwrap_or_default())
-            else {
-                continue;
-            };
-            if answer["id"] == id {
-                assert_eq!(answer["type"], "success", "{method}: {answer}");
-                return answer["result"].take();
+        let troubles = &mut self.troubles;
+        let event = |event: &Value| {
+            let entry = &event["params"];
+            if event["method"] == "log.entryAdded" && entry["level"] == "error" {
+                troubles.push(entry["text"].to_string());
             }
-            let entry = &answer["params"];
-            if answer["method"] == "log.entryAdded" && entry["level"] == "error" {
-                self.troubles.push(entry["text"].to_string());
-            }
-        }
+        };
+        let command = json!({"method": method, "params": params});
+        let mut answer = self.commands.ask(command, event).await;
+        assert_eq!(answer["type"], "success", "{method}: {answer}");
+        answer["result"].take()
     }
 
     pub(crate) async fn goto(&mut self, url: &str) {
@@ -158,66 +136,40 @@ impl Firefox {
     }
 }
 
-impl Drop for Firefox {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+/// Starts a sound server whose loudspeaker is nobody's: without any Firefox runs no AudioContext.
+async fn sound(folder: &Path) -> Program {
+    let socket = socket(folder);
+    let protocol = format!(
+        "module-native-protocol-unix socket={} auth-anonymous=1",
+        socket.display()
+    );
+    let mut command = Command::new("pulseaudio");
+    command
+        .args(["-n", "--daemonize=no", "--use-pid-file=no"])
+        .args(["--exit-idle-time=-1", "--disable-shm=yes"])
+        .args(["--realtime=no", "--high-priority=no"])
+        .args(["-L", "module-null-sink", "-L", &protocol])
+        .env("HOME", folder)
+        .env("XDG_RUNTIME_DIR", folder);
+    let program = Program::start("PulseAudio", &mut command);
+    let look = || socket.exists().then_some(());
+    appears("socket of PulseAudio's", Duration::from_secs(15), look).await;
+    program
 }
 
-/// A sound server whose loudspeaker is nobody's: without any Firefox runs no AudioContext.
-struct Sound(Child);
-
-impl Sound {
-    async fn start(folder: &Path) -> Self {
-        let socket = folder.join("sound");
-        let protocol = format!(
-            "module-native-protocol-unix socket={} auth-anonymous=1",
-            socket.display()
-        );
-        let child = Command::new("pulseaudio")
-            .args(["-n", "--daemonize=no", "--use-pid-file=no"])
-            .args(["--exit-idle-time=-1", "--disable-shm=yes"])
-            .args(["--realtime=no", "--high-priority=no"])
-            .args(["-L", "module-null-sink", "-L", &protocol])
-            .env("HOME", folder)
-            .env("XDG_RUNTIME_DIR", folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("PulseAudio does not start: {error}"));
-        let sound = Self(child);
-        for _ in 0..300 {
-            if socket.exists() {
-                return sound;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        panic!("PulseAudio did not open its socket within 15 s");
-    }
-
-    /// Where clients reach it.
-    fn server(folder: &Path) -> String {
-        format!("unix:{}", folder.join("sound").display())
-    }
-}
-
-impl Drop for Sound {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
+/// Where clients reach the sound server.
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("sound")
 }
 
 /// The browser writes the port of its socket into its profile once it listens.
 async fn address(profile: &Path) -> String {
-    for _ in 0..600 {
-        let text = std::fs::read(profile.join("WebDriverBiDiServer.json")).unwrap_or_default();
+    let told = profile.join("WebDriverBiDiServer.json");
+    let look = || {
+        let text = std::fs::read(&told).unwrap_or_default();
         let told: Value = serde_json::from_slice(&text).unwrap_or_default();
-        if let Some(port) = told["ws_port"].as_u64() {
-            return format!("ws://127.0.0.1:{port}/session");
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    panic!("Firefox did not open its BiDi socket within 60 s");
+        let port = told["ws_port"].as_u64()?;
+        Some(format!("ws://127.0.0.1:{port}/session"))
+    };
+    appears("BiDi socket of Firefox's", Duration::from_secs(60), look).await
 }

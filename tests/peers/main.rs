@@ -16,6 +16,7 @@ mod firefox_pages;
 mod library;
 mod page;
 mod pipecat;
+mod protocol;
 mod questions;
 mod rtc;
 mod telephone_pages;

@@ -320,16 +320,29 @@ async fn a_relay_that_knows_another_secret_relays_nothing() {
     );
 }
 
-#[tokio::test]
-async fn the_relay_of_the_deployment_relays_into_no_network_of_ones_own() {
+/// What the deployment's relay is told of whom it sends to, where its nodes are at this address.
+fn deployed(nodes: &str) -> Vec<String> {
     let compose = include_str!("../../deploy/compose.yaml");
-    let denied: Vec<&str> = compose
+    let options = compose
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- "))
-        .filter(|option| option.starts_with("--denied-peer-ip="))
+        .filter(|option| option.contains("-peer-ip=") || *option == "--no-tcp-relay");
+    let options: Vec<String> = options
+        .map(|option| option.replace("${PUBLIC_ADDRESS:?}", nodes))
         .collect();
-    assert!(denied.len() >= 10, "{denied:?}");
-    let relay = Coturn::start_with("north", &denied).await;
+    assert!(options.len() >= 12, "{options:?}");
+    options
+}
+
+async fn deployed_relay(nodes: &str) -> Coturn {
+    let options = deployed(nodes);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    Coturn::start_with("north", &options).await
+}
+
+#[tokio::test]
+async fn the_relay_of_the_deployment_relays_into_no_network_of_ones_own() {
+    let relay = deployed_relay("203.0.113.5").await;
     let server = relayed_by(&relay, "north").await;
     let client = server.client();
     let relayed = json!({"iceTransportPolicy": "relay"});
@@ -337,4 +350,16 @@ async fn the_relay_of_the_deployment_relays_into_no_network_of_ones_own() {
     page.until("seen.ended?.code === 'webrtc_unreachable'", 30)
         .await;
     assert!(relay.log().contains("403"), "{}", relay.log());
+}
+
+#[tokio::test]
+async fn the_relay_of_the_deployment_relays_to_nodes_in_a_network_of_ones_own() {
+    let relay = deployed_relay("127.0.0.1").await;
+    let server = relayed_by(&relay, "north").await;
+    let client = server.client();
+    let relayed = json!({"iceTransportPolicy": "relay"});
+    let mut page = caller(&server, &talker(&client).await, relayed).await;
+    heard(&mut page).await;
+    assert_eq!(page.eval("way()").await, "relay host");
+    hangs_up(&mut page, &client).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use control::db::{Db, DbError, Settings};
+use control::db::{Db, DbError, Readiness, Settings};
 use control::http::ApiError;
 use futures_util::future::join_all;
 use kit::postgres::Postgres;
@@ -124,8 +124,41 @@ async fn who_finds_no_connection_is_told_so() {
     let error = db.ping().await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(!db.is_away(), "the server is there");
+    assert_eq!(db.readiness().await, Readiness::Ready);
     held.clear();
     db.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_trial_of_a_write_that_takes_too_long_stops_no_write() {
+    let server = Postgres::start();
+    let db = open(&server).await;
+    for step in [
+        "create table counters (name text primary key, value bigint not null)",
+        "insert into counters (name, value) values ('incarnation', 0)",
+        "create function wait() returns event_trigger language plpgsql as
+            'begin perform pg_sleep(30); end'",
+        // No table is made as long as it is there.
+        "create event trigger waits on ddl_command_start execute function wait()",
+    ] {
+        db.query(step).execute().await.unwrap();
+    }
+    let full = "do $$ begin raise exception using errcode = '53100'; end $$";
+    let error = db.query(full).execute().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    // For longer than two looks wait.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2500) {
+        let write = "update counters set value = value + 1";
+        assert_eq!(db.query(write).execute().await.unwrap(), 1);
+        assert!(!db.is_away());
+    }
+    assert_eq!(db.readiness().await, Readiness::Ready);
+    db.query("drop event trigger waits")
+        .execute()
+        .await
+        .unwrap();
+    db.returned().await;
 }
 
 #[tokio::test]

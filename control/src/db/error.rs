@@ -50,6 +50,21 @@ impl DbError {
         matches!(self, Self::Engine(error) if code(error).as_deref() == Some("57014"))
     }
 
+    /// Whether there was no answer in time, or others had all of the database: nothing is known of how it is.
+    pub(super) fn is_busy(&self) -> bool {
+        match self {
+            Self::TimedOut => true,
+            // too_many_connections
+            Self::Engine(error) => {
+                matches!(error, sqlx::Error::PoolTimedOut)
+                    || code(error).as_deref() == Some("53300")
+                    || self.is_too_slow()
+                    || self.is_conflict()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the database is there but its disk, its memory or its role does not let it do this now.
     pub(super) fn is_fault(&self) -> bool {
         match self {

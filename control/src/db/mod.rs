@@ -10,6 +10,23 @@
 //! Two transactions never write at the same time on SQLite, but do on PostgreSQL: rows that are read to
 //! be changed are read with [`Engine::for_update`] behind the `select`.
 
+/// Runs a query of either engine on a connection of it: what is wanted of it.
+macro_rules! asked_for {
+    ($want:expr, $query:expr, $connection:expr) => {
+        match $want {
+            Want::First => {
+                let row = $query.fetch_optional($connection).await?;
+                Answer::Rows(row.into_iter().map(Into::into).collect())
+            }
+            Want::All => {
+                let rows = $query.fetch_all($connection).await?;
+                Answer::Rows(rows.into_iter().map(Into::into).collect())
+            }
+            Want::Count => Answer::Touched($query.execute($connection).await?.rows_affected()),
+        }
+    };
+}
+
 mod arg;
 mod error;
 mod outage;
@@ -18,12 +35,13 @@ mod row;
 mod sqlite;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::SqlSafeStr;
 
 pub use arg::{Arg, Kind, Value};
 pub use error::DbError;
+pub use outage::Readiness;
 pub use row::Row;
 
 use crate::time::Timestamp;
@@ -105,6 +123,10 @@ impl Default for Settings {
         }
     }
 }
+
+/// How long one who asks whether the database is ready waits: those who ask the program, such as the probe of our
+/// manifests for Kubernetes, wait for 3 s.
+const ASKED: Duration = Duration::from_secs(2);
 
 /// What a statement is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +269,22 @@ impl Db {
         match &self.0 {
             Store::Sqlite(db) => db.takes_writes().await,
             Store::Postgres(db) => db.takes_writes().await,
+        }
+    }
+
+    /// How ready the database is: asked to read, and to take a write unless one succeeded a moment ago. A database that has
+    /// much to do is ready.
+    pub async fn readiness(&self) -> Readiness {
+        let asked = async {
+            self.ping().await?;
+            self.takes_writes().await
+        };
+        let answer = tokio::time::timeout(ASKED, asked).await;
+        let answer = answer.unwrap_or(Err(DbError::TimedOut));
+        let (now, answer) = (Instant::now(), answer.as_ref().copied());
+        match &self.0 {
+            Store::Sqlite(db) => db.answered(now, answer),
+            Store::Postgres(db) => db.outage().answered(now, answer),
         }
     }
 
@@ -510,6 +548,19 @@ mod tests {
             .await
             .unwrap_err();
         assert!(error.is_unique_violation());
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_is_busy_is_no_outage() {
+        let (_dir, db) = temp().await;
+        let mut tx = db.begin_write().await.unwrap();
+        let insert = tx.query("insert into t (id) values ('a')");
+        insert.execute().await.unwrap();
+        assert_eq!(db.readiness().await, Readiness::Ready);
+        assert!(!db.is_away());
+        tx.commit().await.unwrap();
+        db.takes_writes().await.unwrap();
+        assert_eq!(db.readiness().await, Readiness::Ready);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
 
 use super::error::{is_read_only, lost, stale_plan};
-use super::outage::{Outage, Probe, State};
+use super::outage::{Outage, Probe, Seen, State};
 use super::{Answer, Arg, DbError, Settings, Want, arg, is_read};
 
 /// The server ends a statement that takes too long; only when it does not answer at all is the
@@ -70,7 +70,7 @@ impl Since {
 }
 
 impl Probe for Server {
-    async fn look(&self, writes: bool) -> Result<(), (State, DbError)> {
+    async fn look(&self, writes: bool) -> Seen {
         let connected = tokio::time::timeout(PATIENCE, self.options.connect()).await;
         let mut connection = match connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
             Ok(connection) => connection,
@@ -78,8 +78,8 @@ impl Probe for Server {
                 let (is_late, error) = (matches!(error, sqlx::Error::PoolTimedOut), error.into());
                 // A server that refuses this connection for a reason of its own is there.
                 return match is_late || DbError::is_gone(&error) {
-                    true => Err((State::Away, error)),
-                    false => Ok(()),
+                    true => Seen::Away(error),
+                    false => Seen::Well,
                 };
             }
         };
@@ -87,12 +87,14 @@ impl Probe for Server {
             true => tokio::time::timeout(PATIENCE, trial(&mut connection)).await,
             false => Ok(Ok(())),
         };
-        let tried = tried.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        let tried = tried.map_or(Err(DbError::TimedOut), |tried| tried.map_err(Into::into));
         // Closing it undoes what is left of the trial; the server has seen what there was to see.
         drop(tokio::time::timeout(PATIENCE, connection.close()).await);
-        match tried.map_err(DbError::Engine) {
-            Err(error) if error.is_unavailable() => Err((State::NoWrites, error)),
-            Ok(()) | Err(_) => Ok(()),
+        match tried {
+            Err(error) if error.is_busy() => Seen::Slow(error),
+            // A server that dies of the trial takes no writes either.
+            Err(error) if error.is_unavailable() => Seen::NoWrites(error),
+            Ok(()) | Err(_) => Seen::Well,
         }
     }
 
@@ -406,15 +408,5 @@ async fn run(
     want: Want,
 ) -> Result<Answer, sqlx::Error> {
     let query = arg::for_postgres(sql, args);
-    Ok(match want {
-        Want::First => {
-            let row = query.fetch_optional(connection).await?;
-            Answer::Rows(row.into_iter().map(Into::into).collect())
-        }
-        Want::All => {
-            let rows = query.fetch_all(connection).await?;
-            Answer::Rows(rows.into_iter().map(Into::into).collect())
-        }
-        Want::Count => Answer::Touched(query.execute(connection).await?.rows_affected()),
-    })
+    Ok(asked_for!(want, query, connection))
 }

@@ -5,13 +5,14 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use self::readers::Readers;
 pub(super) use self::writer::Tx;
 use self::writer::Writer;
+use super::outage::Readiness;
 use super::{Answer, Arg, DbError, Want, arg, is_read};
 
 /// Reading connections. More than cores: they wait for the disk now and then.
@@ -78,6 +79,11 @@ impl Sqlite {
         self.writer.takes_writes().await
     }
 
+    /// Takes the answer to whether it can be read and written; how ready it is.
+    pub(super) fn answered(&self, now: Instant, answer: Result<(), &DbError>) -> Readiness {
+        self.writer.outage().answered(now, answer)
+    }
+
     /// Whether it is known that no write is taken.
     pub(super) fn is_away(&self) -> bool {
         self.writer.outage().is_on()
@@ -102,17 +108,7 @@ async fn run(
     want: Want,
 ) -> Result<Answer, DbError> {
     let query = arg::for_sqlite(sql, args);
-    Ok(match want {
-        Want::First => {
-            let row = query.fetch_optional(connection).await?;
-            Answer::Rows(row.into_iter().map(Into::into).collect())
-        }
-        Want::All => {
-            let rows = query.fetch_all(connection).await?;
-            Answer::Rows(rows.into_iter().map(Into::into).collect())
-        }
-        Want::Count => Answer::Touched(query.execute(connection).await?.rows_affected()),
-    })
+    Ok(asked_for!(want, query, connection))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::openapi;
 use crate::admission::Health as Leases;
 use crate::app::App;
+use crate::db::Readiness;
 use crate::metrics::render::render;
 use crate::metrics::text;
 
@@ -63,11 +64,12 @@ async fn readyz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     if app.is_draining() {
         missing.push("draining");
     }
-    if app.db.ping().await.is_err() {
-        missing.push("database");
-    } else if app.db.takes_writes().await.is_err() {
-        missing.push("database (takes no writes: is its disk full?)");
-    }
+    missing.extend(match app.db.readiness().await {
+        Readiness::Ready => None,
+        Readiness::Slow => Some("database (does not answer in time)"),
+        Readiness::NoWrites => Some("database (takes no writes: is its disk full?)"),
+        Readiness::Away => Some("database"),
+    });
     match app.admission.health() {
         Leases::Ready => {}
         Leases::Cold => {

@@ -12,9 +12,6 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::app::testing::TestApp;
-use crate::calls::store::NewCall;
-use crate::db::Tx;
-use crate::ids::AgentId;
 
 /// An application whose bucket takes every connection and answers none, and how many it has taken.
 async fn hanging() -> (TestApp, Arc<AtomicU32>) {
@@ -38,35 +35,12 @@ async fn hanging() -> (TestApp, Arc<AtomicU32>) {
     (test, asked)
 }
 
-/// A call, and its agent.
-async fn insert_call(test: &TestApp, tx: &mut Tx) -> (CallId, AgentId) {
-    let (call, agent) = (CallId::new(&test.app.clock), AgentId::new(&test.app.clock));
-    let new = NewCall {
-        id: call,
-        agent_id: agent,
-        agent_name: "Reception",
-        direction: "inbound",
-        channel: "websocket",
-        language: "english",
-        from_number: None,
-        to_number: None,
-        phone_number_id: None,
-        trunk_id: None,
-        matched_by: None,
-        dynamic_variables: &json!({}),
-    };
-    calls::store::insert(tx, test.account, &new, test.app.clock.now())
-        .await
-        .unwrap();
-    (call, agent)
-}
-
 /// A recording that is ready.
 async fn recording(test: &TestApp) -> RecordingId {
     let (app, now) = (&test.app, test.app.clock.now());
     let id = RecordingId::new(&app.clock);
     let mut tx = app.db.begin_write().await.unwrap();
-    let (call, agent) = insert_call(test, &mut tx).await;
+    let (call, agent) = test.insert_call(&mut tx).await;
     tx.query(
         "insert into recordings (id, account_id, call_id, agent_id, status, sample_rate, region, storage_key,
             created_at, updated_at)
@@ -151,7 +125,7 @@ async fn a_sweep_ends_where_the_store_does_not_answer() {
 async fn recorded(test: &TestApp, status: Option<&str>) -> (CallId, RecordedFile) {
     let (app, now) = (&test.app, test.app.clock.now());
     let mut tx = app.db.begin_write().await.unwrap();
-    let (call, agent) = insert_call(test, &mut tx).await;
+    let (call, agent) = test.insert_call(&mut tx).await;
     if let Some(status) = status {
         let id = RecordingId::new(&app.clock);
         store::insert(&mut tx, test.account, id, call, agent, "local", now)

@@ -1,11 +1,12 @@
 //! What calls leave in this node's spool. Whoever carries a call takes its files out when it is over; a process
 //! that died, a disk that failed or a message that was lost leaves some. They are looked through at the start and
-//! each hour: what is still to be stored is stored, and what belongs to nothing any more goes.
+//! each hour: what is still to be stored is stored, and what belongs to nothing any more goes. Files of calls that the
+//! database does not know stay for a day: it may be the wrong database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::TryStreamExt;
 use media::shell::{self, RecordedFile, Spooled};
@@ -34,6 +35,9 @@ const SOON: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// A recording whose file did not come for this long will never come.
 pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Files of a call that the database does not know are removed so long after the call began: by then somebody has seen
+/// that the setting `database.url` names another database than the one before.
+const STRANGE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The pause between two tries to write a recording down.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -51,17 +55,11 @@ pub async fn run(app: App) {
     while app.is_recovering() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let mut after = None;
+    let mut sweeper = Sweeper::default();
     loop {
-        let pause = match sweep(&app, after).await {
-            Ok(Some(last)) => {
-                after = Some(last);
-                SOON
-            }
-            Ok(None) => {
-                after = None;
-                EVERY
-            }
+        let pause = match sweeper.sweep(&app).await {
+            Ok(true) => SOON,
+            Ok(false) => EVERY,
             Err(error) => {
                 tracing::warn!(%error, "the spool could not be swept");
                 app.db.returned().await;
@@ -72,33 +70,114 @@ pub async fn run(app: App) {
     }
 }
 
-/// Looks at the next calls that the spool has files of, those behind `after`. The last of them, where there are more.
-pub async fn sweep(app: &App, after: Option<CallId>) -> Result<Option<CallId>, DbError> {
-    let found = match spooled(app).await {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            tracing::error!(%error, "the spool cannot be read");
-            return Ok(None);
-        }
-    };
-    let mut behind = found
-        .into_iter()
-        .filter_map(|(session, files)| Some((session.parse::<CallId>().ok()?, files)))
-        .filter(|(call, _)| after.is_none_or(|after| *call > after));
-    let mut last = None;
-    for (call, files) in behind.by_ref().take(CALLS) {
-        match look_at(app, call, files).await {
-            Err(error) if error.is_unavailable() => return Err(error),
-            // The calls behind it are looked at all the same.
+/// Who looks through the spool, some calls at a time.
+#[derive(Debug, Default)]
+pub struct Sweeper {
+    /// The last call of the sweep before, where there were more.
+    after: Option<CallId>,
+    /// Calls of which the log has what will be removed, and when; none that the spool has no files of.
+    announced: BTreeSet<CallId>,
+}
+
+impl Sweeper {
+    /// Looks at the next calls that the spool has files of. Whether there are more.
+    pub async fn sweep(&mut self, app: &App) -> Result<bool, DbError> {
+        let after = self.after.take();
+        let found = match spooled(app).await {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => {
-                tracing::error!(%error, %call, "what the spool has of a call cannot be judged");
+                tracing::error!(%error, "the spool cannot be read");
+                return Ok(false);
             }
-            Ok(()) => {}
+        };
+        let found: BTreeMap<CallId, Spooled> = found
+            .into_iter()
+            .filter_map(|(session, files)| {
+                let call: CallId = session.parse().ok()?;
+                // Another spelling of an id is nobody's.
+                (call.to_string() == session).then_some((call, files))
+            })
+            .collect();
+        self.announced.retain(|call| found.contains_key(call));
+        let mut behind = found
+            .into_iter()
+            .filter(|(call, _)| after.is_none_or(|after| *call > after));
+        let mut last = None;
+        for (call, files) in behind.by_ref().take(CALLS) {
+            match self.look_at(app, call, files).await {
+                Err(error) if error.is_unavailable() => {
+                    self.after = after;
+                    return Err(error);
+                }
+                // The calls behind it are looked at all the same.
+                Err(error) => {
+                    tracing::error!(%error, %call, "what the spool has of a call cannot be judged");
+                }
+                Ok(()) => {}
+            }
+            last = Some(call);
         }
-        last = Some(call);
+        self.after = last.filter(|_| behind.next().is_some());
+        Ok(self.after.is_some())
     }
-    Ok(last.filter(|_| behind.next().is_some()))
+
+    /// Stores or removes what is left of one call.
+    async fn look_at(&mut self, app: &App, call: CallId, files: Spooled) -> Result<(), DbError> {
+        // Whoever ends calls of dead processes salvages, too.
+        let _one = app.burying.lock().await;
+        if app.live.has(call) {
+            return Ok(());
+        }
+        let Some((account, lot)) = store::lot(&app.db, call).await? else {
+            self.wait_or_discard(app, call, files).await;
+            return Ok(());
+        };
+        let span = calls::span(account, call);
+        settle(app, account, call, lot, files)
+            .instrument(span)
+            .await
+    }
+
+    /// Removes files of a call that the database does not know, once they are old. Until then they are announced, once.
+    async fn wait_or_discard(&mut self, app: &App, call: CallId, files: Spooled) {
+        let paths: Vec<_> = files.files.iter().map(|path| path.display()).collect();
+        let began = match call.made_at() {
+            Some(made) => made,
+            // No id of this program's making: by its files.
+            None => match last_written(files.files.clone()).await {
+                Ok(written) => written,
+                Err(error) => {
+                    tracing::warn!(%error, ?paths, "files in the spool have no age: they stay");
+                    return;
+                }
+            },
+        };
+        // A file of the future is young: one of both clocks is wrong.
+        if app.clock.now().since(began) >= STRANGE_FOR {
+            tracing::warn!(%call, ?paths, "files of no call of the database were in the spool: they are removed");
+            discard(app, call).await;
+        } else if self.announced.insert(call) {
+            let removed_at = began.plus(STRANGE_FOR);
+            tracing::warn!(
+                %call, ?paths, %removed_at,
+                "files of no call of the database are in the spool: they will be removed, unless the database is another by then"
+            );
+        }
+    }
+}
+
+/// When the newest of these files was written.
+async fn last_written(files: Vec<PathBuf>) -> io::Result<Timestamp> {
+    let newest = tokio::task::spawn_blocking(move || {
+        let times = files.iter().map(|file| std::fs::metadata(file)?.modified());
+        times.collect::<io::Result<Vec<_>>>()
+    });
+    let times = newest.await.map_err(io::Error::other)??;
+    let newest = times.into_iter().max().ok_or(io::ErrorKind::NotFound)?;
+    // Before 1970 is long ago, too.
+    let after = newest.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp::from_micros(0).plus(after))
 }
 
 async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {
@@ -106,24 +185,6 @@ async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {
     tokio::task::spawn_blocking(move || shell::spooled(&folder))
         .await
         .map_err(io::Error::other)?
-}
-
-/// Stores or removes what is left of one call.
-async fn look_at(app: &App, call: CallId, files: Spooled) -> Result<(), DbError> {
-    // Whoever ends calls of dead processes salvages, too.
-    let _one = app.burying.lock().await;
-    if app.live.has(call) {
-        return Ok(());
-    }
-    let Some((account, lot)) = store::lot(&app.db, call).await? else {
-        tracing::warn!(%call, "files of no call of the database were in the spool: they are removed");
-        discard(app, call).await;
-        return Ok(());
-    };
-    let span = calls::span(account, call);
-    settle(app, account, call, lot, files)
-        .instrument(span)
-        .await
 }
 
 async fn settle(

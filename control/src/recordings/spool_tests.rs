@@ -10,8 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::app::testing::TestApp;
-use crate::calls::store::NewCall;
-use crate::ids::{AgentId, RecordingId};
+use crate::ids::RecordingId;
 
 /// Everything that a call may have in the spool.
 const ALL: [&str; 6] = [
@@ -40,25 +39,8 @@ const OVER: Case = Case {
 
 async fn call(test: &TestApp, case: Case) -> CallId {
     let (app, now) = (&test.app, test.app.clock.now());
-    let (call, agent) = (CallId::new(&app.clock), AgentId::new(&app.clock));
-    let new = NewCall {
-        id: call,
-        agent_id: agent,
-        agent_name: "Reception",
-        direction: "inbound",
-        channel: "websocket",
-        language: "english",
-        from_number: None,
-        to_number: None,
-        phone_number_id: None,
-        trunk_id: None,
-        matched_by: None,
-        dynamic_variables: &json!({}),
-    };
     let mut tx = app.db.begin_write().await.unwrap();
-    calls::store::insert(&mut tx, test.account, &new, now)
-        .await
-        .unwrap();
+    let (call, agent) = test.insert_call(&mut tx).await;
     if let Some(reason) = case.reason {
         tx.query(
             "update calls set status = 'failed', end_reason = $1, ended_at = $2 where id = $3",
@@ -110,7 +92,7 @@ fn left(test: &TestApp, call: CallId) -> usize {
 
 /// Sweeps, and waits until all that was to be stored is.
 async fn swept(test: &TestApp, call: CallId) {
-    sweep(&test.app, None).await.unwrap();
+    Sweeper::default().sweep(&test.app).await.unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     while test.app.live.has(call) {
         assert!(Instant::now() < until, "it is being stored for ever");
@@ -144,7 +126,7 @@ async fn what_belongs_to_nothing_any_more_goes_and_nothing_else_does() {
         deleted,
         ..OVER
     };
-    let mut gone = vec![CallId::new(&test.app.clock)];
+    let mut gone = Vec::new();
     for case in [
         settled("ready", false),
         settled("failed", false),
@@ -166,7 +148,8 @@ async fn what_belongs_to_nothing_any_more_goes_and_nothing_else_does() {
     let ballast = spool_dir(&test.app.config).join("ballast");
     std::fs::write(&ballast, "an operator's own").unwrap();
 
-    assert_eq!(sweep(&test.app, None).await.unwrap(), None);
+    let mut sweeper = Sweeper::default();
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
     for call in gone {
         assert_eq!(left(&test, call), 0);
         assert_eq!(stored(&test, call).await, [false; 3]);
@@ -181,13 +164,100 @@ async fn what_belongs_to_nothing_any_more_goes_and_nothing_else_does() {
 async fn one_sweep_looks_at_so_many_calls_and_the_next_at_those_behind() {
     let test = TestApp::new().await;
     for _ in 0..CALLS + 3 {
-        leave(&test, CallId::new(&test.app.clock), &["tape"]);
+        leave(&test, stranger(&test, STRANGE_FOR), &["tape"]);
     }
-    let last = sweep(&test.app, None).await.unwrap();
+    let mut sweeper = Sweeper::default();
+    assert!(sweeper.sweep(&test.app).await.unwrap());
     assert_eq!(spooled(&test.app).await.unwrap().len(), 3);
-    assert!(last.is_some());
-    assert_eq!(sweep(&test.app, last).await.unwrap(), None);
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
     assert_eq!(spooled(&test.app).await.unwrap().len(), 0);
+}
+
+/// The id of a call that the database does not know, made so long ago.
+fn stranger(test: &TestApp, ago: Duration) -> CallId {
+    made_at(test.app.clock.now().minus(ago))
+}
+
+fn made_at(time: Timestamp) -> CallId {
+    let made = time.micros() / 1000;
+    let random = uuid::Uuid::new_v4();
+    let random = random.as_bytes().first_chunk().unwrap();
+    CallId(uuid::Builder::from_unix_timestamp_millis(made.unsigned_abs(), random).into_uuid())
+}
+
+#[tokio::test]
+async fn files_of_a_call_that_the_database_does_not_know_stay_for_a_day() {
+    let test = TestApp::new().await;
+    let second = Duration::from_secs(1);
+    let old = stranger(&test, STRANGE_FOR);
+    let young = stranger(&test, STRANGE_FOR.checked_sub(second).unwrap());
+    // The clock was set back since this one began.
+    let ahead = made_at(test.app.clock.now().plus(7 * STRANGE_FOR));
+    let open = Case {
+        reason: None,
+        ..OVER
+    };
+    let known = call(&test, open).await;
+    let all = [old, young, ahead, known];
+    for call in all {
+        leave(&test, call, &ALL);
+    }
+    let mut sweeper = Sweeper::default();
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
+    let whole = ALL.len();
+    assert_eq!(all.map(|call| left(&test, call)), [0, whole, whole, whole]);
+    assert_eq!(sweeper.announced, BTreeSet::from([young, ahead]));
+    // Announced once, and forgotten with its files.
+    test.app.clock.advance(second);
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
+    assert_eq!(all.map(|call| left(&test, call)), [0, 0, whole, whole]);
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
+    assert_eq!(sweeper.announced, BTreeSet::from([ahead]));
+}
+
+/// A start with the database of another installation, and one with the right one again.
+#[tokio::test]
+async fn a_start_with_the_wrong_database_loses_no_recording() {
+    let test = TestApp::new().await;
+    let uploading = Case {
+        recording: Some("uploading"),
+        ..OVER
+    };
+    let call = call(&test, uploading).await;
+    leave(&test, call, &["tape", "caller.pcm", "agent.pcm"]);
+    let rename = async |sql: &'static str| test.app.db.query(sql).execute().await.unwrap();
+    rename("alter table calls rename to right_calls").await;
+    rename("create table calls as select * from right_calls limit 0").await;
+    Sweeper::default().sweep(&test.app).await.unwrap();
+    assert_eq!(left(&test, call), 3);
+    rename("drop table calls").await;
+    rename("alter table right_calls rename to calls").await;
+    swept(&test, call).await;
+    assert_eq!(left(&test, call), 0);
+    assert_eq!(stored(&test, call).await, [true, false, true]);
+}
+
+#[tokio::test]
+async fn files_of_an_id_without_a_time_go_by_when_they_were_written() {
+    let test = TestApp::new().await;
+    let now = UNIX_EPOCH + test.app.clock.now().since(Timestamp(0));
+    let second = Duration::from_secs(1);
+    let mut ids = Vec::new();
+    for written in [now - STRANGE_FOR, now - STRANGE_FOR + second, now + second] {
+        let id = CallId(uuid::Uuid::new_v4());
+        leave(&test, id, &["tape", "wav"]);
+        // The newest counts.
+        for (ending, at) in [("tape", written), ("wav", UNIX_EPOCH)] {
+            let opened = std::fs::File::options()
+                .write(true)
+                .open(file(&test, id, ending));
+            opened.unwrap().set_modified(at).unwrap();
+        }
+        ids.push(id);
+    }
+    assert!(!Sweeper::default().sweep(&test.app).await.unwrap());
+    let there: Vec<usize> = ids.iter().map(|id| left(&test, *id)).collect();
+    assert_eq!(there, [0, 2, 2]);
 }
 
 #[tokio::test]

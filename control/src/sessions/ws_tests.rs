@@ -206,9 +206,8 @@ async fn a_panic_of_a_calls_writer_ends_the_call_once_and_its_recording_is_kept(
         // What the second panic lost is found by the next sweep.
         let swept = async {
             loop {
-                crate::recordings::spool::sweep(&test.app, None)
-                    .await
-                    .unwrap();
+                let mut sweeper = crate::recordings::spool::Sweeper::default();
+                sweeper.sweep(&test.app).await.unwrap();
                 let (_, call) = test.call("GET", &path, None).await;
                 if spooled(&test) == 0 && call["has_recording"] == true {
                     return;

@@ -60,6 +60,8 @@ pub struct Spooled {
     /// Sound, or a part of a WAV.
     pub sound: bool,
     pub tape: Option<PathBuf>,
+    /// All of it, in no order.
+    pub files: Vec<PathBuf>,
 }
 
 /// The sessions that have files in the folder. Files of other names are not the engine's.
@@ -73,6 +75,7 @@ pub fn spooled(spool_dir: &Path) -> io::Result<BTreeMap<String, Spooled>> {
             continue;
         };
         let of_session = found.entry(session.to_owned()).or_default();
+        of_session.files.push(entry.path());
         match ending {
             TAPE => of_session.tape = Some(entry.path()),
             _ => of_session.sound = true,
@@ -337,14 +340,14 @@ mod tests {
             fs::write(folder.path().join(name), "x").unwrap();
         }
         let tape = |session: &str| Some(folder.path().join(format!("{session}.tape")));
-        let left = |sound, tape| Spooled { sound, tape };
         let found = spooled(folder.path()).unwrap();
+        let left = |(session, of): (String, Spooled)| (session, of.sound, of.tape, of.files.len());
         assert_eq!(
-            found.into_iter().collect::<Vec<_>>(),
+            found.into_iter().map(left).collect::<Vec<_>>(),
             [
-                ("s1".to_owned(), left(true, tape("s1"))),
-                ("s10".to_owned(), left(true, None)),
-                ("s2".to_owned(), left(false, tape("s2"))),
+                ("s1".to_owned(), true, tape("s1"), ENDINGS.len()),
+                ("s10".to_owned(), true, None, 1),
+                ("s2".to_owned(), false, tape("s2"), 1),
             ]
         );
         discard(folder.path(), "s1").unwrap();

@@ -10,6 +10,7 @@
 mod manifests;
 mod ports;
 mod proxy;
+mod relay;
 mod sip;
 
 use std::path::{Path, PathBuf};

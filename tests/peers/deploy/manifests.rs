@@ -178,6 +178,15 @@ pub(crate) const MACHINE: &str = "203.0.113.20";
 
 /// The environment of a container, as Kubernetes would make it of these documents; empty secrets are filled.
 pub(crate) fn pod_environment(all: &[Value], container: &Value) -> BTreeMap<String, String> {
+    pod_environment_on(all, container, MACHINE)
+}
+
+/// The same on a machine at this address.
+pub(crate) fn pod_environment_on(
+    all: &[Value],
+    container: &Value,
+    machine: &str,
+) -> BTreeMap<String, String> {
     let named = |kind: &str, name: &Value| {
         all.iter()
             .find(|one| one["kind"] == kind && one["metadata"]["name"] == *name)
@@ -215,7 +224,7 @@ pub(crate) fn pod_environment(all: &[Value], container: &Value) -> BTreeMap<Stri
             }
             _ => match from["fieldRef"]["fieldPath"].as_str() {
                 Some("metadata.name") => POD.to_owned(),
-                Some("status.hostIP") => MACHINE.to_owned(),
+                Some("status.hostIP") => machine.to_owned(),
                 other => panic!("{other:?}"),
             },
         };

@@ -1,19 +1,27 @@
 //! Whether what the nodes of `deploy/` listen on can be reached from outside, and whether they and the TURN server know
-//! each other: ports and settings of the files against the program's own reading of them.
+//! and reach each other: ports and settings of the files against the program's own reading of them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use control::config::Config;
 use serde_json::Value;
 
 use crate::manifests::{
-    MACHINE, documents, expanded, filled, interpolated, manifests, pod_environment, text,
+    MACHINE, documents, expanded, filled, interpolated, manifests, pod_environment,
+    pod_environment_on, text,
 };
 use crate::read;
+use crate::relay::Peers;
 
 /// Where Kubernetes gives ports to Services.
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
+
+/// Machines in private networks that nodes may run on, behind a router or in a cloud: of compose any, as `PUBLIC_ADDRESS`
+/// says; of Kubernetes the first, the last and one between of the range that `turn.yaml` and `config.yaml` name.
+const AT_HOME: [&str; 4] = ["192.168.7.5", "10.20.30.40", "172.20.0.9", "100.100.1.1"];
+const IN_THE_CLUSTER: [&str; 3] = ["10.0.0.1", "10.0.3.20", "10.0.255.254"];
 
 /// A range of ports of one protocol, of somebody.
 #[derive(Clone, Debug)]
@@ -88,6 +96,12 @@ fn listened(node: &str, config: &Config, faults: &mut Vec<String>) -> Vec<Ports>
         faults.push(format!("{node}: webrtc.public_addresses is not set"));
     }
     all
+}
+
+/// The addresses at which browsers, and so their relay, are told to reach a node.
+fn told(config: &Config) -> Vec<IpAddr> {
+    let addresses = config.webrtc.public_addresses.iter();
+    addresses.map(std::net::SocketAddr::ip).collect()
 }
 
 /// A coturn, by its options.
@@ -209,13 +223,20 @@ fn compose_faults(compose: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut outside = Vec::new();
     let services = compose["services"].as_object().unwrap();
-    let arguments: Vec<String> = services["turn"]["command"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|argument| interpolated(&text(argument), &variables))
-        .collect();
-    let turn = Turn::new(&arguments);
+    let command = services["turn"]["command"].as_array().unwrap();
+    let arguments = |variables: &BTreeMap<String, String>| -> Vec<String> {
+        let arguments = command.iter().map(text);
+        arguments
+            .map(|argument| interpolated(&argument, variables))
+            .collect()
+    };
+    let turn = Turn::new(&arguments(&variables));
+    for address in AT_HOME {
+        let mut variables = variables.clone();
+        variables.insert("PUBLIC_ADDRESS".to_owned(), address.to_owned());
+        let node: IpAddr = address.parse().unwrap();
+        Peers::new(&arguments(&variables)).faults(&[node], &mut faults);
+    }
     if services["turn"]["network_mode"] != "host" {
         faults.push("turn: its ports are not published".to_owned());
     }
@@ -245,6 +266,7 @@ fn compose_faults(compose: &Value) -> Vec<String> {
                         faults.push(format!("{ports} is published and nobody listens there"));
                     }
                     turn.serves(name, &config, &mut faults);
+                    Peers::new(&arguments(&variables)).faults(&told(&config), &mut faults);
                     if config.webrtc.turn.is_some_and(|of| {
                         !of.urls
                             .iter()
@@ -317,6 +339,15 @@ fn kubernetes_faults(all: &[Value]) -> Vec<String> {
         Ok(config) => config,
         Err(error) => return vec![error.to_string()],
     };
+    // Every machine of the cluster may have a node.
+    for machine in IN_THE_CLUSTER {
+        let environment = pod_environment_on(all, container, machine);
+        match Config::load(None, &environment) {
+            Ok(config) => Peers::new(&arguments).faults(&told(&config), &mut faults),
+            Err(error) => faults.push(error.to_string()),
+        }
+    }
+    Peers::new(&arguments).faults(&told(&config), &mut faults);
     let mut taken = listened("sidetone", &config, &mut faults);
     turn.serves("sidetone", &config, &mut faults);
     if config
@@ -514,6 +545,21 @@ fn a_compose_file_with_one_thing_wrong_is_found_out() {
             "sip.tls_certificate is in no volume",
         ),
         ("tls:0.0.0.0:5063", "tls:127.0.0.1:5063", "is the loopback"),
+        (
+            "      - --allowed-peer-ip=${PUBLIC_ADDRESS:?}\n",
+            "",
+            "does not relay to the node at 192.168.7.5",
+        ),
+        (
+            "--allowed-peer-ip=${PUBLIC_ADDRESS:?}",
+            "--allowed-peer-ip=172.16.0.0-172.31.255.255",
+            "relays to 172.29.76.2, which is no node",
+        ),
+        (
+            "      - --denied-peer-ip=169.254.0.0-169.254.255.255\n",
+            "",
+            "relays to 169.254.169.254, which is no node",
+        ),
     ];
     let copies: Vec<String> = breaks
         .iter()
@@ -582,6 +628,21 @@ fn manifests_with_one_thing_wrong_are_found_out() {
             "SIDETONE_SIP__PUBLIC_ADDRESS\n",
             "SIDETONE_SIP__ACCOUNT\n",
             "sip.public_address is not set",
+        ),
+        (
+            "            - --allowed-peer-ip=10.0.0.0-10.0.255.255\n",
+            "",
+            "does not relay to the node at 10.0.3.20",
+        ),
+        (
+            "--allowed-peer-ip=10.0.0.0-10.0.255.255",
+            "--allowed-peer-ip=10.0.0.0-10.255.255.255",
+            "relays to 10.244.0.7, which is no node",
+        ),
+        (
+            "            - --denied-peer-ip=127.0.0.0-127.255.255.255\n",
+            "",
+            "relays to 127.0.0.1, which is no node",
         ),
     ];
     let copies: Vec<String> = breaks

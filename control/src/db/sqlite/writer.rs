@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::timeout;
 
 use super::PATIENCE;
-use crate::db::outage::{Outage, Probe, State};
+use crate::db::outage::{Outage, Probe, Seen};
 use crate::db::{Answer, Arg, DbError, Want};
 
 /// Who asks whether writes are taken waits this long for one.
@@ -132,18 +132,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a write is taken: tried unless one succeeded a moment ago, or is being made.
+    /// Whether a write is taken: tried unless one succeeded a moment ago.
     pub(super) async fn takes_writes(&self) -> Result<(), DbError> {
         self.outage.check(false)?;
         if self.outage.wrote_lately() {
             return Ok(());
         }
-        let touched = match Arc::clone(&self.seat.turn).try_acquire_owned() {
-            // Whoever writes finds out.
-            Err(TryAcquireError::NoPermits) => return Ok(()),
-            Err(TryAcquireError::Closed) => return Err(sqlx::Error::PoolClosed.into()),
-            Ok(turn) => timeout(TRIAL, self.seat.touch(turn)).await,
+        let touched = async {
+            let turn = Arc::clone(&self.seat.turn).acquire_owned().await;
+            let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
+            self.seat.touch(turn).await
         };
+        let touched = timeout(TRIAL, touched).await;
         self.noted(touched.unwrap_or(Err(DbError::TimedOut)))?;
         self.outage.wrote();
         Ok(())
@@ -167,8 +167,14 @@ impl Writer {
         }
     }
 
+    /// Notes an error. Who waited in vain for the turn to write has it looked into whether whoever has it gets on.
     fn noted<T>(&self, done: Result<T, DbError>) -> Result<T, DbError> {
-        done.inspect_err(|error| self.outage.note(error))
+        done.inspect_err(|error| match error {
+            DbError::TimedOut | DbError::Engine(sqlx::Error::PoolTimedOut) => {
+                self.outage.doubt_writes();
+            }
+            error => self.outage.note(error),
+        })
     }
 }
 
@@ -322,28 +328,29 @@ pub(in crate::db) struct Look {
 }
 
 impl Probe for Look {
-    async fn look(&self, writes: bool) -> Result<(), (State, DbError)> {
+    async fn look(&self, writes: bool) -> Seen {
         if !writes {
-            return Ok(());
+            return Seen::Well;
         }
+        // Whoever writes may hang in the disk: nothing else is tried before they are through.
+        let turn = match timeout(PATIENCE, Arc::clone(&self.seat.turn).acquire_owned()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) => return Seen::Well,
+            Err(_) => return Seen::Slow(DbError::TimedOut),
+        };
         let room = self.room.clone();
         let found = tokio::task::spawn_blocking(move || make_room(&room)).await;
         // Where no file can be made for another reason, the write itself tells.
         if let Ok(Err(error)) = found
             && is_of_the_disk(&error)
         {
-            return Err((State::NoWrites, DbError::Engine(error.into())));
+            return Seen::NoWrites(DbError::Engine(error.into()));
         }
-        let touched = async {
-            let turn = timeout(PATIENCE, Arc::clone(&self.seat.turn).acquire_owned()).await;
-            let turn = turn
-                .map_err(|_| sqlx::Error::PoolTimedOut)?
-                .map_err(|_| sqlx::Error::PoolClosed)?;
-            self.seat.touch(turn).await
-        };
-        match touched.await {
-            Err(error) if error.is_fault() => Err((State::NoWrites, error)),
-            Ok(()) | Err(_) => Ok(()),
+        let touched = timeout(PATIENCE, self.seat.touch(turn)).await;
+        match touched.unwrap_or(Err(DbError::TimedOut)) {
+            Err(error) if error.is_fault() => Seen::NoWrites(error),
+            Err(error) if error.is_busy() => Seen::Slow(error),
+            Ok(()) | Err(_) => Seen::Well,
         }
     }
 

@@ -146,27 +146,14 @@ pub(super) fn without_cut_key(text: &str) -> String {
     }
 }
 
-/// How an answer begins that is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Excerpt {
-    /// Of a page its text, as it says it.
-    pub(super) text: String,
-    /// Whether it is HTML or XML, which nobody says in a call.
-    pub(super) is_page: bool,
-}
-
-impl Excerpt {
-    pub(super) fn of(body: &[u8]) -> Self {
-        let beginning = &body[..body.len().min(READ)];
-        let mut text = String::from_utf8_lossy(beginning).into_owned();
-        if body.len() >= READ {
-            text = without_cut_key(&text);
-        }
-        Self {
-            text: line(&without_tags(&text)),
-            is_page: is_page(&text),
-        }
+/// The text of a page (HTML or XML, which nobody says in a call) that came in place of an answer; `None`: it is none.
+pub(super) fn page(body: &[u8]) -> Option<String> {
+    let beginning = &body[..body.len().min(READ)];
+    let mut text = String::from_utf8_lossy(beginning).into_owned();
+    if body.len() >= READ {
+        text = without_cut_key(&text);
     }
+    is_page(&text).then(|| line(&without_tags(&text)))
 }
 
 fn is_page(text: &str) -> bool {
@@ -600,7 +587,7 @@ mod tests {
             let tags = "<br>".repeat((READ - 24) / 4);
             format!("<p>{tags}key: 0123456789abc{behind}")
         };
-        let excerpt = |page: &str| Excerpt::of(page.as_bytes()).text;
+        let excerpt = |page: &str| super::page(page.as_bytes()).unwrap();
         let (whole, cut) = (page(" x"), page("def0123456789abcdef0123456789abcdef"));
         assert!(whole.len() < READ && cut.len() > READ);
         assert_eq!(excerpt(&whole), "key: 0123456789abc x");

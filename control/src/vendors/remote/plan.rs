@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::complaint::{Complaint, Excerpt};
+use super::complaint::Complaint;
 
 /// What went wrong with one try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,9 @@ pub(super) enum Fault {
     Wrong(String),
     /// An answer that tells of a fault in the provider's own words.
     Told(Complaint),
-    /// An answer of another kind than was asked for: what it is, and how it begins.
-    Garbage { what: String, begins: Excerpt },
+    /// An answer of another kind than was asked for: what it is, and the text of a page. Any other answer may hold what was
+    /// said in the call, which is nobody's to keep beside a fault.
+    Garbage { what: String, page: Option<String> },
 }
 
 impl Fault {
@@ -78,8 +79,11 @@ impl Fault {
             Self::Told(words) => shown(&words.message),
             // An answer that is neither an error nor a page may hold what was said in the call, which is nobody's to keep
             // beside a fault.
-            Self::Garbage { what, begins } if !begins.is_page => shown(what),
-            Self::Garbage { what, begins } => format!("{}: {}", shown(what), shown(&begins.text)),
+            Self::Garbage { what, page: None } => shown(what),
+            Self::Garbage {
+                what,
+                page: Some(text),
+            } => format!("{}: {}", shown(what), shown(text)),
         }
     }
 }

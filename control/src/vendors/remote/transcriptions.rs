@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use super::blame::Blame;
-use super::complaint::{self, Excerpt};
+use super::complaint;
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
@@ -176,7 +176,7 @@ impl Shared {
             muteness.words();
             return Verdict::Believed;
         }
-        muteness.no_words(samples.len() as u64, true)
+        muteness.no_words(Instant::now(), samples.len() as u64, true)
     }
 
     fn hand_over(&self, utterance: UtteranceId, samples: &[i16]) {
@@ -252,7 +252,7 @@ fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
 fn garbage(what: &str, body: &[u8]) -> Fault {
     Fault::Garbage {
         what: what.to_owned(),
-        begins: Excerpt::of(body),
+        page: complaint::page(body),
     }
 }
 

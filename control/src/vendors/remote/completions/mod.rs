@@ -21,7 +21,7 @@ use tracing::{Instrument, Span};
 
 use self::wire::Answer;
 use super::blame::Blame;
-use super::complaint::{self, Excerpt};
+use super::complaint;
 use super::deliver::deliver;
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
@@ -300,7 +300,7 @@ impl Listener<'_> {
         if told && !is_stream && !self.answer.has_begun() && !head.is_empty() {
             return Err(Fault::Garbage {
                 what: format!("the model sent {kind}, not events"),
-                begins: Excerpt::of(&head),
+                page: complaint::page(&head),
             });
         }
         Ok(told)

@@ -4,7 +4,7 @@
 use media::speech::{Message, ModelRequest, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::super::complaint::{self, Excerpt};
+use super::super::complaint;
 use super::thoughts::Spoken;
 use crate::vendors::remote::plan::Fault;
 
@@ -334,7 +334,7 @@ impl Answer {
 fn garbage(what: &str, body: &[u8]) -> Fault {
     Fault::Garbage {
         what: what.to_owned(),
-        begins: Excerpt::of(body),
+        page: complaint::page(body),
     }
 }
 

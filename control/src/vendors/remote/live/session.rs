@@ -3,7 +3,9 @@
 //!
 //! Positions are samples of all audio of the call, one utterance after the other: the recogniser hears
 //! nothing of the silence between. Audio that no final result covers is kept, so that a new connection
-//! gets it again and no word is lost. `Finalize` follows the last sample of each utterance.
+//! gets it again and no word is lost. Where another recogniser may take over, the audio of an utterance without words is
+//! kept until that utterance is complete, whatever is heard of later ones; a new connection gets none of it again that
+//! lies before words which are final, or those would be written twice. `Finalize` follows the last sample of each utterance.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -76,6 +78,8 @@ pub(super) struct Session {
     sent: u64,
     /// The position at which this connection began.
     base: u64,
+    /// The position before which a new connection hears nothing again: final words cover it, or nobody waits for it.
+    settled: u64,
     connected: bool,
     /// The provider refuses: waiting is of no use.
     refused: Option<String>,
@@ -105,6 +109,11 @@ impl Utterance {
     fn text(&self) -> String {
         joined(&self.finals, &self.interim)
     }
+
+    /// Whether another recogniser, if there is one, may have to hear it.
+    fn waits(&self, fallback: bool) -> bool {
+        fallback && !self.cancelled && !has_words(&self.text())
+    }
 }
 
 impl Session {
@@ -115,6 +124,7 @@ impl Session {
             ring_from: 0,
             sent: 0,
             base: 0,
+            settled: 0,
             connected: false,
             refused: None,
             fallback,
@@ -175,15 +185,24 @@ impl Session {
         self.pump(now);
     }
 
-    /// A connection is there: it gets all that no final result covers.
+    /// A connection is there: it gets all that no final result covers. An utterance of which nothing is sent again is
+    /// complete: the new connection has nothing to say of it.
     pub(super) fn connected(&mut self, now: Instant) {
         self.connected = true;
         self.refused = None;
         // What the lost connection did not take any more is among what this one gets.
         self.acts
             .retain(|act| !matches!(act, Act::Audio(_) | Act::Finalize | Act::Reconnect));
-        self.base = self.ring_from;
-        self.sent = self.ring_from;
+        while let Some(first) = self.utterances.front_mut()
+            && first.until.is_some_and(|until| until <= self.settled)
+        {
+            // Recognisers answer in order: the words of later sound are an answer to this utterance, too.
+            first.answered = true;
+            first.asked.get_or_insert(now);
+            self.complete_first(now);
+        }
+        self.base = self.settled.max(self.ring_from);
+        self.sent = self.base;
         for utterance in &mut self.utterances {
             utterance.asked = None;
             utterance.answered = false;
@@ -221,7 +240,7 @@ impl Session {
                 && first.until.is_some_and(|until| until + SLACK < end)
             {
                 first.answered = true;
-                self.complete_first();
+                self.complete_first(now);
             }
         }
         let place = match middle {
@@ -232,7 +251,7 @@ impl Session {
             // Without a place it is of the first that is waited for.
             None => (!self.utterances.is_empty()).then_some(0),
         };
-        // Another recogniser may have to hear what this one has no words for.
+        // Another recogniser may have to hear what this one has no words for, and a new connection hears it first.
         let mut wanted = false;
         if let Some(utterance) = place.and_then(|place| self.utterances.get_mut(place)) {
             let before = utterance.text();
@@ -245,7 +264,7 @@ impl Session {
                 utterance.interim = heard.text.trim().to_owned();
             }
             let text = utterance.text();
-            wanted = self.fallback && !utterance.cancelled && !has_words(&text);
+            wanted = utterance.waits(self.fallback);
             if text != before && !utterance.cancelled && !heard.from_finalize {
                 let event = SttEvent::Interim {
                     utterance: utterance.id,
@@ -258,7 +277,8 @@ impl Session {
             && !wanted
             && let Some(end) = end
         {
-            self.drop_until(end.min(self.sent));
+            self.settled = self.settled.max(end.min(self.sent));
+            self.release();
         }
         // A late answer to an utterance that is not waited for any longer completes nobody else's.
         let completes = |first: &Utterance| {
@@ -270,7 +290,7 @@ impl Session {
             && completes(first)
         {
             first.answered = true;
-            self.complete_first();
+            self.complete_first(now);
         }
         self.tick(now);
     }
@@ -281,7 +301,7 @@ impl Session {
             if due > now {
                 return;
             }
-            self.complete_first();
+            self.complete_first(now);
         }
     }
 
@@ -315,15 +335,16 @@ impl Session {
     }
 
     /// The first utterance has got what it will get.
-    fn complete_first(&mut self) {
+    fn complete_first(&mut self, now: Instant) {
         let Some(first) = self.utterances.pop_front() else {
             return;
         };
         let until = first.until.unwrap_or(first.from);
         if !first.cancelled {
-            self.answer(&first, until);
+            self.answer(now, &first, until);
         }
-        self.drop_until(until);
+        self.settled = self.settled.max(until);
+        self.release();
         // While nobody speaks, nothing needs to be kept ready.
         if self.ring.is_empty() && self.utterances.is_empty() {
             self.ring.shrink_to(RATE as usize);
@@ -331,7 +352,7 @@ impl Session {
     }
 
     /// What the call is told of an utterance that ends here.
-    fn answer(&mut self, utterance: &Utterance, until: u64) {
+    fn answer(&mut self, now: Instant, utterance: &Utterance, until: u64) {
         let text = utterance.text();
         let asked = utterance.asked.filter(|_| self.connected);
         let mut fault = None;
@@ -342,7 +363,7 @@ impl Session {
             false
         } else if asked.is_some() {
             let length = until.saturating_sub(utterance.from);
-            let verdict = self.muteness.no_words(length, utterance.answered);
+            let verdict = self.muteness.no_words(now, length, utterance.answered);
             fault = (verdict == Verdict::Mute).then(|| match utterance.answered {
                 true => Fault::Wrong("no words came for a voice".to_owned()),
                 false => Fault::Stalled(EMPTY_ANSWER),
@@ -416,6 +437,13 @@ impl Session {
     /// The position after the last sample.
     fn end(&self) -> u64 {
         self.ring_from + self.ring.len() as u64
+    }
+
+    /// Lets go of what is settled, up to the first utterance that another recogniser may have to hear.
+    fn release(&mut self) {
+        let mut waiting = self.utterances.iter().filter(|u| u.waits(self.fallback));
+        let kept = waiting.next().map_or(u64::MAX, |utterance| utterance.from);
+        self.drop_until(self.settled.min(kept));
     }
 
     fn drop_until(&mut self, position: u64) {

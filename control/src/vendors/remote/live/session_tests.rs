@@ -1,5 +1,5 @@
 //! A session against a recogniser that hears words in numbers: every 0.2 s of the value 7 is the word
-//! `w7`. Connections drop at any moment.
+//! `w7`, and of 0 no word. Connections drop at any moment.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -17,6 +17,9 @@ use super::session::{Act, Heard, Session};
 const WORD: usize = 3200;
 
 const FRAME: usize = 320;
+
+/// The value of a word that this recogniser has no text for.
+const MUTE: i16 = 0;
 
 /// The server's side of one connection.
 #[derive(Default)]
@@ -50,6 +53,7 @@ impl Recogniser {
         let length = self.pending.len().min(words * WORD);
         let text: Vec<String> = self.pending[..length]
             .chunks(WORD)
+            .filter(|word| word[0] != MUTE)
             .map(|word| format!("w{}", word[0]))
             .collect();
         let seconds = |samples: usize| samples as f64 / 16_000.0;
@@ -156,10 +160,18 @@ impl Call {
     }
 
     /// Says words, frame by frame; `each` is asked after every frame.
-    fn say(&mut self, id: u32, words: std::ops::Range<i16>, mut each: impl FnMut(&mut Self)) {
+    fn say(
+        &mut self,
+        id: u32,
+        words: impl IntoIterator<Item = i16>,
+        mut each: impl FnMut(&mut Self),
+    ) {
         let id = UtteranceId(id);
         self.session.begin(id);
-        let samples: Vec<i16> = words.flat_map(|word| vec![word; WORD]).collect();
+        let samples: Vec<i16> = words
+            .into_iter()
+            .flat_map(|word| vec![word; WORD])
+            .collect();
         for frame in samples.chunks(FRAME) {
             self.session.audio(self.now, id, frame);
             self.work();
@@ -406,6 +418,112 @@ fn empty_results_are_believed_once_and_no_longer_when_they_go_on() {
     assert_eq!((call.said.len(), call.faults.len()), (0, 1));
 }
 
+/// A result of the sentence that began at this second, before its `Finalize` is answered.
+fn final_words(call: &mut Call, from: f64, text: &str) {
+    let heard = Heard {
+        span: Some((from, 2.0)),
+        is_final: true,
+        text: text.to_owned(),
+        ..Heard::default()
+    };
+    call.session.result(call.now, heard);
+    call.work();
+}
+
+/// Words of a later utterance are final while an earlier one, of which the recogniser said this, is still to be handed over.
+#[test]
+fn the_words_of_a_later_utterance_take_no_sound_from_one_that_is_still_to_be_handed_over() {
+    for said_nothing in [true, false] {
+        let mut call = Call::new(true);
+        call.connect();
+        sentence(&mut call, 1);
+        if !said_nothing {
+            wordless(&mut call, 0.0, false);
+        }
+        sentence(&mut call, 2);
+        final_words(&mut call, 2.0, "w5");
+        assert!(call.handed.is_empty());
+        call.pass(2_100);
+        assert_eq!(call.handed, [(UtteranceId(1), 10 * WORD)], "{said_nothing}");
+        assert_eq!(call.final_of(2), Some("w5"));
+        // The sound of a third is whole, too.
+        sentence(&mut call, 3);
+        call.pass(2_100);
+        assert_eq!(call.handed[1..], [(UtteranceId(3), 10 * WORD)]);
+    }
+}
+
+#[test]
+fn nor_does_one_whose_words_nobody_wants_any_more_keep_any() {
+    let mut call = Call::new(true);
+    call.connect();
+    sentence(&mut call, 1);
+    call.session.cancel(call.now, UtteranceId(1));
+    sentence(&mut call, 2);
+    final_words(&mut call, 2.0, "w5");
+    sentence(&mut call, 3);
+    call.pass(2_100);
+    call.pass(2_100);
+    assert_eq!(call.handed, [(UtteranceId(3), 10 * WORD)]);
+    assert_eq!(call.final_of(2), Some("w5"));
+}
+
+#[test]
+fn sound_that_is_kept_for_another_recogniser_is_not_heard_twice_on_a_new_connection() {
+    let mut call = Call::new(true);
+    call.connect();
+    sentence(&mut call, 1);
+    wordless(&mut call, 0.0, false);
+    let id = UtteranceId(2);
+    call.session.begin(id);
+    call.session.audio(call.now, id, &[5; 10 * WORD]);
+    while call.session.take().is_some() {}
+    final_words(&mut call, 2.0, "w5 w5");
+    call.session.audio(call.now, id, &[8; 2 * WORD]);
+    while call.session.take().is_some() {}
+    call.drop_connection();
+    call.connect();
+    // The first is over: nothing of it would be sent again.
+    assert_eq!(call.handed, [(UtteranceId(1), 10 * WORD)]);
+    assert_eq!(call.server.as_ref().unwrap().pending.len(), 2 * WORD);
+    call.session.finish(call.now, id);
+    call.work();
+    assert_eq!(call.final_of(2), Some("w5 w5 w8 w8"));
+    assert_eq!((call.handed.len(), call.faults.len()), (1, 0));
+}
+
+#[test]
+fn an_utterance_whose_words_were_final_before_the_connection_dropped_is_not_asked_for_again() {
+    for fallback in [false, true] {
+        let mut call = Call::new(fallback);
+        call.connect();
+        sentence(&mut call, 1);
+        final_words(&mut call, 0.0, "w5");
+        call.drop_connection();
+        call.connect();
+        assert_eq!(call.final_of(1), Some("w5"));
+        assert!(call.handed.is_empty() && call.faults.is_empty());
+    }
+}
+
+#[test]
+fn coughs_of_a_whole_call_do_not_add_up_to_a_fault() {
+    let mut call = Call::new(false);
+    call.connect();
+    for id in 1..=20 {
+        // 400 ms of voice that the recogniser says nothing of.
+        call.session.begin(UtteranceId(id));
+        call.session
+            .audio(call.now, UtteranceId(id), &[MUTE; 5 * WORD]);
+        call.session.finish(call.now, UtteranceId(id));
+        while call.session.take().is_some() {}
+        call.pass(2_100);
+        assert_eq!(call.final_of(id), Some(""));
+        call.pass(60_000);
+    }
+    assert!(call.faults.is_empty());
+}
+
 #[test]
 fn a_noise_that_has_no_words_is_no_fault() {
     for fallback in [false, true] {
@@ -455,6 +573,47 @@ fn a_new_connection_gets_nothing_that_was_meant_for_the_old_one() {
     assert_eq!(call.final_of(1), Some("w5 w5"));
 }
 
+/// Says the utterances one behind the other, as people do, on connections that drop at these frames and are there again
+/// after so many milliseconds.
+fn talk(call: &mut Call, utterances: &[Vec<i16>], drops: &[(usize, u64)]) {
+    call.connect();
+    let mut frames = 0;
+    let mut reconnect = None;
+    for (place, utterance) in utterances.iter().enumerate() {
+        call.say(place as u32 + 1, utterance.iter().copied(), |call| {
+            frames += 1;
+            if let Some((_, after)) = drops.iter().find(|(at, _)| *at == frames) {
+                call.drop_connection();
+                reconnect = Some(call.now + Duration::from_millis(*after));
+            }
+            if reconnect.is_some_and(|at| at <= call.now) {
+                reconnect = None;
+                call.connect();
+            }
+        });
+        if reconnect.take().is_some() {
+            call.pass(300);
+            call.connect();
+        }
+    }
+}
+
+/// Utterances of these lengths, each word another one.
+fn spoken(lengths: &[i16]) -> Vec<Vec<i16>> {
+    let mut next = 1;
+    let utterance = |length: &i16| {
+        let words = next..next + length;
+        next = words.end;
+        words.collect()
+    };
+    lengths.iter().map(utterance).collect()
+}
+
+fn text(utterance: &[i16]) -> String {
+    let words: Vec<String> = utterance.iter().map(|word| format!("w{word}")).collect();
+    words.join(" ")
+}
+
 proptest! {
     #[test]
     fn no_word_is_lost_or_repeated_when_connections_drop(
@@ -464,37 +623,52 @@ proptest! {
     ) {
         let mut call = Call::new(false);
         call.latency = Duration::from_millis(latency);
-        call.connect();
-        let mut frames = 0;
-        let mut next = 1;
-        let mut reconnect = None;
-        let mut wants = Vec::new();
-        for (place, length) in lengths.iter().enumerate() {
-            let id = place as u32 + 1;
-            call.say(id, next..next + length, |call| {
-                frames += 1;
-                if let Some((_, after)) = drops.iter().find(|(at, _)| *at == frames) {
-                    call.drop_connection();
-                    reconnect = Some(call.now + Duration::from_millis(*after));
-                }
-                if reconnect.is_some_and(|at| at <= call.now) {
-                    reconnect = None;
-                    call.connect();
-                }
-            });
-            if reconnect.take().is_some() {
-                call.pass(300);
-                call.connect();
-            }
-            // The next is said before the answer is here, as people do.
-            let wanted = words(next..next + length);
-            next += length;
-            wants.push((id, wanted));
-        }
+        let utterances = spoken(&lengths);
+        talk(&mut call, &utterances, &drops);
         call.pass(2 * latency + 20);
         call.pass(2 * latency + 20);
-        for (id, wanted) in wants {
+        for (id, wanted) in (1..).zip(&utterances) {
+            let wanted = text(wanted);
             prop_assert_eq!(call.final_of(id), Some(wanted.as_str()));
+        }
+    }
+
+    #[test]
+    fn what_has_no_words_is_handed_over_whole_and_once_whatever_is_said_after_it(
+        lengths in prop::collection::vec((1_i16..30, any::<bool>()), 1..5),
+        drops in prop::collection::vec((0_usize..600, 0_u64..500), 0..8),
+        latency in 0_u64..100,
+        always_answers in any::<bool>(),
+    ) {
+        let mut call = Call::new(true);
+        call.latency = Duration::from_millis(latency);
+        call.always_answers = always_answers;
+        let words: Vec<i16> = lengths.iter().map(|(length, _)| *length).collect();
+        let mut utterances = spoken(&words);
+        for (utterance, (_, is_mute)) in utterances.iter_mut().zip(&lengths) {
+            if *is_mute {
+                *utterance = vec![MUTE; 10];
+            }
+        }
+        talk(&mut call, &utterances, &drops);
+        for _ in 0..utterances.len() {
+            call.pass(2_100);
+        }
+        for (id, utterance) in (1..).zip(&utterances) {
+            let handed: Vec<usize> = call
+                .handed
+                .iter()
+                .filter(|(handed, _)| *handed == UtteranceId(id))
+                .map(|(_, length)| *length)
+                .collect();
+            if utterance.contains(&MUTE) {
+                prop_assert_eq!(handed, vec![10 * WORD]);
+                prop_assert_eq!(call.final_of(id), None);
+            } else {
+                let wanted = text(utterance);
+                prop_assert_eq!(call.final_of(id), Some(wanted.as_str()));
+                prop_assert!(handed.is_empty());
+            }
         }
     }
 }

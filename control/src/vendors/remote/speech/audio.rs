@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::complaint::{self, Excerpt};
+use super::super::complaint;
 use super::super::plan::Fault;
 use super::super::sse::{Events, TooLong};
 
@@ -61,7 +61,7 @@ impl Sound {
         if !events && (kind.starts_with("text/") || kind == "application/json") {
             return Err(Fault::Garbage {
                 what: format!("the voice sent {}, not sound", complaint::line(&kind)),
-                begins: Excerpt::default(),
+                page: None,
             });
         }
         // Everything else is told by its first bytes.
@@ -110,7 +110,7 @@ fn event(data: &str, samples: &mut Samples, out: &mut Vec<i16>) -> Result<(), Fa
     }
     let event: Value = serde_json::from_str(data).map_err(|_| Fault::Garbage {
         what: "an event is not JSON".to_owned(),
-        begins: Excerpt::of(data.as_bytes()),
+        page: complaint::page(data.as_bytes()),
     })?;
     if !event["error"].is_null() {
         return Err(Fault::Told(complaint::read(data)));

@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 
 use self::audio::Sound;
 use super::blame::Blame;
-use super::complaint::Excerpt;
+use super::complaint;
 use super::deliver::deliver;
 use super::heard::{Heard, Other};
 use super::http::{Endpoint, broken};
@@ -218,8 +218,8 @@ impl Speaking<'_> {
         let mut sound = match Sound::new(kind, *sample_rate) {
             Ok(sound) => sound,
             Err(Fault::Garbage { what, .. }) => {
-                let begins = Excerpt::of(&endpoint.beginning(response).await);
-                return Err(Fault::Garbage { what, begins });
+                let page = complaint::page(&endpoint.beginning(response).await);
+                return Err(Fault::Garbage { what, page });
             }
             Err(fault) => return Err(fault),
         };

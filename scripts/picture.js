@@ -13,13 +13,6 @@ const WINDOW = { width: 1280, height: 1600 };
 const WIDTH = 860;
 const PATIENCE_MS = 30_000;
 
-const [what, ...rest] = process.argv.slice(2);
-const jobs = { join: joinSounds, take };
-Promise.resolve(jobs[what](...rest)).catch((error) => {
-  console.error(error.message);
-  process.exitCode = 1;
-});
-
 // flite writes a header of 44 bytes and 16-bit samples behind it.
 function joinSounds(out, ...parts) {
   const rate = readFileSync(parts[0]).readUInt32LE(24);
@@ -144,3 +137,10 @@ function pause(ms) {
     if (ms >= PATIENCE_MS) timer.unref();
   });
 }
+
+const [what, ...rest] = process.argv.slice(2);
+const jobs = { join: joinSounds, take };
+Promise.resolve(jobs[what](...rest)).catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});

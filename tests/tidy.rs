@@ -589,7 +589,11 @@ fn the_long_bars_are_listed() {
 fn documents() -> Vec<PathBuf> {
     let beside = entries("");
     let mut found: Vec<PathBuf> = beside.into_iter().filter(|path| path.is_file()).collect();
-    found.extend(["docs", "deploy"].iter().flat_map(|folder| files(folder, "md")));
+    found.extend(
+        ["docs", "deploy"]
+            .iter()
+            .flat_map(|folder| files(folder, "md")),
+    );
     found.retain(|path| path.extension().is_some_and(|own| own == "md"));
     found
 }

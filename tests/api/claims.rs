@@ -75,7 +75,9 @@ fn all_that_is_told(api: &Value) -> Vec<(String, String)> {
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let start = format!("```{language}\n");
     let after = text.split(start.as_str()).skip(1);
-    after.map(|rest| rest.split("```").next().unwrap()).collect()
+    after
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect()
 }
 
 /// The routes that a text names: a method and a path, as in `POST /calls`.
@@ -201,7 +203,9 @@ fn the_settings_that_the_documents_show_are_taken() {
         for block in blocks(&text, "toml") {
             count += 1;
             // No file with a key is here, and a key has no ellipsis.
-            let settings = block.replace("api_key_file", "api_key").replace('…', "secret");
+            let settings = block
+                .replace("api_key_file", "api_key")
+                .replace('…', "secret");
             let read = Config::load(Some(&settings), &BTreeMap::new());
             assert!(read.is_ok(), "{file}: {block}{}", read.err().unwrap());
         }
@@ -215,7 +219,12 @@ fn the_settings_that_the_documents_show_are_taken() {
 #[test]
 fn the_streams_that_the_documents_show_lead_a_vendor_to_its_session() {
     let session = SessionId::NIL;
-    let url = ws_url("https://voice.example.com", Protocol::Telco, session, "TOKEN");
+    let url = ws_url(
+        "https://voice.example.com",
+        Protocol::Telco,
+        session,
+        "TOKEN",
+    );
     let url = url.replace(&session.to_string(), "SESSION");
     let (without_token, token) = url.rsplit_once('/').unwrap();
     let in_path = format!("<Stream url=\"{url}\"/>");
@@ -228,7 +237,8 @@ fn the_streams_that_the_documents_show_lead_a_vendor_to_its_session() {
         let streams = blocks(&text, "xml");
         assert_eq!(streams.len(), count, "{file}");
         for stream in streams {
-            let is_right = stream.contains(&in_path) || beside.iter().all(|one| stream.contains(one));
+            let is_right =
+                stream.contains(&in_path) || beside.iter().all(|one| stream.contains(one));
             assert!(is_right, "{file}: {stream}");
         }
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves what README promises: `make run` (argument `run`) or `make test` (argument `test`) works in a
+# Proves what README and CONTRIBUTING.md promise: `make run` (argument `run`) or `make test` (argument `test`) works in a
 # bare Debian with a Rust toolchain, gcc, make and git, and nothing else. Needs root and debootstrap.
 #
 # The root is made anew in $BARE_ROOT (default: a temporary folder) and left there when BARE_KEEP=1.

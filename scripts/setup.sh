@@ -39,7 +39,7 @@ needed() {
         # So it is in Firefox, whose sound needs a sound server, if one without a loudspeaker.
         echo "firefox-esr         command -v firefox-esr"
         echo "pulseaudio          command -v pulseaudio"
-        # README's signature checks are run in their languages.
+        # The signature checks of docs/webhooks.md are run in their languages.
         echo "python3             command -v python3"
         echo "nodejs              command -v node"
         # A TypeScript client is made of the OpenAPI document.

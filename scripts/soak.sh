@@ -37,7 +37,7 @@ best_of_three() {
     return 1
 }
 
-# The table of bad networks (README) with other seeds than the normal test's. The seed is compiled in, for the
+# The table of bad networks (docs/testing.md) with other seeds than the normal test's. The seed is compiled in, for the
 # engine's code reads no environment.
 bad_networks() {
     local seed

@@ -1,4 +1,4 @@
-//! The invariants of README, read off the tree itself: a walk over files, no compiler needed.
+//! The invariants of `docs/architecture.md`, read off the tree itself: a walk over files, no compiler needed.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -472,10 +472,10 @@ fn resources_have_the_same_files() {
     none(&wrong);
 }
 
-/// README tells why of every dependency.
+/// `docs/dependencies.md` tells why of every dependency.
 #[test]
 fn readme_explains_every_dependency() {
-    let readme = read("README.md");
+    let document = read("docs/dependencies.md");
     let mut named = BTreeSet::new();
     let peer = "tests/peers/webrtc/webrtc-rs";
     for manifest in ["media", "sip", "control", "benches", "tests", "fuzz", peer] {
@@ -485,12 +485,117 @@ fn readme_explains_every_dependency() {
         .into_iter()
         .filter(|name| !["media", "sip", "control"].contains(&name.as_str()))
         .filter(|name| {
-            !readme
+            !document
                 .lines()
                 .any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
         })
         .collect();
     none(&unexplained);
+}
+
+/// README is read by people who decide within a minute. What does not fit goes to `docs/`.
+#[test]
+fn the_front_page_is_short() {
+    const MOST_BYTES: usize = 9 * 1024;
+    const MOST_BYTES_OF_PICTURE: u64 = 100 * 1024;
+    let readme = read("README.md").len();
+    assert!(readme < MOST_BYTES, "README.md has {readme} bytes");
+    let picture = fs::metadata(root().join("docs/call.png")).unwrap().len();
+    assert!(
+        picture < MOST_BYTES_OF_PICTURE,
+        "docs/call.png has {picture} bytes"
+    );
+}
+
+/// Every link of a document to another file leads to it, and to a heading that is there.
+#[test]
+fn links_lead_somewhere() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for file in documents() {
+        let text = fs::read_to_string(&file).unwrap();
+        let ends = text.split("](").skip(1);
+        let targets = ends.filter_map(|rest| Some(rest.split_once(')')?.0));
+        for target in targets.filter(|target| !target.contains("://")) {
+            count += 1;
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let other = match path {
+                "" => file.clone(),
+                path => file.parent().unwrap().join(path),
+            };
+            let leads = match heading {
+                "" => other.exists(),
+                heading => headings(&other).iter().any(|own| own == heading),
+            };
+            if !leads {
+                wrong.push(format!("{}: {target}", shown(&file)));
+            }
+        }
+    }
+    assert!(count > 30, "{count}");
+    none(&wrong);
+}
+
+/// The names by which a document's headings are linked to.
+fn headings(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    let name = |line: &str| -> String {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    lines.map(name).collect()
+}
+
+/// The map and the ways through the code name files and folders that are there.
+#[test]
+fn the_architecture_names_what_is_there() {
+    let text = read("docs/architecture.md");
+    let spans = text.split('`').skip(1).step_by(2);
+    let paths: BTreeSet<&str> = spans
+        .filter(|span| span.contains('/') && !["/", "shell/"].contains(span))
+        .filter(|span| !span.contains(char::is_whitespace))
+        .collect();
+    assert!(paths.len() > 80, "{}", paths.len());
+    let missing: Vec<String> = paths
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .map(|path| format!("docs/architecture.md: {path}"))
+        .collect();
+    none(&missing);
+}
+
+/// The bars of `make soak` are listed as they stand in the script.
+#[test]
+fn the_long_bars_are_listed() {
+    let script = read("scripts/soak.sh");
+    let told = read("docs/testing.md");
+    let bars: Vec<&str> = script
+        .lines()
+        .filter_map(|line| line.strip_prefix("bar \"")?.split('"').next())
+        .collect();
+    assert!(bars.len() > 15, "{bars:?}");
+    let (_, list) = told.split_once("\n## The bars of `make soak`\n").unwrap();
+    let listed: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("- "))
+        .collect();
+    assert_eq!(listed, bars);
+}
+
+/// README, what stands beside it, `docs/` and `deploy/`.
+fn documents() -> Vec<PathBuf> {
+    let beside = entries("");
+    let mut found: Vec<PathBuf> = beside.into_iter().filter(|path| path.is_file()).collect();
+    found.extend(
+        ["docs", "deploy"]
+            .iter()
+            .flat_map(|folder| files(folder, "md")),
+    );
+    found.retain(|path| path.extension().is_some_and(|own| own == "md"));
+    found
 }
 
 /// A file tells one story. Above this length it surely tells two.

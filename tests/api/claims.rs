@@ -1,10 +1,16 @@
 //! What README, the documents, the commented settings and the API's own prose speak of is there: each route that they
-//! name is mounted, and where they speak of tools they say that no route gives an agent any.
+//! name is mounted, the settings that they show are taken, and where they speak of tools they say that no route gives an
+//! agent any.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use control::config::Config;
 use control::http::openapi::document;
+use control::ids::SessionId;
 use control::routes;
+use control::sessions::rules::ws_url;
+use media::config::Protocol;
 use serde_json::Value;
 
 /// What a document names although it is not there, and says so itself.
@@ -24,19 +30,55 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Documents besides those in `docs/`.
 const DOCUMENTS: &[&str] = &[
     "README.md",
-    "docs/clients.md",
-    "docs/metrics.md",
-    "docs/sidetone-js.md",
-    "docs/webrtc.md",
-    "docs/websocket.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "deploy/README.md",
     "deploy/kubernetes/README.md",
     "deploy/sip/README.md",
     "sidetone.toml",
     "control/web/sidetone.d.ts",
 ];
+
+/// All documents, each with its text.
+fn documents() -> Vec<(String, String)> {
+    let folder = std::fs::read_dir(root().join("docs")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let of_docs = names
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("docs/{name}"));
+    let others = DOCUMENTS.iter().map(|file| (*file).to_owned());
+    let mut files: Vec<String> = of_docs.chain(others).collect();
+    files.sort();
+    assert!(files.len() > 20, "{files:?}");
+    files
+        .into_iter()
+        .map(|file| {
+            let text = read(&file);
+            (file, text)
+        })
+        .collect()
+}
+
+/// The documents and what the API's own says in words.
+fn all_that_is_told(api: &Value) -> Vec<(String, String)> {
+    let mut words = String::new();
+    prose(api, &mut words);
+    let mut all = documents();
+    all.push(("the API's document".to_owned(), words));
+    all
+}
+
+/// The blocks of a document in this language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let start = format!("```{language}\n");
+    let after = text.split(start.as_str()).skip(1);
+    after
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect()
+}
 
 /// The routes that a text names: a method and a path, as in `POST /calls`.
 fn named(text: &str) -> Vec<String> {
@@ -101,15 +143,12 @@ fn prose(value: &Value, into: &mut String) {
 #[test]
 fn every_route_that_a_document_names_is_mounted() {
     let api = document(&routes::endpoints(), "");
-    let mut words = String::new();
-    prose(&api, &mut words);
-    let documents = DOCUMENTS.iter().map(|file| (*file, read(file)));
     let mut count = 0;
-    for (file, text) in documents.chain([("the API's document", words)]) {
+    for (file, text) in all_that_is_told(&api) {
         for route in named(&text) {
             count += 1;
             let known = is_mounted(&route, &api);
-            let is_missing = MISSING.contains(&(file, route.as_str()));
+            let is_missing = MISSING.contains(&(file.as_str(), route.as_str()));
             assert!(
                 known != is_missing,
                 "{file} speaks of {route}, which is {}",
@@ -136,11 +175,8 @@ fn the_documents_speak_of_tools_as_what_is_missing_for_as_long_as_it_is() {
             .unwrap_or_else(|| panic!("no {name} in {:?}", bodies.keys()));
         schema["properties"].get("tools").is_some()
     });
-    let mut words = String::new();
-    prose(&api, &mut words);
-    let documents = DOCUMENTS.iter().map(|file| (*file, read(file)));
     let mut count = 0;
-    for (file, text) in documents.chain([("the API's document", words)]) {
+    for (file, text) in all_that_is_told(&api) {
         let line = text
             .split_whitespace()
             .collect::<Vec<_>>()
@@ -158,4 +194,52 @@ fn the_documents_speak_of_tools_as_what_is_missing_for_as_long_as_it_is() {
         );
     }
     assert!(count > 4, "{count}");
+}
+
+#[test]
+fn the_settings_that_the_documents_show_are_taken() {
+    let mut count = 0;
+    for (file, text) in documents() {
+        for block in blocks(&text, "toml") {
+            count += 1;
+            // No file with a key is here, and a key has no ellipsis.
+            let settings = block
+                .replace("api_key_file", "api_key")
+                .replace('…', "secret");
+            let read = Config::load(Some(&settings), &BTreeMap::new());
+            assert!(read.is_ok(), "{file}: {block}{}", read.err().unwrap());
+        }
+    }
+    assert!(count >= 3, "{count}");
+    assert!(Config::load(Some("[providers.x]\nkid = \"openai\"\n"), &BTreeMap::new()).is_err());
+}
+
+/// The TwiML of the documents names the place where such a session is joined, with the token in the path or as a
+/// parameter.
+#[test]
+fn the_streams_that_the_documents_show_lead_a_vendor_to_its_session() {
+    let session = SessionId::NIL;
+    let url = ws_url(
+        "https://voice.example.com",
+        Protocol::Telco,
+        session,
+        "TOKEN",
+    );
+    let url = url.replace(&session.to_string(), "SESSION");
+    let (without_token, token) = url.rsplit_once('/').unwrap();
+    let in_path = format!("<Stream url=\"{url}\"/>");
+    let beside = [
+        format!("<Stream url=\"{without_token}\">"),
+        format!("<Parameter name=\"token\" value=\"{token}\"/>"),
+    ];
+    for (file, count) in [("README.md", 1), ("docs/telephony.md", 2)] {
+        let text = read(file);
+        let streams = blocks(&text, "xml");
+        assert_eq!(streams.len(), count, "{file}");
+        for stream in streams {
+            let is_right =
+                stream.contains(&in_path) || beside.iter().all(|one| stream.contains(one));
+            assert!(is_right, "{file}: {stream}");
+        }
+    }
 }

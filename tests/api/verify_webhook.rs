@@ -1,4 +1,4 @@
-//! README's signature check in Rust, word for word: a test compares the two.
+//! The signature check in Rust of `docs/webhooks.md`, word for word: a test compares the two.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -1,4 +1,4 @@
-//! README's signature checks do what they say: each is run against signatures of the server's own.
+//! The signature checks of `docs/webhooks.md` do what they say: each is run against signatures of the server's own.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -40,16 +40,14 @@ fn cases() -> Vec<(String, String, bool)> {
     ]
 }
 
-/// The block of README in this language.
+/// The block of the document in this language.
 fn block(language: &str) -> String {
-    let readme = include_str!("../../README.md");
-    let section = readme.split("\n## Webhooks").nth(1).unwrap();
-    let section = section.split("\n## ").next().unwrap();
+    let document = include_str!("../../docs/webhooks.md");
     let start = format!("```{language}\n");
-    let text = section
+    let text = document
         .split(&start)
         .nth(1)
-        .unwrap_or_else(|| panic!("no {language} in README"));
+        .unwrap_or_else(|| panic!("no {language} in docs/webhooks.md"));
     text.split("```").next().unwrap().to_owned()
 }
 

@@ -16,14 +16,11 @@ use tokio::time::timeout;
 use crate::stage;
 use crate::telephone::{records, server};
 
-/// The documents. (`deploy/sip/README.md` has a test of its own, which posts its requests.)
+/// Documents besides those in `docs/`. (`deploy/sip/README.md` has a test of its own, which posts its requests.)
 const DOCUMENTS: &[&str] = &[
     "README.md",
-    "docs/clients.md",
-    "docs/metrics.md",
-    "docs/sidetone-js.md",
-    "docs/webrtc.md",
-    "docs/websocket.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "deploy/README.md",
     "deploy/kubernetes/README.md",
 ];
@@ -99,7 +96,7 @@ struct Shown {
     text: String,
     /// It stands in a block, and not within a sentence.
     in_block: bool,
-    file: &'static str,
+    file: String,
 }
 
 fn root() -> PathBuf {
@@ -107,7 +104,7 @@ fn root() -> PathBuf {
 }
 
 /// What is shown in one document.
-fn shown(file: &'static str, document: &str) -> Vec<Shown> {
+fn shown(file: &str, document: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut prose = String::new();
     let mut block: Option<(String, Vec<&str>)> = None;
@@ -124,7 +121,7 @@ fn shown(file: &'static str, document: &str) -> Vec<Shown> {
                     let one = |text| Shown {
                         text,
                         in_block: true,
-                        file,
+                        file: file.to_owned(),
                     };
                     found.extend(commands.into_iter().map(one));
                 }
@@ -146,7 +143,7 @@ fn shown(file: &'static str, document: &str) -> Vec<Shown> {
                 found.push(Shown {
                     text,
                     in_block: false,
-                    file,
+                    file: file.to_owned(),
                 });
             }
         }
@@ -231,7 +228,7 @@ fn fate(shown: &Shown) -> Fate {
         {
             Fate::Help(names.iter().map(|name| (*name).to_owned()).collect())
         }
-        ["sidetone", ..] => Fate::Run,
+        ["sidetone", ..] | ["curl", ..] => Fate::Run,
         ["make", goal] if goals().contains(goal) => Fate::There,
         ["bash", script, ..] if root().join(script).is_file() => Fate::There,
         ["cargo", "test", ..] => tests_named(&words),
@@ -319,11 +316,17 @@ fn read_sources(folder: &Path, into: &mut String) {
 }
 
 fn all_shown() -> Vec<Shown> {
-    let read = |file: &'static str| {
-        let text = std::fs::read_to_string(root().join(file)).unwrap();
-        shown(file, &text)
+    let read = |file: String| {
+        let text = std::fs::read_to_string(root().join(&file)).unwrap();
+        shown(&file, &text)
     };
-    DOCUMENTS.iter().copied().flat_map(read).collect()
+    let folder = std::fs::read_dir(root().join("docs")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let of_docs = names
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("docs/{name}"));
+    let others = DOCUMENTS.iter().map(|file| (*file).to_owned());
+    others.chain(of_docs).flat_map(read).collect()
 }
 
 /// What the documents' placeholders stand for here.
@@ -374,6 +377,10 @@ impl World {
             ("--agent ID", format!("--agent {}", self.agent)),
             ("CALL_ID", self.call.clone()),
             ("<call id>", self.call.clone()),
+            ("<agent id>", self.agent.clone()),
+            ("https://voice.example.com", self.server.url.clone()),
+            // Any answer but a good one fails.
+            ("curl ", "curl --fail --silent --show-error ".to_owned()),
             ("--pid PID", format!("--pid {}", self.server.pid())),
             (
                 "--sessions 200 --seconds 30",
@@ -512,11 +519,14 @@ async fn the_commands_of_the_documents_do_what_they_are_shown_for() {
     // What is excepted for its length alone.
     commands
         .insert("sidetone wer --codec opus --loss 5 --voices rms --one-call --first 1".to_owned());
-    // First the calls, which later commands look at; what changes keys and accounts last, each alone.
+    // First the calls, which later commands look at; what changes keys and accounts last, each alone. Sessions that
+    // nobody joins come in between: their calls are not over soon.
     let takes = |command: &str, words: &str| command.starts_with(&format!("sidetone {words}"));
     let (last, commands): (Vec<String>, Vec<String>) = commands
         .into_iter()
         .partition(|c| (takes(c, "keys") || takes(c, "accounts")) && !c.ends_with("--help"));
+    let (requests, commands): (Vec<String>, Vec<String>) =
+        commands.into_iter().partition(|c| c.starts_with("curl "));
     let (of_calls, first): (Vec<String>, Vec<String>) = commands
         .into_iter()
         .partition(|c| takes(c, "sip trace") || takes(c, "replay"));
@@ -528,8 +538,8 @@ async fn the_commands_of_the_documents_do_what_they_are_shown_for() {
         .filter(|command| takes(command, "call --sip"))
         .count();
     assert!(
-        over_sip > 0 && !of_calls.is_empty() && last.len() > 3,
-        "{first:?} {of_calls:?} {last:?}"
+        over_sip > 0 && !of_calls.is_empty() && last.len() > 3 && !requests.is_empty(),
+        "{first:?} {of_calls:?} {last:?} {requests:?}"
     );
     let list = client.get("/calls?limit=100").await.expect(200).body;
     let calls = records(&client, list["items"].as_array().unwrap().len()).await;
@@ -538,7 +548,7 @@ async fn the_commands_of_the_documents_do_what_they_are_shown_for() {
     let tape = tape(&world.server.data.join("objects")).unwrap();
     std::fs::copy(tape, world.folder.join("call.tape")).unwrap();
     futures_util::future::join_all(of_calls.iter().map(|command| world.run(command))).await;
-    for command in &last {
+    for command in requests.iter().chain(&last) {
         world.run(command).await;
     }
     assert!(world.folder.join("reply.wav").is_file());

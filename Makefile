@@ -5,7 +5,7 @@
 # fuzz  what strangers' bytes reach first, a minute each
 # soak  the long bars: a bare machine, the question set, the full load; red when one fails
 
-.PHONY: run test bench load fuzz soak setup setup-fuzz setup-test
+.PHONY: run test bench load fuzz soak setup setup-fuzz setup-test setup-soak
 
 run: setup
 	@bash scripts/run.sh
@@ -22,7 +22,7 @@ load: setup
 fuzz: setup-fuzz
 	@bash scripts/fuzz.sh
 
-soak: setup-test
+soak: setup-soak
 	@bash scripts/soak.sh
 
 setup:
@@ -33,3 +33,6 @@ setup-fuzz:
 
 setup-test:
 	@bash scripts/setup.sh test
+
+setup-soak:
+	@bash scripts/setup.sh soak

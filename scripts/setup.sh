@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Installs what `make run` (argument `run`), `make fuzz` (`fuzz`) or `make test` (`test`) needs and is not there.
-# On Debian and Ubuntu through apt; elsewhere it names what is missing and stops.
+# Installs what `make run` (argument `run`), `make fuzz` (`fuzz`), `make test` (`test`) or `make soak` (`soak`) needs and
+# is not there. On Debian and Ubuntu through apt; elsewhere it names what is missing and stops. A second argument names a
+# part: `packages` (without which nothing can be built) or `peers` (of the tests, which Debian does not have).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
+part=${2:-}
 
 # What is needed, one line each: the Debian package, then a test that it is there already.
 needed() {
@@ -25,7 +27,7 @@ needed() {
         # libFuzzer is compiled for the fuzz targets, which the tests compile, too.
         echo "g++                 command -v c++"
     fi
-    if [ "$purpose" = test ]; then
+    if [ "$purpose" = test ] || [ "$purpose" = soak ]; then
         # The store is tested on both engines; Debian keeps the server's programs out of the PATH.
         echo "postgresql          command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"
         echo "openssl             command -v openssl"
@@ -114,12 +116,12 @@ crate() {
 
 # Peers of the tests that Debian does not have.
 more_peers() {
-    [ "$purpose" = test ] || return 0
+    [ "$purpose" = test ] || [ "$purpose" = soak ] || return 0
     # A server of the S3 protocol.
     command -v moto_server >/dev/null || venv moto moto_server 'moto[server]==5.2.1'
-    # WebRTC clients.
-    crate webrtc-rs tests/peers/webrtc/webrtc-rs
+    # WebRTC clients. The second one is built of more crates than its tests may cost each time.
     [ -d "$(echo "$peers"/aiortc/lib/python3*/site-packages/aiortc)" ] || venv aiortc none aiortc==1.16.0
+    [ "$purpose" != soak ] || crate webrtc-rs tests/peers/webrtc/webrtc-rs
     # The schemas of Kubernetes.
     venv kubernetes kubernetes-validate kubernetes-validate==1.37.0
     # What holds the program to its OpenAPI document, and what makes clients of it.
@@ -131,7 +133,14 @@ more_peers() {
     modules pipecat tests/peers/pipecat esbuild
 }
 
-[ ${#missing[@]} -gt 0 ] || { more_peers; exit 0; }
+if [ "$part" = peers ]; then
+    more_peers
+    exit 0
+fi
+if [ ${#missing[@]} = 0 ]; then
+    [ "$part" = packages ] || more_peers
+    exit 0
+fi
 
 if ! command -v apt-get >/dev/null; then
     echo "Missing, by their Debian names: ${missing[*]}" >&2
@@ -151,4 +160,4 @@ fi
 echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-more_peers
+[ "$part" = packages ] || more_peers

@@ -77,6 +77,8 @@ bar "three servers on one Redis, with kill -9, FLUSHALL and SIGSTOP, at full vol
     env SIDETONE_SOAK=1 cargo test --release --workspace --test cluster -- --test-threads 1
 bar "browsers' calls: strangers, floods and races at full volume, offers and answers of other stacks" \
     env SIDETONE_SOAK=1 cargo test --release --workspace --test webrtc -- --test-threads 1
+bar "browsers' calls by webrtc-rs" \
+    cargo test --release --workspace --features sidetone-tests/webrtc-rs --test webrtc -- webrtc_rs
 bar "browsers' calls in a real browser: blackouts, changed addresses, relays" \
     env SIDETONE_SOAK=1 cargo test --release --workspace --test peers -- --test-threads 1 rtc::
 bar "browsers' calls over bad networks: what losses leave, with three more seeds" bad_networks

@@ -4,36 +4,64 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-log=$(mktemp)
-times=$(mktemp)
-trap 'told_times; rm -f "$log" "$times"' EXIT
+work=$(mktemp -d)
+log=$work/tests.log
+trap 'told_times; rm -rf "$work"' EXIT
 
 # timed NAME COMMAND…: runs the command and notes its seconds under the name.
 timed() {
-    local name=$1 began=$SECONDS
+    local name=$1 began=$SECONDS status=0
     shift
-    "$@"
-    echo "$((SECONDS - began)) $name" >>"$times"
+    "$@" || status=$?
+    echo "$((SECONDS - began)) $name" >>"$work/times"
+    return "$status"
 }
 
 # The seconds of each step and of each test binary, slowest first.
 told_times() {
     {
-        cat "$times"
-        awk '
+        cat "$work/times"
+        [ ! -e "$log" ] || awk '
             /^ +Running / { binary = $NF; sub(/.*\//, "", binary); sub(/-[0-9a-f]+\)$/, "", binary) }
             /^ +Doc-tests / { binary = "doc tests of " $2 }
             /^test result: / { seconds = $NF; sub(/s$/, "", seconds); printf "%.0f   tests: %s\n", seconds, binary }' "$log"
-    } | sort -rn | awk 'BEGIN { print "== seconds" } $1 > 0 { first = $1; $1 = ""; printf "%6d %s\n", first, $0 }'
+    } | sort -rn | awk -v all="$SECONDS" 'BEGIN { print "== seconds, " all " in all" }
+        $1 > 0 { first = $1; $1 = ""; printf "%6d %s\n", first, $0 }'
+}
+
+# How many tests of a binary run at once, where it is not one a core. Those with real peers mostly wait: for a telephone
+# that rings, for a sentence to be spoken. What must have the machine for itself asks for it, and gets it after all
+# others of its binary (tests/kit/stage.rs): each of these holds a thread meanwhile.
+declare -A at_once=([calls]=32 [api]=8 [peers]=4 [webrtc]=4 [document]=4 [cluster]=4 [deploy]=4)
+
+# The names of all test targets of the workspace; a new one needs no word here.
+targets() {
+    cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
+print(*sorted({target["name"] for target in targets if target["kind"] == ["test"]}))'
+}
+
+# tests ARGUMENT…: `cargo test`, with its words kept. All packages are named each time, so that all crates have the same
+# features and nothing is compiled twice.
+tests() {
+    cargo test --release --workspace --no-fail-fast "$@" 2>&1 | tee -a "$log"
 }
 
 # Every test. What runs beside real peers keeps real deadlines, and a machine that others share stalls now and then: a
 # test of these that failed is run once more, alone, and told of. One that fails twice is red, as is any other failure.
 every_test() {
-    if cargo test --release --workspace --no-fail-fast 2>&1 | tee -a "$log"; then
-        return 0
-    fi
-    local failures target name
+    local name others=() status=0
+    for name in $(targets); do
+        [ -n "${at_once[$name]:-}" ] || others+=(--test "$name")
+    done
+    tests --lib --bins "${others[@]}" || status=1
+    tests --doc || status=1
+    for name in "${!at_once[@]}"; do
+        tests --test "$name" -- --test-threads "${at_once[$name]}" || status=1
+    done
+    [ "$status" != 0 ] || return 0
+    local failures target
     failures=$(bash scripts/failures.sh "$log")
     ! grep -q '^red$' <<<"$failures" || return 1
     while read -r target name; do
@@ -43,20 +71,23 @@ every_test() {
     done <<<"$failures"
 }
 
-timed "set-up" bash scripts/setup.sh test
+# The API once more, on the other database; without what asks no database anything that an engine could answer in its own way.
+once_more_on_postgres() {
+    local skipped=(claims commands document logs metrics process providers socket_limits table traces verify_webhook webhook_readme)
+    SIDETONE_TEST_DATABASE=postgres tests --test api -- --test-threads "${at_once[api]}" "${skipped[@]/#/--skip=}::"
+}
+
+timed "set-up: packages" bash scripts/setup.sh test packages
+# Peers come over the network while the compiler works.
+(timed "set-up: peers (beside the build)" bash scripts/setup.sh test peers) >"$work/peers.log" 2>&1 &
+peers=$!
 cargo fmt --all --check
-timed "lints" cargo clippy --release --workspace --all-targets -- -D warnings
-# The fuzz targets are no members of the workspace: nothing else tells that they compile no more (make fuzz runs them).
 cargo fmt --manifest-path fuzz/Cargo.toml --check
-timed "lints of fuzz/" cargo clippy --release --locked --manifest-path fuzz/Cargo.toml \
-    --target-dir "${CARGO_TARGET_DIR:-target}/fuzz-check" -- -D warnings
-# The binary itself: tests with real peers start it. All packages are named each time, so that all crates have the same
-# features and nothing is compiled twice.
+timed "lints" cargo clippy --release --workspace --all-targets --features sidetone-tests/webrtc-rs -- -D warnings
+# The binary itself: tests with real peers start it.
 timed "build of the binary" cargo build --release --workspace --bin sidetone
 timed "build of the tests" cargo test --release --workspace --no-run
+wait "$peers" || { cat "$work/peers.log"; exit 1; }
+cat "$work/peers.log"
 timed "all tests" every_test
-# The API once more, on the other database.
-once_more_on_postgres() {
-    SIDETONE_TEST_DATABASE=postgres cargo test --release --workspace --test api 2>&1 | tee -a "$log"
-}
 timed "the API on PostgreSQL" once_more_on_postgres

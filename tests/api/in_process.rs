@@ -46,14 +46,7 @@ impl Server {
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let database = match kit::postgres::is_chosen() {
-            true => Some(kit::postgres::shared().database().await),
-            false => None,
-        };
-        let test = TestApp::with(|config| {
-            if let Some(url) = database {
-                config.database.url = Secret::new(url);
-            }
+        let test = kit::app::with(|config| {
             config.server.public_url = format!("http://{address}");
             config.limits.account_calls = 200;
             change(config);

@@ -12,6 +12,7 @@ mod claims;
 mod commands;
 mod conversations;
 mod crash;
+mod database;
 mod document;
 mod grid;
 mod in_process;

@@ -42,14 +42,7 @@ impl Desk {
 
     /// With settings changed, and fields of the trunk set.
     async fn with(change: impl FnOnce(&mut Config), trunk: Value) -> Self {
-        let database = match kit::postgres::is_chosen() {
-            true => Some(kit::postgres::shared().database().await),
-            false => None,
-        };
-        let test = TestApp::with(|config| {
-            if let Some(url) = database {
-                config.database.url = Secret::new(url);
-            }
+        let test = kit::app::with(|config| {
             config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap();
             config.admin_token = Some(Secret::new(ADMIN.to_owned()));
             config.limits.account_calls = 5_000;

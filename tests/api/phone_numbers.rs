@@ -47,7 +47,7 @@ fn refused(answer: (http::StatusCode, Value), status: u16, code: &str, field: Op
 
 #[tokio::test]
 async fn a_number_is_registered_on_a_trunk_and_reads_as_it_was_given() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (trunk, agent) = (trunk(&test).await, agent(&test).await);
     let made = register(
         &test,
@@ -92,7 +92,7 @@ async fn a_number_is_registered_on_a_trunk_and_reads_as_it_was_given() {
 
 #[tokio::test]
 async fn what_a_registration_names_must_be_there_and_active() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let route = "/phone-numbers/sip/register";
     let body = json!({"phone_number": "+15550100", "trunk_id": NOBODY});
@@ -148,7 +148,7 @@ async fn what_a_registration_names_must_be_there_and_active() {
 
 #[tokio::test]
 async fn a_number_is_one_accounts_however_it_is_written() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let body = |number: &str| Some(json!({"phone_number": number, "trunk_id": trunk["id"]}));
     let route = "/phone-numbers/sip/register";
@@ -183,7 +183,7 @@ async fn a_number_is_one_accounts_however_it_is_written() {
 
 #[tokio::test]
 async fn a_released_number_is_hidden() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let made = register(
         &test,
@@ -215,7 +215,7 @@ async fn a_released_number_is_hidden() {
 
 #[tokio::test]
 async fn a_patch_changes_what_it_names() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (trunk, agent) = (trunk(&test).await, agent(&test).await);
     let made = register(
         &test,
@@ -290,7 +290,7 @@ async fn a_patch_changes_what_it_names() {
 /// Document 3, PATCH fields.
 #[tokio::test]
 async fn a_telco_number_moves_to_no_trunk_and_outbound_enabled_does_nothing_to_it() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let body = json!({"phone_number": "+15550100", "trunk_id": trunk["id"]});
     let made = register(&test, body).await;
@@ -309,7 +309,7 @@ async fn a_telco_number_moves_to_no_trunk_and_outbound_enabled_does_nothing_to_i
 
 #[tokio::test]
 async fn a_trunks_number_carries_no_texts() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let made = register(
         &test,
@@ -339,7 +339,7 @@ async fn a_trunks_number_carries_no_texts() {
 
 #[tokio::test]
 async fn routing_rules_are_set_by_themselves() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let made = register(
         &test,
@@ -384,7 +384,7 @@ async fn routing_rules_are_set_by_themselves() {
 /// Carriers and the national format leave the prefix out: the same telephone would ring.
 #[tokio::test]
 async fn a_prefix_behind_the_country_code_leads_past_no_list() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let body = json!({"phone_number": "+15550100", "trunk_id": trunk(&test).await["id"]});
     let routing = format!("{}/routing", path(&register(&test, body).await));
     let called =
@@ -427,7 +427,7 @@ async fn a_prefix_behind_the_country_code_leads_past_no_list() {
 
 #[tokio::test]
 async fn an_agent_that_answers_a_number_is_deleted_only_by_force() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (trunk, agent) = (trunk(&test).await, agent(&test).await);
     let body =
         json!({"phone_number": "+15550100", "trunk_id": trunk["id"], "agent_id": agent["id"]});
@@ -449,7 +449,7 @@ async fn an_agent_that_answers_a_number_is_deleted_only_by_force() {
 
 #[tokio::test]
 async fn a_deleted_trunks_numbers_stay_without_one() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = trunk(&test).await;
     let made = register(
         &test,
@@ -466,7 +466,7 @@ async fn a_deleted_trunks_numbers_stay_without_one() {
 
 #[tokio::test]
 async fn an_own_number_that_sends_no_texts_is_no_sender_of_an_agent() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (trunk, agent) = (trunk(&test).await, agent(&test).await);
     let number = json!({"phone_number": "+15550100", "trunk_id": trunk["id"]});
     let number = register(&test, number).await;

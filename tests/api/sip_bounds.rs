@@ -28,7 +28,7 @@ fn of_number(number: &Value) -> String {
 
 #[tokio::test]
 async fn a_registration_lasts_between_half_a_minute_and_an_hour() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     for seconds in [30, 3600] {
         let body = with(registering(), json!({"register_expires": seconds}));
         assert_eq!(make(&test, body).await["register_expires"], seconds);
@@ -42,7 +42,7 @@ async fn a_registration_lasts_between_half_a_minute_and_an_hour() {
 
 #[tokio::test]
 async fn an_inbound_trunk_lists_a_number_in_each_way_that_its_carrier_writes_it() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let ways = json!({"numbers": ["+15550100", "15550100", "5550100"]});
     let made = make(&test, with(inbound(), ways.clone())).await;
     assert_eq!(made["numbers"], ways["numbers"]);
@@ -67,7 +67,7 @@ async fn an_inbound_trunk_lists_a_number_in_each_way_that_its_carrier_writes_it(
 
 #[tokio::test]
 async fn what_registrations_have_no_other_trunk_has_and_none_changes() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let fields = [
         ("outbound_auth", json!("direct")),
         ("outbound_from_user", json!("username")),
@@ -97,7 +97,7 @@ async fn what_registrations_have_no_other_trunk_has_and_none_changes() {
 
 #[tokio::test]
 async fn trunks_and_numbers_are_listed_newest_first_in_long_pages() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (mut trunks, mut numbers) = (Vec::new(), Vec::new());
     for last in 0..3 {
         let trunk = make(&test, with(outbound(), json!({"numbers": []}))).await;
@@ -125,7 +125,7 @@ async fn trunks_and_numbers_are_listed_newest_first_in_long_pages() {
 
 #[tokio::test]
 async fn trunks_and_agents_of_another_account_are_not_there_for_numbers() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (_, other) = test.other_account().await;
     let bare = with(outbound(), json!({"numbers": []}));
     let (_, their_trunk) = test
@@ -161,7 +161,7 @@ async fn trunks_and_agents_of_another_account_are_not_there_for_numbers() {
 
 #[tokio::test]
 async fn a_number_moves_to_an_active_trunk_only() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let bare = with(outbound(), json!({"numbers": []}));
     let (first, second) = (make(&test, bare.clone()).await, make(&test, bare).await);
     let own = number(&test, &first, "+15550100").await;
@@ -180,7 +180,7 @@ async fn a_number_moves_to_an_active_trunk_only() {
 
 #[tokio::test]
 async fn onboarded_numbers_place_calls_unless_it_is_said_otherwise() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let body = with(onboarding(), json!({"outbound_enabled": false}));
     let (status, made) = test.call("POST", "/sip-trunks/onboard", Some(body)).await;
     assert_eq!(status, 201, "{made}");
@@ -195,7 +195,7 @@ async fn onboarded_numbers_place_calls_unless_it_is_said_otherwise() {
 
 #[tokio::test]
 async fn a_friendly_name_has_at_most_255_characters() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let trunk = make(&test, with(outbound(), json!({"numbers": []}))).await;
     // Characters, not bytes.
     let (longest, longer) = ("é".repeat(255), "é".repeat(256));

@@ -85,7 +85,7 @@ pub(crate) fn refused(answer: (http::StatusCode, Value), status: u16, code: &str
 
 #[tokio::test]
 async fn a_trunk_has_the_documented_defaults_and_shows_no_secret() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let made = make(&test, outbound()).await;
     for (field, value) in [
         ("auth_mode", json!("digest")),
@@ -125,7 +125,7 @@ async fn a_trunk_has_the_documented_defaults_and_shows_no_secret() {
 
 #[tokio::test]
 async fn fields_of_authentication_go_together_or_are_400() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     for wrong in [
         with(outbound(), json!({"auth_password": null})),
         with(outbound(), json!({"auth_username": null})),
@@ -166,7 +166,7 @@ async fn fields_of_authentication_go_together_or_are_400() {
 
 #[tokio::test]
 async fn wrong_fields_of_a_trunk_are_named() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let long = "x".repeat(256);
     for (body, fields) in [
         (json!({}), &["name", "type"][..]),
@@ -241,7 +241,7 @@ async fn wrong_fields_of_a_trunk_are_named() {
 
 #[tokio::test]
 async fn a_carriers_addresses_are_public_unless_a_laboratory_says_otherwise() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     for address in [
         "127.0.0.1",
         "10.1.2.3:5060",
@@ -265,7 +265,7 @@ async fn a_carriers_addresses_are_public_unless_a_laboratory_says_otherwise() {
         let answer = test.call("POST", "/sip-trunks", Some(body)).await;
         refused(answer, 422, "validation_error", &["allowed_addresses.1"]);
     }
-    let laboratory = TestApp::with(|config| {
+    let laboratory = kit::app::with(|config| {
         config.egress.allow = control::egress::Allow::parse(&["127.0.0.0/8", "::1"]).unwrap();
     });
     let laboratory = laboratory.await;
@@ -288,7 +288,7 @@ async fn a_carriers_addresses_are_public_unless_a_laboratory_says_otherwise() {
 
 #[tokio::test]
 async fn onboarding_makes_a_trunk_and_its_numbers() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (_, agent) = test.call("POST", "/agents", Some(agent_body())).await;
     let body = with(
         onboarding(),
@@ -328,7 +328,7 @@ async fn onboarding_makes_a_trunk_and_its_numbers() {
 
 #[tokio::test]
 async fn onboarding_takes_a_hundred_numbers_and_no_more() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let numbers = |count: u32| {
         let numbers: Vec<String> = (0..count).map(|n| format!("+1555{n:06}")).collect();
         Some(with(onboarding(), json!({"numbers": numbers})))
@@ -346,7 +346,7 @@ async fn onboarding_takes_a_hundred_numbers_and_no_more() {
 
 #[tokio::test]
 async fn onboarding_is_all_or_nothing() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (_, other) = test.other_account().await;
     let theirs = with(onboarding(), json!({"numbers": ["15550101"]}));
     let (status, _) = test
@@ -395,7 +395,7 @@ async fn onboarding_is_all_or_nothing() {
 
 #[tokio::test]
 async fn onboarding_needs_both_scopes() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     for (scopes, status) in [
         (vec![Scope::SipTrunksWrite], 403),
         (vec![Scope::PhoneNumbersWrite], 403),
@@ -415,7 +415,7 @@ async fn onboarding_needs_both_scopes() {
 async fn what_the_sip_stack_cannot_take_is_502_and_not_stored() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let test = TestApp::with(|config| config.sip.listen[0].addr = address).await;
+    let test = kit::app::with(|config| config.sip.listen[0].addr = address).await;
     for (path, body) in [
         ("/sip-trunks", outbound()),
         ("/sip-trunks/onboard", onboarding()),
@@ -431,7 +431,7 @@ async fn what_the_sip_stack_cannot_take_is_502_and_not_stored() {
 
 #[tokio::test]
 async fn a_transport_that_nothing_listens_on_is_502_and_not_stored() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     for (path, body) in [
         ("/sip-trunks", outbound()),
         ("/sip-trunks", inbound()),
@@ -457,7 +457,7 @@ async fn a_transport_that_nothing_listens_on_is_502_and_not_stored() {
     assert_eq!(change("status", "disabled").await.0, 200);
     let answer = change("status", "active").await;
     refused(answer, 502, "provisioning_failed", &[]);
-    let test = TestApp::with(|config| {
+    let test = kit::app::with(|config| {
         let tcp = Listen {
             transport: Transport::Tcp,
             ..config.sip.listen[0]
@@ -470,7 +470,7 @@ async fn a_transport_that_nothing_listens_on_is_502_and_not_stored() {
 
 #[tokio::test]
 async fn an_outbound_trunk_keeps_its_numbers_addresses_and_mode() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let made = make(&test, outbound()).await;
     for field in ["numbers", "allowed_addresses"] {
         let answer = test
@@ -527,7 +527,7 @@ async fn an_outbound_trunk_keeps_its_numbers_addresses_and_mode() {
 
 #[tokio::test]
 async fn an_inbound_trunk_changes_its_mode_with_the_new_credentials() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let made = make(&test, inbound()).await;
     let path = path(&made);
     for wrong in [
@@ -570,7 +570,7 @@ async fn an_inbound_trunk_changes_its_mode_with_the_new_credentials() {
 /// An account's carriers are told apart by their user names; what others call theirs nobody learns.
 #[tokio::test]
 async fn a_user_name_is_taken_within_its_account_alone() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (_, other) = test.other_account().await;
     let body =
         || json!({"name": "x", "type": "inbound", "auth_username": "c", "auth_password": "z"});
@@ -605,7 +605,7 @@ async fn a_user_name_is_taken_within_its_account_alone() {
 
 #[tokio::test]
 async fn md5_without_qop_is_allowed_by_each_trunk_for_itself() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let allowed = json!({"allow_md5_without_qop": true});
     for body in [outbound(), inbound()] {
         let made = make(&test, with(body.clone(), allowed.clone())).await;
@@ -633,7 +633,7 @@ async fn md5_without_qop_is_allowed_by_each_trunk_for_itself() {
 
 #[tokio::test]
 async fn a_trunk_that_registers_has_its_own_fields_and_stays_one() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let body = json!({"name": "r", "type": "inbound", "auth_mode": "register", "auth_username": "100",
         "auth_password": "b", "outbound_address": "sip.acme.com"});
     let made = make(&test, body.clone()).await;
@@ -666,7 +666,7 @@ async fn a_trunk_that_registers_has_its_own_fields_and_stays_one() {
 
 #[tokio::test]
 async fn one_active_outbound_trunk_is_the_default() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (first, second) = (make(&test, outbound()).await, make(&test, outbound()).await);
     let third = make(&test, inbound()).await;
     let set = |trunk: &Value| format!("{}/set-default-outbound", path(trunk));
@@ -712,7 +712,7 @@ async fn one_active_outbound_trunk_is_the_default() {
 
 #[tokio::test]
 async fn a_disabled_trunk_is_listed_and_a_deleted_one_is_not() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (first, second) = (make(&test, outbound()).await, make(&test, inbound()).await);
     test.call("PATCH", &path(&first), Some(json!({"status": "disabled"})))
         .await;
@@ -753,7 +753,7 @@ async fn a_disabled_trunk_is_listed_and_a_deleted_one_is_not() {
 
 #[tokio::test]
 async fn another_accounts_trunk_is_not_there_and_its_delete_changes_nothing() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let made = make(&test, outbound()).await;
     let (_, other) = test.other_account().await;
     let path = path(&made);
@@ -792,7 +792,7 @@ async fn another_accounts_trunk_is_not_there_and_its_delete_changes_nothing() {
 
 #[tokio::test]
 async fn an_agent_may_name_an_active_outbound_trunk_of_its_account() {
-    let test = TestApp::new().await;
+    let test = kit::app::new().await;
     let (out, inward) = (make(&test, outbound()).await, make(&test, inbound()).await);
     let body = with(agent_body(), json!({"outbound_trunk_id": out["id"]}));
     let (status, agent) = test.call("POST", "/agents", Some(body)).await;

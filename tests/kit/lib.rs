@@ -7,6 +7,7 @@
     reason = "a test that meets the unexpected fails"
 )]
 
+pub mod app;
 pub mod browser;
 pub mod bucket;
 pub mod carrier;

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use control::db::{Db, Settings};
+use tokio::sync::OnceCell;
 
 use crate::certificates;
 use crate::faults::Injector;
@@ -51,6 +52,27 @@ unix_socket_directories = ''
 pub fn shared() -> &'static Postgres {
     static SHARED: OnceLock<Postgres> = OnceLock::new();
     SHARED.get_or_init(Postgres::start)
+}
+
+/// A new database of the shared server with every table in it: a copy of one that was migrated once. Its URL.
+pub async fn migrated() -> String {
+    static TEMPLATE: OnceCell<()> = OnceCell::const_new();
+    const NAME: &str = "migrated";
+    let server = shared();
+    let make = || async {
+        server.make_database(NAME, "template1").await;
+        let db = server.open(NAME).await;
+        db.migrate().await.expect("the migrations");
+        db.close().await;
+    };
+    TEMPLATE.get_or_init(make).await;
+    let name = new_name();
+    server.make_database(&name, NAME).await;
+    server.url(&name)
+}
+
+fn new_name() -> String {
+    format!("t_{}", uuid::Uuid::new_v4().simple())
 }
 
 /// Whether `SIDETONE_TEST_DATABASE=postgres` asks for tests on PostgreSQL that run on SQLite otherwise.
@@ -177,14 +199,18 @@ impl Postgres {
 
     /// A new, empty database on it. Its URL.
     pub async fn database(&self) -> String {
-        let name = format!("t_{}", uuid::Uuid::new_v4().simple());
+        let name = new_name();
+        self.make_database(&name, "template1").await;
+        self.url(&name)
+    }
+
+    async fn make_database(&self, name: &str, template: &str) {
         let db = self.open("postgres").await;
-        db.query_built(format!("create database {name}"))
+        db.query_built(format!("create database {name} template {template}"))
             .execute()
             .await
             .expect("a database is made");
         db.close().await;
-        self.url(&name)
     }
 
     /// The URL of a database by its name.

@@ -145,7 +145,7 @@ impl Setup {
             ),
         ];
         if postgres::is_chosen() {
-            let url = postgres::shared().database().await;
+            let url = postgres::migrated().await;
             settings.push(("DATABASE_URL".to_owned(), url));
         }
         settings.extend(self.settings);

@@ -1,5 +1,7 @@
 //! What the tests share: agents that speak in tones, a caller's voice, turns at the machine.
 
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::client::Client;
@@ -7,7 +9,7 @@ use crate::server::{Server, Setup};
 use crate::socket::{self, Caller};
 use media::audio::tones;
 use serde_json::{Value, json};
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 /// A minute of the agent's tone: a greeting that outlasts what is done meanwhile.
@@ -137,15 +139,94 @@ pub fn soak() -> bool {
     std::env::var_os("SIDETONE_SOAK").is_some()
 }
 
-/// Tests that measure time have the machine for themselves; those that load it share it.
-static MACHINE: RwLock<()> = RwLock::const_new(());
-
-pub async fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().await
+/// The machine, as a test of this binary has it: with others, or for itself.
+///
+/// Tests that measure time or load the machine have it for themselves, after all that share it: one that waits holds
+/// nobody up, so a binary runs many tests at once and its sharers never wait for a single one. So many share it as keeps
+/// their own deadlines; the rest of what runs at once (`--test-threads`) waits.
+struct Machine {
+    turns: Mutex<Turns>,
+    changed: Notify,
 }
 
-pub async fn together() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().await
+#[derive(Default)]
+struct Turns {
+    sharing: usize,
+    /// Those that want to share it.
+    wanting: usize,
+    taken: bool,
+}
+
+static MACHINE: Machine = Machine {
+    turns: Mutex::new(Turns {
+        sharing: 0,
+        wanting: 0,
+        taken: false,
+    }),
+    changed: Notify::const_new(),
+};
+
+/// How many share a core: each is mostly waiting for a caller's words.
+const A_CORE: usize = 3;
+
+/// A test's turn at the machine, until it is dropped.
+pub struct Turn {
+    alone: bool,
+}
+
+/// The machine for this test alone, once nobody shares it or wants to.
+pub async fn alone() -> Turn {
+    let free = |turns: &mut Turns| {
+        let free = !turns.taken && turns.sharing == 0 && turns.wanting == 0;
+        turns.taken |= free;
+        free
+    };
+    MACHINE.turn(free).await;
+    Turn { alone: true }
+}
+
+/// The machine beside a few others.
+pub async fn together() -> Turn {
+    let most = A_CORE * std::thread::available_parallelism().map_or(1, usize::from);
+    MACHINE.turns().wanting += 1;
+    let free = |turns: &mut Turns| {
+        let free = !turns.taken && turns.sharing < most;
+        turns.sharing += usize::from(free);
+        turns.wanting -= usize::from(free);
+        free
+    };
+    MACHINE.turn(free).await;
+    Turn { alone: false }
+}
+
+impl Machine {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `free` takes it.
+    async fn turn(&self, mut free: impl FnMut(&mut Turns) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if free(&mut self.turns()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut turns = MACHINE.turns();
+        match self.alone {
+            true => turns.taken = false,
+            false => turns.sharing -= 1,
+        }
+        drop(turns);
+        MACHINE.changed.notify_waiters();
+    }
 }
 
 pub fn median(values: &mut [f64]) -> f64 {

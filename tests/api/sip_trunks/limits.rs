@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_account_has_so_many_trunks_and_no_more() {
-    let test = TestApp::with(|config| config.sip.account_trunks = 2).await;
+    let test = kit::app::with(|config| config.sip.account_trunks = 2).await;
     let (_, other) = test.other_account().await;
     let first = make(&test, outbound()).await;
     let second = make(&test, inbound()).await;
@@ -44,7 +44,7 @@ async fn an_account_has_so_many_trunks_and_no_more() {
 
 #[tokio::test]
 async fn of_many_trunks_that_are_made_at_once_there_are_as_many_as_there_may_be() {
-    let test = TestApp::with(|config| config.sip.account_trunks = 3).await;
+    let test = kit::app::with(|config| config.sip.account_trunks = 3).await;
     let each = (0..10).map(|at| {
         let numbers = json!({"numbers": [format!("+155501{at:02}")]});
         test.call("POST", "/sip-trunks", Some(with(outbound(), numbers)))
@@ -57,7 +57,7 @@ async fn of_many_trunks_that_are_made_at_once_there_are_as_many_as_there_may_be(
 
 #[tokio::test]
 async fn limits_are_clamped_to_the_platforms() {
-    let test = TestApp::with(|config| {
+    let test = kit::app::with(|config| {
         config.sip.trunk_calls = 20;
         config.sip.trunk_calls_per_hour = 100;
     });

@@ -25,6 +25,7 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
+    #[cfg(feature = "webrtc-rs")]
     pub(crate) fn new() -> Self {
         Self {
             decoder: Decoder::new().unwrap(),

@@ -38,14 +38,14 @@ pub(crate) fn python() -> PathBuf {
     installed("aiortc/bin/python")
 }
 
-/// Where `scripts/setup.sh test` installs a peer.
+/// Where `scripts/setup.sh test` installs a peer, and `scripts/setup.sh soak` webrtc-rs.
 fn installed(peer: &str) -> PathBuf {
     let built = kit::server::program();
     let target = built.parent().and_then(Path::parent).unwrap();
     let own = target.join("peers").join(peer);
     assert!(
         own.exists(),
-        "{} is missing: run `bash scripts/setup.sh test`",
+        "{} is missing: run `bash scripts/setup.sh soak`",
         own.display()
     );
     own
@@ -63,6 +63,7 @@ impl Phone {
     }
 
     /// webrtc-rs.
+    #[cfg(feature = "webrtc-rs")]
     pub(crate) fn webrtc_rs() -> Self {
         let command = Command::new(installed("webrtc-rs/debug/phone"));
         Self::run(command, Some(Ear::new()))

@@ -19,6 +19,8 @@ const CLOSE_MS = 2000;
 // A request that goes out while the network is away may never be answered: after this it counts as lost, so that there
 // are several tries within GIVE_UP_MS.
 const ANSWER_MS = 5000;
+// A microphone that has given nothing by then is waited for longer, and the server is told that somebody is there.
+const STILL_MS = 5000;
 
 export class RtcLine {
   constructor(session, told) {
@@ -40,9 +42,7 @@ export class RtcLine {
     this.element = new Audio();
     this.element.autoplay = true;
     this.element.volume = this.gain;
-    const sender = peer.addTrack(told.microphone.track, told.microphone.stream);
-    const unsent = (error) => told.onWarning(`The other microphone cannot be sent: ${error.message}`);
-    told.microphone.onTrack = (track) => sender.replaceTrack(track).catch(unsent);
+    const sender = this.offerSound(told.microphone);
     peer.ontrack = ({ track, streams }) => this.hear(streams[0] ?? new MediaStream([track]));
     peer.onicecandidate = ({ candidate }) => this.trickle(candidate);
     this.listen(peer.createDataChannel('events'));
@@ -57,7 +57,29 @@ export class RtcLine {
       this.restart();
     };
     addEventListener('online', this.online);
+    if (sender) this.still = setTimeout(() => this.showLife(sender), STILL_MS);
     await keepRunning(this.context, told.onWarning);
+  }
+
+  // Who has no microphone only listens, and says so: the server ends the call of one who says that they send, and sends
+  // nothing.
+  offerSound(microphone) {
+    if (microphone.silent) {
+      this.peer.addTransceiver('audio', { direction: 'recvonly' });
+      return null;
+    }
+    const sender = this.peer.addTrack(microphone.track, microphone.stream);
+    const unsent = (error) => this.told.onWarning(`The other microphone cannot be sent: ${error.message}`);
+    microphone.onTrack = (track) => sender.replaceTrack(track).catch(unsent);
+    return sender;
+  }
+
+  // No sound may flow before a gesture on the page, or from a stream of the page's own: any message keeps the call.
+  async showLife(sender) {
+    const reports = [...(await sender.getStats()).values()];
+    if (this.isClosed || reports.some(({ type, packetsSent }) => type === 'outbound-rtp' && packetsSent > 0)) return;
+    this.told.onWarning('The microphone gives no sound yet.');
+    this.send({ type: 'pong', event_id: 0 });
   }
 
   connected(patience) {
@@ -259,7 +281,7 @@ export class RtcLine {
     this.abandon?.();
     this.goodbye?.();
     this.trying?.abort();
-    for (const timer of [this.flushing, this.again, this.giveUp]) clearTimeout(timer);
+    for (const timer of [this.flushing, this.again, this.giveUp, this.still]) clearTimeout(timer);
     removeEventListener('online', this.online);
     if (this.element) this.element.srcObject = null;
     this.peer.onconnectionstatechange = null;

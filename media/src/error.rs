@@ -9,6 +9,8 @@ pub enum Refused {
     Full,
     /// The engine is shutting down.
     Stopping,
+    /// No media thread is left that could run the call: they have ended by faults.
+    NoThread,
     /// The socket cannot be used: it is gone already, or it is not a socket that can be polled.
     Socket,
 }
@@ -18,6 +20,7 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::Full => "no free call slot on this node",
             Self::Stopping => "the node is shutting down",
+            Self::NoThread => "no media thread of this node is left to run the call",
             Self::Socket => "the connection was lost before the call began",
         })
     }

@@ -262,6 +262,31 @@ async () => {
   borrowing.mute();
   enabled.push(lent.enabled);
 
+  // Who has no microphone only listens, and says so.
+  const listening = await another([], [], { microphone: false });
+  await until('the agent is heard by who listens', () => listening.outputLevel > 0.3);
+  const listens = /m=audio[^]*?a=(sendrecv|sendonly|recvonly|inactive)/.exec(peer.remoteDescription.sdp)[1];
+  await listening.end();
+
+  // A microphone from which nothing flows yet: either the browser sends its silence, or a message shows that somebody
+  // is there.
+  const suspended = new AudioContext();
+  await suspended.suspend();
+  told.got.length = 0;
+  const still = await another([], [], { microphone: suspended.createMediaStreamDestination().stream });
+  const life = async () => {
+    const reports = [...(await peer.getStats()).values()];
+    return reports.some(({ type, packetsReceived }) => type === 'inbound-rtp' && packetsReceived > 0) ? 'sound'
+      : told.got.find(({ type }) => type === 'pong')?.type ?? null;
+  };
+  let alive = null;
+  for (let tries = 0; tries < 400 && !alive; tries += 1) {
+    alive = await life();
+    await wait(25);
+  }
+  await still.end();
+  await suspended.close();
+
   // What a browser throws is told as an error of the library: here of a stream without sound.
   const thrown = await another([], [], { microphone: new MediaStream() }).catch((error) => [error.name, error.code, error.cause?.name]);
 
@@ -389,5 +414,5 @@ async () => {
   microphone.muted = false;
   await until('the other microphone is heard', () => microphone.level() > 0.01);
   microphone.close();
-  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, enabled, thrown, hungUp, silent, flocks };
+  return { ...first, replaced, refused: warnings.some((told) => told.includes('press a button')), gestures, ends, agentStates, left: left.state, lost, goesOn, listens, alive, enabled, thrown, hungUp, silent, flocks };
 }

@@ -1,7 +1,7 @@
 //! `sidetone.js` over WebRTC in a real browser, against a peer in the same page: offer, candidates, events,
-//! tools, mute, levels, and a new path for the same call, also where the network is away for a while; what a page is
-//! told when sound is refused, when a call fails, when it is left, when it hangs up before the call is live or where
-//! nobody answers any more, and when the microphone is taken away.
+//! tools, mute, levels, and a new path for the same call, also where the network is away for a while; what a page is told
+//! when sound is refused, when there is no microphone, when a call fails, when it is left, when it hangs up before the call
+//! is live or where nobody answers any more, and when the microphone is taken away.
 
 use kit::server::Server;
 use serde_json::{Value, json};
@@ -115,6 +115,10 @@ pub(crate) fn went_well(told: &Value) {
         told["enabled"],
         json!([false, false, false, true, "live", true])
     );
+    // Who has no microphone says that they only listen, and nobody is taken for gone whose microphone gives nothing yet.
+    assert_eq!(told["listens"], "recvonly");
+    let alive = told["alive"].as_str();
+    assert!(alive == Some("sound") || alive == Some("pong"), "{told}");
     assert_eq!(
         told["thrown"],
         json!(["SidetoneError", "error", "InvalidStateError"])

@@ -140,6 +140,8 @@ enum Trouble {
     Jitter(u64, u64),
     /// The caller holds the call, and sends something else meanwhile or nothing.
     Held(u64, bool),
+    /// The sender pauses, and its numbers and timestamps stand still meanwhile.
+    Standing(u64),
     /// Another source, numbered anew.
     NewSource,
 }
@@ -150,10 +152,20 @@ impl Trouble {
             Self::Lost(frames)
             | Self::Stalled(frames)
             | Self::Jitter(frames, _)
-            | Self::Held(frames, _) => frames,
+            | Self::Held(frames, _)
+            | Self::Standing(frames) => frames,
             Self::NewSource => 0,
         }
     }
+}
+
+/// What a sender does whose timestamps stand still in a pause, and now and then the network.
+fn standing() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        6 => (1..400_u64).prop_map(Trouble::Standing),
+        6 => (1..12_u64).prop_map(Trouble::Standing),
+        1 => trouble(),
+    ]
 }
 
 fn trouble() -> impl Strategy<Value = Trouble> {
@@ -176,6 +188,8 @@ enum Silence {
     Suppressed,
     /// A packet of comfort noise (RFC 3389), then nothing.
     Noise,
+    /// It is not sent, and timestamps stand still meanwhile.
+    Standing,
 }
 
 fn is_voiced(frame: u64) -> bool {
@@ -394,9 +408,15 @@ fn network(
             .find(|(from, to, _)| (*from..*to).contains(&frame));
         let noise = silence == Silence::Noise && frame > 0 && !is_talk(frame) && is_talk(frame - 1);
         let place = (frame + EVERY - FIRST % EVERY) % EVERY;
+        // Opus sends something now and then in every silence; not so a sender whose clock stands still.
+        let sends_silence =
+            silence == Silence::Sent || over == Over::WebRtc && silence != Silence::Standing;
         let is_sent = over.payloads()[place as usize].is_some()
-            && (silence == Silence::Sent || is_talk(frame) || noise || over == Over::WebRtc)
-            && !matches!(trouble, Some((_, _, Trouble::Held(_, false))));
+            && (sends_silence || is_talk(frame) || noise)
+            && !matches!(
+                trouble,
+                Some((_, _, Trouble::Held(_, false) | Trouble::Standing(_)))
+            );
         if is_sent {
             let mut at = captured(frame, 0) + WAY;
             let mut arrives = true;
@@ -420,11 +440,95 @@ fn network(
             }
             sequence = sequence.wrapping_add(1);
         }
-        timestamp = timestamp.wrapping_add(over.units());
+        let stands = match trouble {
+            Some((_, _, Trouble::Standing(_))) => true,
+            _ => silence == Silence::Standing && !is_sent,
+        };
+        if !stands {
+            timestamp = timestamp.wrapping_add(over.units());
+        }
     }
     coming.sort_by_key(|(at, _)| *at);
     coming
 }
+
+/// A stream's first number and timestamp, often near their wrap, and a seed.
+fn first() -> impl Strategy<Value = (u16, u32, u64)> {
+    (
+        prop_oneof![any::<u16>(), 65_000..=u16::MAX],
+        prop_oneof![any::<u32>(), u32::MAX - 500_000..=u32::MAX],
+        any::<u64>(),
+    )
+}
+
+/// So many frames after all that happened to the stream the words stand where they were said, and the turns with them.
+fn stays_aligned(
+    over: Over,
+    silence: Silence,
+    first: (u16, u32, u64),
+    mut troubles: Vec<(u64, Trouble)>,
+    put_right: u64,
+) -> Result<(), TestCaseError> {
+    // A stream that begins with two seconds at once is more than two ahead of the clock, and is cut.
+    if let Some((calm, Trouble::Stalled(40..))) = troubles.first_mut() {
+        *calm += 50;
+    }
+    let troubled: u64 = troubles
+        .iter()
+        .map(|(calm, trouble)| calm + trouble.frames())
+        .sum();
+    let calm = troubled + put_right;
+    let frames = calm + 600;
+    let mut bed = Bed::new(over);
+    for (at, coming) in network(over, silence, first, &troubles, frames) {
+        bed.until(at);
+        bed.come(coming);
+    }
+    bed.until(captured(frames, 0) + Duration::from_secs(1));
+    let words = (calm..frames - EVERY).filter(|frame| is_voiced(*frame) && !is_voiced(frame - 1));
+    let truths: Vec<u64> = words.map(|frame| truth(over, frame, 0)).collect();
+    prop_assert!(truths.len() >= 4);
+    for expected in &truths {
+        let heard = bed.heard_at(*expected);
+        let off = heard.map(|heard| Samples(heard.abs_diff(*expected)).ms());
+        prop_assert!(
+            off.is_some_and(|off| off <= CLOSE_MS),
+            "{off:?} ms off, {heard:?} for {expected}"
+        );
+    }
+    let starts: Vec<Option<u64>> = bed
+        .turns
+        .iter()
+        .filter(|turn| turn.role == Role::User)
+        .map(|turn| turn.start_ms)
+        .collect();
+    let anew = troubles
+        .iter()
+        .any(|(_, trouble)| matches!(trouble, Trouble::NewSource));
+    let from = Samples(truths[0]).ms();
+    let late: Vec<u64> = starts
+        .iter()
+        .flatten()
+        .copied()
+        .filter(|start| start + CLOSE_MS >= from)
+        .collect();
+    prop_assert!(anew || !late.is_empty(), "{starts:?} {:?}", bed.turns);
+    for start in late {
+        let nearest = truths
+            .iter()
+            .map(|at| Samples(*at).ms().abs_diff(start))
+            .min();
+        let last = truths.last().map_or(0, |at| Samples(*at).ms());
+        prop_assert!(
+            start > last + CLOSE_MS || nearest.is_some_and(|off| off <= CLOSE_MS),
+            "a turn at {start}, {nearest:?} ms off"
+        );
+    }
+    Ok(())
+}
+
+/// Eight seconds in which places are put right.
+const EIGHT_SECONDS: u64 = 400;
 
 proptest! {
     #![proptest_config(cases(300))]
@@ -433,51 +537,52 @@ proptest! {
     fn what_a_network_does_leaves_the_callers_side_where_it_was_said(
         over in prop::sample::select(&ALL[..]),
         silence in prop::sample::select(&[Silence::Sent, Silence::Sent, Silence::Suppressed, Silence::Noise][..]),
-        // Often near their wrap.
-        first in (
-            prop_oneof![any::<u16>(), 65_000..=u16::MAX],
-            prop_oneof![any::<u32>(), u32::MAX - 500_000..=u32::MAX],
-            any::<u64>(),
-        ),
-        mut troubles in prop::collection::vec((0..120_u64, trouble()), 1..6),
+        first in first(),
+        troubles in prop::collection::vec((0..120_u64, trouble()), 1..6),
     ) {
-        // A stream that begins with two seconds at once is more than two ahead of the clock, and is cut.
-        if let Some((calm, Trouble::Stalled(40..))) = troubles.first_mut() {
-            *calm += 50;
-        }
-        let troubled: u64 = troubles.iter().map(|(calm, trouble)| calm + trouble.frames()).sum();
-        // Eight seconds in which places are put right; then they have to be.
-        let calm = troubled + 400;
-        let frames = calm + 600;
-        let mut bed = Bed::new(over);
-        for (at, coming) in network(over, silence, first, &troubles, frames) {
-            bed.until(at);
-            bed.come(coming);
-        }
-        bed.until(captured(frames, 0) + Duration::from_secs(1));
-        let words = (calm..frames - EVERY).filter(|frame| is_voiced(*frame) && !is_voiced(frame - 1));
-        let truths: Vec<u64> = words.map(|frame| truth(over, frame, 0)).collect();
-        prop_assert!(truths.len() >= 4);
-        for expected in &truths {
-            let heard = bed.heard_at(*expected);
-            let off = heard.map(|heard| Samples(heard.abs_diff(*expected)).ms());
-            prop_assert!(off.is_some_and(|off| off <= CLOSE_MS), "{off:?} ms off, {heard:?} for {expected}");
-        }
-        let starts: Vec<Option<u64>> = bed.turns.iter()
-            .filter(|turn| turn.role == Role::User)
-            .map(|turn| turn.start_ms)
-            .collect();
-        let anew = troubles.iter().any(|(_, trouble)| matches!(trouble, Trouble::NewSource));
-        let from = Samples(truths[0]).ms();
-        let late: Vec<u64> = starts.iter().flatten().copied().filter(|start| start + CLOSE_MS >= from).collect();
-        prop_assert!(anew || !late.is_empty(), "{starts:?} {:?}", bed.turns);
-        for start in late {
-            let nearest = truths.iter().map(|at| Samples(*at).ms().abs_diff(start)).min();
-            let last = truths.last().map_or(0, |at| Samples(*at).ms());
-            prop_assert!(
-                start > last + CLOSE_MS || nearest.is_some_and(|off| off <= CLOSE_MS),
-                "a turn at {start}, {nearest:?} ms off"
-            );
+        stays_aligned(over, silence, first, troubles, EIGHT_SECONDS)?;
+    }
+
+    /// Short pauses are found together, by two spans of 3 s that agree, and are put right in the next silence.
+    #[test]
+    fn senders_whose_clock_stands_still_in_a_pause_stay_where_they_were_said(
+        over in prop::sample::select(&ALL[..]),
+        silence in prop::sample::select(&[Silence::Sent, Silence::Suppressed, Silence::Noise, Silence::Standing][..]),
+        first in first(),
+        troubles in prop::collection::vec((0..120_u64, standing()), 1..10),
+    ) {
+        stays_aligned(over, silence, first, troubles, EIGHT_SECONDS + 2 * EVERY)?;
+    }
+}
+
+/// A pause of 200 ms and more is put right with the packets that show it, not seconds later.
+#[test]
+fn a_long_pause_of_a_standing_clock_is_put_right_with_the_first_word_behind_it() {
+    for over in ALL {
+        for silence in [Silence::Sent, Silence::Standing] {
+            for paused in [11, 45, 100, 250] {
+                // Behind a second word: the next one is the first of the truths.
+                let troubles = [(300, Trouble::Standing(paused))];
+                let frames = 300 + paused + 5 * EVERY;
+                let mut bed = Bed::new(over);
+                for (at, coming) in network(over, silence, (7, 8, 9), &troubles, frames) {
+                    bed.until(at);
+                    bed.come(coming);
+                }
+                bed.until(captured(frames, 0) + Duration::from_secs(1));
+                let words = (300 + paused..frames - EVERY)
+                    .filter(|frame| is_voiced(*frame) && !is_voiced(frame - 1));
+                for frame in words {
+                    let expected = truth(over, frame, 0);
+                    let off = bed
+                        .heard_at(expected)
+                        .map(|heard| Samples(heard.abs_diff(expected)).ms());
+                    assert!(
+                        off.is_some_and(|off| off <= CLOSE_MS),
+                        "{over:?} {silence:?} {paused}: {off:?} ms off at frame {frame}"
+                    );
+                }
+            }
         }
     }
 }

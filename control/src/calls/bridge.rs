@@ -288,7 +288,7 @@ async fn run_in_span(
         Ok(handle) => handle,
         Err(refused) => {
             let why = match refused {
-                Refused::Full | Refused::Stopping => NotPlaced::NoCapacity,
+                Refused::Full | Refused::Stopping | Refused::NoThread => NotPlaced::NoCapacity,
                 Refused::Socket => NotPlaced::Failed,
             };
             return Err(fail(Ending::engine_error(refused.to_string()), why).await);

@@ -9,10 +9,13 @@
 //!
 //! What is handed out covers the stream's time without a hole or an overlap: packets, packets given up
 //! ([`Next::Missing`]) and pauses ([`Next::Pause`]) follow one another, so their lengths add up to the
-//! distance of the timestamps.
+//! distance of the timestamps, and to how long these stood still ([`standing`]).
+
+mod standing;
 
 use std::time::Duration;
 
+use self::standing::{Doubt, Verdict};
 use crate::time::Time;
 
 /// Packets that may wait: 1.3 s of 20 ms. What is further ahead than this comes after an outage.
@@ -70,7 +73,8 @@ pub enum Next<'a> {
         /// How long the packet behind it had waited.
         held: Duration,
     },
-    /// The sender sent nothing for so long (discontinuous transmission), or an outage took it.
+    /// The sender sent nothing for so long (discontinuous transmission), or an outage took it. Its timestamps may have
+    /// stood still meanwhile.
     Pause { duration: u64 },
     /// The timestamps begin anew, unrelated to those before.
     Restart,
@@ -114,6 +118,10 @@ pub struct JitterBuffer {
     /// What came when this number was expected was not given here. Not looked at where packets pass in their turn, which
     /// shows that none is missing.
     skipped: Option<u64>,
+    /// What waits is late all at once, and it is not known yet why.
+    doubt: Option<Doubt>,
+    /// Nor was it known when those before were handed out.
+    unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +159,8 @@ impl JitterBuffer {
             counts: JitterCounts::default(),
             restarted: false,
             skipped: None,
+            doubt: None,
+            unknown: false,
         }
     }
 
@@ -162,7 +172,9 @@ impl JitterBuffer {
         };
         let in_turn = packet.sequence == expected.sequence as u16
             && packet.timestamp == expected.timestamp as u32
-            && packet.duration > 0;
+            && packet.duration > 0
+            && !self.unknown
+            && !self.is_late(now, expected.timestamp);
         if !in_turn {
             return false;
         }
@@ -213,6 +225,7 @@ impl JitterBuffer {
             }
             return;
         }
+        let alone = !self.waits();
         if sequence >= expected.sequence + SLOTS as u64 {
             if !self.is_plausible(now, expected, timestamp) {
                 return self.stranger(now, packet);
@@ -237,8 +250,19 @@ impl JitterBuffer {
         self.highest = self.highest.max(sequence);
         self.counts.packets += 1;
         // A keypad event has the timestamp of its beginning, whenever it comes.
-        if packet.duration > 0 {
-            self.arrival.note(now, self.time(timestamp));
+        if packet.duration == 0 {
+            return;
+        }
+        let time = self.time(timestamp);
+        let late = self.arrival.late(now, time);
+        let still_late = self.unknown && late >= standing::LATE.as_micros() as u64;
+        if let Some(doubt) = &mut self.doubt {
+            doubt.note(now, late);
+        } else if alone && self.after.is_none() && (still_late || self.is_late(now, timestamp)) {
+            self.doubt = Some(Doubt::new(now, late));
+        } else {
+            self.unknown &= still_late;
+            self.arrival.note(now, time);
         }
     }
 
@@ -249,6 +273,20 @@ impl JitterBuffer {
         }
         if !self.waits() {
             return None;
+        }
+        if let Some(doubt) = self.doubt {
+            let verdict = doubt.verdict(now);
+            let stood = match verdict {
+                Verdict::Stood(stood) => stood,
+                Verdict::Open if !self.is_filling() => return None,
+                Verdict::Open | Verdict::Stalled | Verdict::Unknown => Duration::ZERO,
+            };
+            self.unknown = verdict == Verdict::Unknown;
+            self.decided(stood);
+            let duration = stood.as_micros() as u64 * u64::from(self.clock) / 1_000_000;
+            if duration > 0 {
+                return Some(Next::Pause { duration });
+            }
         }
         let mut expected = self.expected?;
         let mut here = place(expected.sequence);
@@ -297,6 +335,9 @@ impl JitterBuffer {
         let Some(expected) = self.expected.filter(|_| self.waits()) else {
             return Time::NEVER;
         };
+        if let Some(doubt) = &self.doubt {
+            return doubt.deadline();
+        }
         if self.slots[place(expected.sequence)].sequence == expected.sequence {
             return Time::NEVER;
         }
@@ -334,6 +375,8 @@ impl JitterBuffer {
         self.arrival = Arrivals::default();
         self.restarted = false;
         self.skipped = None;
+        self.doubt = None;
+        self.unknown = false;
     }
 
     /// Packets were not given here on purpose, as while a caller holds: those before the next one are neither lost nor
@@ -385,7 +428,44 @@ impl JitterBuffer {
         self.known += u64::from(skipped);
         self.counts.packets += 1;
         if packet.duration > 0 {
-            self.arrival.note(now, self.time(timestamp));
+            let time = self.time(timestamp);
+            if self.is_late(now, timestamp) {
+                // Whoever held tells by the clock how long it was.
+                let late = self.arrival.late(now, time);
+                self.arrival.shift(late);
+            }
+            self.arrival.note(now, time);
+        }
+    }
+
+    /// Whether a packet comes so much later after the one handed out last than its timestamp says.
+    fn is_late(&self, now: Time, timestamp: u64) -> bool {
+        let (at, before) = self.arrival.last;
+        let passed = now - at;
+        self.arrival.began
+            && passed >= standing::LATE
+            && passed - standing::LATE >= self.time(timestamp.saturating_sub(before))
+    }
+
+    /// Half of the places are taken: small packets are not held any longer.
+    fn is_filling(&self) -> bool {
+        let expected = self.expected.map_or(0, |expected| expected.sequence);
+        self.after.is_some() || self.highest >= expected + SLOTS as u64 / 2
+    }
+
+    /// The sender's clock stood still for so long before what waits here.
+    fn decided(&mut self, stood: Duration) {
+        self.doubt = None;
+        self.arrival.shift(stood.as_micros() as u64);
+        let Some(expected) = self.expected else {
+            return;
+        };
+        for sequence in expected.sequence..=self.highest {
+            let slot = &self.slots[place(sequence)];
+            if slot.sequence == sequence && slot.duration > 0 {
+                let (at, time) = (slot.at, self.time(slot.timestamp));
+                self.arrival.note(at, time);
+            }
         }
     }
 
@@ -548,10 +628,7 @@ struct Span {
 impl Arrivals {
     /// A packet came at `now` whose timestamp is `time` after timestamp 0.
     fn note(&mut self, now: Time, time: Duration) {
-        let time = time.as_micros() as u64;
-        // When timestamp 0 would have come, had it been as fast as this one. An origin far above
-        // zero keeps it positive whatever the timestamp.
-        let zero = (now.as_micros() + ORIGIN).saturating_sub(time);
+        let zero = zero(now, time);
         if !self.began {
             self.began = true;
             self.began_at = now;
@@ -581,6 +658,20 @@ impl Arrivals {
         self.transit = zero as i64;
     }
 
+    /// How much later than the fastest a packet came, microseconds.
+    fn late(&self, now: Time, time: Duration) -> u64 {
+        zero(now, time).saturating_sub(self.base.as_micros())
+    }
+
+    /// Timestamp 0 is so many microseconds later from now on: timestamps stood still.
+    fn shift(&mut self, stood: u64) {
+        for span in &mut self.spans {
+            span.least += stood;
+        }
+        self.base = Time::from_micros(self.base.as_micros() + stood);
+        self.transit = self.transit.saturating_add_unsigned(stood);
+    }
+
     fn delay(&self) -> Duration {
         let worst = self.spans.iter().map(|span| span.worst).max().unwrap_or(0);
         (Duration::from_micros(worst) + MARGIN).clamp(LEAST_DELAY, MOST_DELAY)
@@ -596,6 +687,12 @@ impl Arrivals {
 /// Times of arrival are counted from here (2^48 microseconds, nine years), so that a timestamp may be
 /// larger than the engine is old.
 const ORIGIN: u64 = 1 << 48;
+
+/// When timestamp 0 would have come, had it been as fast as the packet of `time` that came at `now`. An origin far above
+/// zero keeps it positive whatever the timestamp.
+fn zero(now: Time, time: Duration) -> u64 {
+    (now.as_micros() + ORIGIN).saturating_sub(time.as_micros() as u64)
+}
 
 fn units(clock: u32, count: u64) -> Duration {
     Duration::from_micros((u128::from(count) * 1_000_000 / u128::from(clock)) as u64)

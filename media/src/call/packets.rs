@@ -300,6 +300,7 @@ mod tests {
         for once in [
             packet(&[0xf8, 0xff, 0xfe]),
             Input::Text(r#"{"type":"user_message","text":"Hello?"}"#),
+            Input::Text(r#"{"type":"pong","event_id":0}"#),
         ] {
             let mut call = connected();
             give(&mut call, 30, once);

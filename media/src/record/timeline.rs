@@ -6,8 +6,9 @@
 //! There a piece is contiguous with the piece before, unless the sender paused: then the silence between them is as
 //! long as the clock says.
 //!
-//! Two clocks do not run alike, and a first packet may be slow. So the clock watches over a stream with timestamps
-//! ([`Lags`]), and its place is put right by little while the caller is silent.
+//! Two clocks do not run alike, a first packet may be slow, and some senders' timestamps stand still in a pause: a long
+//! one is told by the leg ([`JitterBuffer`](crate::audio::jitter::JitterBuffer)), short ones add up. So the clock watches
+//! over a stream with timestamps ([`Lags`]), and its place is put right while the caller is silent.
 //!
 //! The agent's side is placed by [`Playout`](crate::audio::playout::Playout), where it is played.
 
@@ -133,12 +134,11 @@ impl Timeline {
     fn correct(&mut self, now: u64, length: u64, quiet: impl Fn() -> bool) -> (u64, u64) {
         if self.owed == 0 {
             self.lags.note(now, self.next + length);
-            self.owed = match self.lags.lasting() {
-                lag if lag.unsigned_abs() <= CLOSE => return (0, 0),
-                // A clock's lag is taken back little by little; timestamps that stood still in a pause at once.
-                lag if (0..=PAUSE as i64).contains(&lag) => CLOSE as i64,
-                lag => lag,
-            };
+            let lag = self.lags.lasting();
+            if lag.unsigned_abs() <= CLOSE {
+                return (0, 0);
+            }
+            self.owed = lag;
             self.lags = Lags::default();
         }
         if !quiet() {
@@ -369,6 +369,25 @@ mod tests {
         for (ppm, late) in [(0, 1600), (100, 0), (-100, 0), (100, 1600), (-100, 1600)] {
             let worst = worst(180_000, ppm, late);
             assert!(worst <= 320, "{ppm} ppm, {late} late: {worst} samples");
+        }
+    }
+
+    #[test]
+    fn short_pauses_in_which_timestamps_stood_still_are_put_right_together() {
+        let mut line = Timeline::default();
+        let mut paused = 0;
+        for frame in 1..=2_000 {
+            // Ten pauses of 60 ms, with a second between them.
+            if (500..1_000).contains(&frame) && frame % 50 == 0 {
+                paused += 960;
+            }
+            let now = 16_000 + paused + frame * FRAME;
+            let Place::At { position, .. } = place(&mut line, now, FRAME, true) else {
+                unreachable!("nothing is fast");
+            };
+            if frame < 500 || frame > 1_500 {
+                assert_eq!(position, now - FRAME, "frame {frame}");
+            }
         }
     }
 

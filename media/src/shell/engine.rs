@@ -20,7 +20,7 @@ use super::finish::RecordedFile;
 use super::lateness::{Histogram, Lateness, LatenessTotals};
 use super::line::Line;
 use super::live::{Placed, Renewal, Seat, WebRtc};
-use super::mailbox::{CallKey, Command, Gate, Mailbox, Sink};
+use super::mailbox::{CallKey, Command, Gate, Keeper, Mailbox, Sink};
 use super::peer::{Identity, Net, Peer};
 use super::recorder::ring;
 use super::rtp::{RtpCarrier, RtpLine};
@@ -237,7 +237,8 @@ impl Engine {
     }
 
     /// Takes a call: it runs from now on, on the thread with the fewest calls, and its first news
-    /// come. After an error nothing was told, and the connection is closed.
+    /// come. After an error nothing was told, and the connection is closed. Of a call whose thread ends before it took
+    /// it nothing is told either: `on_event` is dropped, and its handle says that it is over.
     pub fn place(&self, call: NewCall) -> Result<CallHandle, Refused> {
         let stopping = self.stopping.read().unwrap_or_else(PoisonError::into_inner);
         if *stopping {
@@ -246,8 +247,9 @@ impl Engine {
         let mailbox = self
             .threads
             .iter()
+            .filter(|thread| thread.is_alive())
             .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
-        let mailbox = mailbox.ok_or(Refused::Stopping)?.clone();
+        let mailbox = mailbox.ok_or(Refused::NoThread)?.clone();
         let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let line = match call.carrier {
@@ -278,12 +280,15 @@ impl Engine {
             line,
             providers: (call.providers)(sink),
             on_event: call.on_event,
-            gate: gate.clone(),
+            gate: Keeper(gate.clone()),
             seat,
             span: tracing::Span::current(),
         };
         if !mailbox.command(Command::Place(Box::new(placed))) {
-            return Err(Refused::Full);
+            return Err(match mailbox.is_alive() {
+                true => Refused::Full,
+                false => Refused::NoThread,
+            });
         }
         count(&self.tallies.calls, 1);
         Ok(CallHandle { key, gate, mailbox })

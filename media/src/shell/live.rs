@@ -11,7 +11,7 @@ use super::counters::{Tallies, count};
 use super::disk::Opening;
 use super::engine::{CallNews, OnEvent, tell};
 use super::line::Line;
-use super::mailbox::{CallKey, Gate, Mailbox};
+use super::mailbox::{CallKey, Keeper, Mailbox};
 use super::peer::{Datagram, Heard, Identity, Net};
 use super::recorder::{Recorder, Ring};
 use super::rtp::Taken;
@@ -37,12 +37,14 @@ const MAX_OUTPUTS: usize = 100_000;
 /// A call on its way to its thread.
 pub(super) struct Placed {
     pub(super) key: CallKey,
+    // Dropped before the listener: whoever sees the news end finds the call over, and its place free.
+    /// Whoever holds the call's handle learns that it is over, also where its thread died with it or before it took it.
+    pub(super) gate: Keeper,
+    pub(super) seat: Seat,
     pub(super) config: CallConfig,
     pub(super) line: Line,
     pub(super) providers: Providers,
     pub(super) on_event: OnEvent,
-    pub(super) gate: Arc<Gate>,
-    pub(super) seat: Seat,
     /// What the log says of the call; whoever placed it chose it.
     pub(super) span: tracing::Span,
 }
@@ -108,12 +110,12 @@ pub(super) struct WebRtc {
 /// One call, from its first input until its socket is closed.
 pub(super) struct Live {
     pub(super) key: CallKey,
+    gate: Keeper,
     /// `None` when the call is over and only its socket is still closing.
     machine: Option<Machine>,
     pub(super) line: Line,
     recorder: Recorder,
     on_event: OnEvent,
-    gate: Arc<Gate>,
     started: Time,
     span: tracing::Span,
     /// When the machine wants to be woken.
@@ -222,7 +224,7 @@ impl Live {
 
     /// An answer of a provider was taken out of the queue.
     pub(super) fn taken(&self) {
-        self.gate.taken();
+        self.gate.0.taken();
     }
 
     /// What is due of this call, and one write. What came in waits.
@@ -539,7 +541,7 @@ impl Live {
 
     /// The call is over; its socket closes in its own time.
     fn finish(&mut self, now: Time, tools: &mut Tools) {
-        self.gate.close();
+        self.gate.0.close();
         self.deadline = Time::NEVER;
         self.line.close(now, 1000, "");
         let machine = self.machine.take();
@@ -591,7 +593,7 @@ impl Live {
                 CallNews::Event(CallEvent::Ended(Box::new(summary))),
             );
         }
-        if self.machine.is_some() || !self.gate.is_closed() {
+        if self.machine.is_some() || !self.gate.0.is_closed() {
             self.finish(now, tools);
         }
     }
@@ -610,13 +612,6 @@ impl Live {
         if told.is_err() {
             tracing::error!(parent: &self.span, "the caller was not told");
         }
-    }
-}
-
-impl Drop for Live {
-    /// Whoever holds the call's handle learns that it is over, also where its thread died with it.
-    fn drop(&mut self) {
-        self.gate.close();
     }
 }
 

@@ -1,5 +1,9 @@
 //! The way into a media thread: bounded queues and one wake-up for all that is in them.
+//!
+//! A thread that has ended takes nothing any more. What lay in its queue then is dropped, by the thread as it ends or by
+//! whoever sent it at that moment, so that a call in it is over as those are that ran.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ThreadId};
@@ -54,6 +58,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// One media thread as others see it.
 pub(super) struct Mailbox {
     commands: Sender<Command>,
+    /// What nobody will take is taken out here.
+    queue: Receiver<Command>,
+    /// The thread takes what is sent.
+    alive: AtomicBool,
     speech: Sender<(CallKey, SpeechEvent)>,
     waker: mio::Waker,
     /// A wake-up is under way: more would be system calls for nothing.
@@ -64,10 +72,19 @@ pub(super) struct Mailbox {
     pub(super) tallies: Arc<Tallies>,
 }
 
-/// The thread's ends of the queues.
+/// The thread's ends of the queues. Dropped with the thread.
 pub(super) struct Inbox {
     pub(super) commands: Receiver<Command>,
     pub(super) speech: Receiver<(CallKey, SpeechEvent)>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // Whoever sends later sees it; whoever sent before it is in the queue.
+        self.mailbox.alive.store(false, Ordering::SeqCst);
+        self.mailbox.clear();
+    }
 }
 
 impl Mailbox {
@@ -80,36 +97,61 @@ impl Mailbox {
     ) -> (Arc<Self>, Inbox) {
         let (commands, commands_out) = bounded(calls.saturating_mul(4).saturating_add(64));
         let (speech, speech_out) = bounded(SPEECH_QUEUE);
-        let mailbox = Self {
+        let mailbox = Arc::new(Self {
             commands,
+            queue: commands_out.clone(),
+            alive: AtomicBool::new(true),
             speech,
             waker,
             woken: AtomicBool::new(false),
             thread: OnceLock::new(),
             live: AtomicUsize::new(0),
             tallies,
+        });
+        let inbox = Inbox {
+            commands: commands_out,
+            speech: speech_out,
+            mailbox: mailbox.clone(),
         };
-        (
-            Arc::new(mailbox),
-            Inbox {
-                commands: commands_out,
-                speech: speech_out,
-            },
-        )
+        (mailbox, inbox)
     }
 
     /// `false`: the thread is behind with its commands, or gone.
     pub(super) fn command(&self, command: Command) -> bool {
-        let sent = self.commands.try_send(command).is_ok();
-        self.wake();
-        sent
+        let sent = self.is_alive() && self.commands.try_send(command).is_ok();
+        self.sent(sent)
     }
 
     /// Waits for room: for the few commands that must arrive. `false`: the thread is gone.
     pub(super) fn insist(&self, command: Command) -> bool {
-        let sent = self.commands.send(command).is_ok();
+        // A thread that ends makes room in its queue.
+        let sent = self.is_alive() && self.commands.send(command).is_ok();
+        self.sent(sent)
+    }
+
+    /// Whether the thread takes what it is sent.
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// A command was sent, or was not. `false`: nobody will take it.
+    fn sent(&self, sent: bool) -> bool {
+        if !self.is_alive() {
+            self.clear();
+            return false;
+        }
         self.wake();
         sent
+    }
+
+    /// Drops what waits for a thread that has ended.
+    fn clear(&self) {
+        for command in self.queue.try_iter() {
+            // Providers of a call go with it. One that panics has nothing left to break, and others still wait.
+            if catch_unwind(AssertUnwindSafe(|| drop(command))).is_err() {
+                count(&self.tallies.panics, 1);
+            }
+        }
     }
 
     /// Called once by the media thread itself.
@@ -163,6 +205,15 @@ impl Gate {
                 (n < PENDING).then_some(n + 1)
             })
             .is_ok()
+    }
+}
+
+/// Closes the gate when it is dropped: a call is over when nobody has it any more, however that came.
+pub(super) struct Keeper(pub(super) Arc<Gate>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -160,10 +160,25 @@ impl Bed {
             .unwrap();
         client.set_nodelay(true).unwrap();
         let (sender, news) = unbounded();
-        let handle = self.engine.place(NewCall {
+        let tell = Arc::new(move |news| {
+            let _ = sender.send(news);
+        });
+        let handle = self.place(socket, config, (panics, seconds), tell)?;
+        let ws = WebSocket::from_raw_socket(client, Role::Client, Some(WebSocketConfig::default()));
+        Ok(Caller { ws, news, handle })
+    }
+
+    fn place(
+        &self,
+        stream: TcpStream,
+        config: CallConfig,
+        (panics, seconds): (bool, usize),
+        on_event: Arc<dyn Fn(CallNews) + Send + Sync>,
+    ) -> Result<CallHandle, Refused> {
+        self.engine.place(NewCall {
             config,
             carrier: Carrier::Socket {
-                stream: socket,
+                stream,
                 leftover: Vec::new(),
                 held: None,
             },
@@ -179,12 +194,8 @@ impl Bed {
                     tts: Box::new(quick()),
                 }
             }),
-            on_event: Arc::new(move |news| {
-                let _ = sender.send(news);
-            }),
-        })?;
-        let ws = WebSocket::from_raw_socket(client, Role::Client, Some(WebSocketConfig::default()));
-        Ok(Caller { ws, news, handle })
+            on_event,
+        })
     }
 
     fn spool(&self) -> std::path::PathBuf {
@@ -447,6 +458,76 @@ fn a_media_thread_that_dies_takes_its_calls_along_and_what_was_recorded_stays() 
     second.read_to("audio").unwrap();
     second.handle.end(EndRequest::Api);
     second.recorded().unwrap();
+}
+
+#[test]
+fn calls_that_wait_for_a_thread_that_dies_are_over_and_later_ones_go_to_others() {
+    let bed = Bed::new(2);
+    // The listener of the first call keeps its thread busy until it is let go, so that all behind it waits.
+    let (let_go, held) = unbounded::<()>();
+    let busy = Mutex::new(Some(held));
+    let (started, has_started) = unbounded();
+    let _client = TcpStream::connect(bed.listener.local_addr().unwrap()).unwrap();
+    let (socket, _) = bed.listener.accept().unwrap();
+    let tell = Arc::new(move |_| {
+        if let Some(held) = busy.lock().unwrap().take() {
+            let _ = started.send(());
+            let _ = held.recv();
+        }
+    });
+    let first = bed.place(socket, config("busy"), (false, 1), tell).unwrap();
+    has_started.recv_timeout(Duration::from_secs(20)).unwrap();
+    // A call to each thread in turn, as long as the busy one takes none: those of the other run.
+    let mut calls = Vec::new();
+    for session in [
+        "runs",
+        faults::MEDIA,
+        "runs too",
+        "waits",
+        "runs as well",
+        "waits too",
+    ] {
+        calls.push((session, bed.call_with(config(session), false, 30).unwrap()));
+    }
+    assert_eq!(bed.engine.live_calls(), 7);
+    let_go.send(()).unwrap();
+    let name = fallen(&bed);
+    assert_eq!(name, ("media-0".to_owned(), true));
+    assert!(first.is_over());
+    for (session, call) in &mut calls {
+        let runs = session.starts_with("runs");
+        if runs {
+            call.read_to("audio").unwrap();
+        } else {
+            // Whoever follows it sees its news end.
+            while call.news.recv_timeout(Duration::from_secs(20)).is_ok() {}
+        }
+        assert_eq!(call.handle.is_over(), !runs, "{session}");
+        assert_eq!(call.handle.end(EndRequest::Api), runs, "{session}");
+        if runs {
+            assert_eq!(call.ended().reason, EndReason::EndedByApi);
+            call.recorded().unwrap();
+        }
+    }
+    assert_eq!(bed.engine.live_calls(), 0);
+    // The dead thread has the fewest calls, and is given none.
+    let mut later = Vec::new();
+    for number in 1..=4 {
+        let mut call = bed
+            .call_with(config(&format!("later-{number}")), false, 30)
+            .unwrap();
+        call.read_to("audio").unwrap();
+        later.push(call);
+        assert_eq!(bed.engine.live_calls(), number);
+    }
+    // With the last one nobody takes calls, and who asks is told why.
+    let broken = bed.call_with(config(faults::MEDIA), false, 1).unwrap();
+    assert_eq!(fallen(&bed), ("media-1".to_owned(), true));
+    assert!(broken.handle.is_over());
+    let refused = bed.call_with(config("refused"), false, 1).err();
+    assert_eq!(refused, Some(Refused::NoThread));
+    assert_eq!(bed.engine.live_calls(), 0);
+    bed.engine.shutdown(Duration::from_secs(5));
 }
 
 #[test]

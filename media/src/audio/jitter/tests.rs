@@ -341,6 +341,116 @@ fn a_sender_that_counts_anew_is_followed_from_its_second_packet() {
     assert_eq!(out.len(), 100);
 }
 
+/// Fifty packets, so many ms in which neither numbers nor timestamps go on, and fifty more, each as late as `late` has it.
+fn standing(ms: u64, late: impl Fn(u32) -> u64) -> Vec<Sent> {
+    let pause = |n: u32| if n < 50 { 0 } else { ms };
+    steady(0..100, |n| pause(n) + late(n))
+}
+
+#[test]
+fn timestamps_that_stood_still_leave_room_for_the_pause() {
+    for ms in [200, 240, 2_000, 9_000, 600_000] {
+        for short in [true, false] {
+            let mut buffer = JitterBuffer::new(48_000);
+            let out = run_by(&mut buffer, standing(ms, |_| 0), 65_500, short);
+            assert_eq!(out[50], Out::Pause(ms * 48), "{ms}");
+            assert_eq!(out.len(), 101);
+            let counts = buffer.counts();
+            assert_eq!((counts.packets, counts.lost, counts.late), (100, 0, 0));
+            // Neither is it jitter.
+            assert_eq!(buffer.delay(), LEAST_DELAY);
+            assert!(buffer.jitter() < Duration::from_millis(1));
+        }
+    }
+    // A shorter one is not told from jitter.
+    let mut buffer = JitterBuffer::new(48_000);
+    assert_eq!(run(&mut buffer, standing(180, |_| 0), 0).len(), 100);
+}
+
+#[test]
+fn packets_are_held_after_a_pause_until_their_pace_is_known() {
+    let mut buffer = JitterBuffer::new(48_000);
+    let mut held = Vec::new();
+    for (at, n, timestamp) in standing(1_000, |_| 0) {
+        let now = START + Duration::from_millis(at);
+        let packet = Arrival {
+            sequence: n as u16,
+            timestamp,
+            duration: FRAME,
+            payload: &[],
+        };
+        if buffer.pass(now, &packet) {
+            continue;
+        }
+        buffer.insert(now, &packet);
+        while let Some(next) = buffer.next(now) {
+            if let Next::Packet { held: ms, .. } = next {
+                held.push(ms.as_millis());
+            }
+        }
+    }
+    // The very first, and those of 100 ms.
+    assert_eq!(held, [0, 100, 80, 60, 40, 20, 0]);
+}
+
+#[test]
+fn a_packet_alone_shows_nothing_and_those_behind_it_do() {
+    let mut buffer = JitterBuffer::new(48_000);
+    let mut packets = standing(400, |_| 0);
+    // After the first, which keeps the other side's door open, 400 ms of silence that the timestamps tell.
+    for (at, n, timestamp) in &mut packets[51..] {
+        (*at, *timestamp) = (*at + 400, *timestamp + 400 * 48);
+        assert!(*n > 50);
+    }
+    let out = run(&mut buffer, packets, 0);
+    let pauses: Vec<_> = out
+        .iter()
+        .enumerate()
+        .filter(|(_, out)| matches!(out, Out::Pause(_)))
+        .collect();
+    assert_eq!(
+        pauses,
+        [(51, &Out::Pause(400 * 48)), (52, &Out::Pause(400 * 48))]
+    );
+    assert_eq!(out.len(), 102);
+}
+
+#[test]
+fn what_is_lost_and_overtaken_after_a_pause_is_found_there() {
+    let mut buffer = JitterBuffer::new(48_000);
+    let mut packets = standing(1_000, |n| if n == 53 { 25 } else { 0 });
+    packets.retain(|(_, n, _)| ![50, 56].contains(n));
+    let out = run(&mut buffer, packets, 0);
+    assert_eq!(out[50], Out::Pause(48_000));
+    assert_eq!(out[51], Out::Missing(FRAME.into(), Some(51)));
+    assert_eq!(out[57], Out::Missing(FRAME.into(), Some(57)));
+    assert_eq!(out.len(), 101);
+    assert_eq!(buffer.counts().lost, 2);
+}
+
+#[test]
+fn a_network_that_stalls_makes_no_pause() {
+    for stalled in [10, 40, 60, 150] {
+        // All come at once with the one behind them, or only the last of a talkspurt do, with silence behind them.
+        let late = |n: u32| match n {
+            50.. if n < 50 + stalled => u64::from(50 + stalled - n) * 20,
+            _ => 0,
+        };
+        let mut buffer = JitterBuffer::new(48_000);
+        let out = run(&mut buffer, steady(0..300, late), 0);
+        assert!(
+            !out.iter().any(|out| matches!(out, Out::Pause(_))),
+            "{stalled}: {out:?}"
+        );
+        let heard: u64 = out.iter().map(|out| out.duration()).sum();
+        assert_eq!(heard, 300 * u64::from(FRAME), "{stalled}");
+        let few = stalled.min(5);
+        let end = steady(0..50 + few, late);
+        let mut buffer = JitterBuffer::new(48_000);
+        assert_eq!(run(&mut buffer, end, 0).len() as u32, 50 + few, "{stalled}");
+    }
+}
+
 #[test]
 fn timestamps_that_jump_are_a_restart_and_no_pause_of_hours() {
     let mut buffer = JitterBuffer::new(48_000);

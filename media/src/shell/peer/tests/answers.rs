@@ -105,6 +105,88 @@ fn an_offer_without_a_group_gets_its_audio_and_no_more() {
     client.run(|client| client.hears(0, 0.5));
 }
 
+/// A medium of an offer: one beside the client's own, or one of these by its number.
+enum Medium {
+    Other(&'static str),
+    Own(usize),
+}
+
+/// A description whose media are these.
+fn with_media(sdp: &str, media: &[Medium]) -> String {
+    let sections = sdp::sections(sdp);
+    let names = media.iter().map(|medium| match medium {
+        Medium::Other(other) => sdp::attribute(other, "mid").unwrap(),
+        Medium::Own(at) => sdp::attribute(sections[1 + at], "mid").unwrap(),
+    });
+    let group = format!("a=group:BUNDLE {}", names.collect::<Vec<_>>().join(" "));
+    let session = sections[0].lines().map(|line| match line {
+        line if line.starts_with("a=group:") => &group[..],
+        line => line,
+    });
+    let session: String = session.map(|line| format!("{line}\r\n")).collect();
+    let media = media.iter().map(|medium| match medium {
+        Medium::Other(other) => *other,
+        Medium::Own(at) => sections[1 + at],
+    });
+    session + &media.collect::<String>()
+}
+
+const VIDEO: &str = "m=video 9 UDP/TLS/RTP/SAVPF 98\r\nc=IN IP4 0.0.0.0\r\na=mid:v\r\na=rtcp-mux\r\n\
+    a=rtpmap:98 VP8/90000\r\na=sendrecv\r\na=setup:actpass\r\n";
+const SCREEN: &str = "m=video 9 UDP/TLS/RTP/SAVPF 99\r\nc=IN IP4 0.0.0.0\r\na=mid:w\r\na=rtcp-mux\r\n\
+    a=rtpmap:99 H264/90000\r\na=sendonly\r\na=setup:actpass\r\n";
+const STOPPED: &str =
+    "m=audio 0 UDP/TLS/RTP/SAVPF 8\r\nc=IN IP4 0.0.0.0\r\na=mid:s\r\na=inactive\r\n";
+
+#[test]
+fn the_first_medium_that_is_kept_leads_to_us() {
+    use Medium::{Other, Own};
+    // The client's own media are an audio and a channel.
+    let offers: [&[Medium]; 6] = [
+        &[Own(0), Own(1)],
+        &[Other(VIDEO), Own(0), Own(1)],
+        &[Other(VIDEO), Other(SCREEN), Own(0), Own(1)],
+        &[Other(STOPPED), Own(1), Own(0)],
+        &[Other(STOPPED), Other(VIDEO), Own(1), Own(0)],
+        &[Own(1), Other(VIDEO), Own(0)],
+    ];
+    let bed = Bed::new();
+    for (number, media) in offers.iter().enumerate() {
+        let placed = bed.place(&format!("webrtc-first-kept-{number}"));
+        let mut client = Client::new();
+        let offer = with_media(&client.offer(), media);
+        let offer = offer.replace("BUNDLE s ", "BUNDLE ");
+        assert_eq!(check_offer(&offer), Ok(()), "{offer}");
+        let answer = placed.offer(&offer, false).unwrap();
+        let (kept, _) = shape(&answer);
+        let own = media.iter().map(|medium| matches!(medium, Own(_)));
+        assert_eq!(kept, own.collect::<Vec<_>>(), "{answer}");
+        let first = kept.iter().position(|kept| *kept).unwrap();
+        let sections = sdp::sections(&answer);
+        for (at, section) in sections[1..].iter().enumerate() {
+            let has = |name: &str| section.contains(name);
+            assert_eq!(has("a=candidate:"), at == first, "{answer}");
+            assert_eq!(has("a=end-of-candidates"), at == first, "{answer}");
+            let way = ["a=ice-ufrag:", "a=ice-pwd:", "a=setup:"];
+            assert!(way.iter().all(|name| has(name) == kept[at]), "{answer}");
+            let shared = sdp::attribute(section, "mid").unwrap();
+            let group = sections[0]
+                .lines()
+                .find(|line| line.starts_with("a=group:"));
+            let mut group = group.unwrap().split(' ').skip(1);
+            assert_eq!(group.any(|mid| mid == shared), kept[at], "{answer}");
+        }
+        // The client knows its own media alone, in its own order.
+        let place = |own: usize| {
+            let is_own = |medium: &Medium| matches!(medium, Own(at) if *at == own);
+            Own(media.iter().position(is_own).unwrap())
+        };
+        client.accept(&with_media(&answer, &[place(0), place(1)]));
+        client.run(|client| client.hears(0, 0.5) && client.has("session_started"));
+        placed.handle.end(EndRequest::Api);
+    }
+}
+
 #[test]
 fn candidates_may_overtake_the_answer_to_our_offer() {
     let bed = Bed::new();

@@ -16,8 +16,9 @@ use rustix::io::Errno;
 /// The file's name.
 const FILE: &str = "node.lock";
 
-/// How often the lock is tried, and the pause between: whoever is about to write its name has it alone for less.
-const TRIES: u32 = 100;
+/// How often the lock is tried, and the pause between: whoever is about to write its name has it alone for less, and
+/// so has a program that a process was just about to start when it ended.
+const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is read of the file: a name has at most a hundred characters.
@@ -45,6 +46,7 @@ pub fn claim(folder: &Path, node: &str) -> Result<Claim, String> {
         node: node.to_owned(),
         process: std::process::id().to_string(),
     };
+    let mut why = "another process holds the lock".to_owned();
     for _ in 0..TRIES {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Nobody else lives who had it.
@@ -63,20 +65,19 @@ pub fn claim(folder: &Path, node: &str) -> Result<Claim, String> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {
                 let holder = Holder::read(&file).map_err(failed)?;
-                if holder.node != own.node {
-                    return Err(format!("{}: {}", path.display(), holder.refuses(node)));
+                if holder.node == own.node {
+                    own.write(&file).map_err(failed)?;
+                    return Ok(Claim { _locked: file });
                 }
-                own.write(&file).map_err(failed)?;
-                return Ok(Claim { _locked: file });
+                why = holder.refuses(node);
+                flock(&file, FlockOperation::Unlock).map_err(|error| failed(error.into()))?;
             }
-            Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {}
             Err(error) => return Err(failed(error.into())),
         }
+        thread::sleep(PAUSE);
     }
-    Err(format!(
-        "{}: another process holds the lock",
-        path.display()
-    ))
+    Err(format!("{}: {why}", path.display()))
 }
 
 /// Whether the file system has no such locks, as some of networks have none.
@@ -193,7 +194,7 @@ mod tests {
     fn of_nodes_that_start_at_the_same_moment_one_has_the_folder() {
         let folder = TempDir::new().unwrap();
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        for _ in 0..20 {
+        for _ in 0..4 {
             let start = Barrier::new(names.len());
             let claims: Vec<_> = thread::scope(|scope| {
                 let claiming = names.map(|node| {

@@ -129,10 +129,9 @@ pub(super) fn without_key(text: &str, key: Option<&str>) -> String {
 
 /// A key as a part of a URL (RFC 3986 section 2.1).
 fn in_url(key: &str, escaped: impl Fn(u8) -> String) -> String {
-    let written = |byte: u8| match byte {
-        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => escaped(byte),
+    let written = |byte: u8| match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => escaped(byte),
     };
     key.bytes().map(written).collect()
 }

@@ -211,7 +211,8 @@ struct Told {
 
 impl Told {
     /// Whether the called number diverted the call, as one that is forwarded here: twice, or once while a forwarded
-    /// call of it is under way that may be the same, for it has the same caller or went to a number that is told of.
+    /// call of it is under way that may be the same, for it has the same caller (shown or not) or went to a number that
+    /// is told of.
     fn is_loop(&self, call: &Arrival<'_>, live: &[LiveForward]) -> bool {
         let own = self.users.iter().filter(|user| is_same(user, call.number));
         let may_be_this = |forward: &LiveForward| {

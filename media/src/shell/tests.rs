@@ -482,10 +482,10 @@ fn calls_that_wait_for_a_thread_that_dies_are_over_and_later_ones_go_to_others()
     for session in [
         "runs",
         faults::MEDIA,
-        "runs too",
+        "runs-too",
         "waits",
-        "runs as well",
-        "waits too",
+        "runs-as-well",
+        "waits-too",
     ] {
         calls.push((session, bed.call_with(config(session), false, 30).unwrap()));
     }

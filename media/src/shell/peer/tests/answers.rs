@@ -166,7 +166,7 @@ fn the_first_medium_that_is_kept_leads_to_us() {
         for (at, section) in sections[1..].iter().enumerate() {
             let has = |name: &str| section.contains(name);
             assert_eq!(has("a=candidate:"), at == first, "{answer}");
-            assert_eq!(has("a=end-of-candidates"), at == first, "{answer}");
+            assert!(!has("a=end-of-candidates") || at == first, "{answer}");
             let way = ["a=ice-ufrag:", "a=ice-pwd:", "a=setup:"];
             assert!(way.iter().all(|name| has(name) == kept[at]), "{answer}");
             let shared = sdp::attribute(section, "mid").unwrap();

@@ -49,7 +49,7 @@ async function take(url, file) {
     writeFileSync(file, Buffer.from(data, 'base64'));
   } finally {
     await browser.close();
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 
@@ -115,7 +115,11 @@ class Chromium {
     }
   }
 
+  // Chromium's other processes still write into its profile when the first one is killed: it ends them itself.
   async close() {
+    this.sessionId = undefined;
+    this.process.stdio[3].write(`${JSON.stringify({ id: (this.last += 1), method: 'Browser.close' })}\0`);
+    await Promise.race([this.gone, pause(5000)]);
     this.process.kill();
     await this.gone;
   }

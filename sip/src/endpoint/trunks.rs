@@ -441,11 +441,12 @@ impl Endpoint {
         }
     }
 
-    /// A name was not found: its trunks have it looked up again then.
-    pub(super) fn look_later(&mut self, lookup: &Lookup, again: Time) {
+    /// A name was not looked up, or not found: its trunks have it looked up again then. `tenant`: those of this one.
+    pub(super) fn look_later(&mut self, lookup: &Lookup, tenant: Option<Tenant>, again: Time) {
         let own = Some(Located::Ask(lookup.clone()));
         for (id, record) in &mut self.trunks {
-            if located(&record.trunk) == own {
+            let is_meant = tenant.is_none_or(|tenant| record.trunk.tenant == tenant);
+            if is_meant && located(&record.trunk) == own {
                 record.next_lookup = again;
                 let next = record.next_ping.min(again);
                 let (armed, who) = (&mut record.armed, Who::Trunk(*id));

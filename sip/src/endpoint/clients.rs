@@ -179,6 +179,9 @@ impl Endpoint {
         mut request: Request,
         mut peers: VecDeque<Peer>,
     ) {
+        if let Owner::Call(call, _) = owner {
+            peers = self.keep_to_hosts(call, &mut request, peers);
+        }
         let Some(peer) = peers.pop_front() else {
             return self.unsendable(now, owner, &request);
         };

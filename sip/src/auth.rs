@@ -5,6 +5,7 @@
 //! who only asks. What is stored is the last nonce count of those who answered rightly.
 
 mod choice;
+mod realms;
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use sha2::{Digest as _, Sha256, Sha512_256};
 use subtle::ConstantTimeEq as _;
 
 pub use self::choice::Withheld;
+pub(crate) use self::realms::{Challenged, Realms};
 use crate::ids::Ids;
 use crate::message::header::AuthValue;
 use crate::message::{Name, Request, Uri};
@@ -28,7 +30,7 @@ use crate::time::Time;
 pub struct Credentials {
     pub username: String,
     pub password: String,
-    /// The realm of the challenges that are answered; `None`: the first that is seen of the trunk's own hosts.
+    /// The realm of the challenges that are answered; `None`: those in which the trunk's own hosts asked first.
     pub realm: Option<String>,
     /// Answer MD5 without qop (RFC 2069) too, where nothing better is asked for: whoever overhears such an
     /// answer, or chose its nonce, tries passwords on it with tables that were made before.
@@ -256,11 +258,7 @@ impl Retry {
         credentials: &Credentials,
         ids: &mut Ids,
     ) -> Option<Request> {
-        let answer = match code {
-            401 => Name::Authorization,
-            407 => Name::ProxyAuthorization,
-            _ => return None,
-        };
+        let answer = choice::answer_to(code)?;
         let has = |answer: &Name, realm: &str| {
             let mut given = request.headers.all(answer).filter_map(AuthValue::parse);
             given.any(|given| given.get("realm") == Some(realm))

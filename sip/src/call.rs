@@ -605,6 +605,22 @@ pub(crate) fn make_up(request: &Request, code: u16) -> Response {
     response
 }
 
+/// What is tried again after an overload, seconds.
+pub(crate) const RETRY_AFTER: &str = "5";
+
+/// Stands for the response to a request that was not sent because something here is full.
+pub(crate) fn make_up_overload(request: &Request, why: &str) -> Response {
+    let mut response = make_up(request, 503);
+    response.reason = why.to_owned();
+    response.headers.push(Name::RetryAfter, RETRY_AFTER);
+    response
+}
+
+/// Whether something here was full: [`make_up_overload`] said so.
+pub(crate) fn is_own_overload(response: &Response) -> bool {
+    is_made_up(response) && response.headers.has(&Name::RetryAfter)
+}
+
 /// The tag of whoever sent a request; empty for a peer of RFC 2543 that sends none.
 fn remote_tag(request: &Request) -> String {
     let from = request.from();

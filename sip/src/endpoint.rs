@@ -52,7 +52,7 @@ use crate::event::{CallId, Command, Event};
 use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
-use crate::lookups::{Urgency, Wish};
+use crate::lookups::{Refused, Urgency, Wish};
 use crate::message::parse::{Framing, Malformed, parse};
 use crate::message::stream::Framed;
 use crate::message::{Host, Message, Transport};
@@ -166,6 +166,8 @@ pub enum Input<'a> {
         answers: Option<Answers>,
         keep: Duration,
     },
+    /// A look-up that was asked for found no room in the resolver.
+    LookupRefused(Refused),
     Command(Command),
     Timeout,
 }
@@ -320,6 +322,7 @@ impl Endpoint {
                 answers,
                 keep,
             } => self.resolved(now, lookup, answers, keep),
+            Input::LookupRefused(refused) => self.look_up_refused(now, refused),
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
         }

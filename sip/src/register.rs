@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::auth::{Challenge, Credentials, Retry};
-use crate::call::is_made_up;
+use crate::call::{is_made_up, is_own_overload};
 use crate::ids::Ids;
 use crate::message::{CSeq, Host, Method, Name, NameAddr, Request, Response, SipUri, Uri, scan};
 use crate::time::Time;
@@ -295,7 +295,9 @@ impl Registration {
     fn failed(&mut self, now: Time, code: u16, response: &Response) {
         let doubled = FIRST_WAIT * 2_u32.saturating_pow(self.failures.min(10));
         let most = doubled.min(LONGEST_WAIT);
-        self.failures += 1;
+        // The registrar was not asked: it did not fail.
+        let overloaded = is_own_overload(response);
+        self.failures += u32::from(!overloaded);
         self.retry.start_over();
         let asked = response
             .headers
@@ -309,6 +311,7 @@ impl Registration {
         self.state = State::Waiting { retry: now + wait };
         let (code, reason) = match (is_made_up(response), code) {
             (false, code) => (Some(code), response.reason.as_str()),
+            (true, _) if overloaded => (None, response.reason.as_str()),
             (true, 408) => (None, "no answer"),
             (true, _) => (None, "cannot be reached"),
         };
@@ -410,7 +413,7 @@ mod tests {
     fn hear(this: &mut Registration, now: Time, request: &Request, response: &Response) {
         let values = response.headers.all(&Name::WwwAuthenticate);
         let credentials = Credentials::new("alice", "secret");
-        let challenge = Challenge::choose(values, &credentials, None).ok();
+        let challenge = Challenge::choose(values, &credentials, &[], &[]).ok();
         this.response(now, request, response, challenge);
     }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use super::{Algorithm, Challenge, Credentials};
+use crate::message::header::AuthValue;
+use crate::message::{Name, Request};
 
 /// Why no challenge of a response is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +14,12 @@ pub enum Withheld {
     Stranger(SocketAddr),
     /// It asks in another realm than the trunk's carrier.
     Realm(String),
-    /// Neither a REGISTER nor the INVITE of a call was challenged before: the trunk's realm is not known.
+    /// Neither a REGISTER nor the INVITE that opens a call was challenged before: the trunk's realm is not known.
     NoRealm(String),
+    /// The trunk's carrier asks in that realm with another status code.
+    Code { asked: u16, usual: u16 },
+    /// The INVITE was passed on to somebody already, who may be the one that asks.
+    Progressed,
     /// MD5 without qop, which the trunk does not allow.
     Md5WithoutQop,
     /// None is of a scheme, algorithm and qop that we know.
@@ -34,6 +40,15 @@ impl fmt::Display for Withheld {
                 "realm {:?} was not seen in a challenge to a REGISTER or to the first INVITE",
                 short(realm)
             ),
+            Self::Code { asked, usual } => {
+                write!(
+                    f,
+                    "{asked} in the realm in which the trunk's carrier asks with {usual}"
+                )
+            }
+            Self::Progressed => {
+                f.write_str("the call had reached somebody, who is not the carrier")
+            }
             Self::Md5WithoutQop => {
                 f.write_str("MD5 without qop needs the trunk's allow_md5_without_qop")
             }
@@ -43,24 +58,28 @@ impl fmt::Display for Withheld {
 }
 
 impl Challenge {
-    /// The challenge that these credentials answer, of the values in a response: one in `realm`, where that is
+    /// The challenge that these credentials answer, of the values in a response: one in one of `realms`, where any are
     /// known, else in that of the first which may be answered. The server's order decides (RFC 8760 2.4), but MD5
-    /// comes last.
+    /// comes last, and so does a realm of `given`, in which the request bore credentials.
     pub fn choose<'a>(
         values: impl Iterator<Item = &'a str>,
         credentials: &Credentials,
-        realm: Option<&str>,
+        realms: &[&str],
+        given: &[String],
     ) -> Result<Self, Withheld> {
         let mut fit: Vec<Self> = values.filter_map(Self::parse).collect();
         let asked = fit.first().ok_or(Withheld::Unknown)?.realm.clone();
-        if let Some(realm) = credentials.realm.as_deref().or(realm) {
-            fit.retain(|challenge| challenge.realm == realm);
-        }
+        fit.retain(|challenge| match &credentials.realm {
+            Some(realm) => challenge.realm == *realm,
+            None => realms.is_empty() || realms.contains(&challenge.realm.as_str()),
+        });
         if fit.is_empty() {
             return Err(Withheld::Realm(asked));
         }
         fit.retain(|challenge| credentials.md5_without_qop || !challenge.is_md5_without_qop());
-        let realm = fit.first().ok_or(Withheld::Md5WithoutQop)?.realm.clone();
+        let is_new = |one: &&Self| one.stale || !given.contains(&one.realm);
+        let first = fit.iter().find(is_new).or(fit.first());
+        let realm = first.ok_or(Withheld::Md5WithoutQop)?.realm.clone();
         let rank = |one: &Self| (one.algorithm == Algorithm::Md5, !one.qop);
         fit.into_iter()
             .filter(|challenge| challenge.realm == realm)
@@ -71,4 +90,32 @@ impl Challenge {
     fn is_md5_without_qop(&self) -> bool {
         self.algorithm == Algorithm::Md5 && !self.qop
     }
+}
+
+/// The header in which a response of this code challenges.
+pub(super) fn header_of(code: u16) -> Name {
+    match code {
+        401 => Name::WwwAuthenticate,
+        _ => Name::ProxyAuthenticate,
+    }
+}
+
+/// The header that answers such a response; `None`: it is no challenge.
+pub(super) fn answer_to(code: u16) -> Option<Name> {
+    match code {
+        401 => Some(Name::Authorization),
+        407 => Some(Name::ProxyAuthorization),
+        _ => None,
+    }
+}
+
+/// The realms in which a request bears credentials that answer such a response.
+pub(super) fn realms_given(request: &Request, code: u16) -> Vec<String> {
+    let Some(answer) = answer_to(code) else {
+        return Vec::new();
+    };
+    let given = request.headers.all(&answer).filter_map(AuthValue::parse);
+    given
+        .filter_map(|given| given.get("realm").map(str::to_owned))
+        .collect()
 }

@@ -66,7 +66,7 @@ fn chosen(
     of: &Credentials,
     realm: Option<&str>,
 ) -> Result<(Algorithm, bool), Withheld> {
-    let chosen = Challenge::choose(values.iter().copied(), of, realm);
+    let chosen = Challenge::choose(values.iter().copied(), of, realm.as_slice(), &[]);
     chosen.map(|challenge| (challenge.algorithm, challenge.qop))
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Caller {
     number: u32,
     /// A provisional response came: it may be cancelled (9.1).
     heard: bool,
+    /// One beyond 100 came, whichever INVITE of the call it was to.
+    progressed: bool,
     /// How long it may ring, from when it does.
     ring_for: Duration,
     rings: bool,
@@ -121,6 +123,7 @@ impl Call {
             number: invite.cseq().map_or(1, |cseq| cseq.number),
             invite,
             heard: false,
+            progressed: false,
             ring_for,
             rings: false,
             cancel: None,
@@ -130,7 +133,7 @@ impl Call {
 
     /// Whether somebody whom the INVITE reached has said more than that it is on its way.
     pub(crate) fn has_progressed(&self) -> bool {
-        !self.forks.is_empty() || self.caller.as_ref().is_some_and(|caller| caller.rings)
+        self.caller.as_ref().is_some_and(|caller| caller.progressed)
     }
 
     pub(super) fn invite_answered(&mut self, now: Time, request: &Request, response: &Response) {
@@ -158,6 +161,7 @@ impl Call {
     fn provisional(&mut self, now: Time, request: &Request, response: &Response) {
         if let Some(caller) = &mut self.caller {
             caller.heard = true;
+            caller.progressed |= response.code > 100;
             if self.state == State::Calling && !caller.rings && is_ringing(response.code) {
                 caller.rings = true;
                 self.timers.arm(Timer::NoAnswer, now + caller.ring_for);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::challenges::{Said, without_credentials};
 use super::clients::{ClientId, Owner, peers};
 use super::{Endpoint, Output, Peer, Who};
+use crate::auth::Realms;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
 use crate::dialog::{MAX_FORWARDS, next_hop};
 use crate::event::{CallId, Command, EndedBy, Event, Place};
@@ -30,8 +31,8 @@ pub(super) struct CallRecord {
     pub(super) tenant: Tenant,
     /// What the branches of its INVITEs have behind a dot.
     pub(super) mark: Option<String>,
-    /// The realm in which it has given them.
-    pub(super) realm: Option<String>,
+    /// In which realms its carrier asks, since it has given them.
+    pub(super) realms: Option<Realms>,
     /// Its latest INVITE.
     invite: Option<ClientId>,
     /// Where the INVITE that makes the call went last, and where it goes if that fails; of a call of theirs, where it
@@ -177,7 +178,7 @@ impl Endpoint {
             trunk: whose.trunk,
             tenant: whose.tenant,
             mark: whose.mark,
-            realm: None,
+            realms: None,
             invite: None,
             route,
             peers: Vec::new(),
@@ -342,7 +343,7 @@ impl Endpoint {
                     let owner = Owner::Call(id, purpose);
                     match (purpose, trunk) {
                         (Purpose::Invite, Some(trunk)) => {
-                            let route = std::mem::take(&mut record.route);
+                            let route = record.route.clone();
                             self.send_invite(now, owner, request, trunk, route);
                         }
                         _ => self.send_by_uri(now, owner, request, &flow),

@@ -2,41 +2,28 @@
 //!
 //! The digest of a trunk's password is for its carrier alone. Others may ask for one too: whoever a Contact names, and
 //! a callee behind the carrier's proxy, whose challenge comes from the carrier's own address. So a challenge is
-//! answered only where its request went to one of the trunk's hosts and it came from one, and only in the realm in
-//! which the carrier asks by itself: the one of its first challenge to a REGISTER, which no callee sees, or to the
-//! INVITE of a call.
+//! answered only where its request went to one of the trunk's hosts and it came from one, while an INVITE has reached
+//! nobody yet, and only in a realm and with a status code of the carrier's (`auth::Realms`).
+//!
+//! A host of the trunk is an address that its name, or that of its domain, leads to, with the port. Another port of
+//! the same address is somebody else: the customers of a shared host, and the telephones behind one NAT with a PBX,
+//! differ in nothing but the port. There are two exceptions. Over TLS a certificate shows who it is, so a connection
+//! that was made to the trunk's own name may be to any port of its addresses. The trunk's `allowed` addresses are its
+//! carrier's with every port, as they are for its calls in.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
+use super::clients::peers;
 use super::trunks::RegistrationId;
 use super::{Endpoint, Peer};
-use crate::auth::{Challenge, Credentials, Withheld};
+use crate::auth::{Challenge, Challenged, Withheld};
 use crate::call::Purpose;
 use crate::dialog::CREDENTIALS;
 use crate::event::{CallId, Event};
 use crate::locate::{Located, all_targets, locate_host};
-use crate::message::{Name, Request, Response, Transport};
+use crate::message::{Request, Response, Transport};
 use crate::trunk::{Trunk, TrunkId};
-
-/// In which realm a trunk's carrier asks for credentials. It is remembered while the trunk stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Realm {
-    /// It has not asked.
-    #[default]
-    Unseen,
-    Seen(String),
-    /// It took an INVITE without asking: who asks of a later one may be the callee. A registrar may still ask.
-    Unasked,
-}
-
-impl Realm {
-    fn name(&self) -> Option<&str> {
-        match self {
-            Self::Seen(realm) => Some(realm),
-            Self::Unseen | Self::Unasked => None,
-        }
-    }
-}
 
 /// How a response came.
 #[derive(Clone, Debug)]
@@ -60,9 +47,6 @@ impl Endpoint {
         response: &'a Response,
         said: Option<&Said>,
     ) -> Judged<'a> {
-        if purpose == Purpose::Invite && (200..300).contains(&response.code) {
-            self.answered_unasked(id, request);
-        }
         let unchanged = (None, Cow::Borrowed(response));
         let (true, Some(record), Some(said)) = (is_challenge(response), self.calls.get(&id), said)
         else {
@@ -71,22 +55,31 @@ impl Endpoint {
         let (Some(trunk), Some(credentials)) = (record.trunk, record.call.credentials()) else {
             return unchanged;
         };
-        let seen = self.trunks.get(&trunk).map(|own| &own.realm);
-        let realm = record.realm.as_deref();
-        let realm = realm.or(seen.and_then(Realm::name)).map(str::to_owned);
-        // Who rings is not the carrier any more.
-        let opens = purpose == Purpose::Invite
-            && seen.is_some_and(|realm| *realm == Realm::Unseen)
-            && !record.call.has_progressed();
-        let own = |peer: &Peer| self.is_host_of_call(id, peer);
-        let chosen = match stranger(said, own) {
+        let own = self.trunks.get(&trunk);
+        let known = record.realms.as_ref().or(own.map(|own| &own.realms));
+        let mut realms = known.cloned().unwrap_or_default();
+        let challenged = match purpose {
+            Purpose::Invite => Challenged::OpeningInvite,
+            _ => Challenged::InDialog,
+        };
+        let stranger = stranger(said, |peer| self.is_host_of_call(id, peer));
+        let chosen = match stranger {
             Some(stranger) => Err(stranger),
-            None => choose(response, credentials, realm.as_deref(), opens),
+            // Who rings is not the carrier any more.
+            None if purpose == Purpose::Invite && record.call.has_progressed() => {
+                Err(Withheld::Progressed)
+            }
+            None => realms.choose(challenged, request, response, credentials),
         };
         if let Ok(challenge) = &chosen {
-            self.saw_realm(trunk, &challenge.realm);
+            realms.learn(challenged, response, challenge);
+            // The trunk may have another carrier since the call was placed.
+            let teaches = own.is_some_and(|own| self.is_host_of(&own.trunk, &said.by));
+            if let Some(own) = self.trunks.get_mut(&trunk).filter(|_| teaches) {
+                own.realms.learn(challenged, response, challenge);
+            }
             if let Some(record) = self.calls.get_mut(&id) {
-                record.realm = Some(challenge.realm.clone());
+                record.realms = Some(realms);
             }
         }
         self.judged(trunk, request, response, chosen)
@@ -110,26 +103,28 @@ impl Endpoint {
             return unchanged;
         };
         let trunk = record.trunk;
-        let own = |peer: &Peer| {
-            record.route.iter().any(|own| is_same(own, peer))
-                || self.leads_to(&record.located, peer)
-        };
-        let stranger = stranger(said, own);
         // One whose binding is taken back may have had another carrier.
         let current = self
             .trunks
             .get(&trunk)
             .filter(|own| own.registration == Some(id));
-        let (is_current, realm) = match current {
-            Some(own) => (true, own.realm.name().map(str::to_owned)),
-            None => (false, None),
+        let own = |peer: &Peer| {
+            record.route.iter().any(|own| is_same(own, peer))
+                || self.leads_to(&record.located, peer)
+                || current.is_some_and(|own| is_allowed(&own.trunk, peer))
         };
+        let stranger = stranger(said, own);
+        let realms = current.map(|own| own.realms.clone()).unwrap_or_default();
+        let is_current = current.is_some();
+        let challenged = Challenged::Register;
         let chosen = match stranger {
             Some(stranger) => Err(stranger),
-            None => choose(response, credentials, realm.as_deref(), true),
+            None => realms.choose(challenged, request, response, credentials),
         };
-        if let (true, Ok(challenge)) = (is_current, &chosen) {
-            self.saw_realm(trunk, &challenge.realm);
+        if let (true, Ok(challenge)) = (is_current, &chosen)
+            && let Some(own) = self.trunks.get_mut(&trunk)
+        {
+            own.realms.learn(challenged, response, challenge);
         }
         self.judged(trunk, request, response, chosen)
     }
@@ -157,23 +152,27 @@ impl Endpoint {
         (None, Cow::Owned(response))
     }
 
-    fn saw_realm(&mut self, trunk: TrunkId, realm: &str) {
-        if let Some(own) = self.trunks.get_mut(&trunk)
-            && own.realm.name().is_none()
-        {
-            own.realm = Realm::Seen(realm.to_owned());
+    /// Keeps the credentials of a call's request with the trunk: it goes to those of `peers` which are hosts of it, or
+    /// without credentials where none is. What a name leads to may have changed since the challenge was judged.
+    pub(super) fn keep_to_hosts(
+        &self,
+        id: CallId,
+        request: &mut Request,
+        peers: VecDeque<Peer>,
+    ) -> VecDeque<Peer> {
+        if !CREDENTIALS.iter().any(|name| request.headers.has(name)) {
+            return peers;
         }
-    }
-
-    /// The INVITE of a call was answered: without credentials, if nobody asked for any.
-    fn answered_unasked(&mut self, call: CallId, invite: &Request) {
-        let trunk = self.calls.get(&call).and_then(|record| record.trunk);
-        if let Some(own) = trunk.and_then(|trunk| self.trunks.get_mut(&trunk))
-            && own.realm == Realm::Unseen
-            && !CREDENTIALS.iter().any(|name| invite.headers.has(name))
-        {
-            own.realm = Realm::Unasked;
+        let hosts: VecDeque<Peer> = peers
+            .iter()
+            .filter(|peer| self.is_host_of_call(id, peer))
+            .cloned()
+            .collect();
+        if hosts.is_empty() {
+            without_credentials(request);
+            return peers;
         }
+        hosts
     }
 
     /// Whether a call's credentials may go to this peer: one of its trunk's hosts, or where its INVITE came from or
@@ -187,25 +186,26 @@ impl Endpoint {
             || trunk.is_some_and(|own| self.is_host_of(&own.trunk, peer))
     }
 
-    /// Whether this is where the trunk's host leads, or where its calls go.
+    /// Whether this is where the trunk's host leads, or where its calls go or may come from.
     fn is_host_of(&self, trunk: &Trunk, peer: &Peer) -> bool {
         let own = trunk.host.as_ref().map(|host| (host, trunk.port));
         let hops = own.into_iter().chain(trunk.next_hop());
-        hops.map(|(host, port)| locate_host(host, port, trunk.transport))
-            .any(|located| self.leads_to(&located, peer))
+        is_allowed(trunk, peer)
+            || hops
+                .map(|(host, port)| locate_host(host, port, trunk.transport))
+                .any(|located| self.leads_to(&located, peer))
     }
 
     fn leads_to(&self, located: &Located, peer: &Peer) -> bool {
-        let (transport, addresses) = match located {
-            Located::At(transport, addr) => (*transport, vec![*addr]),
+        match located {
+            Located::At(transport, addr) => is_same(&Peer::new(*transport, *addr), peer),
             Located::Ask(lookup) => {
                 let known = self.resolved.get(lookup);
                 let found = known.map(|(_, answers)| all_targets(lookup, answers));
-                (lookup.transport, found.unwrap_or_default())
+                let found = peers(lookup, &found.unwrap_or_default());
+                found.iter().any(|own| is_same(own, peer))
             }
-        };
-        let mut own = addresses.into_iter();
-        own.any(|addr| is_same(&Peer::new(transport, addr), peer))
+        }
     }
 }
 
@@ -220,30 +220,21 @@ fn stranger(said: &Said, own: impl Fn(&Peer) -> bool) -> Option<Withheld> {
     Some(Withheld::Stranger(stranger.addr))
 }
 
-/// The challenge of a host of the trunk that is answered. `opens`: where no realm is known, its is the trunk's.
-fn choose(
-    response: &Response,
-    credentials: &Credentials,
-    realm: Option<&str>,
-    opens: bool,
-) -> Result<Challenge, Withheld> {
-    let name = match response.code {
-        401 => Name::WwwAuthenticate,
-        _ => Name::ProxyAuthenticate,
-    };
-    let values = response.headers.all(&name);
-    let chosen = Challenge::choose(values, credentials, realm)?;
-    match realm.or(credentials.realm.as_deref()) {
-        None if !opens => Err(Withheld::NoRealm(chosen.realm)),
-        _ => Ok(chosen),
-    }
+/// Whether both are one host: the address with its port, or over TLS with the name that was verified.
+fn is_same(own: &Peer, peer: &Peer) -> bool {
+    own.addr.ip().to_canonical() == peer.addr.ip().to_canonical()
+        && keeps_tls(own.transport, peer)
+        && (own.addr.port() == peer.addr.port() || (own.name.is_some() && own.name == peer.name))
 }
 
-/// Whether both are one place; what TLS protects goes to nobody who speaks otherwise.
-fn is_same(own: &Peer, peer: &Peer) -> bool {
-    own.addr.port() == peer.addr.port()
-        && own.addr.ip().to_canonical() == peer.addr.ip().to_canonical()
-        && (own.transport != Transport::Tls || peer.transport == Transport::Tls)
+/// Whether the trunk's calls may come from that address.
+fn is_allowed(trunk: &Trunk, peer: &Peer) -> bool {
+    keeps_tls(trunk.transport, peer) && trunk.allowed.iter().any(|net| net.contains(peer.addr.ip()))
+}
+
+/// What TLS protects goes to nobody who speaks otherwise.
+fn keeps_tls(own: Transport, peer: &Peer) -> bool {
+    own != Transport::Tls || peer.transport == Transport::Tls
 }
 
 /// Takes credentials from a request that does not go to who asked for them.

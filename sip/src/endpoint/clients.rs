@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::challenges::Said;
-use super::names::Waiting;
 use super::trunks::RegistrationId;
 use super::{Endpoint, Output, Peer, Who};
-use crate::call::{Purpose, farewell, late_ack, make_up};
+use crate::call::{Purpose, farewell, late_ack, make_up, make_up_overload};
 use crate::event::CallId;
 use crate::locate::{Located, Lookup, locate, locate_host};
 use crate::message::{CSeq, Method, Name, Request, Response, Transport, Uri, Via};
@@ -124,7 +123,7 @@ impl Endpoint {
             }
             Located::Ask(lookup) => match self.known_targets(now, &lookup, self.tenant_of(owner)) {
                 Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
-                None => self.wait_for(now, lookup, Waiting { owner, request }),
+                None => self.wait_for(now, lookup, owner, request),
             },
         }
     }
@@ -160,6 +159,13 @@ impl Endpoint {
         self.answer_made_up(now, owner, request, 503);
     }
 
+    /// Something here is full, and the request is not sent.
+    pub(super) fn overloaded(&mut self, now: Time, owner: Owner, request: &Request, why: &str) {
+        self.refusals.overload += 1;
+        let response = make_up_overload(request, why);
+        self.give(now, owner, &Arc::new(request.clone()), &response, None);
+    }
+
     pub(super) fn answer_made_up(&mut self, now: Time, owner: Owner, request: &Request, code: u16) {
         let response = make_up(request, code);
         self.give(now, owner, &Arc::new(request.clone()), &response, None);
@@ -173,12 +179,14 @@ impl Endpoint {
         mut request: Request,
         mut peers: VecDeque<Peer>,
     ) {
+        if let Owner::Call(call, _) = owner {
+            peers = self.keep_to_hosts(call, &mut request, peers);
+        }
         let Some(peer) = peers.pop_front() else {
             return self.unsendable(now, owner, &request);
         };
         if self.clients.len() >= self.config.most_transactions {
-            self.refusals.overload += 1;
-            return self.unsendable(now, owner, &request);
+            return self.overloaded(now, owner, &request, "too many transactions");
         }
         let mut branch = self.ids.branch();
         if let Some(mark) = self.mark_of(owner) {

@@ -6,7 +6,7 @@ use super::clients::{Owner, peers};
 use super::trunks::{LOOKUP_INTERVAL, spread};
 use super::{Endpoint, Output};
 use crate::locate::{Answers, Lookup, targets};
-use crate::lookups::{Urgency, Wish};
+use crate::lookups::{Refused, Urgency, Wish};
 use crate::message::Request;
 use crate::time::Time;
 use crate::trunk::Tenant;
@@ -14,8 +14,11 @@ use crate::trunk::Tenant;
 /// A request whose host is being looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) owner: Owner,
-    pub(super) request: Request,
+    owner: Owner,
+    request: Request,
+    /// Whose look-up it waits for.
+    tenant: Tenant,
+    urgency: Urgency,
 }
 
 /// A name that was not found.
@@ -28,7 +31,7 @@ pub(super) struct Failing {
 }
 
 /// How soon a name is looked up again that was not found; twice as long each time, up to the interval in which those
-/// are that were.
+/// are that were. One whose look-up found no room comes again as soon each time: the name is not at fault.
 const FIRST_LOOKUP_AGAIN: Duration = Duration::from_secs(5);
 
 /// Look-ups that are kept; beyond it the cache is emptied. A node has far fewer carriers.
@@ -72,22 +75,27 @@ impl Endpoint {
         tenant.unwrap_or_default()
     }
 
-    pub(super) fn wait_for(&mut self, now: Time, lookup: Lookup, waiting: Waiting) {
+    pub(super) fn wait_for(&mut self, now: Time, lookup: Lookup, owner: Owner, request: Request) {
         let waits = self.waiting.get(&lookup).map_or(0, Vec::len);
         if waits >= MOST_WAITING {
-            self.refusals.overload += 1;
-            return self.unsendable(now, waiting.owner, &waiting.request);
+            let why = "too many requests wait for one name";
+            return self.overloaded(now, owner, &request, why);
         }
-        let tenant = self.tenant_of(waiting.owner);
-        let urgency = match waiting.owner {
+        let tenant = self.tenant_of(owner);
+        let urgency = match owner {
             Owner::Registration(_) | Owner::Ping(_) => Urgency::Refresh,
             Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => Urgency::Call,
         };
         if self.look_up(now, &lookup, tenant, urgency) {
             let queue = self.waiting.entry(lookup).or_default();
-            return queue.push(waiting);
+            return queue.push(Waiting {
+                owner,
+                request,
+                tenant,
+                urgency,
+            });
         }
-        self.unsendable(now, waiting.owner, &waiting.request);
+        self.unsendable(now, owner, &request);
     }
 
     /// Has a name looked up, unless that is under way. `false`: it was not found a while ago, and is not asked for
@@ -156,9 +164,9 @@ impl Endpoint {
                 .insert(lookup.clone(), (now + keep, answers.clone()));
         } else {
             let again = self.not_found(now, &lookup);
-            self.look_later(&lookup, again);
+            self.look_later(&lookup, None, again);
         }
-        for Waiting { owner, request } in waiting {
+        for Waiting { owner, request, .. } in waiting {
             // Each draws its own order, so that weights spread the calls.
             let order = targets(&lookup, &answers, &mut self.ids);
             if self.is_let_go(owner) {
@@ -167,6 +175,41 @@ impl Endpoint {
                 self.unsendable(now, owner, &request);
             } else {
                 self.send(now, owner, request, peers(&lookup, &order));
+            }
+        }
+    }
+
+    /// A look-up found no room, so nothing is known of its name. The requests of its tenant that waited for it are
+    /// answered as in an overload, but for those which another look-up of the tenant serves.
+    pub(super) fn look_up_refused(&mut self, now: Time, refused: Refused) {
+        let Refused { wish, full } = refused;
+        let Wish {
+            lookup,
+            tenant,
+            urgency,
+        } = wish;
+        let mut asking = self.asking.remove(&lookup).unwrap_or_default();
+        asking.retain(|asked| *asked != (tenant, urgency));
+        let is_served = |waiting: &Waiting| {
+            let mut asking = asking.iter();
+            asking.any(|(whose, of)| *whose == waiting.tenant && *of <= waiting.urgency)
+        };
+        let waiting = self.waiting.remove(&lookup).unwrap_or_default();
+        let (served, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_served);
+        if urgency == Urgency::Refresh {
+            let again = now + spread(&mut self.ids, FIRST_LOOKUP_AGAIN);
+            self.look_later(&lookup, Some(tenant), again);
+        }
+        if !served.is_empty() {
+            self.waiting.insert(lookup.clone(), served);
+        }
+        if !asking.is_empty() {
+            self.asking.insert(lookup, asking);
+        }
+        for Waiting { owner, request, .. } in left {
+            match self.is_let_go(owner) {
+                true => self.answer_made_up(now, owner, &request, 487),
+                false => self.overloaded(now, owner, &request, &full.to_string()),
             }
         }
     }

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Verdict;
-use crate::call::{ALLOW, SUPPORTED, ServerId, too_brief};
+use crate::call::{ALLOW, RETRY_AFTER, SUPPORTED, ServerId, too_brief};
 use crate::event::{CallId, Event, Hops, Incoming, MOST_ENTRIES};
 use crate::gate::Admission;
 use crate::message::print::field;
@@ -52,9 +52,6 @@ const MOST_SENT: usize = 65_507;
 /// What an answer of ours may say besides what it echoes: our Contact, the methods and extensions that we know,
 /// challenges, a session of some 2 KiB.
 const ROOM: usize = 4_096;
-
-/// What is tried again after an overload, seconds.
-const RETRY_AFTER: &str = "5";
 
 impl Endpoint {
     pub(super) fn request(

@@ -4,9 +4,10 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::challenges::{Realm, Said};
+use super::challenges::Said;
 use super::clients::Owner;
 use super::{Endpoint, Peer, Who};
+use crate::auth::Realms;
 use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
 use crate::ids::Ids;
@@ -40,7 +41,8 @@ pub(super) struct RegistrationRecord {
 #[derive(Debug)]
 pub(super) struct TrunkRecord {
     pub(super) trunk: Trunk,
-    pub(super) realm: Realm,
+    /// In which realms its carrier asks. They are remembered while the trunk stays as it is.
+    pub(super) realms: Realms,
     pub(super) registration: Option<RegistrationId>,
     /// It is registered as soon as its former binding is taken back.
     registers_later: bool,
@@ -92,7 +94,8 @@ impl Endpoint {
         let kept = self.keep_registration(now, id, settings.as_ref());
         let before = self.trunks.get(&id);
         let same = before.filter(|own| own.trunk.is_same_carrier(&trunk));
-        let realm = same.map(|own| own.realm.clone()).unwrap_or_default();
+        let apart = trunk.next_hop() != trunk.host.as_ref().map(|host| (host, trunk.port));
+        let realms = same.map_or_else(|| Realms::new(apart), |own| own.realms.clone());
         self.remove_trunk(now, id);
         self.gate.add_trunk(&trunk);
         self.count_user(&trunk, true);
@@ -128,7 +131,7 @@ impl Endpoint {
         };
         let record = TrunkRecord {
             trunk,
-            realm,
+            realms,
             registration,
             registers_later,
             next_ping,
@@ -441,11 +444,12 @@ impl Endpoint {
         }
     }
 
-    /// A name was not found: its trunks have it looked up again then.
-    pub(super) fn look_later(&mut self, lookup: &Lookup, again: Time) {
+    /// A name was not looked up, or not found: its trunks have it looked up again then. `tenant`: those of this one.
+    pub(super) fn look_later(&mut self, lookup: &Lookup, tenant: Option<Tenant>, again: Time) {
         let own = Some(Located::Ask(lookup.clone()));
         for (id, record) in &mut self.trunks {
-            if located(&record.trunk) == own {
+            let is_meant = tenant.is_none_or(|tenant| record.trunk.tenant == tenant);
+            if is_meant && located(&record.trunk) == own {
                 record.next_lookup = again;
                 let next = record.next_ping.min(again);
                 let (armed, who) = (&mut record.armed, Who::Trunk(*id));

@@ -13,7 +13,7 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rustc_hash::FxHashMap;
 
-use super::resolve::{Found, Permit, Resolver};
+use super::resolve::{Ended, Permit, Resolver};
 use super::tcp::{Connection, Read};
 use super::tls::{Session, Tls};
 use super::udp::{BATCH, Udp};
@@ -235,8 +235,8 @@ impl Driver {
             self.tell(now, Input::Command(Command::Reject(call, 503, None)));
             self.tell(now, Input::Command(Command::HangUp(call, None)));
         }
-        while let Some(found) = self.resolver.next() {
-            self.found(found);
+        while let Some(ended) = self.resolver.next() {
+            self.looked_up(ended);
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
@@ -433,16 +433,17 @@ impl Driver {
         }
     }
 
-    fn found(&mut self, found: Found) {
+    fn looked_up(&mut self, ended: Ended) {
         let now = self.now();
-        self.tell(
-            now,
-            Input::Resolved {
+        let input = match ended {
+            Ended::Found(found) => Input::Resolved {
                 lookup: found.lookup,
                 answers: found.answers,
                 keep: found.keep,
             },
-        );
+            Ended::Refused(refused) => Input::LookupRefused(refused),
+        };
+        self.tell(now, input);
     }
 
     /// One input, and all that the endpoint asks for after it.
@@ -477,7 +478,7 @@ impl Driver {
         }
     }
 
-    /// The resolver is overloaded: a look-up counts as failed at the next pass.
+    /// The resolver is overloaded: a look-up is refused at the next pass.
     fn waiting_for_nothing(&self) {
         // Waking oneself fails only when the poll is gone, which ends the thread.
         _ = self.waker.wake();

@@ -16,7 +16,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use mio::Waker;
 
 use crate::locate::{Answers, Lookup, Srv};
-use crate::lookups::{Queue, THREADS, Wish};
+use crate::lookups::{Queue, Refused, THREADS, Wish};
 
 /// How long a whole look-up may take: its SRV records and the addresses of each.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -40,6 +40,14 @@ pub struct Found {
     pub keep: Duration,
 }
 
+/// How a look-up ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Found(Found),
+    /// It found no room, and was not begun.
+    Refused(Refused),
+}
+
 /// Whether a host, a name or an address, may be called at an address that it leads to.
 pub type Permit = Arc<dyn Fn(&str, IpAddr) -> bool + Send + Sync>;
 
@@ -48,6 +56,8 @@ pub(super) struct Resolver {
     asks: Sender<Lookup>,
     found: Receiver<Found>,
     /// Look-ups that found no room.
+    refused: Vec<Refused>,
+    /// Look-ups that no thread took.
     failed: Vec<Lookup>,
 }
 
@@ -84,32 +94,36 @@ impl Resolver {
             queue: Queue::default(),
             asks,
             found,
+            refused: Vec::new(),
             failed: Vec::new(),
         })
     }
 
-    /// Has a name looked up in its turn. `false`: too many wait, and one of them counts as failed at the next look
-    /// at what was found.
+    /// Has a name looked up in its turn. `false`: too many wait, and one of them is refused at the next look at what
+    /// has ended.
     pub(super) fn ask(&mut self, wish: Wish) -> bool {
         let refused = self.queue.push(wish);
         let taken = refused.is_none();
-        self.failed.extend(refused);
+        self.refused.extend(refused);
         self.begin();
         taken
     }
 
-    pub(super) fn next(&mut self) -> Option<Found> {
+    pub(super) fn next(&mut self) -> Option<Ended> {
+        if let Some(refused) = self.refused.pop() {
+            return Some(Ended::Refused(refused));
+        }
         if let Some(lookup) = self.failed.pop() {
-            return Some(Found {
+            return Some(Ended::Found(Found {
                 lookup,
                 answers: None,
                 keep: Duration::ZERO,
-            });
+            }));
         }
         let found = self.found.try_recv().ok()?;
         self.queue.done(&found.lookup);
         self.begin();
-        Some(found)
+        Some(Ended::Found(found))
     }
 
     /// Gives free threads something to do.
@@ -351,4 +365,45 @@ fn exchange_over_tcp(server: SocketAddr, question: &[u8], until: Instant) -> io:
         }
     }
     Message::from_vec(&heard[2..]).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate::Lookup;
+    use crate::lookups::{Full, Urgency};
+    use crate::message::Transport;
+    use crate::trunk::Tenant;
+
+    /// A server that says nothing, and an account with more names than it has room for.
+    #[test]
+    fn what_finds_no_room_is_refused_and_not_taken_for_a_name_without_an_address() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let servers = vec![silent.local_addr().unwrap()];
+        let mut resolver = Resolver::start(servers, waker, None).unwrap();
+        let wish = |at: usize| Wish {
+            lookup: Lookup {
+                host: format!("silent{at}.example"),
+                port: Some(5060),
+                transport: Transport::Udp,
+            },
+            tenant: Tenant(1),
+            urgency: Urgency::Call,
+        };
+        let first = (0..1_000).find(|at| !resolver.ask(wish(*at))).unwrap();
+        match resolver.next() {
+            Some(Ended::Refused(refused)) => {
+                assert_eq!((refused.wish, refused.full), (wish(first), Full::Tenant));
+            }
+            other => panic!("{other:?}"),
+        }
+        // Who has room is taken.
+        let tenant = Tenant(2);
+        assert!(resolver.ask(Wish {
+            tenant,
+            ..wish(first)
+        }));
+    }
 }

@@ -14,6 +14,8 @@ pub(super) struct Alone {
     pub(super) endpoint: Endpoint,
     pub(super) sent: Vec<(Peer, Message)>,
     pub(super) told: Vec<String>,
+    /// The reasons of the calls that ended.
+    pub(super) reasons: Vec<String>,
     /// The calls that came in.
     pub(super) incoming: Vec<Incoming>,
     /// Messages of calls, as they are told to people.
@@ -43,6 +45,7 @@ impl Alone {
             endpoint: Endpoint::new(config, [7; 32]),
             sent: Vec::new(),
             told: Vec::new(),
+            reasons: Vec::new(),
             incoming: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
@@ -72,8 +75,10 @@ impl Alone {
                 Output::Event(Event::Message(traced)) => self.traced.push(traced.text),
                 Output::Event(event) => {
                     self.told.push(told(&event));
-                    if let Event::Incoming(_, incoming) = event {
-                        self.incoming.push(*incoming);
+                    match event {
+                        Event::Incoming(_, incoming) => self.incoming.push(*incoming),
+                        Event::Ended { reason, .. } => self.reasons.push(reason),
+                        _ => {}
                     }
                 }
                 Output::Resolve(wish) => {
@@ -138,17 +143,37 @@ impl Alone {
         code: u16,
         fields: &[(Name, &str)],
     ) {
-        let mut response = Response::to(&request.headers, code, "");
-        response.set_to_tag("there");
-        for (name, value) in fields {
-            response.headers.push(name.clone(), *value);
-        }
-        let bytes = response.to_bytes();
+        let bytes = answering(request, code, fields);
         self.step(Input::Datagram {
             from: peer.addr,
             bytes: &bytes,
         });
     }
+
+    /// Answers that request over the connection that it went over.
+    pub(super) fn answer_over(
+        &mut self,
+        peer: &Peer,
+        request: &Request,
+        code: u16,
+        fields: &[(Name, &str)],
+    ) {
+        let bytes = answering(request, code, fields);
+        let peer = peer.clone();
+        self.step(Input::Stream {
+            peer,
+            bytes: &bytes,
+        });
+    }
+}
+
+fn answering(request: &Request, code: u16, fields: &[(Name, &str)]) -> Vec<u8> {
+    let mut response = Response::to(&request.headers, code, "");
+    response.set_to_tag("there");
+    for (name, value) in fields {
+        response.headers.push(name.clone(), *value);
+    }
+    response.to_bytes()
 }
 
 pub(super) fn credentials() -> Credentials {

@@ -62,32 +62,34 @@ fn the_invite_with_credentials_goes_to_the_server_that_asked_for_them() {
 /// Nobody can ask for credentials in place of an ACK: it has those of its INVITE (RFC 3261 13.2.2.4).
 #[test]
 fn the_ack_of_an_answer_has_the_credentials_of_its_invite() {
-    let mut alone = Alone::new();
-    alone.command(Command::SetTrunk(Box::new(named(1))));
-    resolve(&mut alone, vec![srv(10, 1)]);
-    alone.command(placing(Duration::from_secs(60)));
     let given = |alone: &Alone, method: Method| {
         let (_, request) = alone.last();
         assert_eq!(request.method, method);
         let of = |name| request.headers.get(name).map(str::to_owned);
         [&Name::Authorization, &Name::ProxyAuthorization].map(of)
     };
-    let mut to_proxy = [None, None];
     for (code, challenge) in [(407, Name::ProxyAuthenticate), (401, Name::WwwAuthenticate)] {
-        alone.answer(code, &[(challenge, CHALLENGE)]);
-        let with = given(&alone, Method::Invite);
-        let (peer, invite) = alone.last();
-        alone.answer(200, &[]);
-        assert_eq!(given(&alone, Method::Ack), with);
-        assert_ne!(with, to_proxy);
-        to_proxy = with.clone();
-        // The answer again, and that of another fork.
-        alone.answer_to(&peer, &invite, 200, &[]);
-        assert_eq!(given(&alone, Method::Ack), with);
-        alone.command(Command::Offer(CALL, sdp("hold")));
-        assert_eq!(given(&alone, Method::Invite), [None, None]);
+        let mut alone = Alone::new();
+        alone.command(Command::SetTrunk(Box::new(named(1))));
+        resolve(&mut alone, vec![srv(10, 1)]);
+        alone.command(placing(Duration::from_secs(60)));
+        let mut before = [None, None];
+        for method in ["INVITE", "re-INVITE"] {
+            assert_eq!(given(&alone, Method::Invite), [None, None], "{method}");
+            alone.answer(code, &[(challenge.clone(), CHALLENGE)]);
+            let with = given(&alone, Method::Invite);
+            let (peer, invite) = alone.last();
+            alone.answer(200, &[]);
+            assert_eq!(given(&alone, Method::Ack), with, "{method}");
+            assert_ne!(with, before, "{method}");
+            before = with.clone();
+            // The answer again, and that of another fork.
+            alone.answer_to(&peer, &invite, 200, &[]);
+            assert_eq!(given(&alone, Method::Ack), with, "{method}");
+            alone.command(Command::Offer(CALL, sdp("hold")));
+        }
+        assert_eq!(alone.told, ["answered", "accepted"]);
     }
-    assert_eq!(alone.told, ["answered", "accepted"]);
 }
 
 /// The realm is configured: no REGISTER and no INVITE of ours tells it.

@@ -1,6 +1,7 @@
 //! Trunks whose carriers are known by name: when it is looked up, and who is let in by it. Where routes lead.
 
 use super::alone::*;
+use crate::lookups::{Full, Refused};
 
 /// Which of ten addresses of a carrier are heard.
 fn heard(alone: &mut Alone) -> Vec<u8> {
@@ -254,6 +255,134 @@ fn who_wants_a_name_is_told_and_a_call_of_another_tenant_wants_it_for_itself() {
     let sent = alone.sent.len();
     leads_to(&mut alone, &[1]);
     assert_eq!(alone.sent.len(), sent + 2);
+}
+
+/// A look-up found no room in the resolver.
+fn refuse(alone: &mut Alone, wish: &Wish) {
+    alone.asked.retain(|lookup| *lookup != wish.lookup);
+    alone.step(Input::LookupRefused(Refused {
+        wish: wish.clone(),
+        full: Full::Tenant,
+    }));
+}
+
+const CROWDED: &str = "too many look-ups of this account are waiting";
+
+#[test]
+fn a_look_up_without_room_is_an_overload_and_says_nothing_of_the_name() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    alone.command(place_as(CallId(1), Duration::from_secs(60)));
+    alone.command(place_as(CallId(2), Duration::from_secs(60)));
+    let wish = alone.wishes.last().unwrap().clone();
+    assert_eq!(wish.urgency, Urgency::Call);
+    let before = alone.endpoint.refusals().overload;
+    refuse(&mut alone, &wish);
+    assert_eq!(alone.told, ["ended by Network 503"; 2]);
+    assert_eq!(alone.reasons, [CROWDED; 2]);
+    assert_eq!(alone.endpoint.refusals().overload, before + 2);
+    // The trunk's own look-up goes on, and serves the next call, which asks for itself as well.
+    let wishes = alone.wishes.len();
+    alone.command(place_as(CallId(3), Duration::from_secs(60)));
+    assert_eq!(alone.wishes.len(), wishes + 1);
+    alone.asked.push(wish.lookup);
+    leads_to(&mut alone, &[1]);
+    assert_eq!(alone.last().1.method, Method::Invite);
+    assert_eq!(alone.told.len(), 2);
+}
+
+#[test]
+fn what_has_no_room_is_wanted_again_as_soon_each_time() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(named_of(1, 10))));
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let wish = alone.wishes.last().unwrap().clone();
+        assert_eq!((wish.tenant, wish.urgency), (Tenant(10), Urgency::Refresh));
+        refuse(&mut alone, &wish);
+        let from = alone.now;
+        while alone.asked.is_empty() {
+            alone.run_for(Duration::from_millis(100));
+        }
+        waits.push(alone.now.since(from).as_secs());
+    }
+    assert!(waits.iter().all(|wait| (4..=5).contains(wait)), "{waits:?}");
+    // Whoever wants the name meanwhile has it asked for at once.
+    let wish = alone.wishes.last().unwrap().clone();
+    refuse(&mut alone, &wish);
+    let wishes = alone.wishes.len();
+    alone.command(Command::SetTrunk(Box::new(named_of(2, 20))));
+    assert_eq!(alone.wishes.len(), wishes + 1);
+    leads_to(&mut alone, &[1]);
+    assert_eq!(heard(&mut alone), [1]);
+}
+
+/// Several wait for one name, and the room of one of them is full.
+#[test]
+fn a_refused_look_up_fails_its_own_tenants_requests_alone() {
+    let mut alone = Alone::new();
+    for (id, tenant) in [(1, 10), (2, 20)] {
+        alone.command(Command::SetTrunk(Box::new(named_of(id, tenant))));
+    }
+    for (call, trunk) in [(1, 1), (2, 2)] {
+        let Command::Place(call, mut place) = place_as(CallId(call), Duration::from_secs(60))
+        else {
+            panic!("it is placed");
+        };
+        place.trunk = TrunkId(trunk);
+        alone.command(Command::Place(call, place));
+    }
+    let wish = Wish {
+        tenant: Tenant(10),
+        ..alone.wishes.last().unwrap().clone()
+    };
+    refuse(&mut alone, &wish);
+    assert_eq!(alone.told, ["ended by Network 503"]);
+    assert_eq!(alone.endpoint.counts().resolving, 1);
+    // A refresh of the other one fails no call.
+    let refresh = Wish {
+        tenant: Tenant(20),
+        urgency: Urgency::Refresh,
+        ..wish
+    };
+    refuse(&mut alone, &refresh);
+    assert_eq!(alone.told.len(), 1);
+    alone.asked.push(refresh.lookup);
+    leads_to(&mut alone, &[1]);
+    let (peer, invite) = alone.last();
+    assert_eq!((invite.method, peer.addr.port()), (Method::Invite, 5080));
+    assert_eq!(alone.endpoint.counts().resolving, 0);
+}
+
+/// The REGISTER that waits for a call's look-up fails with it, and the registrar is not taken for one that failed.
+#[test]
+fn a_registration_without_room_says_so_and_waits_no_longer_each_time() {
+    let mut alone = Alone::new();
+    alone.command(Command::SetTrunk(Box::new(Trunk {
+        register: Some(Register {
+            expires: 300,
+            user: "alice".to_owned(),
+        }),
+        ..named(1)
+    })));
+    for _ in 0..6 {
+        let wish = alone.wishes.last().unwrap().clone();
+        let (told, from) = (alone.told.len(), alone.now);
+        refuse(&mut alone, &wish);
+        assert_eq!(alone.told[told..], [format!("not registered: {CROWDED}")]);
+        while alone.endpoint.counts().resolving == 0 {
+            alone.run_for(Duration::from_secs(1));
+            // The trunk's own look-up has its own pace.
+            if alone.endpoint.counts().resolving == 0 && !alone.asked.is_empty() {
+                let wish = alone.wishes.last().unwrap().clone();
+                refuse(&mut alone, &wish);
+            }
+        }
+        let waited = alone.now.since(from).as_secs();
+        assert!((5..=31).contains(&waited), "{waited}");
+    }
+    leads_to(&mut alone, &[1]);
+    assert_eq!(alone.last().1.method, Method::Register);
 }
 
 /// Behind one carrier's address calls may be of several tenants: what their routes name is looked up for nobody in

@@ -4,12 +4,13 @@
 use super::alone::*;
 use crate::message::Body;
 use crate::message::header::AuthValue;
+use crate::trunk::Outbound;
 
-const CARRIER: &str = "198.51.100.1:5080";
-const STRANGER: &str = "203.0.113.66:5060";
+pub(super) const CARRIER: &str = "198.51.100.1:5080";
+pub(super) const STRANGER: &str = "203.0.113.66:5060";
 
 /// Of the carrier's realm.
-const SHA: &str = CHALLENGE;
+pub(super) const SHA: &str = CHALLENGE;
 
 /// All that somebody may ask for a password with.
 const ASKED: [&str; 4] = [
@@ -19,7 +20,7 @@ const ASKED: [&str; 4] = [
     SHA,
 ];
 
-fn at(text: &str) -> SocketAddr {
+pub(super) fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
@@ -41,21 +42,21 @@ fn asked_by_the_carrier(alone: &mut Alone) {
 }
 
 /// Such a call, which is answered with these fields.
-fn up(fields: &[(Name, &str)]) -> Alone {
+pub(super) fn up(fields: &[(Name, &str)]) -> Alone {
     let mut alone = trunk_of_two();
     asked_by_the_carrier(&mut alone);
     alone.answer(200, fields);
     alone
 }
 
-fn proves(request: &Request) -> bool {
+pub(super) fn proves(request: &Request) -> bool {
     [Name::Authorization, Name::ProxyAuthorization]
         .iter()
         .any(|name| request.headers.has(name))
 }
 
 /// The requests with credentials from that one on.
-fn given(alone: &Alone, from: usize) -> usize {
+pub(super) fn given(alone: &Alone, from: usize) -> usize {
     let requests = alone.sent[from..].iter();
     requests
         .filter(|(_, message)| matches!(message, Message::Request(request) if proves(request)))
@@ -72,7 +73,7 @@ fn header(code: u16) -> Name {
 /// Asks for the password in answer to the last request, from there. Nothing but an ACK is sent for it, and the
 /// trunk's user is told.
 #[track_caller]
-fn asks_in_vain(alone: &mut Alone, from: &str, code: u16, challenge: &str) {
+pub(super) fn asks_in_vain(alone: &mut Alone, from: &str, code: u16, challenge: &str) {
     let (mut peer, request) = alone.last();
     let (sent, told) = (alone.sent.len(), alone.told.len());
     peer.addr = at(from);
@@ -92,7 +93,7 @@ fn asks_in_vain(alone: &mut Alone, from: &str, code: u16, challenge: &str) {
 }
 
 /// What a call that is up is to ask for, and the method of it.
-fn wishes() -> Vec<(Method, Command)> {
+pub(super) fn wishes() -> Vec<(Method, Command)> {
     vec![
         (
             Method::Info,
@@ -200,6 +201,74 @@ fn a_callee_behind_the_carriers_proxy_is_given_nothing_in_its_own_realm() {
     }
 }
 
+/// A transparent proxy passes on what a callee answers, and the callee knows the carrier's realm.
+#[test]
+fn a_callee_who_copies_the_carriers_realm_is_found_out_by_its_status_code() {
+    let contact = format!("<sip:callee@{CARRIER}>");
+    for (usual, other) in [(407, 401), (401, 407)] {
+        let placed = || {
+            let mut alone = trunk_of_two();
+            alone.command(placing(Duration::from_secs(60)));
+            alone.answer(usual, &[(header(usual), SHA)]);
+            assert!(proves(&alone.last().1), "the carrier itself");
+            alone
+        };
+        let reason = format!("{other} in the realm in which the trunk's carrier asks with {usual}");
+        let is_told = |alone: &Alone| alone.told.iter().any(|told| told.ends_with(&reason));
+        // Of the INVITE that the carrier passed on.
+        let mut alone = placed();
+        asks_in_vain(&mut alone, CARRIER, other, SHA);
+        assert!(is_told(&alone), "{:?}", alone.told);
+        // Of the first INVITE of a later call, and of all that follows an answer.
+        alone.command(place_as(CallId(2), Duration::from_secs(60)));
+        asks_in_vain(&mut alone, CARRIER, other, SHA);
+        for (_, wish) in wishes() {
+            let mut alone = placed();
+            alone.answer(200, &[(Name::Contact, &contact)]);
+            alone.command(wish);
+            asks_in_vain(&mut alone, CARRIER, other, SHA);
+            assert!(is_told(&alone), "{:?}", alone.told);
+        }
+        // The trunk is set anew, with another password: its carrier is, too.
+        let anew = Trunk {
+            credentials: Some(Credentials::new("alice", "new")),
+            ..named(1)
+        };
+        alone.command(Command::SetTrunk(Box::new(anew)));
+        alone.command(place_as(CallId(3), Duration::from_secs(60)));
+        alone.answer(other, &[(header(other), SHA)]);
+        assert!(proves(&alone.last().1));
+    }
+}
+
+/// Who has it ring is a callee, though it ask with all that the carrier asks with.
+#[test]
+fn an_invite_that_has_reached_somebody_is_not_given_credentials() {
+    let stale = format!("{SHA}, stale=true");
+    for progress in [180, 181, 183, 199] {
+        let mut alone = trunk_of_two();
+        asked_by_the_carrier(&mut alone);
+        alone.answer_to(&alone.last().0, &alone.last().1, progress, &[]);
+        asks_in_vain(&mut alone, CARRIER, 407, &stale);
+        let reason = "the call had reached somebody, who is not the carrier";
+        assert!(alone.reasons[0].ends_with(reason), "{:?}", alone.reasons);
+    }
+    // Without credentials before, and where the realm is known from a REGISTER.
+    let mut alone = registered();
+    alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+    alone.answer(200, &[]);
+    alone.command(placing(Duration::from_secs(60)));
+    alone.answer(183, &[]);
+    asks_in_vain(&mut alone, CARRIER, 407, SHA);
+    // That it is on its way is said by the carrier.
+    let mut alone = trunk_of_two();
+    alone.command(placing(Duration::from_secs(60)));
+    let (peer, invite) = alone.last();
+    alone.answer_to(&peer, &invite, 100, &[]);
+    alone.answer_to(&peer, &invite, 407, &[(Name::ProxyAuthenticate, SHA)]);
+    assert!(proves(&alone.last().1));
+}
+
 #[test]
 fn the_carrier_itself_is_given_them_within_a_call() {
     // By its other host as well, to which no request of this call went before.
@@ -209,7 +278,7 @@ fn the_carrier_itself_is_given_them_within_a_call() {
             let mut alone = up(&[(Name::Contact, &contact)]);
             assert!(proves(&alone.last().1), "the ACK");
             alone.command(wish);
-            alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+            alone.answer(407, &[(Name::ProxyAuthenticate, SHA)]);
             let (peer, again) = alone.last();
             assert_eq!((&again.method, peer.addr), (&method, at(host)));
             assert!(proves(&again), "{method:?}");
@@ -217,14 +286,14 @@ fn the_carrier_itself_is_given_them_within_a_call() {
             let other = format!("{}:5999", at(host).ip());
             let mut alone = up(&[(Name::Contact, &format!("<sip:callee@{other}>"))]);
             alone.command(Command::HangUp(CALL, None));
-            asks_in_vain(&mut alone, &other, 401, SHA);
+            asks_in_vain(&mut alone, &other, 407, SHA);
         }
     }
 }
 
 /// Where the carrier takes calls without a password, and where it rings already, a callee is the first who asks.
 #[test]
-fn what_is_asked_within_a_call_or_after_one_that_nobody_asked_of_names_no_realm() {
+fn what_is_asked_within_a_call_or_after_it_rang_names_no_realm() {
     let contact = format!("<sip:callee@{CARRIER}>");
     let mut alone = trunk_of_two();
     alone.command(placing(Duration::from_secs(60)));
@@ -233,24 +302,85 @@ fn what_is_asked_within_a_call_or_after_one_that_nobody_asked_of_names_no_realm(
         alone.command(wish);
         asks_in_vain(&mut alone, CARRIER, 401, SHA);
     }
-    alone.run_for(Duration::from_secs(40));
-    alone.command(placing(Duration::from_secs(60)));
-    asks_in_vain(&mut alone, CARRIER, 401, SHA);
     let mut alone = trunk_of_two();
     alone.command(placing(Duration::from_secs(60)));
     alone.answer(180, &[]);
     let (peer, request) = alone.last();
     assert_eq!((request.method, peer.addr), (Method::Invite, at(CARRIER)));
-    asks_in_vain(&mut alone, CARRIER, 401, SHA);
-    // The trunk is set anew, with another password, say: the carrier may ask.
-    let anew = Trunk {
-        credentials: Some(Credentials::new("alice", "new")),
-        ..named(1)
-    };
-    alone.command(Command::SetTrunk(Box::new(anew)));
+    asks_in_vain(&mut alone, CARRIER, 401, ASKED[1]);
+    // What was withheld is not remembered: the carrier may still ask.
     alone.command(place_as(CallId(2), Duration::from_secs(60)));
     alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
     assert!(proves(&alone.last().1));
+}
+
+#[test]
+fn a_carrier_that_begins_to_ask_after_calls_that_it_took_unasked_is_answered() {
+    let contact = format!("<sip:callee@{CARRIER}>");
+    let taken = |alone: &mut Alone, call| {
+        alone.command(place_as(call, Duration::from_secs(60)));
+        alone.answer(200, &[(Name::Contact, &contact)]);
+        alone.command(Command::HangUp(call, None));
+        // A callee who asks is none that begins to ask.
+        asks_in_vain(alone, CARRIER, 407, ASKED[1]);
+    };
+    let mut alone = trunk_of_two();
+    taken(&mut alone, CallId(1));
+    taken(&mut alone, CallId(2));
+    alone.command(place_as(CallId(3), Duration::from_secs(60)));
+    alone.answer(407, &[(Name::ProxyAuthenticate, SHA)]);
+    assert!(proves(&alone.last().1));
+    alone.answer(486, &[]);
+    // From then on that is its realm.
+    alone.command(place_as(CallId(4), Duration::from_secs(60)));
+    asks_in_vain(&mut alone, CARRIER, 407, ASKED[1]);
+    // Where it has a registrar, that one has named it.
+    let mut alone = registered();
+    alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+    alone.answer(200, &[]);
+    taken(&mut alone, CallId(1));
+    alone.command(place_as(CallId(2), Duration::from_secs(60)));
+    asks_in_vain(&mut alone, CARRIER, 407, ASKED[1]);
+}
+
+/// RFC 3261 22.3: one answer with the challenges of two servers.
+#[test]
+fn a_carrier_that_asks_in_two_realms_at_once_is_given_both() {
+    let far = "Digest realm=\"far\", nonce=\"f\", qop=\"auth\"";
+    let both = [
+        (Name::ProxyAuthenticate, SHA),
+        (Name::ProxyAuthenticate, far),
+    ];
+    let realms = |alone: &Alone| -> Vec<String> {
+        let (_, request) = alone.last();
+        let given = request.headers.all(&Name::ProxyAuthorization);
+        let realm = |value| AuthValue::parse(value)?.get("realm").map(str::to_owned);
+        given.filter_map(realm).collect()
+    };
+    let mut alone = trunk_of_two();
+    alone.command(placing(Duration::from_secs(60)));
+    alone.answer(407, &both);
+    assert_eq!(realms(&alone), ["r"]);
+    alone.answer(407, &both);
+    assert_eq!(realms(&alone), ["r", "far"]);
+    // Both were wrong, then.
+    let sent = alone.sent.len();
+    alone.answer(407, &both);
+    assert_eq!(given(&alone, sent), 0);
+    // Each of them is the trunk's from then on, alone and beside a stranger's.
+    for (number, values) in [(2, vec![far]), (3, vec![ASKED[1], far]), (4, vec![SHA])] {
+        alone.command(place_as(CallId(number), Duration::from_secs(60)));
+        let asked: Vec<(Name, &str)> = values
+            .iter()
+            .map(|value| (Name::ProxyAuthenticate, *value))
+            .collect();
+        alone.answer(407, &asked);
+        assert!(!realms(&alone).contains(&"evil".to_owned()));
+        assert_eq!(realms(&alone).len(), 1, "{values:?}");
+        alone.answer(486, &[]);
+    }
+    alone.command(place_as(CallId(5), Duration::from_secs(60)));
+    asks_in_vain(&mut alone, CARRIER, 407, ASKED[1]);
 }
 
 /// A trunk that registers with the carrier's first host.
@@ -287,6 +417,55 @@ fn the_registrar_names_the_realm_of_the_trunk() {
     assert_eq!(register.method, Method::Register);
     asks_in_vain(&mut alone, CARRIER, 401, ASKED[1]);
     assert!(alone.told.contains(&"not registered 401".to_owned()));
+}
+
+/// The first INVITE is challenged before the REGISTER is, in another realm: by a callee, say.
+#[test]
+fn the_registrars_realm_is_its_own_whatever_an_invite_named_before() {
+    let mut alone = registered();
+    let (registrar, register) = alone.last();
+    alone.command(placing(Duration::from_secs(60)));
+    alone.answer(407, &[(Name::ProxyAuthenticate, ASKED[1])]);
+    assert!(proves(&alone.last().1));
+    alone.answer(486, &[]);
+    alone.answer_to(&registrar, &register, 401, &[(Name::WwwAuthenticate, SHA)]);
+    let (_, again) = alone.last();
+    assert_eq!(again.method, Method::Register);
+    assert!(proves(&again));
+    alone.answer(200, &[]);
+    assert_eq!(alone.told.last().unwrap(), "registered 120");
+    // Now calls are bound to it.
+    alone.command(place_as(CallId(2), Duration::from_secs(60)));
+    asks_in_vain(&mut alone, CARRIER, 407, ASKED[1]);
+    alone.command(place_as(CallId(3), Duration::from_secs(60)));
+    alone.answer(407, &[(Name::ProxyAuthenticate, SHA)]);
+    assert!(proves(&alone.last().1));
+}
+
+/// Its calls go to the domain itself, whose proxy may have a realm of its own.
+#[test]
+fn a_registrar_names_no_realm_for_calls_that_go_to_another_host() {
+    for (outbound, proof) in [(Outbound::Direct, true), (Outbound::Proxy, false)] {
+        let mut alone = Alone::new();
+        alone.command(Command::SetTrunk(Box::new(Trunk {
+            host: Host::parse("192.0.2.1"),
+            port: Some(5060),
+            domain: Host::parse("192.0.2.9"),
+            outbound,
+            register: Some(Register {
+                expires: 120,
+                user: "alice".to_owned(),
+            }),
+            ..named(1)
+        })));
+        alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+        assert!(proves(&alone.last().1));
+        alone.answer(200, &[]);
+        alone.command(placing(Duration::from_secs(60)));
+        let sent = alone.sent.len();
+        alone.answer(407, &[(Name::ProxyAuthenticate, ASKED[1])]);
+        assert_eq!(given(&alone, sent), usize::from(proof), "{outbound:?}");
+    }
 }
 
 /// Anybody may run a registrar: a binding that it took proves only the calls that come from it.
@@ -397,21 +576,6 @@ fn md5_without_qop_is_given_where_the_trunk_allows_it() {
     }
 }
 
-/// What TLS protects is not asked for in the clear, though it be from the carrier's address.
-#[test]
-fn a_carrier_over_tls_is_not_answered_over_udp() {
-    let mut alone = Alone::new();
-    let over_tls = Trunk {
-        transport: Transport::Tls,
-        ..named(1)
-    };
-    alone.command(Command::SetTrunk(Box::new(over_tls)));
-    resolve(&mut alone, vec![srv(10, 1)]);
-    alone.command(placing(Duration::from_secs(60)));
-    assert_eq!(alone.last().0.transport, Transport::Tls);
-    asks_in_vain(&mut alone, CARRIER, 407, SHA);
-}
-
 /// The trunk is gone, the call goes on: its carrier is still known by where its INVITE went.
 #[test]
 fn a_call_whose_trunk_is_removed_still_answers_its_carrier_and_nobody_else() {
@@ -421,7 +585,7 @@ fn a_call_whose_trunk_is_removed_still_answers_its_carrier_and_nobody_else() {
         alone.command(Command::RemoveTrunk(TrunkId(1)));
         alone.command(Command::HangUp(CALL, None));
         let sent = alone.sent.len();
-        alone.answer(401, &[(Name::WwwAuthenticate, challenge)]);
+        alone.answer(407, &[(Name::ProxyAuthenticate, challenge)]);
         assert_eq!(given(&alone, sent), usize::from(proof), "{challenge}");
     }
 }

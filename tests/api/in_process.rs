@@ -6,7 +6,6 @@ use std::time::Duration;
 use control::app::testing::TestApp;
 use control::config::Config;
 use control::http::serve::{self, Patience};
-use control::secret::Secret;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};

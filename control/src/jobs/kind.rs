@@ -40,7 +40,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// What a step reads of its row.
     type Job: Send + Sync;
     /// What a step leaves in the database together with its end.
-    type Effect: Send;
+    type Effect: Send + Sync;
 
     const TABLE: &'static Table;
     /// The status of a job whose deed may or may not have been done. `None`: steps may be repeated, and the
@@ -93,12 +93,13 @@ pub trait Kind: Send + Sync + Sized + 'static {
         async { Ok(Answer::Unknown) }
     }
 
-    /// Writes a step's effect, in the transaction that writes its end.
+    /// Writes a step's effect, in the transaction that writes its end. Tried again where the database is away
+    /// and the step's deed must not be repeated.
     fn keep(
         &self,
         tx: &mut Tx,
         held: &Held,
-        effect: Self::Effect,
+        effect: &Self::Effect,
     ) -> impl Future<Output = Result<(), DbError>> + Send;
 
     /// Hears of every end that was written: for counters.

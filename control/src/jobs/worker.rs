@@ -24,6 +24,8 @@ const BATCH: u32 = 16;
 const READS: u32 = 32;
 /// How long the last steps may take when the process ends; what is left is the next start's.
 const GOODBYE: Duration = Duration::from_secs(3);
+/// The pause before an end is written down again that the database did not take.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Works until it is told to stop, then on what is due at that moment.
 pub async fn run<K: Kind>(kind: K, db: Db, clock: Clock, mut stop: watch::Receiver<bool>) {
@@ -283,7 +285,7 @@ async fn attend<K: Kind>(claim: &Claim<K>, lane: K::Lane, job: K::Job) {
     let written = match ended {
         Ok(ended) => {
             let status = ended.finished.status;
-            write_down(claim, ended).await.map(|()| status)
+            write_down(claim, &ended).await.map(|()| status)
         }
         Err(left) => Err(left),
     };
@@ -329,10 +331,36 @@ async fn work<K: Kind>(
 const NOBODY_KNOWS: &str =
     "The server stopped while this was being done. It may have been done; it was not repeated.";
 
-/// The end of a step and its effect, both or neither.
+/// Writes down the end of a step. What must not be repeated is worth trying for as long as a claim lasts: a
+/// database that was away for a moment must not turn what is known into something that nobody knows.
 async fn write_down<K: Kind>(
     claim: &Claim<K>,
-    ended: Ended<K::Status, K::Effect>,
+    ended: &Ended<K::Status, K::Effect>,
+) -> Result<(), Left> {
+    if K::UNKNOWN.is_none() {
+        return write_once(claim, ended).await;
+    }
+    let trying = async {
+        loop {
+            match write_once(claim, ended).await {
+                Err(Left::Database(error)) if error.is_unavailable() => {
+                    tracing::warn!(%error, job = %claim.held.id, "the end of a step could not be written down; trying again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                written => return written,
+            }
+        }
+    };
+    let lasts = claim.kind.lease().length();
+    tokio::time::timeout(lasts, trying)
+        .await
+        .unwrap_or(Err(Left::Lost))
+}
+
+/// The end of a step and its effect, both or neither.
+async fn write_once<K: Kind>(
+    claim: &Claim<K>,
+    ended: &Ended<K::Status, K::Effect>,
 ) -> Result<(), Left> {
     let Ended {
         finished,
@@ -341,13 +369,13 @@ async fn write_down<K: Kind>(
     } = ended;
     let (held, now) = (&claim.held, claim.clock.now());
     let Some(effect) = effect else {
-        return match store::finish::<K>(&claim.db, held, &finished, then, now).await? {
+        return match store::finish::<K>(&claim.db, held, finished, *then, now).await? {
             true => Ok(()),
             false => Err(Left::Lost),
         };
     };
     let mut tx = claim.db.begin_write().await?;
-    if !store::finish_in::<K>(&mut tx, held, &finished, then, now).await? {
+    if !store::finish_in::<K>(&mut tx, held, finished, *then, now).await? {
         return Err(Left::Lost);
     }
     claim.kind.keep(&mut tx, held, effect).await?;

@@ -191,8 +191,8 @@ impl Kind for Delivery {
         )))
     }
 
-    async fn keep(&self, _: &mut Tx, _: &Held, effect: Infallible) -> Result<(), DbError> {
-        match effect {}
+    async fn keep(&self, _: &mut Tx, _: &Held, effect: &Infallible) -> Result<(), DbError> {
+        match *effect {}
     }
 
     fn ended(&self, status: Status) {

@@ -92,6 +92,22 @@ async fn a_vendor_that_is_away_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_known_end_outlives_a_database_that_is_away_for_a_moment() {
+    let (place, stage) = (Place::new().await, Stage::new());
+    let account = place.account("one").await;
+    let id = place.add(account, "a door", true, 1).await;
+    stage.refused.store(2, Ordering::SeqCst);
+    work(&place, &stage).await;
+    let seen = place.see(id).await;
+    assert_eq!((seen.status.as_str(), seen.attempts), ("done", 1));
+    assert_eq!(place.pages(id).await, [0]);
+    assert_eq!(
+        (deeds(&stage), stage.refused.load(Ordering::SeqCst)),
+        (1, 0)
+    );
+}
+
+#[tokio::test]
 async fn a_lost_claim_intends_nothing() {
     let (place, stage) = (Place::new().await, Stage::new());
     let account = place.account("one").await;

@@ -66,6 +66,8 @@ pub(super) struct Stage {
     /// Whether the vendor can tell what was done, and whether it answers.
     pub(super) vendor_tells: AtomicBool,
     pub(super) vendor_away: AtomicBool,
+    /// How often the database goes away while an end is written down.
+    pub(super) refused: AtomicU32,
 }
 
 impl Stage {
@@ -278,12 +280,16 @@ impl Kind for Errands {
         }
     }
 
-    async fn keep(&self, tx: &mut Tx, held: &Held, page: i64) -> Result<(), DbError> {
+    async fn keep(&self, tx: &mut Tx, held: &Held, page: &i64) -> Result<(), DbError> {
         tx.query("insert into pages (errand, page) values ($1, $2)")
             .bind(held.id.to_string())
-            .bind(page)
+            .bind(*page)
             .execute()
             .await?;
+        if self.stage.refused.load(Ordering::SeqCst) > 0 {
+            self.stage.refused.fetch_sub(1, Ordering::SeqCst);
+            return Err(DbError::Away);
+        }
         tx.query("update errands set page = page + 1 where id = $1")
             .bind(held.id.to_string())
             .execute()

@@ -17,6 +17,7 @@ pub mod egress;
 pub mod http;
 pub mod idempotency;
 pub mod ids;
+pub mod jobs;
 pub mod metrics;
 pub mod models;
 pub mod phone_numbers;

@@ -7,9 +7,9 @@ use control::calls::journal::{Entry, Owner};
 use control::calls::rules::Ending;
 use control::calls::store::OpenRow;
 use control::ids::{AccountId, CallId};
+use control::jobs::Finished;
 use control::time::Timestamp;
 use control::webhooks::event::Status;
-use control::webhooks::outbox::Finished;
 
 use crate::mutants::Mutant;
 
@@ -97,7 +97,7 @@ pub(crate) enum Ask {
         account: AccountId,
         call: CallId,
         token: i64,
-        finished: Finished,
+        finished: Finished<Status>,
         now: Timestamp,
     },
 }

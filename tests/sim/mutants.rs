@@ -22,7 +22,7 @@ pub(crate) enum Mutant {
     TwoWinners,
     /// `call.ended` is inserted after the transaction that ends the call.
     EventApart,
-    /// `claim_token = $8 and status = 'delivering'` are missing of `outbox::finish`.
+    /// `claim_token = $7 and status = '{claimed}'` are missing of `jobs::store::finish`.
     StaleFinish,
     /// A claim does not run out.
     ClaimForEver,

@@ -1,11 +1,11 @@
-//! The delivery of events (`webhooks::worker`): claim, send, write down. What becomes of an attempt is
-//! decided by the product's own `deliver::settle`.
+//! The delivery of events (`jobs::worker` with `webhooks::worker`): claim, send, write down. What becomes
+//! of an attempt is decided by the product's own `deliver::settle`.
 
 use control::ids::{AccountId, CallId, EventId};
+use control::jobs::Finished;
 use control::time::Timestamp;
 use control::webhooks::deliver::{Outcome, settle};
 use control::webhooks::event::Status;
-use control::webhooks::outbox::{Claimed, Finished};
 use control::webhooks::schedule::{Class, Schedule};
 
 use crate::database::{Ask, Told};
@@ -18,6 +18,15 @@ const IN_FLIGHT: u32 = 8;
 /// Attempts of a durable event: three short ones and twenty rounds. One more is made when a process died in
 /// the last.
 const ATTEMPTS: u32 = 23;
+
+/// An event that a process has.
+struct Claimed {
+    id: EventId,
+    account: AccountId,
+    token: i64,
+    attempts: u32,
+    body: String,
+}
 
 /// Delivers what is due until the process ends.
 pub(crate) async fn worker(w: W, life: Life) {
@@ -64,11 +73,8 @@ fn claimed(
     Claimed {
         id: EventId(call.0),
         account,
-        call: Some(call),
         token,
         attempts,
-        r#type: "call.ended".to_owned(),
-        class: Class::Durable,
         body,
     }
 }
@@ -113,11 +119,11 @@ fn sent_body(w: &W, event: &Claimed, now: Timestamp) -> String {
     }
 }
 
-fn settled(w: &W, event: &Claimed, outcome: Outcome, now: Timestamp) -> Finished {
+fn settled(w: &W, event: &Claimed, outcome: Outcome, now: Timestamp) -> Finished<Status> {
     let attempts = event.attempts + u32::from(w.is(Mutant::ExhaustsEarly));
     settle(
         event.id,
-        event.class,
+        Class::Durable,
         attempts,
         outcome,
         &Schedule::default(),

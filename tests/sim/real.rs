@@ -14,12 +14,13 @@ use control::calls::{self, ending, writer};
 use control::cluster;
 use control::http::scope::Scopes;
 use control::ids::{AccountId, AgentId, CallId, EventId};
+use control::jobs::{self, Held, Look, Then};
 use control::redis_link::Link;
 use control::secret::Secret;
 use control::sessions;
 use control::supervisor::Supervisor;
 use control::time::Timestamp;
-use control::webhooks::outbox;
+use control::webhooks::Delivery;
 use kit::redis::Redis;
 use redis::aio::MultiplexedConnection;
 use serde_json::json;
@@ -265,18 +266,13 @@ impl Place {
             }
             Ask::Due { now } => {
                 let mut all = Vec::new();
-                for account in outbox::due_accounts(db, *now).await.unwrap() {
-                    let due = outbox::due(db, account, *now, &[], 1000).await.unwrap();
-                    for event in due {
-                        let call = db
-                            .query("select call_id from events where account_id = $1 and id = $2")
-                            .bind(account)
-                            .bind(event.id)
-                            .one(|row| row.parse("call_id"))
-                            .await
-                            .unwrap();
-                        all.push((account, call));
-                    }
+                for account in jobs::store::due_accounts::<Delivery>(db, *now)
+                    .await
+                    .unwrap()
+                {
+                    let look = Look::new::<Delivery>(db, account, *now, 1000);
+                    let due = look.rows("call_id", "", Vec::new(), |row| row.parse("call_id"));
+                    all.extend(due.await.unwrap().into_iter().map(|call| (account, call)));
                 }
                 Told::Sessions(all)
             }
@@ -288,16 +284,15 @@ impl Place {
             } => {
                 let id = self.event(*call).await;
                 let mut tx = db.begin_write().await.unwrap();
-                let claimed = outbox::claim(&mut tx, *account, id, *now, *end)
-                    .await
-                    .unwrap();
+                let claimed = jobs::store::claim::<Delivery>(&mut tx, *account, id.0, *now, *end);
+                let claimed = claimed.await.unwrap();
                 tx.commit().await.unwrap();
-                Told::Claimed(claimed.map(|claimed| {
+                Told::Claimed(claimed.map(|(held, event)| {
                     let first = &mut self.events.get_mut(call).unwrap().1;
-                    let first = first.get_or_insert_with(|| claimed.body.clone());
-                    assert_eq!(*first, claimed.body, "{call}: its body changed");
+                    let first = first.get_or_insert_with(|| event.body.clone());
+                    assert_eq!(*first, event.body, "{call}: its body changed");
                     // What it says is the product's matter; here it only has to stay.
-                    (claimed.token, claimed.attempts, String::new())
+                    (held.token, held.attempts, String::new())
                 }))
             }
             Ask::Finish {
@@ -307,9 +302,16 @@ impl Place {
                 finished,
                 now,
             } => {
-                let id = self.event(*call).await;
-                let finished = outbox::finish(db, *account, id, *token, finished, *now).await;
-                Told::Flag(finished.unwrap())
+                let held = Held {
+                    account: *account,
+                    id: self.event(*call).await.0,
+                    token: *token,
+                    attempts: 0,
+                    intended_at: None,
+                };
+                let written =
+                    jobs::store::finish::<Delivery>(db, &held, finished, Then::Attempt, *now);
+                Told::Flag(written.await.unwrap())
             }
         }
     }

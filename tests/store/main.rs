@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod command;
+mod jobs;
 mod outage;
 mod schema;
 mod tls;

@@ -36,8 +36,8 @@ use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
 use crate::{
-    accounts, agents, billing, calls, cluster, models, recordings, rotation, routes, sessions,
-    voices, webhooks,
+    accounts, agents, billing, calls, cluster, jobs, models, recordings, rotation, routes,
+    sessions, voices, webhooks,
 };
 
 #[derive(Debug, clap::Args)]
@@ -130,7 +130,8 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
         .await
         .map_err(|error| ConfigError::one("sip", error))?;
     let (stop, stopped) = watch::channel(false);
-    let delivering = webhooks::run(app.clone(), stopped.clone());
+    let delivery = webhooks::Delivery::new(app.clone());
+    let delivering = jobs::run(delivery, app.db.clone(), app.clock.clone(), stopped.clone());
     let delivering = watch.keep("the delivery of events", delivering);
     let serving = watch.keep("the server of requests", {
         let (router, settings) = (routes::router(&app), app.config.server.clone());

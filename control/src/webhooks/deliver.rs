@@ -5,12 +5,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::event::Status;
-use super::outbox::{Claimed, Finished};
+use super::outbox::Event;
 use super::schedule::{Class, Schedule};
 use super::{service, sign};
 use crate::app::App;
 use crate::egress::{Answer, Call, Failure, Ports};
-use crate::ids::EventId;
+use crate::ids::{AccountId, EventId};
+use crate::jobs::Finished;
 use crate::time::Timestamp;
 
 /// How an attempt went.
@@ -25,11 +26,11 @@ pub enum Outcome {
 }
 
 /// Sends the event to `url`, signed with the secret of this moment.
-pub async fn attempt(app: &App, event: &Claimed, url: &str) -> Outcome {
-    let secret = match service::signing_secret(app, event.account).await {
+pub async fn attempt(app: &App, account: AccountId, event: &Event, url: &str) -> Outcome {
+    let secret = match service::signing_secret(app, account).await {
         Ok(secret) => secret,
         Err(error) => {
-            tracing::error!(%error, account = %event.account, "no secret to sign with");
+            tracing::error!(%error, %account, "no secret to sign with");
             return Outcome::Failed("the event could not be signed".to_owned());
         }
     };
@@ -73,7 +74,7 @@ pub fn settle(
     outcome: Outcome,
     schedule: &Schedule,
     now: Timestamp,
-) -> Finished {
+) -> Finished<Status> {
     let (status, next_attempt_at, error) = match outcome {
         Outcome::Taken => (Status::Delivered, None, None),
         Outcome::Unsafe(why) => (Status::Unsafe, None, Some(why)),

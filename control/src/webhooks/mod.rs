@@ -1,9 +1,9 @@
 //! Webhooks: events that are told to an address of the user's, signed, at least once each.
 //!
 //! An event is a row of the outbox (`outbox.rs`), inserted in the transaction that made it true. Its id
-//! and its body are fixed there and never change; address and secret are read at each attempt. The
-//! worker (`worker.rs`) takes what is due, fairly between accounts, and attempts it (`deliver.rs`)
-//! through the egress client; `schedule.rs` tells when a failed one is tried again. `event.rs` are the
+//! and its body are fixed there and never change; address and secret are read at each attempt. An event is
+//! a job (`worker.rs` tells the lanes and the step): what is due is attempted (`deliver.rs`) through the
+//! egress client, fairly between accounts; `schedule.rs` tells when a failed one is tried again. `event.rs` are the
 //! kinds, `bodies.rs` their fields, `sign.rs` the signature, and `service.rs` the account's secret.
 //!
 //! Another resource adds an event with [`outbox::insert`] and calls [`Webhooks::wake`] after its commit.
@@ -22,11 +22,11 @@ pub mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::Notify;
-
 use event::Status;
 
-pub use worker::{Worker, run, run_pruning};
+use crate::jobs::Queue;
+
+pub use worker::{Delivery, run_pruning};
 
 #[cfg(test)]
 mod worker_tests;
@@ -34,7 +34,7 @@ mod worker_tests;
 /// What the worker and those who add events share.
 #[derive(Debug, Default)]
 pub struct Webhooks {
-    notify: Notify,
+    queue: Queue,
     counts: Counts,
 }
 
@@ -46,22 +46,17 @@ struct Counts {
     exhausted: AtomicU64,
     r#unsafe: AtomicU64,
     skipped: AtomicU64,
-    in_flight: AtomicU64,
 }
 
 impl Webhooks {
     /// Something may be due: the worker looks at once.
     pub fn wake(&self) {
-        self.notify.notify_one();
-    }
-
-    async fn woken(&self) {
-        self.notify.notified().await;
+        self.queue.wake();
     }
 
     /// Attempts that run right now.
     pub fn in_flight(&self) -> u64 {
-        self.counts.in_flight.load(Ordering::Relaxed)
+        self.queue.in_flight()
     }
 
     /// How many attempts ended in each state that one can end in.
@@ -72,7 +67,6 @@ impl Webhooks {
             exhausted,
             r#unsafe,
             skipped,
-            in_flight: _,
         } = &self.counts;
         [
             (Status::Delivered, delivered),

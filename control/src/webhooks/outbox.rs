@@ -1,18 +1,14 @@
 //! The outbox table: events from the transaction that made them true to the end of their delivery.
 //!
-//! An event is due when `next_attempt_at` has come and it is not settled. A claim raises
-//! `claim_token`, counts the attempt and moves `next_attempt_at` to the claim's end, so that a process
-//! that dies leaves the event to whoever comes next; a finish with an older token writes nothing.
-//!
-//! `next_attempt_at` is of the time that all processes of one database share ([`crate::time::Clock::shared`]),
-//! and so is every `now` that it is compared with; what people are told in the end is wall time.
+//! An event is a job ([`crate::jobs`]): claimed, attempted and finished as every other. Here is what events
+//! have beside that: how they come in, what waits, and how they are let go of.
 
 use std::time::Duration;
 
 use super::event::{EventType, Status};
 use super::schedule::Class;
 use crate::agents;
-use crate::db::{Arg, Db, DbError, Tx};
+use crate::db::{Db, DbError, Tx};
 use crate::ids::{AccountId, AgentId, CallId, EventId};
 use crate::time::Timestamp;
 
@@ -35,40 +31,18 @@ pub struct NewEvent {
     pub body: String,
 }
 
-/// An event whose time has come.
-#[derive(Clone, Debug)]
-pub struct Due {
-    pub id: EventId,
-    pub target: Target,
-}
-
 /// An event that this process delivers now.
-pub struct Claimed {
-    pub id: EventId,
-    pub account: AccountId,
+pub struct Event {
     /// The call that it is about.
     pub call: Option<CallId>,
-    /// Larger than those of all claims before.
-    pub token: i64,
-    /// Attempts, this one included.
-    pub attempts: u32,
     /// As in the header.
     pub r#type: String,
     pub class: Class,
     pub body: String,
 }
 
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
-    pub status: Status,
-    /// Of a failed one that will be tried again.
-    pub next_attempt_at: Option<Timestamp>,
-    pub error: Option<String>,
-}
-
 /// Not settled. The text stands in the index as well.
-const OPEN: &str = "status in ('pending', 'failed', 'delivering')";
+pub(super) const OPEN: &str = "status in ('pending', 'failed', 'delivering')";
 
 /// Adds an event in the transaction that made it true, at `now` by the wall; it is due at `due`. Without an
 /// address now it is kept as `skipped`. After the commit, [`super::Webhooks::wake`] spares it the wait for
@@ -147,132 +121,6 @@ pub async fn depth(db: &Db, now: Timestamp) -> Result<Depth, DbError> {
     })
 }
 
-/// The accounts that have something due: the node's own housekeeping, of all accounts.
-pub async fn due_accounts(db: &Db, now: Timestamp) -> Result<Vec<AccountId>, DbError> {
-    db.query_built(format!(
-        "select a.id from accounts a where exists (select 1 from events e
-            where e.account_id = a.id and e.{OPEN} and e.next_attempt_at <= $1) order by a.id"
-    ))
-    .bind(now)
-    .all(|row| row.parse("id"))
-    .await
-}
-
-/// What is due in an account, oldest first, without the events of some targets (their receivers are
-/// busy).
-pub async fn due(
-    db: &Db,
-    account: AccountId,
-    now: Timestamp,
-    busy: &[Target],
-    limit: u32,
-) -> Result<Vec<Due>, DbError> {
-    // After $1, $2 and $3 come the targets.
-    let except: String = (4..)
-        .zip(busy)
-        .map(|(place, target)| match target {
-            Target::Agent(_) => format!(" and (agent_id is null or agent_id <> ${place})"),
-            Target::Url(_) => format!(" and (url is null or url <> ${place})"),
-        })
-        .collect();
-    db.query_built(format!(
-        "select id, agent_id, url from events
-         where account_id = $1 and {OPEN} and next_attempt_at <= $2{except}
-         order by next_attempt_at, id limit $3"
-    ))
-    .bind(account)
-    .bind(now)
-    .bind(limit)
-    .bind_all(busy.iter().map(|target| match target {
-        Target::Agent(agent) => Arg::from(*agent),
-        Target::Url(url) => Arg::from(url),
-    }))
-    .all(|row| {
-        let target = match (row.opt_text("url")?, row.opt_parse("agent_id")?) {
-            (Some(url), _) => Target::Url(url),
-            (None, Some(agent)) => Target::Agent(agent),
-            // An agent that is not there has no address: the event will be skipped.
-            (None, None) => Target::Agent(AgentId::NIL),
-        };
-        Ok(Due {
-            id: row.parse("id")?,
-            target,
-        })
-    })
-    .await
-}
-
-/// Makes due what waits for longer than any pause or claim lasts: its time was written by a clock that was
-/// ahead, of an earlier process or of another node. How many there were. The node's own housekeeping, of all
-/// accounts.
-pub async fn mend(db: &Db, now: Timestamp, longest: Duration) -> Result<u64, DbError> {
-    db.query_built(format!(
-        "update events set next_attempt_at = $1 where {OPEN} and next_attempt_at > $2"
-    ))
-    .bind(now)
-    .bind(now.plus(longest))
-    .execute()
-    .await
-}
-
-/// Takes a due event until `lease_end`. `None`: another process has it, or it is settled.
-pub async fn claim(
-    tx: &mut Tx,
-    account: AccountId,
-    id: EventId,
-    now: Timestamp,
-    lease_end: Timestamp,
-) -> Result<Option<Claimed>, DbError> {
-    tx.query_built(format!(
-        "update events set status = 'delivering', claim_token = claim_token + 1, attempts = attempts + 1,
-            next_attempt_at = $1, updated_at = $2
-         where account_id = $3 and id = $4 and {OPEN} and next_attempt_at <= $2
-         returning call_id, claim_token, attempts, type, class, body"
-    ))
-    .bind(lease_end)
-    .bind(now)
-    .bind(account)
-    .bind(id)
-    .optional(|row| {
-        let class = row.text("class")?;
-        Ok(Claimed {
-            id,
-            account,
-            call: row.opt_parse("call_id")?,
-            token: row.i64("claim_token")?,
-            attempts: row.u32("attempts")?,
-            r#type: row.text("type")?,
-            class: Class::from_name(&class).ok_or_else(|| DbError::Column {
-                column: "class".to_owned(),
-                why: format!("{class:?} is no class"),
-            })?,
-            body: row.text("body")?,
-        })
-    })
-    .await
-}
-
-/// Settles a due event that has no address any more. `false`: it was settled or taken meanwhile.
-pub async fn skip(
-    tx: &mut Tx,
-    account: AccountId,
-    id: EventId,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query_built(format!(
-            "update events set status = 'skipped', next_attempt_at = null, claim_token = claim_token + 1,
-                updated_at = $1
-             where account_id = $2 and id = $3 and {OPEN} and next_attempt_at <= $1"
-        ))
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(rows == 1)
-}
-
 /// Makes an event with an address of its own due again, from its first attempt on, with the same id and
 /// body. An attempt that is under way counts no more.
 pub async fn redeliver(
@@ -296,41 +144,6 @@ pub async fn redeliver(
     .execute()
     .await?;
     Ok(())
-}
-
-/// Writes down how a claimed event went. `false`: the claim ran out and another has it; nothing was
-/// written.
-pub async fn finish(
-    db: &Db,
-    account: AccountId,
-    id: EventId,
-    token: i64,
-    finished: &Finished,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let Finished {
-        status,
-        next_attempt_at,
-        error,
-    } = finished;
-    let delivered_at = (*status == Status::Delivered).then_some(now);
-    let rows = db
-        .query(
-            "update events set status = $1, next_attempt_at = $2, delivered_at = $3, last_error = $4,
-                updated_at = $5
-             where account_id = $6 and id = $7 and claim_token = $8 and status = 'delivering'",
-        )
-        .bind(status.name())
-        .bind(*next_attempt_at)
-        .bind(delivered_at)
-        .bind(error.as_deref())
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .bind(token)
-        .execute()
-        .await?;
-    Ok(rows == 1)
 }
 
 /// Lets go of what was settled before then, at most `limit` events of each kind: the bodies of calls'

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::jobs::backoff::{doubled, jittered};
+
 /// How hard an event is delivered (document 1, Delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -36,10 +38,6 @@ pub const SHORT_ATTEMPTS: u32 = 3;
 pub const ROUNDS: u32 = 20;
 /// Rounds of a best-effort event: with half a minute, doubling, three and a half minutes.
 const BEST_EFFORT_ROUNDS: u32 = 3;
-/// Every pause is up to this much shorter or longer, per cent: receivers that came back are not met by
-/// all at once.
-const JITTER_PERCENT: u64 = 10;
-
 /// The pauses; a setting, so that a test need not wait for three days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -89,33 +87,10 @@ impl Schedule {
         (self.longest + self.lease()) * 2
     }
 
-    /// How long a claim holds: an attempt and the time to write down how it went. A process that dies
-    /// meanwhile leaves the event to others after this.
+    /// How long a claim holds: an attempt and the time to write down how it went.
     pub fn lease(&self) -> Duration {
         self.attempt + Duration::from_secs(5)
     }
-}
-
-fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
-    2_u32
-        .checked_pow(times)
-        .and_then(|factor| first.checked_mul(factor))
-        .map_or(longest, |pause| pause.min(longest))
-}
-
-fn jittered(pause: Duration, seed: u64, made: u32) -> Duration {
-    let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX / 200);
-    let spread = micros / 100 * JITTER_PERCENT;
-    let drawn = mixed(seed ^ u64::from(made)) % (2 * spread + 1);
-    Duration::from_micros(micros - spread + drawn)
-}
-
-/// A well-mixed number (the finaliser of SplitMix64).
-const fn mixed(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::event::{EventType, Status};
-use super::outbox::{self, Finished, NewEvent, Target};
-use super::worker::Worker;
-use super::{service, sign};
+use super::outbox::{self, NewEvent, Target};
+use super::{Delivery, service, sign};
 use crate::app::testing::{START, TestApp};
 use crate::egress::Allow;
 use crate::ids::{AccountId, AgentId, EventId};
+use crate::jobs::{self, Finished, Held, Kind, Table, Then, Worker};
 use crate::time::Timestamp;
 
 /// What a receiver got.
@@ -103,6 +103,12 @@ impl Receiver {
 async fn app() -> TestApp {
     let _ = rustls::crypto::ring::default_provider().install_default();
     TestApp::with(|config| config.egress.allow = Allow::parse(&["127.0.0.0/8"]).unwrap()).await
+}
+
+fn deliverer(test: &TestApp) -> Worker<Delivery> {
+    let app = test.app.clone();
+    let (db, clock) = (app.db.clone(), app.clock.clone());
+    Worker::new(Delivery::new(app), db, clock)
 }
 
 async fn agent(test: &TestApp, url: &str) -> String {
@@ -193,6 +199,27 @@ fn t(got: &Got) -> i64 {
 }
 
 #[tokio::test]
+async fn what_is_due_is_found_in_the_index() {
+    let test = app().await;
+    let Table { name, open, .. } = Delivery::TABLE;
+    for what in [
+        format!(
+            "select id from {name} where account_id = '' and {open} and next_attempt_at <= 1
+             order by next_attempt_at, id limit 1"
+        ),
+        format!(
+            "select a.id from accounts a where exists (select 1 from {name} j
+                where j.account_id = a.id and j.{open} and j.next_attempt_at <= 1) order by a.id"
+        ),
+    ] {
+        let plan = format!("explain query plan {what}");
+        let plan = test.app.db.query_built(plan).all(|row| row.text("detail"));
+        let plan = plan.await.unwrap().join("; ");
+        assert!(plan.contains("events_due_by_account"), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_settled_goes_when_it_is_old_and_what_is_told_of_it_stays() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let good = agent(&test, &format!("{}/ok", receiver.url)).await;
@@ -201,7 +228,7 @@ async fn what_is_settled_goes_when_it_is_old_and_what_is_told_of_it_stays() {
         ended_call(&test, &good).await,
         ended_call(&test, &bad).await,
     );
-    Worker::new(test.app.clone()).until_quiet().await;
+    deliverer(&test).until_quiet().await;
     let bodies = async || -> Vec<(String, usize)> {
         test.app
             .db
@@ -246,7 +273,7 @@ async fn three_days_of_failure_keep_the_schedule_to_the_round() {
         ),
         (&json!("pending"), &json!(0))
     );
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     let mut pauses = Vec::new();
     loop {
         worker.until_quiet().await;
@@ -314,7 +341,7 @@ async fn no_retry_and_no_claim_follows_the_wall_clock_and_a_signature_does() {
     let agent = agent(&test, &format!("{}/fail", receiver.url)).await;
     let (clock, mut sent) = (&test.app.clock, 0);
     for seconds in [3_600, -3_600, 86_400, -86_400] {
-        let mut worker = Worker::new(test.app.clone());
+        let mut worker = deliverer(&test);
         // Due at once, also after a jump.
         clock.step(seconds);
         let id = event(
@@ -348,7 +375,7 @@ async fn no_retry_and_no_claim_follows_the_wall_clock_and_a_signature_does() {
             .query("update events set next_attempt_at = $1 where id = $2");
         query.bind(far).bind(id).execute().await.unwrap();
         let longest = test.app.config.webhooks.schedule.longest_wait();
-        let mended = outbox::mend(&test.app.db, clock.shared(), longest).await;
+        let mended = jobs::store::mend::<Delivery>(&test.app.db, clock.shared(), longest).await;
         assert_eq!(mended.unwrap(), 1);
         worker.until_quiet().await;
         sent += 1;
@@ -367,7 +394,7 @@ async fn a_report_holds_every_field_and_is_told_to_the_call() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let agent = agent(&test, &format!("{}/ok", receiver.url)).await;
     let id = ended_call(&test, &agent).await;
-    Worker::new(test.app.clone()).until_quiet().await;
+    deliverer(&test).until_quiet().await;
     let got = receiver.at("ok");
     let body: Value = serde_json::from_slice(&got[0].body).unwrap();
     let names: Vec<&str> = body
@@ -426,7 +453,7 @@ async fn a_report_holds_every_field_and_is_told_to_the_call() {
 #[tokio::test]
 async fn what_each_answer_makes_of_an_event() {
     let (test, receiver) = (app().await, Receiver::start().await);
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     for (url, kind, status, error) in [
         (
             format!("{}/ok", receiver.url),
@@ -483,7 +510,7 @@ async fn short_events_end_after_three_attempts() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let agent = agent(&test, &format!("{}/fail", receiver.url)).await;
     let id = event(&test, test.account, &agent, EventType::RecordingReady).await;
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     for _ in 0..5 {
         worker.until_quiet().await;
         test.app.clock.advance(Duration::from_secs(10));
@@ -497,7 +524,7 @@ async fn an_address_is_read_at_each_attempt() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let agent = agent(&test, &format!("{}/fail", receiver.url)).await;
     let path = format!("/agents/{agent}");
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     let moved = event(&test, test.account, &agent, EventType::CallEnded).await;
     worker.until_quiet().await;
     let to = json!({"webhook_url": format!("{}/ok", receiver.url)});
@@ -557,7 +584,7 @@ async fn an_address_that_became_unsafe_ends_the_delivery() {
         .execute()
         .await
         .unwrap();
-    Worker::new(test.app.clone()).until_quiet().await;
+    deliverer(&test).until_quiet().await;
     let (status, _, next, why) = row(&test, id).await;
     assert_eq!((status.as_str(), next), ("unsafe", None));
     assert!(why.is_some());
@@ -568,7 +595,7 @@ async fn an_address_that_became_unsafe_ends_the_delivery() {
 async fn a_new_secret_signs_every_attempt_from_then_on() {
     let (test, receiver) = (app().await, Receiver::start().await);
     let agent = agent(&test, &format!("{}/fail", receiver.url)).await;
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     let mut secrets = Vec::new();
     for round in 0..3 {
         let (status, rotated) = test
@@ -629,20 +656,19 @@ async fn a_stale_claim_writes_nothing_and_tokens_only_grow() {
         let now = test.app.clock.now();
         let mut tx = test.app.db.begin_write().await.unwrap();
         let end = now.plus(Duration::from_secs(15));
-        let claimed = outbox::claim(&mut tx, test.account, id, now, end)
-            .await
-            .unwrap();
+        let claimed = jobs::store::claim::<Delivery>(&mut tx, test.account, id.0, now, end);
+        let claimed = claimed.await.unwrap();
         tx.commit().await.unwrap();
-        claimed.map(|claimed| claimed.token)
+        claimed.map(|(held, _)| held)
     };
-    let finish = async |token, status| {
+    let finish = async |held: &Held, status| {
         let finished = Finished {
             status,
             next_attempt_at: None,
             error: None,
         };
         let now = test.app.clock.now();
-        outbox::finish(&test.app.db, test.account, id, token, &finished, now)
+        jobs::store::finish::<Delivery>(&test.app.db, held, &finished, Then::Attempt, now)
             .await
             .unwrap()
     };
@@ -651,11 +677,11 @@ async fn a_stale_claim_writes_nothing_and_tokens_only_grow() {
     // The holder dies; its claim runs out.
     test.app.clock.advance(Duration::from_secs(15));
     let second = claim().await.unwrap();
-    assert!(second > first);
-    assert!(!finish(first, Status::Failed).await, "too late");
+    assert!(second.token > first.token);
+    assert!(!finish(&first, Status::Failed).await, "too late");
     assert_eq!(row(&test, id).await.0, "delivering");
-    assert!(finish(second, Status::Delivered).await);
-    assert!(!finish(second, Status::Failed).await, "settled");
+    assert!(finish(&second, Status::Delivered).await);
+    assert!(!finish(&second, Status::Failed).await, "settled");
     assert_eq!(row(&test, id).await.0, "delivered");
     // Another account cannot touch it.
     let (other, _) = test.other_account().await;
@@ -663,12 +689,13 @@ async fn a_stale_claim_writes_nothing_and_tokens_only_grow() {
     let mut tx = test.app.db.begin_write().await.unwrap();
     let now = test.app.clock.now();
     assert!(
-        outbox::claim(&mut tx, other, other_id, now, now)
+        jobs::store::claim::<Delivery>(&mut tx, other, other_id.0, now, now)
             .await
             .unwrap()
             .is_none()
     );
-    assert!(!outbox::skip(&mut tx, other, other_id, now).await.unwrap());
+    let close = jobs::store::close::<Delivery>(&mut tx, other, other_id.0, Status::Skipped, now);
+    assert!(close.await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -686,7 +713,9 @@ async fn a_tarpit_holds_up_neither_other_accounts_nor_its_own_other_receivers() 
     }
     event(&test, test.account, &beside, EventType::RecordingReady).await;
     let (stop, stopped) = watch::channel(false);
-    let worker = tokio::spawn(super::run(test.app.clone(), stopped));
+    let app = test.app.clone();
+    let (db, clock) = (app.db.clone(), app.clock.clone());
+    let worker = tokio::spawn(jobs::run(Delivery::new(app), db, clock, stopped));
     let mut waits = Vec::new();
     for _ in 0..100 {
         let began = Instant::now();
@@ -734,7 +763,7 @@ async fn receivers_at_one_stuck_host_hide_no_other() {
     let beside = receiver.url.replace("127.0.0.1", "127.0.0.2");
     let beside = agent(&test, &format!("{beside}/ok")).await;
     let last = event(&test, test.account, &beside, EventType::CallEnded).await;
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     worker.fill().await.unwrap();
     assert_eq!(row(&test, last).await.1, 1, "it is being delivered");
     let begun = test
@@ -768,7 +797,7 @@ async fn an_unfilled_placeholder_is_told_once_a_day_and_no_call_is_refused() {
         assert_eq!(status, StatusCode::OK, "{session}");
         session["session_id"].clone()
     };
-    let mut worker = Worker::new(test.app.clone());
+    let mut worker = deliverer(&test);
     connect(json!({"who": "Sam", "mood": "calm"})).await;
     worker.until_quiet().await;
     assert!(receiver.at("ok").is_empty(), "the session filled them");

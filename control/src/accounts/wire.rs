@@ -98,6 +98,7 @@ pub struct AccountOut {
     pub hard_blocked: bool,
     /// When the operator blocked it.
     pub blocked_at: Option<Timestamp>,
+    /// Why the operator blocked it, in the operator's words.
     pub block_reason: Option<String>,
     /// Rounded down.
     pub balance_cents: i64,

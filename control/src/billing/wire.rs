@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 pub struct BillingStatus {
     /// Whether balances count here.
     pub enabled: bool,
+    /// Whether the account may not spend: it is out of credit, or the operator blocked it.
     pub hard_blocked: bool,
     /// Rounded down.
     pub balance_cents: i64,

@@ -104,6 +104,7 @@ pub struct CallRecord {
     pub agent_id: Option<AgentId>,
     /// As it was when the call began.
     pub agent_name: String,
+    /// Where the call stands. `completed`, `failed`, `no-answer`, `busy` and `canceled` are final.
     #[schemars(extend("enum" = CallStatus::NAMES))]
     pub status: String,
     #[schemars(extend("enum" = DIRECTIONS))]
@@ -119,6 +120,7 @@ pub struct CallRecord {
     #[schemars(with = "Option<MatchedBy>")]
     pub matched_by: Option<Value>,
     pub started_at: Option<Timestamp>,
+    /// When the other side answered.
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub duration_seconds: f64,
@@ -126,6 +128,7 @@ pub struct CallRecord {
     pub ring_seconds: Option<f64>,
     /// Such as `caller_hangup`, `agent_end_call`, `ended_by_api`, `session_expired`; null until it has ended.
     pub end_reason: Option<String>,
+    /// Who ended it.
     #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
     /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that came in: 200,
@@ -274,6 +277,7 @@ impl From<CallRow> for CallRecord {
 #[derive(Serialize, JsonSchema)]
 pub struct CallEnded {
     pub call_id: CallId,
+    /// Always `ended`.
     #[schemars(extend("enum" = ["ended"]))]
     pub status: &'static str,
     pub end_reason: Option<String>,

@@ -8,8 +8,10 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ChangeDay")]
 pub struct Day {
+    /// The day, as YYYY-MM-DD.
     #[schemars(extend("format" = "date"))]
     pub date: String,
+    /// What changed on it.
     pub changes: Vec<Change>,
 }
 

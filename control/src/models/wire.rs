@@ -15,7 +15,9 @@ use crate::http::{
 pub struct ModelRecord {
     /// For an agent's `llm_model`.
     pub id: &'static str,
+    /// What it is called.
     pub name: &'static str,
+    /// Who runs it.
     pub provider: &'static str,
     /// False while its provider is not configured.
     pub available: bool,

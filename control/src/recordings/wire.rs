@@ -18,9 +18,12 @@ pub struct RecordingRecord {
     pub conversation_id: CallId,
     /// Null where no agent answered.
     pub agent_id: Option<AgentId>,
+    /// Where it stands: only a `ready` recording can be heard.
     #[schemars(extend("enum" = ["uploading", "ready", "failed"]))]
     pub status: String,
+    /// The file format, always `wav`.
     pub format: &'static str,
+    /// How many channels it has, always 2.
     pub channels: u8,
     /// Who is heard on which channel, in order.
     pub channel_map: [&'static str; 2],
@@ -34,6 +37,7 @@ pub struct RecordingRecord {
     pub recording_region: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// When it was stored.
     pub ready_at: Option<Timestamp>,
 }
 

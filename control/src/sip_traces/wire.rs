@@ -23,10 +23,12 @@ pub struct SipTrace {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SipMessage")]
 pub struct SipMessage {
+    /// When it was sent or received.
     pub at: Timestamp,
     /// As this server sees it.
     #[schemars(extend("enum" = ["received", "sent"]))]
     pub direction: String,
+    /// What it came over.
     #[schemars(extend("enum" = ["udp", "tcp", "tls"]))]
     pub transport: String,
     /// The address and port of the other side.

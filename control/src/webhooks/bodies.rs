@@ -30,6 +30,7 @@ pub struct CallEnded<'a> {
     pub call_id: CallId,
     pub conversation_id: CallId,
     pub agent_id: AgentId,
+    /// How the call ended.
     #[schemars(extend("enum" = ["completed", "failed", "no-answer", "busy", "canceled"]))]
     pub status: &'a str,
     #[schemars(extend("enum" = DIRECTIONS))]
@@ -74,6 +75,7 @@ pub struct RecordingReady<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PromptVariablesUnfilledEvent")]
 pub struct PromptVariablesUnfilled<'a> {
+    /// The kind of event, as in the header.
     #[schemars(extend("const" = "agent.prompt_variables.unfilled"))]
     pub event: &'static str,
     /// The same in every attempt.
@@ -81,12 +83,15 @@ pub struct PromptVariablesUnfilled<'a> {
     pub agent_id: AgentId,
     /// The day's first conversation with unfilled placeholders.
     pub conversation_id: CallId,
+    /// What the conversation goes over.
     #[schemars(extend("enum" = ["voice", "chatapp", "sms", "chat"]))]
     pub channel: &'a str,
+    /// The reason, for programs.
     #[schemars(extend("const" = "unfilled_prompt_variables"))]
     pub reason_code: &'static str,
     /// In words.
     pub reason: String,
+    /// The names of the placeholders that nothing fills.
     pub variables: &'a [String],
 }
 

@@ -11,5 +11,6 @@ use crate::time::Timestamp;
 pub struct Rotated {
     /// `whsec_…`, shown here and never again.
     pub secret: String,
+    /// When the secret was made.
     pub rotated_at: Timestamp,
 }

@@ -144,6 +144,7 @@ pub struct PlacedCall {
     pub call_id: CallId,
     /// The same.
     pub conversation_id: CallId,
+    /// Always `queued`: the call is dialled after the answer.
     #[schemars(extend("enum" = ["queued"]))]
     pub status: &'static str,
     pub agent_id: AgentId,

@@ -76,7 +76,7 @@ pub struct AgentRecord {
     /// Where it stands: only an `active` agent takes calls.
     #[schemars(extend("enum" = Status::NAMES))]
     pub status: &'static str,
-    /// Why, where the status alone does not tell.
+    /// Why it stands there, where the status alone does not tell.
     pub status_reason: Option<String>,
     #[serde(flatten)]
     #[schemars(with = "AgentSettings")]

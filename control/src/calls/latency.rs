@@ -34,7 +34,7 @@ pub struct Spread {
     p99: u64,
     /// The longest.
     max: u64,
-    /// Turns that measured it.
+    /// How many turns measured it.
     count: usize,
 }
 

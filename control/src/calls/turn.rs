@@ -10,7 +10,7 @@ use serde_json::Value;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Turn")]
 pub struct TurnRecord {
-    /// Place in the conversation, from 0.
+    /// The place of the turn in its conversation, from 0.
     pub index: u32,
     pub turn_id: String,
     /// Who speaks.
@@ -32,9 +32,9 @@ pub struct TurnRecord {
     pub estimated_text_spoken: Option<String>,
     /// How it came in.
     pub source: Source,
-    /// The recogniser's own, 0 to 1.
+    /// How sure the recogniser is of the words, from 0 to 1.
     pub confidence: Option<f64>,
-    /// Of the agent's turns that answer the caller.
+    /// How long the caller waited, of the agent's turns that answer one.
     pub latency: Option<Latency>,
     /// The tools that the agent called in it.
     pub tool_calls: Vec<ToolCall>,
@@ -113,7 +113,7 @@ pub struct Contribution {
     pub key: String,
     /// Who can make it shorter.
     pub owner: Owner,
-    /// Offset from the caller's last voiced sample.
+    /// When it began: offset from the caller's last voiced sample, ms.
     pub start_ms: u64,
     pub duration_ms: u64,
 }
@@ -139,9 +139,9 @@ pub struct ToolCall {
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// JSON as the model gave it; text where it is none.
+    /// What the tool was called with: JSON as the model gave it; text where it is none.
     pub arguments: Value,
-    /// JSON as the tool gave it; text where it is none, or was cut at 4 KiB.
+    /// What the tool answered: JSON as the tool gave it; text where it is none, or was cut at 4 KiB.
     pub result: Value,
     /// Whether `result` was cut.
     pub result_truncated: bool,
@@ -153,7 +153,7 @@ pub struct ToolCall {
     pub duration_ms: u64,
     /// Whether the agent said something to fill the time.
     pub filler_spoken: bool,
-    /// `client`, `webhook`, `system` or `automation`.
+    /// The kind of tool: `client`, `webhook`, `system` or `automation`.
     pub r#type: String,
 }
 

@@ -18,9 +18,9 @@ pub struct Day {
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
-    /// In Markdown.
+    /// What changed, in Markdown.
     pub text: String,
-    /// An existing integration may have to be changed.
+    /// Whether an existing integration may have to be changed.
     pub requires_action: bool,
 }
 

@@ -56,7 +56,7 @@ pub struct Step {
     pub start_ms: Option<u64>,
     /// From the caller's last voiced sample to the first audible one of the answer.
     pub response_ms: u64,
-    /// They touch, and sum to `response_ms`.
+    /// Where the time went: they touch, and sum to `response_ms`.
     #[schemars(with = "Vec<Contribution>")]
     pub contributions: Vec<Value>,
     /// The tools that ran.
@@ -123,9 +123,9 @@ pub struct Fault {
     /// Whose fault it is: the call's own, a provider's or a tool's.
     #[schemars(extend("enum" = ["call", "provider", "tool"]))]
     pub source: &'static str,
-    /// A provider's in its own words, cut to 200 characters.
+    /// What went wrong. A provider's words are its own, cut to 200 characters.
     pub message: String,
-    /// Of a provider's: the turn that had begun last.
+    /// The turn in which it happened; of a provider's fault the turn that had begun last.
     pub turn_id: Option<String>,
     pub tool_call_id: Option<String>,
     /// When: offset on the call's clock. Of a provider's only, as are `stage`, `provider` and `code`.

@@ -27,7 +27,7 @@ pub struct ConversationRecord {
     pub id: CallId,
     pub session_id: CallId,
     pub call_id: CallId,
-    /// Null where no agent answered.
+    /// The agent that speaks. Null where no agent answered.
     pub agent_id: Option<AgentId>,
     pub agent_name: String,
     #[schemars(extend("enum" = CHANNELS))]
@@ -46,9 +46,9 @@ pub struct ConversationRecord {
     /// Whether anything was said that `getTranscript` answers.
     pub has_transcript: bool,
     pub has_recording: bool,
-    /// Needs a key.
+    /// Where the transcript is. It needs a key.
     pub transcript_url: String,
-    /// Needs a key: mints the signed URL of the WAV. Null while there is no recording.
+    /// Where a signed URL of the WAV is made. It needs a key. Null while there is no recording.
     pub audio_url: Option<String>,
     /// What somebody thought of it; null until it is rated.
     pub feedback: Option<FeedbackRecord>,
@@ -166,12 +166,12 @@ pub struct Transcript {
 /// A signed URL of a conversation's WAV.
 #[derive(Serialize, JsonSchema)]
 pub struct AudioLink {
-    /// Good without a key until `expires_at`.
+    /// The URL of the WAV. It is good without a key until `expires_at`.
     pub audio_url: String,
     /// The signed token in it; it can be revoked.
     pub token: String,
     pub expires_at: Timestamp,
-    /// Seconds.
+    /// How many seconds it lasts.
     pub expires_in: u64,
     pub content_type: &'static str,
     pub size_bytes: i64,

@@ -26,17 +26,18 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("The process lives")
             .operation(
                 "getHealth",
-                "Answers as long as the process can answer at all, and looks at nothing else. Use it to decide whether the \
-                 process must be started anew; `getReadiness` tells whether calls may be sent to it.",
+                "Answers as long as the process can answer at all, and looks at nothing else. \
+                 Use it to decide whether the process must be started anew; `getReadiness` \
+                 tells whether calls may be sent to it.",
             )
             .answers::<Health>(),
         own(Endpoint::get("/readyz", Access::None, readyz))
             .summary("Calls can be taken")
             .operation(
                 "getReadiness",
-                "Tells whether this node takes calls: the database answers and takes writes, slots can be counted, the \
-                 engine keeps its time, and the node is not ending. Load balancers ask it. 503 names everything that is \
-                 missing.",
+                "Tells whether this node takes calls: the database answers and takes writes, \
+                 slots can be counted, the engine keeps its time, and the node is not ending. \
+                 Load balancers ask it. 503 names everything that is missing.",
             )
             .answers::<Health>()
             .refuses(
@@ -48,16 +49,16 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("Prometheus text")
             .operation(
                 "getMetrics",
-                "Answers the figures of this node in Prometheus' text format; `docs/metrics.md` explains each. They hold no \
-                 names, numbers or words of any account.",
+                "Answers the figures of this node in Prometheus' text format; `docs/metrics.md` \
+                 explains each. No label holds an id of an account, an agent or a call.",
             )
             .sends(&["text/plain"]),
         own(Endpoint::get("/docs", Access::None, docs))
             .summary("This document as a page")
             .operation(
                 "getDocsPage",
-                "Shows this document as a page with a filter, for people. It needs no key, and makes no requests but for the \
-                 document.",
+                "Shows this document as a page with a filter, for people. It needs no key, and \
+                 makes no requests but for the document.",
             )
             .sends(&["text/html"]),
         Endpoint::get("/openapi.json", Access::None, document::get)
@@ -65,8 +66,9 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("This document")
             .operation(
                 "getOpenApiDocument",
-                "Answers this document, with the address of this server in it. It is compressed where `Accept-Encoding` \
-                 takes gzip. Ask again with `If-None-Match`: 304 means that nothing has changed.",
+                "Answers this document, with the address of this server in it. It is compressed \
+                 where `Accept-Encoding` takes gzip. Ask again with `If-None-Match`: 304 means \
+                 that nothing has changed.",
             )
             .answers::<Map<String, Value>>()
             .tells(&[Told {

@@ -341,7 +341,10 @@ fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
         name => {
             let of = match name.strip_suffix("_id") {
                 Some(of) => of.replace('_', " "),
-                None => tag(endpoint).trim_end_matches('s').replace('-', " "),
+                None => tag(endpoint)
+                    .trim_end_matches('s')
+                    .replace("api-", "API ")
+                    .replace('-', " "),
             };
             (openapi_ids::reference(), format!("The id of the {of}."))
         }

@@ -204,14 +204,22 @@ fn common(field: &str) -> Option<&'static str> {
     Some(words)
 }
 
-/// `SipTrunk` as words: sip trunk.
+/// `SipTrunk` as words: SIP trunk. An item of a list is called as the record is.
 fn spaced(component: &str) -> String {
+    let record = component
+        .trim_end_matches("Item")
+        .trim_start_matches("Found");
     let mut words = String::new();
-    for letter in component.chars() {
+    for letter in record.chars() {
         if letter.is_ascii_uppercase() && !words.is_empty() {
             words.push(' ');
         }
         words.push(letter.to_ascii_lowercase());
+    }
+    for (small, right) in [("api ", "API "), ("sip ", "SIP ")] {
+        if let Some(rest) = words.strip_prefix(small) {
+            words = format!("{right}{rest}");
+        }
     }
     words
 }
@@ -240,7 +248,7 @@ mod tests {
             &vec![("SipTrunk".to_owned(), "CreateTrunk".to_owned())],
         );
         let of = |field: &str| schemas["SipTrunk"]["properties"][field]["description"].clone();
-        assert_eq!(of("id"), "The id of this sip trunk.");
+        assert_eq!(of("id"), "The id of this SIP trunk.");
         assert_eq!(of("name"), "A label.");
         assert_eq!(of("realm"), "Its own.");
         assert_eq!(of("created_at"), "When it was made.");

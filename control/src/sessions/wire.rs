@@ -107,7 +107,7 @@ pub struct SocketSession {
     /// How the audio travels.
     #[schemars(extend("enum" = ["websocket"]))]
     pub transport: &'static str,
-    /// One holder may join it, once, before `expires_at`; the URL itself is the credential.
+    /// The WebSocket to join. One holder may join it, once, before `expires_at`; the URL itself is the credential.
     pub ws_url: String,
     /// What the socket's messages are: JSON events, or a telephony vendor's media stream.
     #[schemars(extend("enum" = ["native", "telco"]))]
@@ -129,7 +129,7 @@ pub struct BrowserSession {
     pub transport: &'static str,
     /// The STUN and TURN servers that the browser should use.
     pub ice_config: IceConfig,
-    /// What a caller without a credential goes on with, as a bearer.
+    /// A call token, with which a caller without a credential goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     pub expires_at: Timestamp,
@@ -169,13 +169,13 @@ impl Wire for MintToken {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CallToken")]
 pub struct Minted {
-    /// To be sent as `Authorization: Bearer`.
+    /// The token, to be sent as `Authorization: Bearer`.
     pub token: String,
     /// How the token is sent.
     #[schemars(extend("enum" = ["Bearer"]))]
     pub token_type: &'static str,
     pub agent_id: AgentId,
-    /// Seconds.
+    /// How many seconds it lasts.
     pub expires_in: u32,
     pub expires_at: Timestamp,
     /// What the token may do, at most what its key may.
@@ -248,7 +248,7 @@ impl Wire for WantedEvents {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "Description")]
 pub struct Described {
-    /// Left out where the client's answer has settled all.
+    /// The session description (RFC 8866). Left out where the client's answer has settled all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdp: Option<String>,
     /// What the description is: an answer to the client's offer, or the server's own offer.
@@ -327,7 +327,7 @@ pub struct Trickled {
     /// Always `ok`.
     #[schemars(extend("enum" = ["ok"]))]
     pub status: String,
-    /// How many.
+    /// How many candidates were taken.
     pub accepted: usize,
 }
 
@@ -347,7 +347,7 @@ pub struct Status {
     /// What the agent does now; null outside of a live call.
     #[schemars(extend("enum" = ["listening", "thinking", "speaking", "tool", "on_hold", null]))]
     pub agent_state: Option<&'static str>,
-    /// Of a live browser's call.
+    /// The id of the peer connection, of a live browser's call.
     pub pc_id: Option<String>,
     /// The state of the transport, in the words of `RTCPeerConnection.connectionState`.
     #[schemars(extend("enum" = ["new", "connecting", "connected", "disconnected", "failed", "closed"]))]

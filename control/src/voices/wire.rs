@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Voice")]
 pub struct VoiceRecord {
-    /// For an agent's `voice_id`.
+    /// The id of this voice, for an agent's `voice_id`.
     pub id: Uuid,
     /// A legacy slug, still taken where an id is.
     pub voice_key: &'static str,
@@ -33,18 +33,18 @@ pub struct VoiceRecord {
     pub description: &'static str,
     #[schemars(extend("enum" = ["english", "french"]))]
     pub language: &'static str,
-    /// ISO 3166-1 alpha-2.
+    /// The country that it sounds like, by its code (ISO 3166-1 alpha-2).
     #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub country: &'static str,
     /// Whose voice it sounds like.
     pub gender: &'static str,
-    /// Tokens of the tag vocabulary.
+    /// What describes it: tags that `listVoiceTags` lists.
     pub tags: &'static [&'static str],
     /// Whether it has dialect styles.
     pub supports_dialect_style: bool,
     /// Values for an agent's `dialect_style`.
     pub dialect_styles: &'static [&'static str],
-    /// The account's own, not one of the catalogue.
+    /// Whether it is the account's own, not one of the catalogue.
     pub is_private: bool,
     /// Where it stands, always `active`.
     pub status: &'static str,
@@ -92,7 +92,7 @@ impl VoiceRecord {
 /// A country that a voice can be of.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Country {
-    /// ISO 3166-1 alpha-2.
+    /// The code of the country (ISO 3166-1 alpha-2).
     #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub code: &'static str,
     /// Its name in English.

@@ -125,12 +125,12 @@ fn walk_schemas(of: &str, at: &str, schema: &Value, visit: &mut impl FnMut(&str,
     }
     for part in ["items", "additionalProperties"] {
         if schema[part].is_object() {
-            walk_schemas(of, at, &schema[part], visit);
+            walk_schemas(of, &format!("{at}[]"), &schema[part], visit);
         }
     }
     for part in ["anyOf", "oneOf", "allOf"] {
         for one in schema[part].as_array().into_iter().flatten() {
-            walk_schemas(of, at, one, visit);
+            walk_schemas(of, &format!("{at}|"), one, visit);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-/// Fields of many records.
+/// Fields of many records, and of those that are declared without words of their own.
 const WORDS: &[(&str, &str)] = &[
     ("account_id", "The account."),
     ("agent_id", "The agent."),
@@ -49,6 +49,7 @@ const WORDS: &[(&str, &str)] = &[
         "Why it ended, such as `caller_hangup`, `agent_end_call`, `ended_by_api` or `session_expired`.",
     ),
     ("ended_at", "When it ended."),
+    ("entries", "Numbers, or how they begin."),
     (
         "event_id",
         "The event. The id is the same in every attempt to deliver it.",
@@ -56,6 +57,11 @@ const WORDS: &[(&str, &str)] = &[
     ("event_type", "The kind of event, as in the header."),
     ("expires_at", "When it runs out."),
     ("expires_in", "How many seconds it lasts."),
+    (
+        "fallback_action",
+        "What is done with a call that no agent answers.",
+    ),
+    ("fallback_number", "The number that calls are forwarded to."),
     ("fired_at", "When the threshold was reached."),
     ("from_number", "The number that calls."),
     (
@@ -80,7 +86,15 @@ const WORDS: &[(&str, &str)] = &[
         "loss_pct",
         "The share of packets that were lost, in percent.",
     ),
+    (
+        "max_ring_seconds",
+        "How long a call rings while no agent can answer. Null: 30 seconds.",
+    ),
     ("metadata", "The account's own data about the call."),
+    (
+        "mode",
+        "Whether only the entries may be called, or all others.",
+    ),
     (
         "mos",
         "The estimated opinion of a listener, from 1 (bad) to 5 (excellent).",
@@ -101,10 +115,16 @@ const WORDS: &[(&str, &str)] = &[
         "phone_number_id",
         "The account's phone number that the call came to or was placed from.",
     ),
+    ("phone_numbers", "The phone numbers."),
     ("quantity", "How much was used, in `unit`."),
+    ("reason", "Why, in words."),
     ("recording_id", "The recording of the call."),
     ("recording_region", "Where the recording is stored."),
     ("released_at", "When the entry was taken off the list."),
+    (
+        "replies_acknowledged_at",
+        "When it was acknowledged that texts sent from the number get no answer.",
+    ),
     ("resource_type", "What is counted."),
     (
         "rtt_ms",
@@ -112,12 +132,17 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("session_id", "The session. It has the id of its call."),
     ("size_bytes", "The length of the WAV in bytes."),
+    ("sms", "Whether it can carry texts."),
     ("started_at", "When it began."),
     (
         "started_ms",
         "When it began: offset on the call's clock, in milliseconds.",
     ),
     ("status", "Where it stands, in one of these words."),
+    (
+        "telco_account_id",
+        "The account at the telephony vendor. Null for numbers of others.",
+    ),
     (
         "threshold_type",
         "Whether the threshold is in units of the resource or in percent of its monthly limit.",
@@ -133,6 +158,7 @@ const WORDS: &[(&str, &str)] = &[
     ("transcript", "What was said, turn by turn."),
     ("transcript_text", "What was said as text, one line a turn."),
     ("trigger_id", "The usage trigger."),
+    ("trunk", "The trunk."),
     ("trunk_id", "The SIP trunk."),
     ("turn_count", "How many turns the conversation has."),
     (
@@ -141,6 +167,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("unit", "What the quantity is counted in."),
     ("updated_at", "When it last changed."),
+    ("voice", "Whether it can carry calls."),
     (
         "webhook_attempts",
         "How often the delivery of `call.ended` was tried.",

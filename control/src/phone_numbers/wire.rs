@@ -165,7 +165,6 @@ pub struct PhoneNumberRecord {
     pub status: &'static str,
     pub outbound_enabled: bool,
     pub trunk_id: Option<TrunkId>,
-    /// The account at the telephony vendor; null for other numbers.
     pub telco_account_id: Option<String>,
     pub messaging_account_id: Option<String>,
     pub routing_rules: Option<RoutingRecord>,
@@ -173,7 +172,6 @@ pub struct PhoneNumberRecord {
     pub sms_sender: bool,
     pub sms_sender_default: bool,
     pub sms_inbound: bool,
-    /// When it was acknowledged that texts sent from it get no answer.
     pub replies_acknowledged_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -182,9 +180,7 @@ pub struct PhoneNumberRecord {
 /// What a number can carry.
 #[derive(Serialize, JsonSchema)]
 pub struct Capabilities {
-    /// Whether calls can be carried.
     pub voice: bool,
-    /// Whether texts can be carried.
     pub sms: bool,
 }
 
@@ -192,12 +188,9 @@ pub struct Capabilities {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RoutingRules")]
 pub struct RoutingRecord {
-    /// What is done with a call that no agent answers.
     #[schemars(extend("enum" = FallbackAction::NAMES))]
     pub fallback_action: &'static str,
-    /// The number that it is forwarded to.
     pub fallback_number: Option<String>,
-    /// How long it rings while no agent can answer; null: 30 seconds.
     pub max_ring_seconds: Option<u32>,
 }
 

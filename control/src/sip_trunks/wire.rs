@@ -410,10 +410,8 @@ pub struct TrunkRecord {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Destinations")]
 pub struct DestinationsRecord {
-    /// Whether only the entries may be called, or all others.
     #[schemars(extend("enum" = ListMode::NAMES))]
     pub mode: &'static str,
-    /// Numbers, or how they begin.
     pub entries: Vec<String>,
 }
 
@@ -438,7 +436,6 @@ pub struct FailureRecord {
     pub at: Timestamp,
     /// The registrar's response code; null when it gave no response.
     pub code: Option<u16>,
-    /// Why, in words.
     pub reason: String,
 }
 
@@ -589,8 +586,6 @@ impl From<Failure> for RefusedChallenge {
 /// What onboarding made.
 #[derive(Serialize, JsonSchema)]
 pub struct OnboardedTrunk {
-    /// The new trunk.
     pub trunk: TrunkRecord,
-    /// Its numbers, in the order of the request.
     pub phone_numbers: Vec<PhoneNumberRecord>,
 }

@@ -130,6 +130,8 @@ more_peers() {
     [ -n "$(find "$peers/axe" -name axe.min.js 2>/dev/null)" ] || venv axe none axe-playwright-python==0.1.8 --no-deps
     # What makes a TypeScript client of the document; a client for browsers of another make, and its bundler.
     modules typescript tests/peers/document/typescript openapi-typescript
+    # What judges the document by the rules of Redocly and of Spectral.
+    modules lint tests/peers/document/lint spectral
     modules pipecat tests/peers/pipecat esbuild
 }
 

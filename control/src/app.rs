@@ -76,7 +76,7 @@ pub struct Inner {
     /// One for each call that this node may host: what a lease store says wrongly stops here.
     seats: Arc<Semaphore>,
     /// The OpenAPI document as it is sent: made when it is first asked for.
-    pub openapi: OnceLock<bytes::Bytes>,
+    pub openapi: OnceLock<crate::http::document::Written>,
     /// Held while calls of dead processes are ended: two at it would salvage one recording.
     pub burying: tokio::sync::Mutex<()>,
     draining: watch::Sender<bool>,

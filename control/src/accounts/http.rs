@@ -28,17 +28,32 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "name_taken",
                 "an account of this name exists",
             )
-            .summary("Make an account"),
+            .summary("Make an account")
+            .operation(
+                "createAccount",
+                "Creates an account without keys and without credit. Its name must be the only \
+                 one of its kind (409 `name_taken`); `createAccountApiKey` makes its first key.",
+            ),
         admin(Endpoint::get("/admin/accounts", Access::Admin, list))
             .page::<ApiKeysPage>()
             .answers::<List<AccountOut>>()
-            .summary("List accounts"),
+            .summary("List accounts")
+            .operation(
+                "listAccounts",
+                "Lists all accounts of the server with their balances and whether they may \
+                 spend. Blocked ones are among them.",
+            ),
         admin(Endpoint::get(
             "/admin/accounts/{account_id}",
             Access::Admin,
             get,
         ))
         .summary("One account")
+        .operation(
+            "getAccount",
+            "Answers an account with its balance. It tells whether the account may spend, and if \
+             not, since when and why it is blocked.",
+        )
         .answers::<AccountOut>(),
         admin(Endpoint::patch(
             "/admin/accounts/{account_id}",
@@ -52,7 +67,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             "name_taken",
             "an account of this name exists",
         )
-        .summary("Rename an account"),
+        .summary("Rename an account")
+        .operation(
+            "updateAccount",
+            "Gives an account another name and changes nothing else. A name that another account \
+             has is 409 `name_taken`.",
+        ),
         admin(Endpoint::post(
             "/admin/accounts/{account_id}/block",
             Access::Admin,
@@ -61,7 +81,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         .body::<BlockAccount>()
         .answers::<AccountOut>()
         .returns(StatusCode::OK)
-        .summary("Stop an account from spending; its live calls end"),
+        .summary("Stop an account from spending; its live calls end")
+        .operation(
+            "blockAccount",
+            "Stops an account from spending: its live calls end, and what costs money is 402 \
+             `billing.hard_block` from here on. Other nodes end their calls within moments. \
+             Reading still works, and `unblockAccount` lets the account go on.",
+        ),
         admin(Endpoint::post(
             "/admin/accounts/{account_id}/unblock",
             Access::Admin,
@@ -69,6 +95,11 @@ pub fn endpoints() -> Vec<Endpoint> {
         ))
         .returns(StatusCode::OK)
         .summary("Let a blocked account go on")
+        .operation(
+            "unblockAccount",
+            "Lets an account spend again that the operator blocked. One that has run out of \
+             prepaid credit needs a billing adjustment besides.",
+        )
         .answers::<AccountOut>(),
         admin(Endpoint::post(
             "/admin/accounts/{account_id}/api-keys",
@@ -77,7 +108,12 @@ pub fn endpoints() -> Vec<Endpoint> {
         ))
         .body::<CreateAccountKey>()
         .answers::<ApiKeyOut>()
-        .summary("Make a key of an account; its string is shown once"),
+        .summary("Make a key of an account; its string is shown once")
+        .operation(
+            "createAccountApiKey",
+            "Creates an API key for any account, with any scopes; so a new account gets its \
+             first. The answer holds the whole string, which is shown here and never again.",
+        ),
     ]
 }
 

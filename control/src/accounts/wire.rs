@@ -24,7 +24,11 @@ impl Wire for CreateAccount {
     const SCHEMA: &'static Schema = &Schema {
         name: "CreateAccount",
         unknown: Unknown::Refuse,
-        fields: &[Field::req("name", NAME, "Unique name")],
+        fields: &[Field::req(
+            "name",
+            NAME,
+            "What it is called. No two accounts have one name.",
+        )],
     };
 }
 
@@ -38,7 +42,11 @@ impl Wire for PatchAccount {
     const SCHEMA: &'static Schema = &Schema {
         name: "UpdateAccount",
         unknown: Unknown::Refuse,
-        fields: &[Field::opt("name", NAME, "Unique name")],
+        fields: &[Field::opt(
+            "name",
+            NAME,
+            "What it is called. No two accounts have one name.",
+        )],
     };
 }
 
@@ -55,7 +63,7 @@ impl Wire for BlockAccount {
         fields: &[Field::opt(
             "reason",
             Kind::Str { min: 0, max: 500 },
-            "Why, for the operator",
+            "Why, for the operator.",
         )
         .nullable()],
     };
@@ -73,7 +81,7 @@ impl Wire for CreateAccountKey {
         name: "CreateAccountKey",
         unknown: Unknown::Refuse,
         fields: &[
-            Field::req("name", NAME, "What the key is for"),
+            Field::req("name", NAME, "What the key is for."),
             Field::opt(
                 "scopes",
                 Kind::List {
@@ -81,7 +89,7 @@ impl Wire for CreateAccountKey {
                     min: 1,
                     max: 64,
                 },
-                "What it may do; unset: the default bundle",
+                "What it may do; unset: the default bundle.",
             )
             .nullable(),
         ],
@@ -98,8 +106,9 @@ pub struct AccountOut {
     pub hard_blocked: bool,
     /// When the operator blocked it.
     pub blocked_at: Option<Timestamp>,
+    /// Why the operator blocked it, in the operator's words.
     pub block_reason: Option<String>,
-    /// Rounded down.
+    /// The credit that is left, in cents, rounded down.
     pub balance_cents: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

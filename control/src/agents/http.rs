@@ -28,10 +28,22 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/agents", Access::Scopes(&[Scope::AgentsRead]), list)
             .summary("Agents, newest first")
+            .operation(
+                "listAgents",
+                "Lists the account's agents in short: name, voice, language and state. Settings \
+                 are in `getAgent`.",
+            )
             .page::<AgentsPage>()
             .answers::<List<AgentItem>>(),
         Endpoint::post("/agents", Access::Scopes(&[Scope::AgentsWrite]), create)
             .summary("Create an agent")
+            .operation(
+                "createAgent",
+                "Creates an agent that can take calls at once; only a name, a prompt and a voice \
+                 are needed, and every other setting has its default. The voice, the model, the \
+                 trunk and the text sender that it names must exist. 422 names every field that \
+                 is wrong, and those that do not go together.",
+            )
             .body::<CreateAgent>()
             .answers::<AgentRecord>()
             .refuses(StatusCode::NOT_FOUND, "not_found", NO_NUMBER),
@@ -41,6 +53,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             get,
         )
         .summary("One agent")
+        .operation(
+            "getAgent",
+            "Answers the agent with all of its settings, unset ones with their defaults. It also \
+             tells which numbers the agent answers and which placeholders of its prompts nothing \
+             fills.",
+        )
         .answers::<AgentRecord>(),
         Endpoint::patch(
             "/agents/{agent_id}",
@@ -48,6 +66,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             update,
         )
         .summary("Change an agent: only the fields that are given")
+        .operation(
+            "updateAgent",
+            "Changes the settings that are given and leaves the others; null takes a setting \
+             back to its default. Calls that are live keep the settings that they began with. \
+             The result must be as good as a new agent: 422 names every field that is not.",
+        )
         .body::<UpdateAgent>()
         .answers::<AgentRecord>()
         .refuses(StatusCode::NOT_FOUND, "not_found", NO_NUMBER),
@@ -57,6 +81,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             delete,
         )
         .summary("Delete an agent; refused while it is on a live call or a number, unless forced")
+        .operation(
+            "deleteAgent",
+            "Deletes the agent for good. While it is on a live call or answers a number, that is \
+             409 `agent_in_use`; with `force` it is deleted all the same, its calls go on to \
+             their end, and its numbers stay without an agent. Its calls and conversations are \
+             kept.",
+        )
         .query::<DeleteQuery>()
         .refuses(
             StatusCode::CONFLICT,
@@ -69,6 +100,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             duplicate,
         )
         .summary("Copy an agent, without what is its own: numbers, trunks, public access")
+        .operation(
+            "duplicateAgent",
+            "Creates an agent with the settings of this one, under a name of its own. The copy \
+             answers no number, names no trunk or text sender and is not public. Only an active \
+             agent can be copied.",
+        )
         .body::<DuplicateAgent>()
         .answers::<AgentRecord>()
         .refuses(

@@ -73,9 +73,10 @@ impl Wire for DuplicateAgent {
 #[schemars(rename = "Agent")]
 pub struct AgentRecord {
     pub id: AgentId,
+    /// Where it stands: only an `active` agent takes calls.
     #[schemars(extend("enum" = Status::NAMES))]
     pub status: &'static str,
-    /// Why, where the status alone does not tell.
+    /// Why it stands there, where the status alone does not tell.
     pub status_reason: Option<String>,
     #[serde(flatten)]
     #[schemars(with = "AgentSettings")]
@@ -156,11 +157,15 @@ impl From<Agent> for AgentRecord {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AgentItem {
     pub id: AgentId,
+    /// What it is called.
     pub name: String,
+    /// The voice that it speaks with, by id and name.
     pub voice: VoiceName,
+    /// The id of the same voice.
     pub voice_id: String,
     #[schemars(extend("enum" = ["english", "french"]))]
     pub language: &'static str,
+    /// Where it stands: only an `active` agent takes calls.
     #[schemars(extend("enum" = Status::NAMES))]
     pub status: &'static str,
     pub created_at: Timestamp,
@@ -170,7 +175,9 @@ pub struct AgentItem {
 /// A voice as a list item names it; the name is null when the voice is no longer offered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VoiceName {
+    /// The id of the voice.
     pub id: String,
+    /// What it is called.
     pub name: Option<&'static str>,
 }
 

@@ -26,26 +26,60 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/api-keys", WRITE, create)
             .body::<CreateApiKey>()
             .answers::<ApiKeyOut>()
-            .summary("Make a key; its string is shown once"),
+            .summary("Make a key; its string is shown once")
+            .operation(
+                "createApiKey",
+                "Creates a key of the account. The answer holds the whole string, which is shown \
+                 here and never again. Without `scopes` it gets those of the default bundle that \
+                 the caller has; a scope that the caller lacks is 403 `insufficient_scope`.",
+            ),
         Endpoint::get("/api-keys", READ, list)
             .page::<ApiKeysPage>()
             .answers::<List<ApiKeyOut>>()
-            .summary("List keys, newest first"),
+            .summary("List keys, newest first")
+            .operation(
+                "listApiKeys",
+                "Lists the account's keys without their strings. Revoked and expired keys stay \
+                 on the list, with their status.",
+            ),
         Endpoint::get("/api-keys/{id}", READ, get)
             .summary("Get a key")
+            .operation(
+                "getApiKey",
+                "Answers what is known of a key: its name, its scopes, how its string begins, \
+                 and whether it still works. The string itself is not kept.",
+            )
             .answers::<ApiKeyOut>(),
         Endpoint::patch("/api-keys/{id}", WRITE, patch)
             .body::<PatchApiKey>()
             .answers::<ApiKeyOut>()
             .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
-            .summary("Change a key"),
-        Endpoint::delete("/api-keys/{id}", WRITE, delete).summary("Revoke a key, at once"),
+            .summary("Change a key")
+            .operation(
+                "updateApiKey",
+                "Changes the name, the scopes or the end of a key; what is left out stays. \
+                 Scopes and a later end are held against the caller's own scopes, as for a new \
+                 key. A revoked key is 409 `conflict`.",
+            ),
+        Endpoint::delete("/api-keys/{id}", WRITE, delete)
+            .summary("Revoke a key, at once")
+            .operation(
+                "revokeApiKey",
+                "Revokes a key: from the next request on its string is 401, on every node. It \
+                 stays on the list with the status `revoked`, and cannot be brought back.",
+            ),
         Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
             .body::<RotateApiKey>()
             .answers::<ApiKeyOut>()
             .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
             .returns(StatusCode::OK)
-            .summary("Give a key a new string"),
+            .summary("Give a key a new string")
+            .operation(
+                "rotateApiKey",
+                "Gives a key a new string, which is shown here and never again; id, name and \
+                 scopes stay. The old string goes on working for `grace_seconds` (none by \
+                 default), so that programs can be changed over without a gap.",
+            ),
     ]
 }
 

@@ -18,12 +18,24 @@ pub fn endpoints() -> Vec<Endpoint> {
             status,
         )
         .summary("Whether the account may spend, and its balance")
+        .operation(
+            "getBillingStatus",
+            "Tells whether the account may spend. Where the server counts prepaid credit, an \
+             account without any is blocked, as is one that the operator has blocked; what costs \
+             money is then 402 `billing.hard_block`.",
+        )
         .answers::<BillingStatus>(),
         Endpoint::post("/billing/adjustments", Access::Admin, adjust)
             .body::<CreateAdjustment>()
             .answers::<AdjustmentRecord>()
             .class(Class::Exempt)
-            .summary("Give an account credit, or take it"),
+            .summary("Give an account credit, or take it")
+            .operation(
+                "createBillingAdjustment",
+                "Adds to an account's balance, or takes from it with a negative amount. The \
+                 answer tells the balance that follows. Each request counts: one that is sent \
+                 twice adjusts twice.",
+            ),
     ]
 }
 

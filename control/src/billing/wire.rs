@@ -11,10 +11,11 @@ use crate::time::Timestamp;
 /// Whether the account may spend.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BillingStatus {
-    /// Whether balances count here.
+    /// Whether this server counts prepaid credit.
     pub enabled: bool,
+    /// Whether the account may not spend: it is out of credit, or the operator blocked it.
     pub hard_blocked: bool,
-    /// Rounded down.
+    /// The credit that is left, in cents, rounded down.
     pub balance_cents: i64,
 }
 
@@ -31,7 +32,7 @@ impl Wire for CreateAdjustment {
         name: "CreateAdjustment",
         unknown: Unknown::Refuse,
         fields: &[
-            Field::req("account_id", Kind::Uuid, "Whose balance"),
+            Field::req("account_id", Kind::Uuid, "The account whose balance it is."),
             Field::req(
                 "amount_cents",
                 // A hundred million dollars at once is a slip of the keyboard.
@@ -39,9 +40,14 @@ impl Wire for CreateAdjustment {
                     min: -10_000_000_000,
                     max: 10_000_000_000,
                 },
-                "Added to the balance; negative takes away",
+                "How much is added to the balance, in cents; a negative amount takes away.",
             ),
-            Field::opt("note", Kind::Str { min: 0, max: 500 }, "Why").nullable(),
+            Field::opt(
+                "note",
+                Kind::Str { min: 0, max: 500 },
+                "Why, for the operator.",
+            )
+            .nullable(),
         ],
     };
 }
@@ -54,7 +60,7 @@ pub struct AdjustmentRecord {
     pub account_id: AccountId,
     pub amount_cents: i64,
     pub note: Option<String>,
-    /// After it.
+    /// The balance that follows, in cents.
     pub balance_cents: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -20,11 +20,22 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/calls", Access::Scopes(&[Scope::CallsRead]), list)
             .summary("Calls, newest first; without their transcripts")
+            .operation(
+                "listCalls",
+                "Lists the account's calls over every channel, those that are live among them. \
+                 The filters go together: only calls that all of them let through are listed. \
+                 Transcripts are in `getCall`.",
+            )
             .query::<CallsQuery>()
             .page::<CallsPage>()
             .answers::<List<CallRecord>>(),
         Endpoint::get("/calls/{call_id}", Access::Scopes(&[Scope::CallsRead]), get)
             .summary("One call with its transcript")
+            .operation(
+                "getCall",
+                "Answers everything about a call: who, when, how it ended, what it cost, and its \
+                 transcript. While a call is live its transcript grows.",
+            )
             .answers::<CallRecord>(),
         hosted(Endpoint::post(
             "/calls/{call_id}/end",
@@ -32,6 +43,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             end,
         ))
         .summary("End a call")
+        .operation(
+            "endCall",
+            "Ends a call, whatever its state: one that rings is canceled, one that is live hangs \
+             up. The answer comes when the end is written, and `call.ended` is sent as for every \
+             call. A call that is over already is no error: `already_ended` says so.",
+        )
         .body::<End>()
         .answers::<CallEnded>()
         .returns(StatusCode::OK),

@@ -24,12 +24,17 @@ const KEYS: [&str; 13] = [
 /// Percentiles of one key, ms (nearest rank).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Spread {
+    /// Half of the turns took at most this long.
     p50: u64,
+    /// 90 % of the turns took at most this long.
     p90: u64,
+    /// 95 % of the turns took at most this long.
     p95: u64,
+    /// 99 % of the turns took at most this long.
     p99: u64,
+    /// The longest.
     max: u64,
-    /// Turns that measured it.
+    /// How many turns measured it.
     count: usize,
 }
 

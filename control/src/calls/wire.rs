@@ -100,10 +100,11 @@ impl From<CallsQuery> for Filter {
 pub struct CallRecord {
     pub id: CallId,
     pub conversation_id: CallId,
-    /// Null where no agent answered.
+    /// The agent that speaks. Null where no agent answered.
     pub agent_id: Option<AgentId>,
-    /// As it was when the call began.
+    /// The agent's name, as it was when the call began.
     pub agent_name: String,
+    /// Where the call stands. `completed`, `failed`, `no-answer`, `busy` and `canceled` are final.
     #[schemars(extend("enum" = CallStatus::NAMES))]
     pub status: String,
     #[schemars(extend("enum" = DIRECTIONS))]
@@ -119,13 +120,17 @@ pub struct CallRecord {
     #[schemars(with = "Option<MatchedBy>")]
     pub matched_by: Option<Value>,
     pub started_at: Option<Timestamp>,
+    /// When the other side answered.
     pub answered_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub duration_seconds: f64,
-    /// From the first word that it rings to the answer, or to the end; null where nothing rang.
+    /// How long it rang, in seconds: from the first word that it rings to the answer, or to the end. Null where nothing
+    /// rang.
     pub ring_seconds: Option<f64>,
-    /// Such as `caller_hangup`, `agent_end_call`, `ended_by_api`, `session_expired`; null until it has ended.
+    /// Why it ended, such as `caller_hangup`, `agent_end_call`, `ended_by_api` or `session_expired`. Null until it has
+    /// ended.
     pub end_reason: Option<String>,
+    /// Who ended it.
     #[schemars(extend("enum" = ["caller", "agent", "system", "api", null]))]
     pub ended_by: Option<String>,
     /// The final response to an INVITE: the carrier's to a call that was placed, ours to one that came in: 200,
@@ -147,7 +152,7 @@ pub struct CallRecord {
     /// Percentiles of the turns' `latency`, by its keys, in milliseconds.
     #[schemars(with = "Option<BTreeMap<String, Spread>>")]
     pub latency_summary: Option<Value>,
-    /// Always null, as is `batch_recipient_index`: no route makes batches yet.
+    /// The batch that the call is of. Always null, as is `batch_recipient_index`: no route makes batches yet.
     pub batch_id: Option<String>,
     pub batch_recipient_index: Option<i64>,
     #[schemars(with = "Map<String, Value>")]
@@ -156,7 +161,7 @@ pub struct CallRecord {
     pub dynamic_variables: Value,
     #[schemars(with = "Option<Vec<TurnRecord>>")]
     pub transcript: Option<Vec<Value>>,
-    /// A line a turn: `Agent: …`, `Caller: …` or `Human agent: …`.
+    /// What was said as text. A line a turn: `Agent: …`, `Caller: …` or `Human agent: …`.
     pub transcript_text: Option<String>,
     /// Where the delivery of `call.ended` stands; null until there is one.
     #[schemars(extend("enum" = ["pending", "delivering", "failed", "delivered", "unsafe", "skipped", "exhausted", null]))]
@@ -274,6 +279,7 @@ impl From<CallRow> for CallRecord {
 #[derive(Serialize, JsonSchema)]
 pub struct CallEnded {
     pub call_id: CallId,
+    /// Always `ended`.
     #[schemars(extend("enum" = ["ended"]))]
     pub status: &'static str,
     pub end_reason: Option<String>,

@@ -18,6 +18,11 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/changelog", Access::None, list)
             .summary("Changes that clients can see, newest first")
+            .operation(
+                "listChanges",
+                "Lists what has changed in this API, by day. `requires_action` marks what an \
+                 existing integration may have to follow. It needs no key.",
+            )
             .answers::<Items<Day>>(),
     ]
 }

@@ -8,17 +8,19 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ChangeDay")]
 pub struct Day {
+    /// The day, as YYYY-MM-DD.
     #[schemars(extend("format" = "date"))]
     pub date: String,
+    /// What changed on it.
     pub changes: Vec<Change>,
 }
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
-    /// In Markdown.
+    /// What changed, in Markdown.
     pub text: String,
-    /// An existing integration may have to be changed.
+    /// Whether an existing integration may have to be changed.
     pub requires_action: bool,
 }
 

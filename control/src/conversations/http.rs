@@ -28,15 +28,31 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/conversations", read, list)
             .summary("Conversations, newest first")
+            .operation(
+                "listConversations",
+                "Lists the account's conversations over every channel, live ones among them. A \
+                 conversation has the id of its call and of its session.",
+            )
             .page::<ConversationsPage>()
             .answers::<List<ConversationRecord>>(),
         Endpoint::get("/conversations/search", read, search)
             .summary("Conversations in which something was said, newest first")
+            .operation(
+                "searchConversations",
+                "Finds conversations in which all of the given words were said, by either side. \
+                 Each is answered with up to three of the turns that hold them. One to eight \
+                 words can be given; more are 422.",
+            )
             .query::<SearchQuery>()
             .page::<ConversationsPage>()
             .answers::<List<Found>>(),
         Endpoint::get("/conversations/{conversation_id}", read, get)
             .summary("One conversation")
+            .operation(
+                "getConversation",
+                "Answers one conversation: with whom, when, how it ended, and whether there is a \
+                 transcript and a recording. What was said is in `getTranscript`.",
+            )
             .answers::<ConversationRecord>(),
         Endpoint::get(
             "/conversations/{conversation_id}/transcript",
@@ -44,6 +60,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             transcript,
         )
         .summary("What was said, turn by turn")
+        .operation(
+            "getTranscript",
+            "Answers the turns of a conversation in order, with their places on the recording. \
+             Turns of the agent tell how long the caller waited for them, and which tools were \
+             called. While the conversation is live its transcript grows.",
+        )
         .answers::<Transcript>(),
         Endpoint::get(
             "/conversations/{conversation_id}/diagnostics",
@@ -51,9 +73,21 @@ pub fn endpoints() -> Vec<Endpoint> {
             diagnostics,
         )
         .summary("Where the time went, how the network did, and what went wrong")
+        .operation(
+            "getConversationDiagnostics",
+            "Tells why a conversation was as it was: the time of each answer split by who took \
+             it, loss and jitter of the network, and the faults of providers and tools. Start \
+             here when a call sounded slow or broke off.",
+        )
         .answers::<Diagnostics>(),
         Endpoint::get("/conversations/{conversation_id}/audio", read, link)
             .summary("A signed URL of the WAV, good for an hour without a key")
+            .operation(
+                "getConversationAudioUrl",
+                "Signs a URL with which anybody can hear the conversation for an hour, without a \
+                 key; a player can use it as it is. Each request makes a new one, and \
+                 `revokeAudioToken` takes one back. Without a recording that is ready it is 404.",
+            )
             .answers::<AudioLink>(),
         Endpoint::get(
             "/conversations/{conversation_id}/audio.wav",
@@ -61,6 +95,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             audio,
         )
         .summary("The WAV, whole or a range of it; by key or by signed token")
+        .operation(
+            "downloadConversationAudio",
+            "Sends the recording of a conversation, the caller on the left channel and the agent \
+             on the right. It takes a key, or the signed token of `getConversationAudioUrl`. \
+             `Range` gets a part of it, and `If-None-Match` nothing where nothing has changed.",
+        )
         .query::<AudioQuery>()
         .sends(&["audio/wav"])
         .in_ranges()
@@ -72,11 +112,21 @@ pub fn endpoints() -> Vec<Endpoint> {
             revoke,
         )
         .summary("Take a signed audio token back at once")
+        .operation(
+            "revokeAudioToken",
+            "Takes a signed audio token back: its URL is 401 from the next request on. A token \
+             that was never good, or has run out, is answered alike.",
+        )
         .body::<Revoke>()
         .answers::<Revoked>()
         .returns(StatusCode::OK),
         Endpoint::post("/conversations/{conversation_id}/feedback", read, feedback)
             .summary("Rate a conversation")
+            .operation(
+                "rateConversation",
+                "Keeps what somebody thought of a conversation, from 1 to 5, with a comment. \
+                 There is one rating a conversation: a new one replaces the last.",
+            )
             .body::<Rate>()
             .answers::<ConversationRecord>()
             .returns(StatusCode::OK),

@@ -28,9 +28,12 @@ pub fn terms(q: &str) -> Option<Vec<String>> {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Said {
     pub index: u64,
+    /// Who speaks.
     #[schemars(with = "Role")]
     pub role: String,
+    /// What was said.
     pub text: String,
+    /// When it became audible: offset on the call's recording, ms.
     pub start_ms: Option<u64>,
 }
 
@@ -53,7 +56,7 @@ pub struct Step {
     pub start_ms: Option<u64>,
     /// From the caller's last voiced sample to the first audible one of the answer.
     pub response_ms: u64,
-    /// They touch, and sum to `response_ms`.
+    /// Where the time went: they touch, and sum to `response_ms`.
     #[schemars(with = "Vec<Contribution>")]
     pub contributions: Vec<Value>,
     /// The tools that ran.
@@ -64,7 +67,9 @@ pub struct Step {
 /// A tool that ran within a step.
 #[derive(JsonSchema, Serialize)]
 pub struct ToolStep {
+    /// The name of the tool.
     pub name: String,
+    /// How it ended.
     pub status: ToolStatus,
     pub started_ms: u64,
     pub duration_ms: u64,
@@ -115,11 +120,12 @@ pub fn round_trip(turns: &[Value]) -> Option<f64> {
 /// Something that went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fault {
+    /// Whose fault it is: the call's own, a provider's or a tool's.
     #[schemars(extend("enum" = ["call", "provider", "tool"]))]
     pub source: &'static str,
-    /// A provider's in its own words, cut to 200 characters.
+    /// What went wrong. A provider's words are its own, cut to 200 characters.
     pub message: String,
-    /// Of a provider's: the turn that had begun last.
+    /// The turn in which it happened; of a provider's fault the turn that had begun last.
     pub turn_id: Option<String>,
     pub tool_call_id: Option<String>,
     /// When: offset on the call's clock. Of a provider's only, as are `stage`, `provider` and `code`.

@@ -27,13 +27,14 @@ pub struct ConversationRecord {
     pub id: CallId,
     pub session_id: CallId,
     pub call_id: CallId,
-    /// Null where no agent answered.
+    /// The agent that speaks. Null where no agent answered.
     pub agent_id: Option<AgentId>,
     pub agent_name: String,
     #[schemars(extend("enum" = CHANNELS))]
     pub channel: String,
     #[schemars(extend("enum" = DIRECTIONS))]
     pub direction: String,
+    /// Where the conversation stands. `abandoned`: nobody joined the session or answered the call.
     #[schemars(extend("enum" = ConversationStatus::NAMES))]
     pub status: String,
     pub turn_count: i64,
@@ -42,12 +43,14 @@ pub struct ConversationRecord {
     pub ended_at: Option<Timestamp>,
     pub end_reason: Option<String>,
     pub language: String,
+    /// Whether anything was said that `getTranscript` answers.
     pub has_transcript: bool,
     pub has_recording: bool,
-    /// Needs a key.
+    /// Where the transcript is. It needs a key.
     pub transcript_url: String,
-    /// Needs a key: mints the signed URL of the WAV. Null while there is no recording.
+    /// Where a signed URL of the WAV is made. It needs a key. Null while there is no recording.
     pub audio_url: Option<String>,
+    /// What somebody thought of it; null until it is rated.
     pub feedback: Option<FeedbackRecord>,
     #[schemars(with = "Map<String, Value>")]
     pub metadata: Value,
@@ -59,8 +62,10 @@ pub struct ConversationRecord {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ConversationFeedback")]
 pub struct FeedbackRecord {
+    /// From 1 (worst) to 5 (best).
     #[schemars(range(min = 1, max = 5))]
     pub rating: i64,
+    /// A few words to it.
     pub comment: Option<String>,
     pub created_at: Timestamp,
 }
@@ -153,6 +158,7 @@ impl ConversationRecord {
 #[derive(Serialize, JsonSchema)]
 pub struct Transcript {
     pub conversation_id: CallId,
+    /// The turns, in order.
     #[schemars(with = "Vec<TurnRecord>")]
     pub turns: Vec<Value>,
 }
@@ -160,12 +166,12 @@ pub struct Transcript {
 /// A signed URL of a conversation's WAV.
 #[derive(Serialize, JsonSchema)]
 pub struct AudioLink {
-    /// Good without a key until `expires_at`.
+    /// The URL of the WAV. It is good without a key until `expires_at`.
     pub audio_url: String,
     /// The signed token in it; it can be revoked.
     pub token: String,
     pub expires_at: Timestamp,
-    /// Seconds.
+    /// How many seconds it lasts.
     pub expires_in: u64,
     pub content_type: &'static str,
     pub size_bytes: i64,
@@ -211,6 +217,7 @@ impl Wire for Revoke {
 /// The token is good for nothing any more.
 #[derive(Serialize, JsonSchema)]
 pub struct Revoked {
+    /// Always true.
     pub revoked: bool,
 }
 
@@ -288,6 +295,7 @@ pub struct Found {
 #[derive(Serialize, JsonSchema)]
 pub struct Diagnostics {
     pub conversation_id: CallId,
+    /// Where the conversation stands.
     #[schemars(extend("enum" = ConversationStatus::NAMES))]
     pub status: String,
     pub end_reason: Option<String>,
@@ -296,11 +304,13 @@ pub struct Diagnostics {
     pub latency_summary: Option<Value>,
     /// One step an answered turn.
     pub waterfall: Vec<Step>,
+    /// How well the media travelled.
     pub network: Network,
     /// What went wrong: of the call, then of its providers (the first of each kind, 20 at most), then of its tools.
     pub errors: Vec<Fault>,
     /// How often a provider failed, those tries included that `errors` has no room for.
     pub provider_error_count: u64,
+    /// The ids that providers gave to the requests of this conversation. Quote them when you ask a provider.
     pub provider_request_ids: Vec<String>,
 }
 

@@ -64,8 +64,14 @@ pub struct Endpoint {
     pub path: &'static str,
     pub access: Access,
     pub class: Class,
+    /// The name of the operation in the document and in clients that are generated from it: verb and noun, as in
+    /// `listAgents`.
+    pub id: &'static str,
     /// One line for the document.
     pub summary: &'static str,
+    /// Two or three sentences for the document: what the operation does and when, its side effects, and the refusals
+    /// that matter.
+    pub about: &'static str,
     pub body: Option<&'static Schema>,
     pub query: Option<&'static Schema>,
     /// Default, maximum and minimum of `limit`, on lists.
@@ -130,7 +136,9 @@ impl Endpoint {
             path,
             access,
             class,
+            id: "",
             summary: "",
+            about: "",
             body: None,
             query: None,
             page: None,
@@ -151,6 +159,14 @@ impl Endpoint {
             idempotent: false,
             handler,
         }
+    }
+
+    /// The name of the operation, and what it does in two or three sentences.
+    #[must_use]
+    pub const fn operation(mut self, id: &'static str, about: &'static str) -> Self {
+        self.id = id;
+        self.about = about;
+        self
     }
 
     #[must_use]

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::answers::Told;
+use super::document;
 use super::endpoint::{Access, Class, Endpoint};
 use super::error::ApiError;
-use super::openapi;
 use crate::admission::Health as Leases;
 use crate::app::App;
 use crate::db::Readiness;
@@ -24,9 +25,21 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         own(Endpoint::get("/healthz", Access::None, healthz))
             .summary("The process lives")
+            .operation(
+                "getHealth",
+                "Answers as long as the process can answer at all, and looks at nothing else. \
+                 Use it to decide whether the process must be started anew; `getReadiness` \
+                 tells whether calls may be sent to it.",
+            )
             .answers::<Health>(),
         own(Endpoint::get("/readyz", Access::None, readyz))
             .summary("Calls can be taken")
+            .operation(
+                "getReadiness",
+                "Tells whether this node takes calls: the database answers and takes writes, \
+                 slots can be counted, the engine keeps its time, and the node is not ending. \
+                 Load balancers ask it. 503 names everything that is missing.",
+            )
             .answers::<Health>()
             .refuses(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -35,20 +48,42 @@ pub fn endpoints() -> Vec<Endpoint> {
             ),
         own(Endpoint::get("/metrics", Access::None, metrics))
             .summary("Prometheus text")
+            .operation(
+                "getMetrics",
+                "Answers the figures of this node in Prometheus' text format; `docs/metrics.md` \
+                 explains each. No label holds an id of an account, an agent or a call.",
+            )
             .sends(&["text/plain"]),
         own(Endpoint::get("/docs", Access::None, docs))
             .summary("This document as a page")
+            .operation(
+                "getDocsPage",
+                "Shows this document as a page with a filter, for people. It needs no key, and \
+                 makes no requests but for the document.",
+            )
             .sends(&["text/html"]),
-        Endpoint::get("/openapi.json", Access::None, document)
+        Endpoint::get("/openapi.json", Access::None, document::get)
             .class(Class::Exempt)
             .summary("This document")
-            .answers::<Map<String, Value>>(),
+            .operation(
+                "getOpenApiDocument",
+                "Answers this document, with the address of this server in it. It is compressed \
+                 where `Accept-Encoding` takes gzip. Ask again with `If-None-Match`: 304 means \
+                 that nothing has changed.",
+            )
+            .answers::<Map<String, Value>>()
+            .tells(&[Told {
+                name: "ETag",
+                kind: "string",
+                doc: "Names this version of the document, in this coding.",
+            }]),
     ]
 }
 
 /// How the server is.
 #[derive(Serialize, JsonSchema)]
 struct Health {
+    /// `ok`: the process lives. `ready`: it takes calls.
     #[schemars(extend("enum" = ["ok", "ready"]))]
     status: &'static str,
 }
@@ -102,20 +137,6 @@ async fn metrics(State(app): State<App>) -> Response {
         .into_response()
 }
 
-async fn document(State(app): State<App>) -> Response {
-    json(written(&app))
-}
-
-/// The document, which is made once.
-fn written(app: &App) -> Bytes {
-    let make = || {
-        let base = &app.config.server.public_url;
-        let document = openapi::document(&crate::routes::endpoints(), base);
-        Bytes::from(document.to_string())
-    };
-    app.openapi.get_or_init(make).clone()
-}
-
 /// A body that is JSON already.
 pub fn json(text: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
@@ -128,21 +149,4 @@ async fn docs() -> Response {
         Html(include_str!("docs.html")),
     )
         .into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::testing::TestApp;
-
-    #[tokio::test]
-    async fn the_document_is_made_once_and_names_this_server() {
-        let test = TestApp::new().await;
-        let (first, again) = (written(&test.app), written(&test.app));
-        assert_eq!(first.as_ptr(), again.as_ptr());
-        let (status, document) = test.call_as("", "GET", "/openapi.json", None).await;
-        assert_eq!(status, StatusCode::OK);
-        let server = document["servers"][0]["url"].as_str().unwrap_or("");
-        assert!(server.starts_with("http://sidetone.test"), "{server}");
-    }
 }

@@ -4,6 +4,7 @@
 pub mod abandoned;
 pub mod answers;
 pub mod auth;
+pub mod document;
 pub mod endpoint;
 pub mod envelope;
 pub mod error;
@@ -13,7 +14,9 @@ pub mod limits;
 pub mod openapi;
 mod openapi_answers;
 mod openapi_events;
+mod openapi_ids;
 mod openapi_schema;
+mod openapi_words;
 pub mod page;
 pub mod patch;
 pub mod proxies;

@@ -1,7 +1,7 @@
 //! The OpenAPI 3.1 document, made from the endpoint tables, the tables of bodies and queries, and the wire
 //! types of answers. `docs/openapi.json` is a copy of it (`sidetone openapi` prints it anew).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 
 pub use super::openapi_events::{EVENTS, Event};
 
-use super::answers::Refusal;
+use super::answers::{Answer, Refusal};
 use super::endpoint::{Access, Endpoint};
+use super::openapi_ids::{self, Side};
 use super::validate::{Field, Kind};
-use super::{openapi_answers, openapi_events, openapi_schema};
+use super::{openapi_answers, openapi_events, openapi_schema, openapi_words};
 
 /// An example of each body and answer, by the name of its component.
 const EXAMPLES: &str = include_str!("openapi_examples.json");
@@ -76,7 +77,14 @@ const TAGS: &[(&str, &str)] = &[
         "Accounts. These routes take the administrator's token, and are there only where one is set.",
     ),
     ("ws", "The sockets of live sessions."),
-    ("server", "The server itself."),
+    (
+        "server",
+        "The server itself: whether it is well, and this document.",
+    ),
+    (
+        "webhooks",
+        "Events that the server sends to URLs of the account. They stand under `webhooks`, not among the paths.",
+    ),
 ];
 
 /// The document of these endpoints on the server at `public_url`.
@@ -87,23 +95,31 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
         .into_generator();
     let examples = Examples::read();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    let mut schemas = Map::new();
+    let mut asked = Map::new();
+    let mut takers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut bodies = openapi_words::Bodies::new();
     let mut codes: BTreeMap<&'static str, Refusal> = BTreeMap::new();
     for endpoint in endpoints.iter().filter(|endpoint| !endpoint.internal) {
         if let Some(schema) = endpoint.body {
-            schemas.insert(schema.name.to_owned(), openapi_schema::body(schema));
+            asked.insert(schema.name.to_owned(), openapi_schema::body(schema));
+            takers.entry(schema.name).or_default().push(endpoint.id);
+            if let Answer::Json(answer) = endpoint.answer
+                && let Some(record) = component(&answer(&mut generator).to_value())
+            {
+                bodies.push((record.to_owned(), schema.name.to_owned()));
+            }
         }
         paths.entry(endpoint.full_path()).or_default().insert(
             endpoint.method.as_str().to_ascii_lowercase(),
             operation(endpoint, &mut generator, &examples, &mut codes),
         );
     }
+    for (name, takers) in takers {
+        let takers: Vec<String> = takers.iter().map(|id| format!("`{id}`")).collect();
+        asked[name]["description"] = format!("The body of {}.", takers.join(" and ")).into();
+    }
     let webhooks = openapi_events::webhooks(&mut generator, |schema| examples.of(schema));
-    schemas.extend(generator.take_definitions(true));
-    schemas.insert("Error".to_owned(), error_schema());
-    schemas
-        .values_mut()
-        .for_each(openapi_schema::part_null_from_words);
+    let schemas = schemas(asked, generator, &bodies);
     let tags: Vec<Value> = TAGS
         .iter()
         .map(|(name, about)| json!({"name": name, "description": about}))
@@ -132,6 +148,29 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
             }
         }
     })
+}
+
+/// All components: the bodies that are asked for, and what the generator met in answers and events.
+fn schemas(
+    asked: Map<String, Value>,
+    mut generator: SchemaGenerator,
+    bodies: &openapi_words::Bodies,
+) -> Map<String, Value> {
+    let names: BTreeSet<String> = asked.keys().cloned().collect();
+    let mut schemas = asked;
+    schemas.extend(generator.take_definitions(true));
+    schemas.insert("Error".to_owned(), error_schema());
+    openapi_words::describe(&mut schemas, bodies);
+    for (name, schema) in &mut schemas {
+        openapi_schema::part_null_from_words(schema);
+        let side = match names.contains(name) {
+            true => Side::Asked,
+            false => Side::Told,
+        };
+        openapi_ids::refer(name, side, schema);
+    }
+    schemas.insert(openapi_ids::NAME.to_owned(), openapi_ids::schema());
+    schemas
 }
 
 /// Fields of a table as an answer shows them.
@@ -184,8 +223,9 @@ fn operation(
     let responses =
         openapi_answers::responses(endpoint, generator, |schema| examples.of(schema), codes);
     let mut operation = json!({
-        "operationId": operation_id(endpoint),
+        "operationId": endpoint.id,
         "summary": endpoint.summary,
+        "description": endpoint.about,
         "tags": [tag(endpoint)],
         "parameters": parameters(endpoint),
         "responses": responses,
@@ -219,7 +259,7 @@ fn operation(
         }
         _ => "",
     };
-    operation["description"] = format!("Scope: {joined}.{also}").into();
+    operation["description"] = format!("{}\n\nScope: {joined}.{also}", endpoint.about).into();
     operation["x-scopes"] = json!(names);
     operation
 }
@@ -233,26 +273,12 @@ fn tag(endpoint: &Endpoint) -> &'static str {
     first
 }
 
-fn operation_id(endpoint: &Endpoint) -> String {
-    let words: Vec<String> = endpoint
-        .path
-        .split(['/', '-', '.'])
-        .map(|part| part.trim_matches(['{', '}']).to_owned())
-        .filter(|part| !part.is_empty())
-        .collect();
-    format!(
-        "{}_{}",
-        endpoint.method.as_str().to_ascii_lowercase(),
-        words.join("_")
-    )
-}
-
 fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let mut parameters: Vec<Value> = endpoint
         .path
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(path_parameter)
+        .map(|name| path_parameter(endpoint, name))
         .collect();
     for field in endpoint.query.map_or(&[][..], |schema| schema.fields) {
         // The security scheme of the URL tells of it.
@@ -265,7 +291,11 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             "schema": match field.kind {
                 // In a query everything is text.
                 Kind::Any => json!({"type": "string"}),
-                kind => openapi_schema::kind(&kind, field.nullable),
+                kind => {
+                    let mut schema = openapi_schema::kind(&kind, field.nullable);
+                    openapi_ids::refer("", Side::Asked, &mut schema);
+                    schema
+                }
             }
         }));
     }
@@ -298,10 +328,10 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     parameters
 }
 
-fn path_parameter(name: &str) -> Value {
+fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
     let (schema, about) = match name {
         "voice_id" => (
-            json!({"type": "string", "minLength": 1}),
+            json!({"anyOf": [openapi_ids::reference(), {"type": "string", "minLength": 1}]}),
             "The id of a voice, or its legacy `voice_key`.".to_owned(),
         ),
         "token" => (
@@ -309,11 +339,14 @@ fn path_parameter(name: &str) -> Value {
             "The token that the URL was given out with.".to_owned(),
         ),
         name => {
-            let of = name.strip_suffix("_id").unwrap_or("record");
-            (
-                json!({"type": "string", "format": "uuid"}),
-                format!("The id of the {}.", of.replace('_', " ")),
-            )
+            let of = match name.strip_suffix("_id") {
+                Some(of) => of.replace('_', " "),
+                None => tag(endpoint)
+                    .trim_end_matches('s')
+                    .replace("api-", "API ")
+                    .replace('-', " "),
+            };
+            (openapi_ids::reference(), format!("The id of the {of}."))
         }
     };
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
@@ -341,9 +374,9 @@ fn error_schema() -> Value {
         "type": "object",
         "required": ["error", "code", "request_id"],
         "properties": {
-            "error": {"type": "string", "description": "For people."},
-            "code": {"type": "string", "description": "For programs: it does not change."},
-            "request_id": {"type": "string", "format": "uuid", "description": "As in the header `X-Request-ID`."},
+            "error": {"type": "string", "description": "What is wrong, for people; the words may change."},
+            "code": {"type": "string", "description": "What is wrong, for programs; the words stay."},
+            "request_id": {"type": "string", "format": "uuid", "description": "The id of the request, as in the header `X-Request-ID`. Quote it when you report a fault."},
             "detail": {"description": "The message once more; the array of `fields`; or an object that says more."},
             "fields": {
                 "type": "array", "description": "With `validation_error`: each wrong field.",
@@ -354,20 +387,20 @@ fn error_schema() -> Value {
                             "type": "array", "items": {"type": ["string", "integer"]},
                             "description": "`body`, `query` or `path`, then the way to the field."
                         },
-                        "msg": {"type": "string"},
+                        "msg": {"type": "string", "description": "What is wrong with it, for people."},
                         "type": {"type": "string", "description": "The rule that is broken, such as `missing` or `string_too_long`."}
                     }
                 }
             },
-            "reason": {"type": "string", "description": "Of admission control: as `code`."},
-            "resource_class": {"type": "string", "description": "Of admission control: `call`."},
+            "reason": {"type": "string", "description": "With refusals for lack of room: the same as `code`."},
+            "resource_class": {"type": "string", "description": "With refusals for lack of room: `call`."},
             "resource": {
                 "type": "string", "enum": ["account", "pool", "agent", "trunk", "node"],
                 "description": "Whose cap is reached."
             },
             "current": {"type": "integer", "description": "Calls that count against the cap."},
-            "cap": {"type": "integer"},
-            "retry_after": {"type": "integer", "description": "Seconds; as the header `Retry-After`."}
+            "cap": {"type": "integer", "description": "How many calls the cap lets run at the same time."},
+            "retry_after": {"type": "integer", "description": "Seconds to wait before the next try, as in the header `Retry-After`."}
         }
     })
 }

@@ -67,7 +67,7 @@ pub(super) fn headers() -> Value {
     json!({
         "RequestId": {
             "description": "The id of the request; that of an error's `request_id`.",
-            "required": true, "schema": {"type": "string", "format": "uuid"}
+            "required": true, "schema": super::openapi_ids::reference()
         },
         "RetryAfter": {
             "description": "Whole seconds to wait before the next try.",
@@ -206,6 +206,20 @@ fn is_keyed(endpoint: &Endpoint) -> bool {
     !matches!(endpoint.access, Access::None | Access::SignedUrl)
 }
 
+/// Refusals of any request, told where an operation has no other. The document tells of them once for all others.
+const OF_ANY_REQUEST: [Refusal; 2] = [
+    Refusal {
+        status: StatusCode::URI_TOO_LONG,
+        code: "uri_too_long",
+        when: "the URL is too long",
+    },
+    Refusal {
+        status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        code: "headers_too_large",
+        when: "the headers are too many or too long",
+    },
+];
+
 /// Everything that a client may be refused with, the entry's own refusals first.
 fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
     let mut all = endpoint.refusals.clone();
@@ -333,6 +347,10 @@ fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
             "no part of the range lies within the file",
         );
     }
+    if all.iter().all(|refusal| !refusal.status.is_client_error()) {
+        all.extend(OF_ANY_REQUEST);
+    }
+    let mut add = |status, code, when| all.push(Refusal { status, code, when });
     add(
         StatusCode::INTERNAL_SERVER_ERROR,
         "internal_error",

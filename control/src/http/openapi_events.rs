@@ -59,9 +59,12 @@ pub(super) fn webhooks(
             }
             let name = event.kind.name();
             let item = json!({"post": {
-                "operationId": format!("event_{}", name.replace('.', "_")),
+                "operationId": operation_id(event),
                 "summary": event.summary,
                 "description": description(event),
+                "tags": ["webhooks"],
+                // The signature tells the receiver who sends it; there is no credential.
+                "security": [],
                 "parameters": [
                     {
                         "name": "X-Svc-Event", "in": "header", "required": true,
@@ -85,16 +88,31 @@ pub(super) fn webhooks(
         .collect()
 }
 
+/// `receiveCallEnded` of `call.ended`: the operation is the receiver's.
+pub(super) fn operation_id(event: &Event) -> String {
+    let words = event.kind.name().split(['.', '_']);
+    std::iter::once("receive".to_owned())
+        .chain(words.map(capitalised))
+        .collect()
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_ascii_uppercase().to_string() + letters.as_str()
+    })
+}
+
 fn description(event: &Event) -> String {
     let again = match event.kind.class() {
         Class::Durable => {
-            "Three attempts in a row, then up to 20 rounds over three days; `webhook_delivery_status` of the call tells where it stands"
+            "It makes three attempts in a row, then up to 20 rounds over three days; `webhook_delivery_status` of the call tells where the delivery stands"
         }
-        Class::Short => "Three attempts in a row",
-        Class::BestEffort => "Attempts for a few minutes, then it is dropped",
+        Class::Short => "It makes three attempts in a row, and no more",
+        Class::BestEffort => "It tries for a few minutes and then drops the event",
     };
     format!(
-        "Sent to {}. {again}. Delivery is at least once: `event_id` tells a repetition.",
+        "The server sends this to {}. {again}. Delivery is at least once: `event_id` tells a repetition.",
         event.target
     )
 }

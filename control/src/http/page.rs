@@ -135,7 +135,7 @@ pub struct List<T> {
     pub items: Vec<T>,
     /// How many there are on all pages.
     pub total: u64,
-    /// As asked for, or the default.
+    /// The most items of a page: as asked for, or the default.
     pub limit: u32,
     pub offset: u32,
     /// Whether a further page holds something: ask for it with `offset` plus the number of `items`.
@@ -161,7 +161,7 @@ impl<T: Serialize> IntoResponse for List<T> {
     }
 }
 
-/// A closed set, all of it.
+/// A closed set. It has no pages.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Set")]
 pub struct Items<T> {

@@ -14,6 +14,12 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/models", Access::Scopes(&[Scope::ModelsRead]), list)
             .summary("Models that an agent may use")
+            .operation(
+                "listModels",
+                "Lists the language models that an agent's `llm_model` can name. Without \
+                 `include_unavailable` only those are listed whose provider is set up on this \
+                 server.",
+            )
             .query::<ModelsQuery>()
             .answers::<Items<ModelRecord>>(),
     ]

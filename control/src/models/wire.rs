@@ -13,11 +13,13 @@ use crate::http::{
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Model")]
 pub struct ModelRecord {
-    /// For an agent's `llm_model`.
+    /// The id of this model, for an agent's `llm_model`.
     pub id: &'static str,
+    /// What it is called.
     pub name: &'static str,
+    /// Who runs it.
     pub provider: &'static str,
-    /// False while its provider is not configured.
+    /// Whether it can be used; false while its provider is not configured.
     pub available: bool,
 }
 

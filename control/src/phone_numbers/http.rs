@@ -20,10 +20,23 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/phone-numbers", READ, list)
             .summary("Numbers that are not released, newest first")
+            .operation(
+                "listPhoneNumbers",
+                "Lists the account's phone numbers with who answers them and what they may do. \
+                 Released numbers are left out.",
+            )
             .page::<PhoneNumbersPage>()
             .answers::<List<PhoneNumberRecord>>(),
         Endpoint::post("/phone-numbers/sip/register", WRITE, register_sip)
             .summary("Register a number of a SIP trunk")
+            .operation(
+                "registerSipNumber",
+                "Registers a number of one of the account's active SIP trunks, so that an agent \
+                 answers calls to it; with `outbound_enabled` calls can be placed from it too. A \
+                 number belongs to one account: one that is registered already is 409 \
+                 `number_already_registered`, and the message says whether the account itself \
+                 has it.",
+            )
             .body::<RegisterSipNumber>()
             .answers::<PhoneNumberRecord>()
             .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
@@ -39,9 +52,21 @@ pub fn endpoints() -> Vec<Endpoint> {
             ),
         Endpoint::get("/phone-numbers/{phone_number_id}", READ, get)
             .summary("One number")
+            .operation(
+                "getPhoneNumber",
+                "Answers one phone number: its trunk, its agent, and what happens when no agent \
+                 answers. A released number is 404.",
+            )
             .answers::<PhoneNumberRecord>(),
         Endpoint::patch("/phone-numbers/{phone_number_id}", WRITE, patch)
             .summary("Change a number: only the fields that are given")
+            .operation(
+                "updatePhoneNumber",
+                "Changes the fields that are given: who answers, what is done when nobody does, \
+                 whether calls are placed from the number, and over which trunk. Calls that are \
+                 live are left alone. Settings for texts are 422 where the number cannot carry \
+                 any.",
+            )
             .body::<PatchNumber>()
             .answers::<PhoneNumberRecord>()
             .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
@@ -57,10 +82,21 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .returns(StatusCode::OK)
         .summary("What is done with calls that no agent answers")
+        .operation(
+            "setPhoneNumberRouting",
+            "Replaces the routing rules of a number: what is done with a call that no agent \
+             answers, and how long it rings first. `forward` needs a `fallback_number`, and a \
+             number from which calls may be placed.",
+        )
         .body::<SetRouting>()
         .answers::<PhoneNumberRecord>(),
         Endpoint::delete("/phone-numbers/{phone_number_id}", WRITE, release)
-            .summary("Release a number: it is hidden, and may be registered again"),
+            .summary("Release a number: it is hidden, and may be registered again")
+            .operation(
+                "releasePhoneNumber",
+                "Takes a number out of service: calls to it are not answered any more, and any \
+                 account can register it anew. Its past calls stay.",
+            ),
     ]
 }
 

@@ -20,13 +20,28 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/recordings", read, list)
             .summary("Recordings, newest first")
+            .operation(
+                "listRecordings",
+                "Lists the account's recordings, those that are still being stored among them. \
+                 Deleted ones are left out.",
+            )
             .page::<RecordingsPage>()
             .answers::<List<RecordingRecord>>(),
         Endpoint::get("/recordings/{recording_id}", read, get)
             .summary("One recording, without its bytes")
+            .operation(
+                "getRecording",
+                "Tells the length, size and digest of a recording, and whether it is ready. The \
+                 sound itself comes by the URL of `getRecordingAudioUrl`.",
+            )
             .answers::<RecordingRecord>(),
         Endpoint::get("/recordings/{recording_id}/audio", read, link)
             .summary("A signed URL of the WAV, good for an hour without a key")
+            .operation(
+                "getRecordingAudioUrl",
+                "Signs a URL that downloads the recording for an hour, without a key. A \
+                 recording that is not stored yet, or failed, is 404 `recording_not_ready`.",
+            )
             .answers::<DownloadLink>()
             .refuses(
                 StatusCode::NOT_FOUND,
@@ -39,6 +54,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             download,
         )
         .summary("The WAV, whole or a range of it; the URL itself is the credential")
+        .operation(
+            "downloadRecording",
+            "Sends the recording, the caller on the left channel and the agent on the right. The \
+             URL comes from `getRecordingAudioUrl` or the event `recording.ready`; 410 \
+             `url_expired` asks for a fresh one. `Range` gets a part of it.",
+        )
         .query::<DownloadQuery>()
         .sends(&["audio/wav"])
         .in_ranges()
@@ -59,7 +80,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             Access::Scopes(&[Scope::RecordingsWrite]),
             delete,
         )
-        .summary("Delete a recording for good, its tape included"),
+        .summary("Delete a recording for good, its tape included")
+        .operation(
+            "deleteRecording",
+            "Deletes a recording and everything that the call can be heard from, for good. \
+             Nobody hears it from the answer on; URLs that were signed before open nothing any \
+             more. The transcript stays.",
+        ),
     ]
 }
 

@@ -16,24 +16,28 @@ pub struct RecordingRecord {
     pub id: RecordingId,
     pub call_id: CallId,
     pub conversation_id: CallId,
-    /// Null where no agent answered.
+    /// The agent that speaks. Null where no agent answered.
     pub agent_id: Option<AgentId>,
+    /// Where it stands: only a `ready` recording can be heard.
     #[schemars(extend("enum" = ["uploading", "ready", "failed"]))]
     pub status: String,
+    /// The file format, always `wav`.
     pub format: &'static str,
+    /// How many channels it has, always 2.
     pub channels: u8,
     /// Who is heard on which channel, in order.
     pub channel_map: [&'static str; 2],
-    /// Hz.
+    /// Samples a second of each channel.
     pub sample_rate: i64,
     pub duration_seconds: f64,
     pub size_bytes: i64,
-    /// In hex.
+    /// The SHA-256 of the WAV, in hex. Null until it is stored.
     pub sha256: Option<String>,
-    /// Where it is stored.
+    /// Where the recording is stored.
     pub recording_region: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// When it was stored.
     pub ready_at: Option<Timestamp>,
 }
 
@@ -81,10 +85,10 @@ impl From<RecordingRow> for RecordingRecord {
 /// A signed URL of a recording's WAV.
 #[derive(Serialize, JsonSchema)]
 pub struct DownloadLink {
-    /// Good without a key until `expires_at`.
+    /// The URL of the WAV. It is good without a key until `expires_at`.
     pub audio_url: String,
     pub expires_at: Timestamp,
-    /// Seconds.
+    /// How many seconds it lasts.
     pub expires_in: u64,
     pub content_type: &'static str,
     pub size_bytes: i64,

@@ -27,6 +27,14 @@ pub fn endpoints() -> Vec<Endpoint> {
     let mut endpoints = vec![
         Endpoint::post("/conversation/connect", Access::PublicAgent(WRITE), open)
             .summary("Open a session: who speaks with which agent, and how")
+            .operation(
+                "openSession",
+                "Opens a session with an agent and takes its slot. A WebRTC session goes on with \
+                 an offer, a WebSocket session with its `ws_url`; one that nobody joins within a \
+                 minute (30 seconds where no API key opened it) ends as `session_expired`. \
+                 Without a credential only public agents can be called, over WebRTC, and the \
+                 answer has the token to go on with.",
+            )
             .body::<Connect>()
             .answers::<Connected>()
             .refuses(
@@ -64,6 +72,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             .cors(),
         Endpoint::post("/conversation/token", key, mint_token)
             .summary("Mint a token with which a browser may call one agent")
+            .operation(
+                "createCallToken",
+                "Mints a signed token for a browser, so that no API key has to be given to it. \
+                 The token opens sessions with one agent and leads them, with no more scopes \
+                 than the key that minted it; it ends with its time or with that key.",
+            )
             .body::<MintToken>()
             .answers::<Minted>()
             .refuses(
@@ -80,6 +94,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         ))
         .summary(
             "Offer a peer connection, the first or a changed one, or answer the server's offer",
+        )
+        .operation(
+            "sendOffer",
+            "Joins a WebRTC session with the browser's offer, or changes a connection that \
+             stands (ICE restart, other tracks); the answer holds the server's description. The \
+             first offer starts the call. An offer that cannot be used is 422 `invalid_sdp` and \
+             ends nothing that stands.",
         )
         .body::<Offer>()
         .query::<WantedEvents>()
@@ -101,6 +122,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             make_offer,
         ))
         .summary("Have the server make the offer")
+        .operation(
+            "getServerOffer",
+            "Joins a WebRTC session the other way round: the server offers, and the client \
+             answers with `sendOffer` and `type` `answer`. It starts the call as the first offer \
+             does. Asked again before the answer, the server repeats its offer.",
+        )
         .query::<WantedEvents>()
         .cors(),
         hosted(Endpoint::patch(
@@ -109,6 +136,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             trickle,
         ))
         .summary("Add ICE candidates to the peer connection")
+        .operation(
+            "addIceCandidates",
+            "Adds candidates that the browser found after it had sent its offer. Either all of a \
+             request's candidates are taken or none. 400 `peer_not_found` means that the \
+             connection is gone: open a session anew.",
+        )
         .body::<Trickle>()
         .answers::<Trickled>()
         .refuses(
@@ -129,6 +162,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             tool_result,
         ))
         .summary("Answer a tool call of the agent (agents cannot be given tools by the API yet)")
+        .operation(
+            "sendToolResult",
+            "Hands the result of a client's tool to the live call that waits for it; 202 says \
+             that it is on its way. Each tool call takes one result: a second one is 409, one \
+             that comes too late is 410 `tool_call_expired`.",
+        )
         .body::<ToolResult>()
         .answers::<ToolAccepted>()
         .refuses(
@@ -150,6 +189,12 @@ pub fn endpoints() -> Vec<Endpoint> {
         .cors(),
         hosted(Endpoint::post("/conversation/{session_id}/end", token, end))
             .summary("End a session")
+            .operation(
+                "endSession",
+                "Ends a session and with it its call: one that nobody has joined is canceled, a \
+                 live one hangs up. The answer comes when the end is written. A session that is \
+                 over already is no error: `already_ended` says so.",
+            )
             .body::<End>()
             .answers::<Ended>()
             .returns(StatusCode::OK)
@@ -160,6 +205,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             status,
         ))
         .summary("Where a session stands")
+        .operation(
+            "getSessionStatus",
+            "Tells where a session stands: whether it is joined, what the agent does now, and \
+             how well the audio travels. It is asked at the node that hosts the call, so it is \
+             as new as the call itself.",
+        )
         .answers::<Status>()
         .cors(),
     ];

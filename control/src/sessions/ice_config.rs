@@ -21,9 +21,12 @@ pub struct IceConfig {
 /// `RTCIceServer` of the browsers' API.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IceServer {
+    /// The addresses of the server (RFC 7064, RFC 7065).
     pub urls: Vec<String>,
+    /// The user name for TURN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password for TURN; it lasts for a while only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
 }

@@ -104,12 +104,15 @@ impl Connected {
 #[derive(Serialize, JsonSchema)]
 pub struct SocketSession {
     pub session_id: CallId,
+    /// How the audio travels.
     #[schemars(extend("enum" = ["websocket"]))]
     pub transport: &'static str,
-    /// One holder may join it, once, before `expires_at`; the URL itself is the credential.
+    /// The WebSocket to join. One holder may join it, once, before `expires_at`; the URL itself is the credential.
     pub ws_url: String,
+    /// What the socket's messages are: JSON events, or a telephony vendor's media stream.
     #[schemars(extend("enum" = ["native", "telco"]))]
     pub protocol: &'static str,
+    /// How the audio is coded, both ways.
     #[schemars(extend("enum" = ["pcm_16000", "ulaw_8000"]))]
     pub audio_format: &'static str,
     #[schemars(extend("enum" = ["inbound", "outbound"]))]
@@ -121,10 +124,12 @@ pub struct SocketSession {
 #[derive(Serialize, JsonSchema)]
 pub struct BrowserSession {
     pub session_id: CallId,
+    /// How the audio travels.
     #[schemars(extend("enum" = ["webrtc"]))]
     pub transport: &'static str,
+    /// The STUN and TURN servers that the browser should use.
     pub ice_config: IceConfig,
-    /// What a caller without a credential goes on with, as a bearer.
+    /// A call token, with which a caller without a credential goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     pub expires_at: Timestamp,
@@ -164,14 +169,16 @@ impl Wire for MintToken {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CallToken")]
 pub struct Minted {
-    /// To be sent as `Authorization: Bearer`.
+    /// The token, to be sent as `Authorization: Bearer`.
     pub token: String,
+    /// How the token is sent.
     #[schemars(extend("enum" = ["Bearer"]))]
     pub token_type: &'static str,
     pub agent_id: AgentId,
-    /// Seconds.
+    /// How many seconds it lasts.
     pub expires_in: u32,
     pub expires_at: Timestamp,
+    /// What the token may do, at most what its key may.
     pub scopes: Scopes,
 }
 
@@ -241,11 +248,13 @@ impl Wire for WantedEvents {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "Description")]
 pub struct Described {
-    /// Left out where the client's answer has settled all.
+    /// The session description (RFC 8866). Left out where the client's answer has settled all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdp: Option<String>,
+    /// What the description is: an answer to the client's offer, or the server's own offer.
     #[schemars(extend("enum" = ["answer", "offer"]))]
     pub r#type: String,
+    /// The id of the peer connection that it is about. Later requests name it.
     pub pc_id: String,
     pub session_id: CallId,
 }
@@ -315,9 +324,10 @@ const CANDIDATE: &[Field] = &[
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "Trickled")]
 pub struct Trickled {
+    /// Always `ok`.
     #[schemars(extend("enum" = ["ok"]))]
     pub status: String,
-    /// How many.
+    /// How many candidates were taken.
     pub accepted: usize,
 }
 
@@ -327,16 +337,19 @@ pub struct Trickled {
 pub struct Status {
     pub session_id: CallId,
     pub call_id: CallId,
+    /// Where the session stands: waiting to be joined (`created`, `open`), `live`, or over (`ended`, `failed`).
     #[schemars(extend("enum" = ["created", "open", "live", "ended", "failed"]))]
     pub status: &'static str,
+    /// How the audio travels.
     #[schemars(extend("enum" = ["webrtc", "websocket"]))]
     pub transport: String,
     pub agent_id: AgentId,
     /// What the agent does now; null outside of a live call.
     #[schemars(extend("enum" = ["listening", "thinking", "speaking", "tool", "on_hold", null]))]
     pub agent_state: Option<&'static str>,
-    /// Of a live browser's call.
+    /// The id of the peer connection, of a live browser's call.
     pub pc_id: Option<String>,
+    /// The state of the transport, in the words of `RTCPeerConnection.connectionState`.
     #[schemars(extend("enum" = ["new", "connecting", "connected", "disconnected", "failed", "closed"]))]
     pub connection_state: &'static str,
     pub started_at: Option<Timestamp>,
@@ -344,6 +357,7 @@ pub struct Status {
     pub duration_seconds: f64,
     pub turn_count: i64,
     pub end_reason: Option<String>,
+    /// How well the media travels.
     pub quality: Quality,
 }
 
@@ -398,6 +412,7 @@ impl Wire for End {
 #[schemars(rename = "SessionEnded")]
 pub struct Ended {
     pub session_id: CallId,
+    /// Always `ended`.
     #[schemars(extend("enum" = ["ended"]))]
     pub status: &'static str,
     pub end_reason: Option<String>,
@@ -440,6 +455,7 @@ impl Wire for ToolResult {
 /// The answer is on its way into the call.
 #[derive(Serialize, JsonSchema)]
 pub struct ToolAccepted {
+    /// Always true.
     pub accepted: bool,
     pub tool_call_id: String,
 }

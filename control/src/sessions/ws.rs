@@ -54,6 +54,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             socket,
         ))
         .summary("The live audio of a session; `token` in the query")
+        .operation(
+            "joinSession",
+            "Joins a session over a WebSocket, for the one holder of its `ws_url`; from the \
+             upgrade on the call is live. Whoever may not join gets the upgrade too, then one \
+             `error` message and a close code: 1008 for a session that cannot be joined, 1013 \
+             for one that can be joined later.",
+        )
         .class(Class::Exempt)
         .at_root(),
         upgrades(Endpoint::get(
@@ -62,6 +69,11 @@ pub fn endpoints() -> Vec<Endpoint> {
             socket,
         ))
         .summary("The live audio of a session; the token in the path")
+        .operation(
+            "joinSessionByPath",
+            "Does what `joinSession` does, with the token in the path. It is for telephony \
+             vendors whose media streams drop the query of a URL.",
+        )
         .class(Class::Exempt)
         .at_root(),
     ]

@@ -20,6 +20,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             get,
         )
         .summary("The SIP messages of a telephone call, credentials masked")
+        .operation(
+            "getSipTrace",
+            "Answers the signalling of a telephone call, oldest message first, while it is live \
+             and afterwards. Use it when a call fails and the carrier asks why. What \
+             authenticates, keys of the media and keypad digits are masked; calls over other \
+             channels have no messages.",
+        )
         .answers::<SipTrace>(),
     ]
 }

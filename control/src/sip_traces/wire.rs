@@ -23,15 +23,17 @@ pub struct SipTrace {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SipMessage")]
 pub struct SipMessage {
+    /// When it was sent or received.
     pub at: Timestamp,
-    /// As this server sees it.
+    /// Whether this server received or sent it.
     #[schemars(extend("enum" = ["received", "sent"]))]
     pub direction: String,
+    /// What it came over.
     #[schemars(extend("enum" = ["udp", "tcp", "tls"]))]
     pub transport: String,
     /// The address and port of the other side.
     pub peer: String,
-    /// The message; `***` stands for what authenticates, for keys and keypad digits.
+    /// The message as it went over the wire; `***` stands for what authenticates, for keys and keypad digits.
     pub message: String,
 }
 

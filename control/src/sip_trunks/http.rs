@@ -27,6 +27,12 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         made(Endpoint::post("/sip-trunks/onboard", ONBOARD, onboard))
             .summary("Create an outbound trunk and register its numbers, all or nothing")
+            .operation(
+                "onboardSipTrunk",
+                "Creates an outbound trunk and registers its numbers in one step; when any part \
+                 is refused, nothing is kept. It needs the scopes for trunks and for numbers. \
+                 Use it to connect a carrier; `createSipTrunk` has every setting.",
+            )
             .body::<OnboardTrunk>()
             .answers::<OnboardedTrunk>()
             .refuses(
@@ -47,17 +53,41 @@ pub fn endpoints() -> Vec<Endpoint> {
             ),
         made(written(Endpoint::post("/sip-trunks", WRITE, create)))
             .summary("Create a trunk")
+            .operation(
+                "createSipTrunk",
+                "Creates a trunk to or from a carrier; one that registers with its carrier \
+                 begins at once. Its password is kept sealed and never shown. Fields of \
+                 authentication that do not go together are 400 `trunk_auth_inconsistent`, and \
+                 numbers of an outbound trunk are registered apart, with `registerSipNumber`.",
+            )
             .body::<CreateTrunk>()
             .answers::<TrunkRecord>(),
         Endpoint::get("/sip-trunks", READ, list)
             .summary("Trunks, newest first; disabled ones too")
+            .operation(
+                "listSipTrunks",
+                "Lists the account's trunks with where they stand: registration, live calls, and \
+                 the latest failure. Disabled trunks are among them, deleted ones are not.",
+            )
             .page::<TrunksPage>()
             .answers::<List<TrunkRecord>>(),
         Endpoint::get("/sip-trunks/{trunk_id}", READ, get)
             .summary("One trunk")
+            .operation(
+                "getSipTrunk",
+                "Answers one trunk with its settings and where it stands: its registration, its \
+                 live calls, and those that failed within a day. The password is never shown.",
+            )
             .answers::<TrunkRecord>(),
         written(Endpoint::patch("/sip-trunks/{trunk_id}", WRITE, patch))
             .summary("Change a trunk: only the fields that are given")
+            .operation(
+                "updateSipTrunk",
+                "Changes the fields that are given; calls that are live go on. A disabled trunk \
+                 takes and places no calls, and is the default no more. What an outbound trunk \
+                 was created with (numbers, addresses, authentication) is 422: create another in \
+                 its place.",
+            )
             .body::<PatchTrunk>()
             .answers::<TrunkRecord>(),
         Endpoint::patch(
@@ -66,6 +96,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             set_default_outbound,
         )
         .summary("Make an active outbound trunk the account's default")
+        .operation(
+            "setDefaultOutboundTrunk",
+            "Makes a trunk the one that calls are placed over where neither the number nor the \
+             agent names another. There is one default: the last one loses the mark. An inbound \
+             or disabled trunk is 422 `trunk_inactive`.",
+        )
         .answers::<TrunkRecord>()
         .refuses(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -73,7 +109,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             "the trunk is inbound, or not active",
         ),
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
-            .summary("Delete a trunk; one that is not there is deleted already"),
+            .summary("Delete a trunk; one that is not there is deleted already")
+            .operation(
+                "deleteSipTrunk",
+                "Deletes a trunk; its numbers stay, without a trunk, until they are given \
+                 another. The answer is 204 whether or not there was one, so it can be repeated \
+                 and tells nothing of other accounts.",
+            ),
     ]
 }
 

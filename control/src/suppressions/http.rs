@@ -23,7 +23,12 @@ pub fn endpoints() -> Vec<Endpoint> {
             .query::<SuppressionsQuery>()
             .page::<SuppressionsPage>()
             .answers::<List<SuppressionRecord>>()
-            .summary("Numbers that are not called, newest first"),
+            .summary("Numbers that are not called, newest first")
+            .operation(
+                "listSuppressions",
+                "Lists the account's do-not-call list, released entries among them. Filter by \
+                 number to learn why `placeCall` refuses one.",
+            ),
         Endpoint::post("/suppressions", WRITE, create)
             .body::<CreateSuppression>()
             .answers::<SuppressionRecord>()
@@ -32,9 +37,20 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "conflict",
                 "the number is on the list for this reason",
             )
-            .summary("Put a number on the do-not-call list"),
+            .summary("Put a number on the do-not-call list")
+            .operation(
+                "createSuppression",
+                "Puts a number on the do-not-call list: from the answer on no call is placed to \
+                 it, however it is spelled. An entry with `source` `person_request` cannot be \
+                 released. A number that is on the list from this source already is 409.",
+            ),
         Endpoint::get("/suppressions/{suppression_id}", READ, get)
             .summary("One entry")
+            .operation(
+                "getSuppression",
+                "Answers one entry of the do-not-call list, active or released. It tells who \
+                 wanted it and why.",
+            )
             .answers::<SuppressionRecord>(),
         Endpoint::post("/suppressions/{suppression_id}/release", WRITE, release)
             .returns(StatusCode::OK)
@@ -44,7 +60,14 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "suppression_not_releasable",
                 "the entry records the person's own request",
             )
-            .summary("Take an entry that the account added off the list"),
+            .summary("Take an entry that the account added off the list")
+            .operation(
+                "releaseSuppression",
+                "Takes an entry off the list that the account itself added; the number can be \
+                 called when no other entry names it. What the person asked for is 403 \
+                 `suppression_not_releasable`. An entry that is released already is answered as \
+                 it is.",
+            ),
     ]
 }
 

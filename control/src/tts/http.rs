@@ -28,6 +28,13 @@ pub fn endpoints() -> Vec<Endpoint> {
             speak,
         ))
         .summary("Speak a text: a WAV, or raw samples as they are made")
+        .operation(
+            "synthesizeSpeech",
+            "Speaks a text of up to 650 characters with one of the voices and sends the sound. \
+             With `streaming` raw 16-bit samples are sent as they are made; a fault in the \
+             middle then breaks the connection. Every character counts as usage, and 503 asks to \
+             come back when the voices are busy.",
+        )
         .body::<Speak>()
         .class(Class::Tts)
         .returns(StatusCode::OK)

@@ -33,11 +33,22 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/usage", READ, usage)
             .query::<UsageQuery>()
             .answers::<UsageReport>()
-            .summary("What was used, and what it cost"),
+            .summary("What was used, and what it cost")
+            .operation(
+                "getUsage",
+                "Sums up what the account used and what it cost between two times, by resource \
+                 and, if asked, by day or agent. Without times it is the current month, UTC. At \
+                 most 366 days can be asked for at once.",
+            ),
         Endpoint::get("/usage/triggers", READ, list)
             .page::<UsageTriggersPage>()
             .answers::<List<TriggerRecord>>()
-            .summary("Usage triggers, newest first"),
+            .summary("Usage triggers, newest first")
+            .operation(
+                "listUsageTriggers",
+                "Lists the account's usage triggers. When each of them fired is in \
+                 `listUsageFirings`.",
+            ),
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
             .answers::<TriggerRecord>()
@@ -46,20 +57,47 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "too_many_triggers",
                 "the account has 100 triggers",
             )
-            .summary("Be told when a threshold is crossed"),
+            .summary("Be told when a threshold is crossed")
+            .operation(
+                "createUsageTrigger",
+                "Has `usage.threshold.crossed` sent to a URL when the usage of a period reaches \
+                 a threshold, once in each period. The URL must be public HTTPS. A percentage \
+                 needs a monthly limit of the resource in the server's settings; an account has \
+                 at most 100 triggers.",
+            ),
         Endpoint::get("/usage/triggers/{trigger_id}", READ, get)
             .summary("One trigger")
+            .operation(
+                "getUsageTrigger",
+                "Answers one usage trigger. When it fired is in `listUsageFirings`.",
+            )
             .answers::<TriggerRecord>(),
         Endpoint::patch("/usage/triggers/{trigger_id}", WRITE, patch)
             .body::<PatchTrigger>()
             .answers::<TriggerRecord>()
-            .summary("Change a trigger"),
+            .summary("Change a trigger")
+            .operation(
+                "updateUsageTrigger",
+                "Changes the fields that are given. When that changes what is watched (resource, \
+                 threshold or period), the trigger begins anew and can fire again in the same \
+                 period.",
+            ),
         Endpoint::delete("/usage/triggers/{trigger_id}", WRITE, delete)
-            .summary("Delete a trigger and its firings"),
+            .summary("Delete a trigger and its firings")
+            .operation(
+                "deleteUsageTrigger",
+                "Deletes a trigger together with the record of its firings. It fires no more; an \
+                 event that is on its way may still arrive.",
+            ),
         Endpoint::get("/usage/triggers/{trigger_id}/firings", READ, firings)
             .page::<UsageFiringsPage>()
             .answers::<List<FiringRecord>>()
-            .summary("When a trigger fired, newest first"),
+            .summary("When a trigger fired, newest first")
+            .operation(
+                "listUsageFirings",
+                "Lists when a trigger fired, with the values that it saw. Each tells whether its \
+                 event was delivered.",
+            ),
         Endpoint::post(
             "/usage/triggers/{trigger_id}/firings/{firing_id}/redeliver",
             WRITE,
@@ -67,7 +105,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .returns(StatusCode::ACCEPTED)
         .answers::<FiringRecord>()
-        .summary("Send a firing's event again, with the same event_id"),
+        .summary("Send a firing's event again, with the same event_id")
+        .operation(
+            "redeliverUsageFiring",
+            "Sends the event of a firing again, to the trigger's present URL. It has the same \
+             `event_id`, so that a receiver that has it can pass it over. The answer (202) comes \
+             before the delivery; the firing tells how it went.",
+        ),
     ]
 }
 

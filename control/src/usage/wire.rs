@@ -88,7 +88,13 @@ impl JsonSchema for Quantities {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
-        let quantity = |name: &&str| ((*name).to_owned(), json!({"type": "number"}));
+        let quantity = |name: &&str| {
+            let about = format!("How much was used: {}.", name.replace('_', " "));
+            (
+                (*name).to_owned(),
+                json!({"type": "number", "description": about}),
+            )
+        };
         let properties: Map<String, Value> = Resource::NAMES.iter().map(quantity).collect();
         json_schema!({"type": "object", "properties": properties, "required": Resource::NAMES})
     }

@@ -37,17 +37,37 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/voices", READ, list)
             .summary("Voices, newest first")
+            .operation(
+                "listVoices",
+                "Lists the voices that agents can have on this server. The filters go together; \
+                 each voice comes with a URL of a sample.",
+            )
             .query::<VoicesQuery>()
             .page::<VoicesPage>()
             .answers::<List<VoiceRecord>>(),
         Endpoint::get("/voices/countries", READ, countries)
             .summary("Countries that a voice can be of, by code")
+            .operation(
+                "listVoiceCountries",
+                "Lists the countries that `listVoices` can be filtered by. The set is the same \
+                 on every server.",
+            )
             .answers::<Items<Country>>(),
         Endpoint::get("/voices/tag-vocabulary", READ, tag_vocabulary)
             .summary("Tags by category")
+            .operation(
+                "listVoiceTags",
+                "Lists the tags that describe voices, by category. Each is a value of `tag` in \
+                 `listVoices`.",
+            )
             .answers::<TagVocabulary>(),
         Endpoint::get("/voices/{voice_id}", READ, get)
             .summary("One voice, by id or legacy voice_key")
+            .operation(
+                "getVoice",
+                "Answers one voice, named by its id or by its legacy key. The URL of its sample \
+                 lasts for at least an hour.",
+            )
             .answers::<VoiceRecord>(),
         speaks(Endpoint::post(
             "/voices/preview",
@@ -55,6 +75,11 @@ pub fn endpoints() -> Vec<Endpoint> {
             speak_preview,
         ))
         .summary("Hear a voice: a whole WAV of a short text")
+        .operation(
+            "previewVoice",
+            "Speaks a short text with a voice, a sample sentence where none is given, and sends \
+             it as a WAV. Every character counts as usage.",
+        )
         .body::<Preview>()
         .class(Class::Tts)
         .returns(StatusCode::OK)
@@ -72,6 +97,11 @@ pub fn endpoints() -> Vec<Endpoint> {
             play_preview,
         ))
         .summary("A voice's sample sentence; the URL itself is the credential")
+        .operation(
+            "downloadVoicePreview",
+            "Sends a voice's sample sentence as a WAV. The URL is the `preview_url` of a voice \
+             and needs no key; 410 `url_expired` asks for a fresh one. It costs nothing.",
+        )
         .query::<PreviewQuery>()
         .sends(&["audio/wav"])
         .in_ranges()

@@ -23,24 +23,30 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Voice")]
 pub struct VoiceRecord {
-    /// For an agent's `voice_id`.
+    /// The id of this voice, for an agent's `voice_id`.
     pub id: Uuid,
     /// A legacy slug, still taken where an id is.
     pub voice_key: &'static str,
+    /// What it is called.
     pub name: &'static str,
+    /// What it sounds like, in a sentence.
     pub description: &'static str,
     #[schemars(extend("enum" = ["english", "french"]))]
     pub language: &'static str,
-    /// ISO 3166-1 alpha-2.
+    /// The country that it sounds like, by its code (ISO 3166-1 alpha-2).
     #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub country: &'static str,
+    /// Whose voice it sounds like.
     pub gender: &'static str,
-    /// Tokens of the tag vocabulary.
+    /// What describes it: tags that `listVoiceTags` lists.
     pub tags: &'static [&'static str],
+    /// Whether it has dialect styles.
     pub supports_dialect_style: bool,
+    /// Values for an agent's `dialect_style`.
     pub dialect_styles: &'static [&'static str],
-    /// The account's own, not one of the catalogue.
+    /// Whether it is the account's own, not one of the catalogue.
     pub is_private: bool,
+    /// Where it stands, always `active`.
     pub status: &'static str,
     /// A sample sentence as a WAV; the URL itself is the credential, and runs out.
     pub preview_url: Option<String>,
@@ -86,9 +92,10 @@ impl VoiceRecord {
 /// A country that a voice can be of.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Country {
-    /// ISO 3166-1 alpha-2.
+    /// The code of the country (ISO 3166-1 alpha-2).
     #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
     pub code: &'static str,
+    /// Its name in English.
     pub name: &'static str,
 }
 
@@ -112,7 +119,8 @@ impl JsonSchema for TagVocabulary {
             .iter()
             .map(|(category, tokens)| {
                 let items = json!({"type": "string", "enum": tokens});
-                let list = json!({"type": "array", "items": items});
+                let about = format!("The tags of the category {}.", category.replace('_', " "));
+                let list = json!({"type": "array", "items": items, "description": about});
                 ((*category).to_owned(), list)
             })
             .collect();

@@ -23,13 +23,14 @@ const REST: usize = 4 * 1024;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CallEndedEvent")]
 pub struct CallEnded<'a> {
-    /// The same in every attempt.
+    /// The event. The id is the same in every attempt to deliver it.
     pub event_id: EventId,
-    /// Unix seconds.
+    /// When the event was made, in Unix seconds.
     pub timestamp: i64,
     pub call_id: CallId,
     pub conversation_id: CallId,
     pub agent_id: AgentId,
+    /// How the call ended.
     #[schemars(extend("enum" = ["completed", "failed", "no-answer", "busy", "canceled"]))]
     pub status: &'a str,
     #[schemars(extend("enum" = DIRECTIONS))]
@@ -43,14 +44,14 @@ pub struct CallEnded<'a> {
     #[schemars(with = "Vec<TurnRecord>")]
     pub transcript: &'a [Value],
     pub transcript_text: &'a str,
-    /// Null unless the call is of a batch.
+    /// The batch that the call is of. Null unless it is of one.
     pub batch_id: Option<&'a str>,
     pub batch_recipient_index: Option<i64>,
     #[schemars(with = "Map<String, Value>")]
     pub metadata: Value,
-    /// The metadata did not fit; `GET /calls/{id}` has all of it.
+    /// Whether the metadata was left out because it did not fit; `GET /calls/{id}` has all of it.
     pub metadata_truncated: bool,
-    /// The transcript was cut to fit; `GET /calls/{id}` has all of it.
+    /// Whether the transcript was cut to fit; `GET /calls/{id}` has all of it.
     pub transcript_truncated: bool,
 }
 
@@ -58,13 +59,13 @@ pub struct CallEnded<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RecordingReadyEvent")]
 pub struct RecordingReady<'a> {
-    /// The same in every attempt.
+    /// The event. The id is the same in every attempt to deliver it.
     pub event_id: EventId,
-    /// Unix seconds.
+    /// When the event was made, in Unix seconds.
     pub timestamp: i64,
     pub call_id: CallId,
     pub conversation_id: CallId,
-    /// The WAV, without a key, for an hour.
+    /// The URL of the WAV. It is good without a key for an hour.
     pub audio_url: &'a str,
     pub size_bytes: i64,
     pub recording_region: &'a str,
@@ -74,19 +75,23 @@ pub struct RecordingReady<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PromptVariablesUnfilledEvent")]
 pub struct PromptVariablesUnfilled<'a> {
+    /// The kind of event, as in the header.
     #[schemars(extend("const" = "agent.prompt_variables.unfilled"))]
     pub event: &'static str,
-    /// The same in every attempt.
+    /// The event. The id is the same in every attempt to deliver it.
     pub event_id: EventId,
     pub agent_id: AgentId,
     /// The day's first conversation with unfilled placeholders.
     pub conversation_id: CallId,
+    /// What the conversation goes over.
     #[schemars(extend("enum" = ["voice", "chatapp", "sms", "chat"]))]
     pub channel: &'a str,
+    /// The reason, for programs.
     #[schemars(extend("const" = "unfilled_prompt_variables"))]
     pub reason_code: &'static str,
-    /// In words.
+    /// The reason, for people.
     pub reason: String,
+    /// The names of the placeholders that nothing fills.
     pub variables: &'a [String],
 }
 

@@ -20,7 +20,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .returns(StatusCode::OK)
         .answers::<Rotated>()
-        .summary("Make a new secret for the signatures of events; it holds at once"),
+        .summary("Make a new secret for the signatures of events; it holds at once")
+        .operation(
+            "rotateWebhookSecret",
+            "Makes the secret with which events are signed, the first one or a new one. It holds \
+             at once, for events that wait as well, and the old one is gone. The answer shows \
+             it, and nothing shows it again.",
+        ),
     ]
 }
 

@@ -9,7 +9,8 @@ use crate::time::Timestamp;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "WebhookSecret")]
 pub struct Rotated {
-    /// `whsec_…`, shown here and never again.
+    /// The secret, `whsec_…`. It is shown here and never again.
     pub secret: String,
+    /// When the secret was made.
     pub rotated_at: Timestamp,
 }

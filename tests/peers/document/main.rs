@@ -1,5 +1,5 @@
-//! The OpenAPI document in the hands of others: schemathesis holds the program to it, generators make clients
-//! of it, and a compiler reads the types of `sidetone.js`. What they need is installed by `scripts/setup.sh test`.
+//! The OpenAPI document in the hands of others: schemathesis holds the program to it, linters judge it, generators make
+//! clients of it, and a compiler reads the types of `sidetone.js`. What they need is installed by `scripts/setup.sh test`.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 
 mod clients;
 mod examples;
+mod lint;
 mod schemathesis;
 mod types;
 

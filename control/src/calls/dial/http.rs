@@ -25,13 +25,27 @@ pub fn endpoints() -> Vec<Endpoint> {
             Access::Scopes(&[Scope::CallsWrite]),
             place,
         ))
-        .summary("Place a call"),
+        .summary("Place a call")
+        .operation(
+            "placeCall",
+            "Has an agent call a number over the account's SIP trunk. The answer (202) comes \
+             before anything rings: `getCall` and the event `call.ended` tell how the call went. \
+             A number on the do-not-call list is 403 `number_suppressed`, a cap that is reached \
+             is 429; with an `Idempotency-Key` a request can be sent again without calling \
+             twice.",
+        ),
         placing::<TriggerCall>(Endpoint::post(
             TRIGGER,
             Access::Scopes(&[Scope::CallsWrite]),
             trigger,
         ))
-        .summary("Place a call, with the fewest words"),
+        .summary("Place a call, with the fewest words")
+        .operation(
+            "triggerCall",
+            "Does what `placeCall` does, for systems that can send no more than an agent, two \
+             numbers and variables. Metadata, the longest duration and the time to ring are \
+             those of the agent and the server.",
+        ),
     ]
 }
 

@@ -142,8 +142,9 @@ impl PlaceCall {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PlacedCall {
     pub call_id: CallId,
-    /// The same.
+    /// The conversation. It has the id of its call.
     pub conversation_id: CallId,
+    /// Always `queued`: the call is dialled after the answer.
     #[schemars(extend("enum" = ["queued"]))]
     pub status: &'static str,
     pub agent_id: AgentId,

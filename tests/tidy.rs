@@ -478,7 +478,16 @@ fn readme_explains_every_dependency() {
     let document = read("docs/dependencies.md");
     let mut named = BTreeSet::new();
     let peer = "tests/peers/webrtc/webrtc-rs";
-    for manifest in ["media", "sip", "control", "benches", "tests", "fuzz", "fuzz/bodies", peer] {
+    for manifest in [
+        "media",
+        "sip",
+        "control",
+        "benches",
+        "tests",
+        "fuzz",
+        "fuzz/bodies",
+        peer,
+    ] {
         named.extend(dependencies(&read(&format!("{manifest}/Cargo.toml"))));
     }
     let unexplained: Vec<String> = named

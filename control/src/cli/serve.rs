@@ -23,6 +23,7 @@ use crate::admission::lease::{Redis, SERVER_CLOCK};
 use crate::admission::local::Local;
 use crate::admission::policy::Caps;
 use crate::app::{App, Incarnation, Parts};
+use crate::cluster::folder::Unclaimed;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::db::Db;
 use crate::egress::Egress;
@@ -52,8 +53,11 @@ pub(super) fn run(args: &Args, config: Config) -> Result<(), Failure> {
     raise_file_limit();
     super::make_data_dir(&config)?;
     // Until everything of this process is over.
-    let _own = cluster::folder::claim(&config.server.data_dir, &config.cluster.node)
-        .map_err(|why| ConfigError::one("server.data_dir", why))?;
+    let _own = match cluster::folder::claim(&config.server.data_dir, &config.cluster.node) {
+        Ok(own) => own,
+        Err(Unclaimed::Held(why)) => return Err(ConfigError::one("server.data_dir", why).into()),
+        Err(failed) => return Err(failed.into()),
+    };
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

@@ -30,10 +30,29 @@ pub struct Claim {
     _locked: File,
 }
 
-/// Claims the folder for the node of this name. `Err`: why not, with the file's path.
-pub fn claim(folder: &Path, node: &str) -> Result<Claim, String> {
+/// Why a node has not got its folder. Each names the file.
+#[derive(Debug)]
+pub enum Unclaimed {
+    /// Another node has it: the settings are wrong.
+    Held(String),
+    /// The file cannot be opened, locked, read or written: the disk is at fault, and a later start may do better.
+    Failed(String),
+}
+
+impl std::fmt::Display for Unclaimed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Held(why) | Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Unclaimed {}
+
+/// Claims the folder for the node of this name.
+pub fn claim(folder: &Path, node: &str) -> Result<Claim, Unclaimed> {
     let path = folder.join(FILE);
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let failed = |error: io::Error| Unclaimed::Failed(format!("{}: {error}", path.display()));
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -77,7 +96,7 @@ pub fn claim(folder: &Path, node: &str) -> Result<Claim, String> {
         }
         thread::sleep(PAUSE);
     }
-    Err(format!("{}: {why}", path.display()))
+    Err(Unclaimed::Held(format!("{}: {why}", path.display())))
 }
 
 /// Whether the file system has no such locks, as some of networks have none.
@@ -124,7 +143,11 @@ impl Holder {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a failed step is a failed test"
+    )]
 
     use std::sync::Barrier;
 
@@ -136,7 +159,9 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let claimed = claim(folder.path(), "a").unwrap();
         for _ in 0..2 {
-            let refused = claim(folder.path(), "b").unwrap_err();
+            let Err(Unclaimed::Held(refused)) = claim(folder.path(), "b") else {
+                panic!("the node \"a\" has it");
+            };
             let path = folder.path().join("node.lock");
             let process = std::process::id();
             for part in [
@@ -151,7 +176,8 @@ mod tests {
         // As the system lets go of it when the process ends, however that is.
         drop(claimed);
         let _b = claim(folder.path(), "b").unwrap();
-        assert!(claim(folder.path(), "a").unwrap_err().contains("\"b\""));
+        let refused = claim(folder.path(), "a").unwrap_err();
+        assert!(refused.to_string().contains("\"b\""), "{refused}");
     }
 
     /// A start takes over from an earlier one of its name, which may still run.
@@ -186,8 +212,11 @@ mod tests {
             assert_eq!(text, format!("b\n{}\n", std::process::id()));
             drop(claimed);
         }
-        let nowhere = claim(&folder.path().join("none"), "b").unwrap_err();
-        assert!(nowhere.contains("none/node.lock: "), "{nowhere}");
+        let nowhere = claim(&folder.path().join("none"), "b");
+        let Err(Unclaimed::Failed(why)) = nowhere else {
+            panic!("there is no such folder: {nowhere:?}");
+        };
+        assert!(why.contains("none/node.lock: "), "{why}");
     }
 
     #[test]

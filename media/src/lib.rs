@@ -2,8 +2,8 @@
 //! `shell/`.
 //!
 //! This crate knows frames, turns and legs. It names neither `sip` nor `control`, and knows no account,
-//! no database, no HTTP and no URL: a connection arrives open, and a call arrives with its settings and
-//! its providers of speech.
+//! no database, no HTTP and no URL: a call arrives with its settings, its providers of speech and its
+//! connection (an open WebSocket, or a telephone's ports), or is connected by what it is told (WebRTC).
 //!
 //! | Module | What it holds |
 //! |---|---|
@@ -31,7 +31,7 @@
 //! - **In.** [`Engine::place`](shell::Engine::place) takes a [`NewCall`](shell::NewCall): settings, the
 //!   connection, what makes the providers, and a listener. Afterwards come the caller's packets, the
 //!   providers' answers through a [`SpeechSink`](speech::SpeechSink), and the requests of a
-//!   [`CallHandle`](shell::CallHandle) (end, press a key, a tool's answer).
+//!   [`CallHandle`](shell::CallHandle) (end, press a key, a tool's answer, an offer of WebRTC).
 //! - **Out.** The caller gets packets, the providers get audio and text, and the listener gets
 //!   [`CallNews`](shell::CallNews) in order. A call ends with one summary. The recording, or a redacted
 //!   tape where nothing is recorded, lies in a local folder afterwards.

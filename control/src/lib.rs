@@ -2,8 +2,8 @@
 //!
 //! This crate alone knows both others. A call over SIP is put together in `calls/bridge`; besides it only
 //! the settings and the command `sidetone call` name both. A resource is a folder: `mod.rs` tells what it
-//! is, `http.rs` holds its routes and handlers, `wire.rs` the bodies, `store.rs` the SQL, `rules.rs` the
-//! decisions that need neither, `service.rs` the work that touches other resources.
+//! is, `http.rs` holds its routes and handlers, `wire.rs` the bodies, `store.rs` the SQL, `rules.rs`
+//! pure decisions, `service.rs` the work that touches other resources.
 //!
 //! | The program | What it holds |
 //! |---|---|
@@ -60,7 +60,7 @@
 //! - **Time.** [`Clock`](time::Clock) tells three: wall time for people and for the expiry of tokens,
 //!   monotonic time for waits within the process, the database's time for deadlines that stand in it.
 //! - **Failures.** Every refusal is an [`ApiError`](http::ApiError), with a slug that a program can
-//!   read; one that may pass says when to try again. While the database is away, live calls go on and what
+//!   read; one that a client should retry says when. While the database is away, live calls go on and what
 //!   happens to them is kept. A task or a thread that lives as long as the process and dies before it makes
 //!   the process drain and end with an error.
 //! - **Never.** No work of the API runs on a media thread. No secret is serialized or printed. No address

@@ -12,6 +12,7 @@
 //! | [`app`] | What every handler can reach |
 //! | [`routes`] | Every route: the tables of all resources |
 //! | [`supervisor`] | The watch over tasks and threads: what dies is noticed |
+//! | [`testing`] | A whole application for tests, without a server |
 //!
 //! | Rooms that resources share | What they hold |
 //! |---|---|
@@ -100,6 +101,7 @@ pub mod storage;
 pub mod supervisor;
 pub mod suppressions;
 pub mod telemetry;
+pub mod testing;
 pub mod time;
 pub mod tts;
 pub mod usage;

@@ -290,7 +290,7 @@ impl std::fmt::Debug for Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::testing::Logged;
+    use crate::testing::Logged;
 
     #[tokio::test]
     async fn a_server_that_was_never_there_is_told_of_once_and_without_its_url() {

@@ -120,7 +120,7 @@ mod tests {
     )]
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
     use crate::webhooks::service;
 
     #[tokio::test]

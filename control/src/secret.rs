@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_rotated_key_opens_and_verifies_what_the_old_one_made_until_it_is_retired() {
-        let dir = crate::app::testing::TempDir::new().unwrap();
+        let dir = crate::testing::TempDir::new().unwrap();
         let path = dir.path().join("master.key");
         let server = MasterKey::load_or_create(&path).unwrap();
         let (purpose, row) = (Purpose::WebhookSecret, "a");
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn the_master_key_is_made_once_and_kept_private() {
         use std::os::unix::fs::PermissionsExt;
-        let dir = crate::app::testing::TempDir::new().unwrap();
+        let dir = crate::testing::TempDir::new().unwrap();
         let path = dir.path().join("master.key");
         let made = MasterKey::load_or_create(&path).unwrap();
         let read = MasterKey::load_or_create(&path).unwrap();

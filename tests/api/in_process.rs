@@ -3,9 +3,9 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use control::app::testing::TestApp;
 use control::config::Config;
 use control::http::serve::{self, Patience};
+use control::testing::TestApp;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,11 +6,11 @@ mod crowds;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use control::app::testing::TestApp;
 use control::config::Config;
 use control::egress::Allow;
 use control::http::scope::Scope;
 use control::secret::Secret;
+use control::testing::TestApp;
 use futures_util::future::join_all;
 use http::Request;
 use http_body_util::BodyExt;

@@ -1,6 +1,6 @@
 //! Phone numbers over the API: whose they are, who answers, what they cannot do.
 
-use control::app::testing::TestApp;
+use control::testing::TestApp;
 use serde_json::{Value, json};
 
 use crate::sip_trunks::{agent_body, outbound};

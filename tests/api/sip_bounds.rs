@@ -1,7 +1,7 @@
 //! Trunks and numbers over the API, at their bounds: what still is taken, what only some trunks have, and
 //! that a body names nothing of another account.
 
-use control::app::testing::TestApp;
+use control::testing::TestApp;
 use serde_json::{Value, json};
 
 use crate::sip_trunks::{agent_body, inbound, make, onboarding, outbound, path, refused, with};

@@ -2,8 +2,8 @@
 
 mod limits;
 
-use control::app::testing::TestApp;
 use control::http::scope::{Scope, Scopes};
+use control::testing::TestApp;
 use serde_json::{Value, json};
 use sip::message::Transport;
 use sip::shell::Listen;

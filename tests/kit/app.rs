@@ -1,8 +1,8 @@
 //! The API in the test's own process, on the database that the tests are told to use.
 
-use control::app::testing::TestApp;
 use control::config::Config;
 use control::secret::Secret;
+use control::testing::TestApp;
 
 use crate::postgres;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::app::testing::answer;
+use control::testing::answer;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::Value;

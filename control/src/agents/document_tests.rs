@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::app::testing::TestApp;
+use crate::testing::TestApp;
 
 /// Numbers: the field, its lowest and its highest value.
 const RANGES: &[(&str, f64, f64)] = &[

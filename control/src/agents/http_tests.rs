@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::{fields::SETTINGS, table_tests::wrong};
 use crate::{
-    agents::demo, app::testing::TestApp, calls, http::scope::Scope, ids::CallId, time::Timestamp,
-    voices,
+    agents::demo, calls, http::scope::Scope, ids::CallId, testing::TestApp, time::Timestamp, voices,
 };
 
 fn voice() -> Value {

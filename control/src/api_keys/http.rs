@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     #[tokio::test]
     async fn a_key_lives_and_ends() {

@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::accounts;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     /// A program whose settings have this key.
     async fn test_with(key: &Secret<String>) -> TestApp {

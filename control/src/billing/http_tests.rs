@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::admission::{Renewal, State};
-use crate::app::testing::TestApp;
 use crate::billing::guard;
 use crate::calls::dial::store::Placing;
 use crate::calls::live::{Canceled, Dialling};
@@ -18,6 +17,7 @@ use crate::config::{BillingMode, Config, Prices};
 use crate::http::Endpoint;
 use crate::ids::{AgentId, CallId};
 use crate::secret::Secret;
+use crate::testing::TestApp;
 use crate::usage::{Resource, Used, record};
 
 const ADMIN: &str = "swordfish-of-the-operator";

@@ -510,7 +510,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     /// A new agent's session, from record to record as its call would read them.
     async fn session(test: &TestApp, agent: Value, connect: Value) -> (CallRow, Agent) {

@@ -333,7 +333,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
 
     use super::*;
-    use crate::app::testing::{START, TempDir};
+    use crate::testing::{START, TempDir};
     use crate::time::Clock;
 
     fn entries() -> Vec<Entry> {

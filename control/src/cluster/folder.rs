@@ -152,7 +152,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::app::testing::TempDir;
+    use crate::testing::TempDir;
 
     #[test]
     fn a_node_of_another_name_is_refused_and_told_who_has_the_folder() {

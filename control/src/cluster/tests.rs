@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::{Lease, Owner, Request, State};
-use crate::app::testing::TestApp;
 use crate::cluster::{heart, register, route};
 use crate::ids::CallId;
+use crate::testing::TestApp;
 
 /// A session that waits, of an agent that speaks in a tone.
 async fn session(test: &TestApp) -> CallId {

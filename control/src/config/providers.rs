@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_key_may_stand_in_a_file() {
-        let folder = crate::app::testing::TempDir::new().unwrap();
+        let folder = crate::testing::TempDir::new().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, "sk-from-file\n").unwrap();
         let file = format!("[providers.x]\nkind = \"openai\"\napi_key_file = {path:?}");

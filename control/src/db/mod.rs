@@ -473,8 +473,8 @@ mod tests {
 
     use super::*;
 
-    async fn temp() -> (crate::app::testing::TempDir, Db) {
-        let dir = crate::app::testing::TempDir::new().unwrap();
+    async fn temp() -> (crate::testing::TempDir, Db) {
+        let dir = crate::testing::TempDir::new().unwrap();
         let db = Db::open(&format!("sqlite:{}", dir.path().join("t.db").display()))
             .await
             .unwrap();

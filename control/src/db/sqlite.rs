@@ -120,7 +120,7 @@ mod tests {
     use sqlx::SqlSafeStr;
 
     use super::*;
-    use crate::app::testing::TempDir;
+    use crate::testing::TempDir;
 
     /// A thousand rows: more than lie between a connection's thread and who asked.
     const ROWS: &str = "select i from (with recursive n(i) as

@@ -10,7 +10,7 @@ use http::Request;
 use serde_json::Value;
 
 use super::*;
-use crate::app::testing::TestApp;
+use crate::testing::TestApp;
 
 const PATH: &str = "/api/v1/openapi.json";
 

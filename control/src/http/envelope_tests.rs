@@ -13,9 +13,9 @@ use axum::routing::get;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::app::testing::TestApp;
 use crate::http::Access;
 use crate::http::scope::Scope;
+use crate::testing::TestApp;
 
 async fn send(
     test: &TestApp,

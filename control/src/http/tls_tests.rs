@@ -19,11 +19,11 @@ use tokio_rustls::client::TlsStream as ClientStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::*;
-use crate::app::testing::{TempDir, TestApp};
 use crate::config::{Config, Server};
 use crate::http::serve::tests::endless;
 use crate::http::serve::{Patience, serve_with};
 use crate::supervisor::Supervisor;
+use crate::testing::{TempDir, TestApp};
 
 /// No step of a test takes this long.
 const LONG: Duration = Duration::from_secs(20);

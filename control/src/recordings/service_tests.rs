@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::app::testing::TestApp;
+use crate::testing::TestApp;
 
 /// An application whose bucket takes every connection and answers none, and how many it has taken.
 async fn hanging() -> (TestApp, Arc<AtomicU32>) {

@@ -9,8 +9,8 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::*;
-use crate::app::testing::TestApp;
 use crate::ids::RecordingId;
+use crate::testing::TestApp;
 
 /// Everything that a call may have in the spool.
 const ALL: [&str; 6] = [

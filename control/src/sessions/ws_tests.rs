@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use tokio_tungstenite::client_async;
 
 use super::*;
-use crate::app::testing::TestApp;
 use crate::http::serve::{Patience, serve};
 use crate::supervisor::faults;
+use crate::testing::TestApp;
 use crate::vendors::scripted::PANIC;
 
 /// No step of a test takes this long.

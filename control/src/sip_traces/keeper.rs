@@ -240,7 +240,7 @@ mod tests {
     use sip::message::Transport;
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     const LINE: LineId = LineId(7);
 

@@ -147,7 +147,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     #[tokio::test]
     async fn an_entry_that_the_account_added_may_be_released() {

@@ -63,7 +63,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
 
     use super::*;
-    use crate::app::testing::TestApp;
+    use crate::testing::TestApp;
 
     #[tokio::test]
     async fn a_number_on_the_list_is_refused_with_its_strongest_reason() {

@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::rules;
-use crate::app::testing::TestApp;
 use crate::http::scope::Scope;
+use crate::testing::TestApp;
 use crate::voices::{self, catalogue};
 
 /// The status, headers and bytes of a request with the full key.

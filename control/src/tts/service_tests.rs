@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use media::speech::SpeechEvent;
 
 use super::*;
-use crate::app::testing::TestApp;
+use crate::testing::TestApp;
 use crate::tts::desk::Desk;
 
 /// What a voice was asked, and what it does with it.

@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::app::testing::{START, TestApp};
 use crate::config::Prices;
 use crate::ids::{AgentId, CallId};
+use crate::testing::{START, TestApp};
 use crate::usage::{CallUse, Resource, Used, record, record_call, record_request};
 
 /// What the account of the test uses of one resource, by one source.

@@ -12,7 +12,6 @@ use media::speech::{
     SttEvent, Synthesiser, TtsEvent, UtteranceId,
 };
 
-use super::Make;
 use crate::metrics::providers::{Outcome, ProviderMetrics, Stage};
 
 /// Questions of one call to one provider that are open at a time: an utterance or two, a reply, a
@@ -58,85 +57,23 @@ impl Meter {
         }
     }
 
-    /// A counted model, made with a sink that counts.
-    pub(super) fn model(
-        self: &Arc<Self>,
+    /// A provider that `make` makes, with its questions and answers counted here. `failed` counts the one
+    /// that hands its questions over to it, each of which that one has failed.
+    pub(super) fn watch<P: Counted + ?Sized>(
+        self: Arc<Self>,
+        failed: Option<Arc<Self>>,
         sink: Arc<dyn SpeechSink>,
-        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn LanguageModel>,
-    ) -> Box<dyn LanguageModel> {
-        let (meter, sink) = self.on(sink);
-        let inner = make(sink);
-        Box::new(Metered { meter, inner })
-    }
-
-    /// A counted recogniser.
-    pub(super) fn ears(
-        self: &Arc<Self>,
-        sink: Arc<dyn SpeechSink>,
-        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Recogniser>,
-    ) -> Box<dyn Recogniser> {
-        let (meter, sink) = self.on(sink);
-        let inner = make(sink);
-        Box::new(Metered { meter, inner })
-    }
-
-    /// A counted voice.
-    pub(super) fn mouth(
-        self: &Arc<Self>,
-        sink: Arc<dyn SpeechSink>,
-        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<dyn Synthesiser>,
-    ) -> Box<dyn Synthesiser> {
-        let (meter, sink) = self.on(sink);
-        let inner = make(sink);
-        Box::new(Metered { meter, inner })
-    }
-
-    /// Counts the model that takes over from this one: this one has failed then, and the answer is the other's.
-    pub(super) fn model_behind(
-        self: &Arc<Self>,
-        other: Self,
-        make: Make<dyn LanguageModel>,
-    ) -> Make<dyn LanguageModel> {
-        let (first, other) = (Arc::clone(self), Arc::new(other));
-        Box::new(move |sink| {
-            let inner = other.model(sink, make);
-            Box::new(TakesOver { first, inner })
-        })
-    }
-
-    /// Counts the recogniser that takes over from this one.
-    pub(super) fn ears_behind(
-        self: &Arc<Self>,
-        other: Self,
-        make: Make<dyn Recogniser>,
-    ) -> Make<dyn Recogniser> {
-        let (first, other) = (Arc::clone(self), Arc::new(other));
-        Box::new(move |sink| {
-            let inner = other.ears(sink, make);
-            Box::new(TakesOver { first, inner })
-        })
-    }
-
-    /// Counts the voice that takes over from this one.
-    pub(super) fn mouth_behind(
-        self: &Arc<Self>,
-        other: Self,
-        make: Make<dyn Synthesiser>,
-    ) -> Make<dyn Synthesiser> {
-        let (first, other) = (Arc::clone(self), Arc::new(other));
-        Box::new(move |sink| {
-            let inner = other.mouth(sink, make);
-            Box::new(TakesOver { first, inner })
-        })
-    }
-
-    fn on(self: &Arc<Self>, inner: Arc<dyn SpeechSink>) -> (Arc<Self>, Arc<dyn SpeechSink>) {
-        let meter = Arc::clone(self);
-        let sink = MeteredSink {
-            meter: Arc::clone(&meter),
+        make: impl FnOnce(Arc<dyn SpeechSink>) -> Box<P>,
+    ) -> Box<P> {
+        let inner = make(Arc::new(MeteredSink {
+            meter: Arc::clone(&self),
+            inner: sink,
+        }));
+        P::counted(Metered {
+            meter: self,
+            failed,
             inner,
-        };
-        (meter, Arc::new(sink))
+        })
     }
 
     fn asked(&self, id: (u32, u32)) {
@@ -205,26 +142,57 @@ impl Drop for Meter {
     }
 }
 
-/// A provider whose questions are counted.
-struct Metered<T: ?Sized> {
-    meter: Arc<Meter>,
-    inner: Box<T>,
+/// A kind of provider whose questions can be counted: recogniser, language model, synthesiser.
+pub(super) trait Counted {
+    const STAGE: Stage;
+
+    fn counted(metered: Metered<Self>) -> Box<Self>;
 }
 
-impl LanguageModel for Metered<dyn LanguageModel> {
-    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
-        self.meter.asked((reply.0, 0));
-        self.inner.start(reply, request);
-    }
+impl Counted for dyn Recogniser {
+    const STAGE: Stage = Stage::Stt;
 
-    fn cancel(&mut self, reply: ReplyId) {
-        self.meter.cancelled(|id| id == reply.0);
-        self.inner.cancel(reply);
+    fn counted(metered: Metered<Self>) -> Box<Self> {
+        Box::new(metered)
+    }
+}
+
+impl Counted for dyn LanguageModel {
+    const STAGE: Stage = Stage::Llm;
+
+    fn counted(metered: Metered<Self>) -> Box<Self> {
+        Box::new(metered)
+    }
+}
+
+impl Counted for dyn Synthesiser {
+    const STAGE: Stage = Stage::Tts;
+
+    fn counted(metered: Metered<Self>) -> Box<Self> {
+        Box::new(metered)
+    }
+}
+
+/// A provider whose questions are counted.
+pub(super) struct Metered<P: ?Sized> {
+    meter: Arc<Meter>,
+    /// Counts the provider that this one takes over from.
+    failed: Option<Arc<Meter>>,
+    inner: Box<P>,
+}
+
+impl<P: ?Sized> Metered<P> {
+    /// Notes that a question comes here because the provider before has failed it.
+    fn taken_over(&self, id: (u32, u32)) {
+        if let Some(failed) = &self.failed {
+            failed.told(id, Sign::Failed);
+        }
     }
 }
 
 impl Recogniser for Metered<dyn Recogniser> {
     fn begin(&mut self, utterance: UtteranceId) {
+        self.taken_over((utterance.0, 0));
         self.inner.begin(utterance);
     }
 
@@ -247,10 +215,11 @@ impl Recogniser for Metered<dyn Recogniser> {
     }
 }
 
-impl Synthesiser for Metered<dyn Synthesiser> {
-    fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
-        self.meter.asked((reply.0, segment));
-        self.inner.speak(reply, segment, text);
+impl LanguageModel for Metered<dyn LanguageModel> {
+    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
+        self.taken_over((reply.0, 0));
+        self.meter.asked((reply.0, 0));
+        self.inner.start(reply, request);
     }
 
     fn cancel(&mut self, reply: ReplyId) {
@@ -259,53 +228,15 @@ impl Synthesiser for Metered<dyn Synthesiser> {
     }
 }
 
-/// A provider that another's questions go to when that one has failed.
-struct TakesOver<T: ?Sized> {
-    first: Arc<Meter>,
-    inner: Box<T>,
-}
-
-impl LanguageModel for TakesOver<dyn LanguageModel> {
-    fn start(&mut self, reply: ReplyId, request: ModelRequest) {
-        self.first.told((reply.0, 0), Sign::Failed);
-        self.inner.start(reply, request);
-    }
-
-    fn cancel(&mut self, reply: ReplyId) {
-        self.inner.cancel(reply);
-    }
-}
-
-impl Recogniser for TakesOver<dyn Recogniser> {
-    fn begin(&mut self, utterance: UtteranceId) {
-        self.first.told((utterance.0, 0), Sign::Failed);
-        self.inner.begin(utterance);
-    }
-
-    fn audio(&mut self, utterance: UtteranceId, pcm: &[i16]) {
-        self.inner.audio(utterance, pcm);
-    }
-
-    fn finish(&mut self, utterance: UtteranceId) {
-        self.inner.finish(utterance);
-    }
-
-    fn cancel(&mut self, utterance: UtteranceId) {
-        self.inner.cancel(utterance);
-    }
-
-    fn punctuates(&self) -> bool {
-        self.inner.punctuates()
-    }
-}
-
-impl Synthesiser for TakesOver<dyn Synthesiser> {
+impl Synthesiser for Metered<dyn Synthesiser> {
     fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
-        self.first.told((reply.0, segment), Sign::Failed);
+        self.taken_over((reply.0, segment));
+        self.meter.asked((reply.0, segment));
         self.inner.speak(reply, segment, text);
     }
 
     fn cancel(&mut self, reply: ReplyId) {
+        self.meter.cancelled(|id| id == reply.0);
         self.inner.cancel(reply);
     }
 }
@@ -394,10 +325,11 @@ mod tests {
         let metrics = Arc::new(ProviderMetrics::default());
         let meter = Arc::new(Meter::new(&metrics, Stage::Llm, "cloud"));
         let mut answers: Option<Arc<dyn SpeechSink>> = None;
-        let mut model = meter.model(Arc::new(Quiet), |sink| {
+        let make = |sink| -> Box<dyn LanguageModel> {
             answers = Some(sink);
             Box::new(Quiet)
-        });
+        };
+        let mut model = Arc::clone(&meter).watch(None, Arc::new(Quiet), make);
         let say = |reply, event| {
             let reply = ReplyId(reply);
             answers

@@ -2,12 +2,14 @@
 //!
 //! What is built in runs on this machine and needs no account elsewhere: programs and a library of
 //! the distribution, and models of our own. `voice` speaks, `pocketsphinx` listens, `faq` and `echo`
-//! answer, `scripted` stands in for ears and mouth in tests and load runs. `remote` holds the providers
-//! that the operator configured. None of them works on a media thread for longer than a queue push (the
-//! built-in models: well under a millisecond).
+//! answer, `scripted` stands in for recogniser and voice in tests and load runs. `remote` holds the
+//! providers that the operator configured; `fallback` tells who takes over where one of them fails. None
+//! of them works on a media thread for longer than a queue push (the built-in models: well under a
+//! millisecond).
 
 mod announcer;
 pub mod echo;
+mod fallback;
 pub mod faq;
 pub mod faults;
 mod meter;
@@ -27,16 +29,16 @@ use std::sync::Arc;
 use media::config::{AgentConfig, Language};
 use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesiser};
 
-use self::meter::Meter;
+use self::fallback::Candidate;
 use self::pocketsphinx::pool::{NoSeat, Pool};
 use self::remote::Remote;
 use self::remote::settings::RemoteSettings;
 use self::usage::SpeechUsage;
-use crate::metrics::providers::{ProviderMetrics, Stage};
+use crate::metrics::providers::ProviderMetrics;
 use crate::supervisor::Supervisor;
 use crate::voices::{self, Engine, Voice};
 
-/// Makes the providers of one call on its media thread, given where their answers go.
+/// Makes the providers of one call as it is placed on the engine, given where their answers go.
 pub type ProviderFactory = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Send>;
 
 /// What the operator chose.
@@ -168,17 +170,13 @@ impl Speech {
         agent: &AgentConfig,
     ) -> Result<CallSpeech, SpeechUnavailable> {
         let usage = Arc::new(SpeechUsage::default());
-        let model_meter = Arc::new(self.meter(Stage::Llm, self.model_provider(model)));
-        let ears_meter = Arc::new(self.meter(Stage::Stt, ears_provider(&self.recogniser)));
-        let mouth_meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
-        let model = self.model(model, agent.language, &usage, &model_meter)?;
-        let ears = self.ears(agent, &usage, &ears_meter)?;
-        let engine = voice.engine;
-        let mouth = self.mouth(&self.voices, engine, agent.language, &usage, &mouth_meter)?;
+        let llm = self.model(model, agent.language, &usage)?;
+        let stt = self.recogniser(agent, &usage)?;
+        let tts = self.synthesiser(&self.voices, voice.engine, agent.language, &usage)?;
         let providers: ProviderFactory = Box::new(move |sink: Arc<dyn SpeechSink>| Providers {
-            stt: ears_meter.ears(Arc::clone(&sink), ears),
-            llm: model_meter.model(Arc::clone(&sink), model),
-            tts: mouth_meter.mouth(sink, mouth),
+            stt: stt(Arc::clone(&sink)),
+            llm: llm(Arc::clone(&sink)),
+            tts: tts(sink),
         });
         Ok(CallSpeech { providers, usage })
     }
@@ -186,16 +184,12 @@ impl Speech {
     /// The providers of a call that only takes a message: this voice announces it, where it can be had.
     pub fn announcer(&self, voice: Option<&Voice>, language: Language) -> CallSpeech {
         let usage = Arc::new(SpeechUsage::default());
-        let mouth = voice.and_then(|voice| {
-            let meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
-            let made = self.mouth(&self.voices, voice.engine, language, &usage, &meter);
-            let make = made
+        let tts = voice.and_then(|voice| {
+            self.synthesiser(&self.voices, voice.engine, language, &usage)
                 .inspect_err(|error| tracing::warn!(%error, "a message is not announced"))
-                .ok()?;
-            let metered: Make<dyn Synthesiser> = Box::new(move |sink| meter.mouth(sink, make));
-            Some(metered)
+                .ok()
         });
-        let providers: ProviderFactory = Box::new(move |sink| announcer::providers(mouth, &sink));
+        let providers: ProviderFactory = Box::new(move |sink| announcer::providers(tts, &sink));
         CallSpeech { providers, usage }
     }
 
@@ -206,14 +200,7 @@ impl Speech {
             _ => Language::English,
         };
         // A request's own answer tells its id; there is no call to keep the provider's for.
-        let usage = Arc::default();
-        let meter = Arc::new(self.meter(Stage::Tts, voice_provider(voice.engine)));
-        let make = self.mouth(&self.desk, voice.engine, language, &usage, &meter)?;
-        Ok(Box::new(move |sink| meter.mouth(sink, make)))
-    }
-
-    fn meter(&self, stage: Stage, provider: &str) -> Meter {
-        Meter::new(&self.metrics, stage, provider)
+        self.synthesiser(&self.desk, voice.engine, language, &Arc::default())
     }
 
     /// What all providers are counted by.
@@ -221,128 +208,94 @@ impl Speech {
         &self.metrics
     }
 
-    /// Who is behind a model's id.
-    fn model_provider(&self, id: &str) -> &str {
-        let remote = self.remote.as_ref();
-        let of = |id| remote.and_then(|remote| remote.model_provider(id));
-        of(id).unwrap_or_else(|| {
-            let id = crate::models::resolve(id).unwrap_or_default();
-            of(id).unwrap_or(id)
-        })
-    }
-
-    /// The model of a public id, with the one that takes over where its provider fails. `meter` counts the first.
+    /// The model of a public id, with the one that takes over where its provider fails.
     fn model(
         &self,
         id: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
-        meter: &Arc<Meter>,
     ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
-        let known = self.remote.as_ref().is_some_and(|r| r.offers(id));
-        let id = if known {
+        let remote = self.remote.as_ref();
+        let id = if remote.is_some_and(|remote| remote.offers(id)) {
             id
         } else {
             crate::models::resolve(id).ok_or_else(|| self.no_model(id))?
         };
-        match id {
-            "faq" => {
-                let elsewhere = tokio::runtime::Handle::try_current().ok();
-                return Ok(Box::new(move |sink| {
-                    Box::new(faq::FaqModel::new(language, sink, elsewhere))
-                }));
-            }
-            "echo" => {
-                return Ok(Box::new(move |sink| {
-                    Box::new(echo::EchoModel::new(language, sink))
-                }));
-            }
-            _ => {}
-        }
-        let remote = self.remote.as_ref().ok_or_else(|| self.no_model(id))?;
-        let make = remote.model(id, usage).ok_or_else(|| self.no_model(id))?;
-        let fallback = match &remote.model_fallback {
-            Some(other) if other != id => {
-                let its = self.meter(Stage::Llm, self.model_provider(other));
-                let make = self.only_model(other, language, usage, meter)?;
-                Some(meter.model_behind(its, make))
-            }
-            _ => None,
-        };
-        Ok(Box::new(move |sink| {
-            let other = fallback.map(|make| make(Arc::clone(&sink)));
-            make(other, sink)
-        }))
+        let first = self.one_model(id, language, usage)?;
+        first.backed(&self.metrics, || {
+            let fallback = remote.and_then(|remote| remote.model_fallback.as_deref());
+            let other = fallback.filter(|other| *other != id);
+            other
+                .map(|other| self.one_model(other, language, usage))
+                .transpose()
+        })
     }
 
-    /// A model with nobody behind it.
-    fn only_model(
+    fn one_model(
         &self,
         id: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
-        meter: &Arc<Meter>,
-    ) -> Result<Make<dyn LanguageModel>, SpeechUnavailable> {
-        if matches!(id, "faq" | "echo") {
-            return self.model(id, language, usage, meter);
-        }
+    ) -> Result<Candidate<dyn LanguageModel>, SpeechUnavailable> {
         let remote = self.remote.as_ref();
-        let make = remote.and_then(|remote| remote.model(id, usage));
-        let make = make.ok_or_else(|| self.no_model(id))?;
-        Ok(Box::new(move |sink| make(None, sink)))
+        let provider = remote.and_then(|remote| remote.model_provider(id));
+        let name = provider.unwrap_or(id);
+        Ok(match id {
+            "faq" => {
+                let elsewhere = tokio::runtime::Handle::try_current().ok();
+                let make = move |sink| -> Box<dyn LanguageModel> {
+                    Box::new(faq::FaqModel::new(language, sink, elsewhere))
+                };
+                Candidate::built_in(name, Box::new(make))
+            }
+            "echo" => {
+                let make = move |sink| -> Box<dyn LanguageModel> {
+                    Box::new(echo::EchoModel::new(language, sink))
+                };
+                Candidate::built_in(name, Box::new(make))
+            }
+            _ => {
+                let make = remote.and_then(|remote| remote.model(id, usage));
+                Candidate::remote(name, make.ok_or_else(|| self.no_model(id))?)
+            }
+        })
     }
 
-    /// The recogniser, with the one that takes over where its provider fails. `meter` counts the first.
-    fn ears(
+    /// The recogniser, with the one that takes over where its provider fails.
+    fn recogniser(
         &self,
         agent: &AgentConfig,
         usage: &Arc<SpeechUsage>,
-        meter: &Arc<Meter>,
     ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
-        let RecogniserKind::Provider(name) = &self.recogniser else {
-            return self.only_ears(&self.recogniser, agent, usage);
-        };
-        let make = self
-            .remote
-            .as_ref()
-            .and_then(|remote| remote.ears(name, agent.language, usage));
-        let make = make.ok_or_else(|| self.deaf(name))?;
-        // A fallback that cannot listen to this agent's callers is none.
-        let fallback = self.recogniser_fallback.as_ref();
-        let fallback = fallback
-            .filter(|other| **other != self.recogniser)
-            .and_then(|other| {
-                let its = self.meter(Stage::Stt, ears_provider(other));
-                let make = self.only_ears(other, agent, usage).ok()?;
-                Some(meter.ears_behind(its, make))
-            });
-        Ok(Box::new(move |sink| {
-            let other = fallback.map(|make| make(Arc::clone(&sink)));
-            make(other, sink)
-        }))
+        let first = self.one_recogniser(&self.recogniser, agent, usage)?;
+        first.backed(&self.metrics, || {
+            let fallback = self.recogniser_fallback.as_ref();
+            let other = fallback.filter(|other| **other != self.recogniser);
+            // A fallback that cannot listen to this agent's callers is none.
+            Ok(other.and_then(|other| self.one_recogniser(other, agent, usage).ok()))
+        })
     }
 
-    /// A recogniser with nobody behind it.
-    fn only_ears(
+    fn one_recogniser(
         &self,
         kind: &RecogniserKind,
         agent: &AgentConfig,
         usage: &Arc<SpeechUsage>,
-    ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
-        match kind {
-            RecogniserKind::Scripted => Ok(Box::new(|sink| {
-                Box::new(scripted::ScriptedRecogniser::new(sink))
-            })),
-            RecogniserKind::Offline => self.offline_ears(agent),
-            RecogniserKind::Provider(name) => {
-                let make = self
-                    .remote
-                    .as_ref()
-                    .and_then(|remote| remote.ears(name, agent.language, usage));
-                let make = make.ok_or_else(|| self.deaf(name))?;
-                Ok(Box::new(move |sink| make(None, sink)))
+    ) -> Result<Candidate<dyn Recogniser>, SpeechUnavailable> {
+        Ok(match kind {
+            RecogniserKind::Scripted => Candidate::built_in(
+                "scripted",
+                Box::new(|sink| Box::new(scripted::ScriptedRecogniser::new(sink))),
+            ),
+            RecogniserKind::Offline => {
+                Candidate::built_in("offline", self.offline_recogniser(agent)?)
             }
-        }
+            RecogniserKind::Provider(name) => {
+                let remote = self.remote.as_ref();
+                let make = remote.and_then(|r| r.recogniser(name, agent.language, usage));
+                Candidate::remote(name, make.ok_or_else(|| self.deaf(name))?)
+            }
+        })
     }
 
     /// Why there is no model of this id.
@@ -358,13 +311,16 @@ impl Speech {
     /// Why this provider is no recogniser.
     fn deaf(&self, name: &str) -> SpeechUnavailable {
         let why = self.remote.as_ref().and_then(|remote| remote.why_not(name));
-        no_ears(why.unwrap_or_else(|| format!("The provider {name:?} does not listen.")))
+        cannot_listen(why.unwrap_or_else(|| format!("The provider {name:?} does not listen.")))
     }
 
-    fn offline_ears(&self, agent: &AgentConfig) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
+    fn offline_recogniser(
+        &self,
+        agent: &AgentConfig,
+    ) -> Result<Make<dyn Recogniser>, SpeechUnavailable> {
         // First: whatever else is wrong with it may pass.
         if agent.language != Language::English {
-            return Err(no_ears(
+            return Err(cannot_listen(
                 "The offline recogniser knows English only, and the agent's language is French."
                     .into(),
             ));
@@ -390,90 +346,61 @@ impl Speech {
         Ok(Box::new(move |sink| Box::new(seat.recogniser(sink))))
     }
 
-    /// The voice, with the one that takes over where its provider fails. `meter` counts the first.
-    fn mouth(
+    /// The voice, with the one that takes over where its provider fails.
+    fn synthesiser(
         &self,
         pool: &Arc<voice::VoicePool>,
         engine: Engine,
         language: Language,
         usage: &Arc<SpeechUsage>,
-        meter: &Arc<Meter>,
     ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
-        let Engine::Provider { provider, voice } = engine else {
-            return self.only_mouth(pool, engine, language, usage);
-        };
-        let make = self
-            .remote
-            .as_ref()
-            .and_then(|remote| remote.voice(provider, voice, language, usage));
-        let make = make.ok_or_else(no_mouth)?;
-        let fallback = self
-            .remote
-            .as_ref()
-            .and_then(|r| r.voice_fallback.as_deref());
-        // A fallback whose program is not installed is none.
-        let fallback = fallback
-            .and_then(voices::find)
-            .filter(|other| other.engine != engine)
-            .and_then(|other| {
-                let its = self.meter(Stage::Tts, voice_provider(other.engine));
-                let make = self.only_mouth(pool, other.engine, language, usage).ok()?;
-                Some(meter.mouth_behind(its, make))
-            });
-        Ok(Box::new(move |sink| make(fallback, sink)))
+        let first = self.one_synthesiser(pool, engine, language, usage)?;
+        first.backed(&self.metrics, || {
+            let remote = self.remote.as_ref();
+            let fallback = remote.and_then(|remote| remote.voice_fallback.as_deref());
+            let other = fallback
+                .and_then(voices::find)
+                .filter(|other| other.engine != engine);
+            // A fallback whose program is not installed is none.
+            Ok(other.and_then(|other| {
+                self.one_synthesiser(pool, other.engine, language, usage)
+                    .ok()
+            }))
+        })
     }
 
-    /// A voice with nobody behind it.
-    fn only_mouth(
+    fn one_synthesiser(
         &self,
         pool: &Arc<voice::VoicePool>,
         engine: Engine,
         language: Language,
         usage: &Arc<SpeechUsage>,
-    ) -> Result<Make<dyn Synthesiser>, SpeechUnavailable> {
+    ) -> Result<Candidate<dyn Synthesiser>, SpeechUnavailable> {
+        let program = |name| {
+            voice::installed(engine)?;
+            let pool = Arc::clone(pool);
+            let make =
+                move |sink| -> Box<dyn Synthesiser> { Box::new(pool.synthesiser(engine, sink)) };
+            Ok(Candidate::built_in(name, Box::new(make)))
+        };
         match engine {
-            Engine::Scripted { hz } => Ok(Box::new(move |sink| {
-                Box::new(scripted::ScriptedVoice::new(hz, sink))
-            })),
-            Engine::Espeak { .. } | Engine::Flite { .. } => {
-                voice::installed(engine)?;
-                let pool = Arc::clone(pool);
-                Ok(Box::new(move |sink| {
-                    Box::new(pool.synthesiser(engine, sink))
-                }))
-            }
+            Engine::Scripted { hz } => Ok(Candidate::built_in(
+                "scripted",
+                Box::new(move |sink| Box::new(scripted::ScriptedVoice::new(hz, sink))),
+            )),
+            Engine::Espeak { .. } => program("espeak"),
+            Engine::Flite { .. } => program("flite"),
             Engine::Provider { provider, voice } => {
-                let make = self
-                    .remote
-                    .as_ref()
-                    .and_then(|remote| remote.voice(provider, voice, language, usage));
-                let make = make.ok_or_else(no_mouth)?;
-                Ok(Box::new(move |sink| make(None, sink)))
+                let remote = self.remote.as_ref();
+                let make = remote.and_then(|r| r.synthesiser(provider, voice, language, usage));
+                let make = make.ok_or_else(no_such_voice)?;
+                Ok(Candidate::remote(provider, make))
             }
         }
     }
 }
 
-/// Who is behind a recogniser.
-const fn ears_provider(kind: &RecogniserKind) -> &str {
-    match kind {
-        RecogniserKind::Offline => "offline",
-        RecogniserKind::Scripted => "scripted",
-        RecogniserKind::Provider(name) => name.as_str(),
-    }
-}
-
-/// Who is behind a voice.
-const fn voice_provider(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Espeak { .. } => "espeak",
-        Engine::Flite { .. } => "flite",
-        Engine::Scripted { .. } => "scripted",
-        Engine::Provider { provider, .. } => provider,
-    }
-}
-
-fn no_ears(why: String) -> SpeechUnavailable {
+fn cannot_listen(why: String) -> SpeechUnavailable {
     SpeechUnavailable {
         what: Part::Recogniser,
         why,
@@ -481,7 +408,7 @@ fn no_ears(why: String) -> SpeechUnavailable {
     }
 }
 
-fn no_mouth() -> SpeechUnavailable {
+fn no_such_voice() -> SpeechUnavailable {
     SpeechUnavailable {
         what: Part::Voice,
         why: "The provider of this voice is not configured.".to_owned(),

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::catalogue::{all, id_of, offered};
-use crate::app::testing::TestApp;
+use crate::testing::TestApp;
 
 async fn keys(test: &TestApp, query: &str) -> Vec<String> {
     let (status, list) = test.call("GET", &format!("/voices?{query}"), None).await;

@@ -23,10 +23,10 @@ use tokio::sync::{Semaphore, watch};
 use super::event::{EventType, Status};
 use super::outbox::{self, NewEvent, Target};
 use super::{Delivery, service, sign};
-use crate::app::testing::{START, TestApp};
 use crate::egress::Allow;
 use crate::ids::{AccountId, AgentId, EventId};
 use crate::jobs::{self, Finished, Held, Kind, Table, Then, Worker};
+use crate::testing::{START, TestApp};
 use crate::time::Timestamp;
 
 /// What a receiver got.

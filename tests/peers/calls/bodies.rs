@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::app::testing::answer;
+use control::testing::answer;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use kit::server::Server;
 use serde_json::{Value, json};

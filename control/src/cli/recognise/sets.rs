@@ -244,7 +244,7 @@ fn testdata(base: &Path) -> Result<Vec<Group>, String> {
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
-    use crate::app::testing::TempDir;
+    use crate::testing::TempDir;
 
     #[test]
     fn what_is_missing_is_named_by_the_package_that_has_it() {

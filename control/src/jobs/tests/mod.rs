@@ -23,9 +23,9 @@ use super::{
     Answer, Claim, Ended, Finished, Found, Held, Kind, Lane, Lease, Left, Limits, Look, Plan,
     Queue, Table, Then, Worker,
 };
-use crate::app::testing::{START, TempDir};
 use crate::db::{Arg, Db, DbError, Row, Tx};
 use crate::ids::AccountId;
+use crate::testing::{START, TempDir};
 use crate::time::{Clock, Timestamp};
 
 pub(super) const LEASE: Duration = Duration::from_secs(60);

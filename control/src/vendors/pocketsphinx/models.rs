@@ -159,7 +159,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::app::testing::{Logged, TempDir};
+    use crate::testing::{Logged, TempDir};
 
     fn folder() -> (TempDir, ModelFolder) {
         let root = TempDir::new().unwrap();

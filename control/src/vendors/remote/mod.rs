@@ -27,7 +27,7 @@ use std::io;
 use std::sync::Arc;
 
 use media::config::Language;
-use media::speech::{LanguageModel, Recogniser, SpeechSink, Synthesiser};
+use media::speech::{LanguageModel, Recogniser, Synthesiser};
 use tokio::runtime::Handle;
 
 use self::blame::{Blame, Ration};
@@ -38,6 +38,7 @@ use self::http::Endpoint;
 use self::settings::{ProviderKind, ProviderSettings, RemoteSettings};
 use self::speech::{RemoteVoice, Speaker};
 use self::transcriptions::Transcriber;
+use super::fallback::{Fallback, MakeBacked};
 use super::usage::SpeechUsage;
 use crate::metrics::providers::{ProviderMetrics, Stage};
 
@@ -110,7 +111,11 @@ impl Remote {
     }
 
     /// Makes a call's model, by its public id; `None`: nobody offers it.
-    pub(super) fn model(&self, id: &str, usage: &Arc<SpeechUsage>) -> Option<MakeModel> {
+    pub(super) fn model(
+        &self,
+        id: &str,
+        usage: &Arc<SpeechUsage>,
+    ) -> Option<MakeBacked<dyn LanguageModel>> {
         let (provider, model) = self.providers.iter().find_map(|provider| {
             let model = provider
                 .settings
@@ -126,18 +131,19 @@ impl Remote {
         });
         let (runtime, usage) = (self.runtime.clone(), Arc::clone(usage));
         Some(Box::new(move |fallback, sink| {
+            let fallback = Fallback::made(fallback, &sink);
             Box::new(RemoteModel::new(model, fallback, usage, runtime, sink))
         }))
     }
 
     /// Makes a call's voice; `None`: nobody offers it.
-    pub(super) fn voice(
+    pub(super) fn synthesiser(
         &self,
         provider: &str,
         voice: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
-    ) -> Option<MakeVoice> {
+    ) -> Option<MakeBacked<dyn Synthesiser>> {
         let provider = self.provider(provider)?;
         let settings = &provider.settings;
         let offered = settings.voices.iter().find(|one| one.voice == voice)?;
@@ -153,7 +159,8 @@ impl Remote {
                     sample_rate: settings.sample_rate,
                 });
                 Some(Box::new(move |fallback, sink| {
-                    let other = fallback.map(|make| Other::new(Arc::clone(&sink), make));
+                    let other =
+                        Fallback::new(fallback.map(|make| Other::new(Arc::clone(&sink), make)));
                     Box::new(RemoteVoice::new(speaker, other, runtime, sink))
                 }))
             }
@@ -169,7 +176,8 @@ impl Remote {
                     language,
                 };
                 Some(Box::new(move |fallback, sink| {
-                    let other = fallback.map(|make| Other::new(Arc::clone(&sink), make));
+                    let other =
+                        Fallback::new(fallback.map(|make| Other::new(Arc::clone(&sink), make)));
                     Box::new(SocketVoice::new(speaker, other, &runtime, sink))
                 }))
             }
@@ -178,12 +186,12 @@ impl Remote {
     }
 
     /// Makes a call's recogniser; `None`: this provider does not listen.
-    pub(super) fn ears(
+    pub(super) fn recogniser(
         &self,
         provider: &str,
         language: Language,
         usage: &Arc<SpeechUsage>,
-    ) -> Option<MakeEars> {
+    ) -> Option<MakeBacked<dyn Recogniser>> {
         let provider = self.provider(provider)?;
         let settings = &provider.settings;
         let model = settings.stt_model.clone()?;
@@ -201,6 +209,7 @@ impl Remote {
                     punctuates: settings.punctuates,
                 });
                 Some(Box::new(move |fallback, sink| {
+                    let fallback = Fallback::made(fallback, &sink);
                     Box::new(transcriptions::ears(
                         transcriber,
                         language,
@@ -219,6 +228,7 @@ impl Remote {
                     punctuates: settings.punctuates,
                 };
                 Some(Box::new(move |fallback, sink| {
+                    let fallback = Fallback::made(fallback, &sink);
                     Box::new(live::ears(&listener, language, fallback, &runtime, sink))
                 }))
             }
@@ -243,22 +253,3 @@ impl Remote {
             .find(|provider| provider.settings.name == name)
     }
 }
-
-type Sink = Arc<dyn SpeechSink>;
-
-/// Makes a model, given the one that takes over and where its answers go.
-pub(super) type MakeModel =
-    Box<dyn FnOnce(Option<Box<dyn LanguageModel>>, Sink) -> Box<dyn LanguageModel> + Send>;
-
-/// Makes a voice, given how the one that takes over is made, and where its sound goes.
-pub(super) type MakeVoice = Box<
-    dyn FnOnce(
-            Option<Box<dyn FnOnce(Sink) -> Box<dyn Synthesiser> + Send>>,
-            Sink,
-        ) -> Box<dyn Synthesiser>
-        + Send,
->;
-
-/// Makes a recogniser, given the one that takes over and where its words go.
-pub(super) type MakeEars =
-    Box<dyn FnOnce(Option<Box<dyn Recogniser>>, Sink) -> Box<dyn Recogniser> + Send>;

@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use media::frame::FRAME;
 use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
 use media::time::RATE;
 use reqwest::header;
@@ -23,6 +22,7 @@ use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
 use super::mute::{Muteness, Verdict, has_words};
 use super::plan::{Fault, Next, Plan, Try};
+use crate::vendors::fallback::Fallback;
 use crate::vendors::meter::IN_VAIN;
 use crate::vendors::queue::lock;
 
@@ -46,8 +46,8 @@ struct Shared {
     /// ISO 639-1.
     language: &'static str,
     sink: Arc<dyn SpeechSink>,
-    /// Listens where this one fails. Held while an utterance is pushed to it.
-    fallback: Option<Mutex<Box<dyn Recogniser>>>,
+    /// Listens where this one fails.
+    fallback: Fallback<Box<dyn Recogniser>>,
     /// Held for a few instructions an utterance.
     muteness: Mutex<Muteness>,
 }
@@ -56,7 +56,7 @@ struct Shared {
 pub(super) fn ears(
     transcriber: Arc<Transcriber>,
     language: &'static str,
-    fallback: Option<Box<dyn Recogniser>>,
+    fallback: Fallback<Box<dyn Recogniser>>,
     runtime: &Handle,
     sink: Arc<dyn SpeechSink>,
 ) -> RemoteEars {
@@ -65,8 +65,8 @@ pub(super) fn ears(
         transcriber,
         language,
         sink,
-        muteness: Mutex::new(Muteness::new(fallback.is_some())),
-        fallback: fallback.map(Mutex::new),
+        muteness: Mutex::new(Muteness::new(fallback.is_there())),
+        fallback,
     });
     runtime.spawn(listen(shared, line).in_current_span());
     ears
@@ -113,9 +113,7 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
                         provider.fault(&Fault::Stalled(waited), "a recogniser did not answer");
                     }
                 }
-                if let Some(fallback) = &shared.fallback {
-                    lock(fallback).cancel(utterance);
-                }
+                shared.fallback.tell(|other| other.cancel(utterance));
             }
         }
     }
@@ -124,7 +122,7 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
 impl Shared {
     async fn transcribe(&self, utterance: UtteranceId, samples: &[i16]) {
         let began = Instant::now();
-        let mut plan = Plan::transcript(self.fallback.is_some());
+        let mut plan = Plan::transcript(self.fallback.is_there());
         let mut next = plan.first();
         let event = loop {
             sleep(next.pause).await;
@@ -138,13 +136,13 @@ impl Shared {
                             confidence: None,
                         };
                     }
-                    Verdict::Doubtful => return self.hand_over(utterance, samples),
+                    Verdict::Doubtful => return self.fallback.hear(utterance, samples),
                     // The same sound would be answered alike.
                     Verdict::Mute => {
                         let fault = Fault::Wrong("no words came for a voice".to_owned());
-                        let after = match self.fallback {
-                            Some(_) => Next::HandOver,
-                            None => Next::GiveUp,
+                        let after = match self.fallback.is_there() {
+                            true => Next::HandOver,
+                            false => Next::GiveUp,
                         };
                         (fault, after)
                     }
@@ -157,7 +155,7 @@ impl Shared {
             provider.fault(&fault, "a recogniser did not answer");
             match after {
                 Next::Again(again) => next = again,
-                Next::HandOver => return self.hand_over(utterance, samples),
+                Next::HandOver => return self.fallback.hear(utterance, samples),
                 Next::GiveUp => {
                     break SttEvent::Failed {
                         utterance,
@@ -177,18 +175,6 @@ impl Shared {
             return Verdict::Believed;
         }
         muteness.no_words(Instant::now(), samples.len() as u64, true)
-    }
-
-    fn hand_over(&self, utterance: UtteranceId, samples: &[i16]) {
-        let Some(fallback) = &self.fallback else {
-            return;
-        };
-        let mut other = lock(fallback);
-        other.begin(utterance);
-        for part in samples.chunks(FRAME) {
-            other.audio(utterance, part);
-        }
-        other.finish(utterance);
     }
 
     async fn try_once(&self, samples: &[i16], turn: Try) -> Result<String, Fault> {

@@ -29,13 +29,13 @@ use super::inbound::{Conversation, Declined, Desk, Taken};
 use super::standings::{self, Standings};
 use super::{Exchange, Line, open};
 use crate::admission::{Request, State};
-use crate::app::testing::{Logged, TestApp};
 use crate::calls::bridge;
 use crate::config::Config;
 use crate::egress::Allow;
 use crate::ids::{CallId, TrunkId};
 use crate::sip_trunks;
 use crate::sip_trunks::store::Failure;
+use crate::testing::{Logged, TestApp};
 use crate::time::Timestamp;
 
 /// How long a claim lasts here.

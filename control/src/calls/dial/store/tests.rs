@@ -6,9 +6,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::app::testing::{START, TestApp};
 use crate::calls::store::{self, NewCall};
 use crate::ids::AgentId;
+use crate::testing::{START, TestApp};
 
 const TRUNK: TrunkId = TrunkId(Uuid::from_u128(7));
 const OTHER_TRUNK: TrunkId = TrunkId(Uuid::from_u128(8));

@@ -26,6 +26,7 @@ use super::deliver::deliver;
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
 use super::sse::{Events, TooLong};
+use crate::vendors::fallback::Fallback;
 use crate::vendors::queue::lock;
 use crate::vendors::usage::SpeechUsage;
 
@@ -56,8 +57,8 @@ struct Shared {
     model: Arc<Model>,
     sink: Arc<dyn SpeechSink>,
     usage: Arc<SpeechUsage>,
-    /// Takes over where nothing was said yet. Held for as long as a `start` takes, which is short.
-    fallback: Option<Mutex<Box<dyn LanguageModel>>>,
+    /// Takes over where nothing was said yet.
+    fallback: Fallback<Box<dyn LanguageModel>>,
     /// The request that all tries were made for last: its reply, and how many messages it had.
     exhausted: Mutex<Option<(ReplyId, usize)>>,
 }
@@ -65,7 +66,7 @@ struct Shared {
 impl RemoteModel {
     pub(super) fn new(
         model: Arc<Model>,
-        fallback: Option<Box<dyn LanguageModel>>,
+        fallback: Fallback<Box<dyn LanguageModel>>,
         usage: Arc<SpeechUsage>,
         runtime: Handle,
         sink: Arc<dyn SpeechSink>,
@@ -78,7 +79,7 @@ impl RemoteModel {
                 model,
                 sink,
                 usage,
-                fallback: fallback.map(Mutex::new),
+                fallback,
                 exhausted: Mutex::new(None),
             }),
             runtime,
@@ -116,9 +117,7 @@ impl LanguageModel for RemoteModel {
         if self.running.as_ref().is_some_and(|(of, _)| *of <= reply) {
             self.stop();
         }
-        if let Some(fallback) = &self.shared.fallback {
-            lock(fallback).cancel(reply);
-        }
+        self.shared.fallback.tell(|other| other.cancel(reply));
     }
 }
 
@@ -142,7 +141,7 @@ enum Tried {
 impl Shared {
     async fn answer(&self, reply: ReplyId, request: ModelRequest) {
         let began = Instant::now();
-        let mut plan = Plan::answer(self.fallback.is_some());
+        let mut plan = Plan::answer(self.fallback.is_there());
         let mut next = plan.first();
         loop {
             sleep(next.pause).await;
@@ -169,9 +168,7 @@ impl Shared {
             match after {
                 Next::Again(again) => next = again,
                 Next::HandOver => {
-                    if let Some(fallback) = &self.fallback {
-                        lock(fallback).start(reply, request);
-                    }
+                    self.fallback.tell(|other| other.start(reply, request));
                     return;
                 }
                 Next::GiveUp => return self.fail(reply, &fault).await,

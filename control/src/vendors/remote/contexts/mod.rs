@@ -5,7 +5,7 @@
 mod wire;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -27,7 +27,7 @@ use super::plan::{Fault, Next, Plan};
 use super::settings::ProviderKind;
 use super::socket::{self, Backoff, Socket, address};
 use crate::secret::Secret;
-use crate::vendors::queue::lock;
+use crate::vendors::fallback::Fallback;
 
 /// Orders that may wait for the task: a reply has one segment under way, and a filler may be beside it.
 /// What does not fit fails at once.
@@ -68,7 +68,7 @@ pub(super) struct SocketVoice {
 impl SocketVoice {
     pub(super) fn new(
         speaker: Speaker,
-        fallback: Option<Other>,
+        fallback: Fallback<Other>,
         runtime: &Handle,
         sink: Arc<dyn SpeechSink>,
     ) -> Self {
@@ -88,7 +88,7 @@ impl SocketVoice {
             provider: speaker.provider,
             dialect,
             sink: Arc::clone(&sink),
-            fallback: fallback.map(Mutex::new),
+            fallback,
             line,
             jobs: HashMap::new(),
             tries: 0,
@@ -140,7 +140,7 @@ struct Task {
     provider: Blame,
     dialect: Dialect,
     sink: Arc<dyn SpeechSink>,
-    fallback: Option<Mutex<Other>>,
+    fallback: Fallback<Other>,
     line: mpsc::Receiver<Order>,
     /// By the names of their contexts.
     jobs: HashMap<String, Job>,
@@ -281,7 +281,7 @@ impl Task {
     fn order(&mut self, order: Order) -> Vec<String> {
         match order {
             Order::Speak(reply, segment, text) => {
-                let plan = Plan::sound(self.fallback.is_some());
+                let plan = Plan::sound(self.fallback.is_there());
                 let now = Instant::now();
                 let job = Job {
                     reply,
@@ -299,9 +299,7 @@ impl Task {
                 Vec::new()
             }
             Order::Cancel(reply) => {
-                if let Some(fallback) = &self.fallback {
-                    lock(fallback).cancel(reply);
-                }
+                self.fallback.tell(|other| other.cancel(reply));
                 let stopped = self.jobs.iter().filter(|(_, job)| job.reply <= reply);
                 let (asked, waiting): (Vec<_>, Vec<_>) = stopped
                     .map(|(context, job)| (context.clone(), job.asked))
@@ -429,9 +427,9 @@ impl Task {
                 self.jobs.insert(context, job);
             }
             Next::HandOver => {
-                if let Some(fallback) = &self.fallback {
-                    lock(fallback).take_over(job.reply, job.segment, &job.text, job.heard.micros());
-                }
+                let known = job.heard.micros();
+                self.fallback
+                    .tell(|other| other.take_over(job.reply, job.segment, &job.text, known));
             }
             Next::GiveUp => {
                 let message = self.provider.told(fault);

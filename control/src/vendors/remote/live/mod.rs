@@ -7,11 +7,10 @@ mod session;
 mod session_tests;
 mod wire;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use media::frame::FRAME;
 use media::speech::{Recogniser, SpeechEvent, SpeechSink};
 use reqwest::Url;
 use tokio::runtime::Handle;
@@ -28,7 +27,7 @@ use super::ears::{RemoteEars, Told};
 use super::plan::Fault;
 use super::socket::{self, Backoff, Socket, address};
 use crate::secret::Secret;
-use crate::vendors::queue::lock;
+use crate::vendors::fallback::Fallback;
 
 /// A silent connection is closed by the server after 10 s, so it is told that somebody is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
@@ -70,7 +69,7 @@ impl Listener {
 pub(super) fn ears(
     listener: &Listener,
     language: &str,
-    fallback: Option<Box<dyn Recogniser>>,
+    fallback: Fallback<Box<dyn Recogniser>>,
     runtime: &Handle,
     sink: Arc<dyn SpeechSink>,
 ) -> RemoteEars {
@@ -82,8 +81,8 @@ pub(super) fn ears(
             .as_ref()
             .map(|key| Secret::new(format!("Token {}", key.expose()))),
         provider: listener.provider.clone(),
-        session: Session::new(fallback.is_some()),
-        fallback: fallback.map(Mutex::new),
+        session: Session::new(fallback.is_there()),
+        fallback,
         sink,
         line,
         backoff: Backoff::default(),
@@ -98,8 +97,8 @@ struct Task {
     header: Option<Secret<String>>,
     provider: Blame,
     session: Session,
-    /// Hears what this one cannot. Held while an utterance is pushed to it.
-    fallback: Option<Mutex<Box<dyn Recogniser>>>,
+    /// Hears what this one cannot.
+    fallback: Fallback<Box<dyn Recogniser>>,
     sink: Arc<dyn SpeechSink>,
     line: mpsc::Receiver<Told>,
     backoff: Backoff,
@@ -275,14 +274,7 @@ impl Task {
             Act::Audio(_) | Act::Finalize | Act::Reconnect => true,
             Act::Say(event) => deliver(&*self.sink, SpeechEvent::Stt(event)).await,
             Act::HandOver(utterance, samples) => {
-                if let Some(fallback) = &self.fallback {
-                    let mut other = lock(fallback);
-                    other.begin(utterance);
-                    for part in samples.chunks(FRAME) {
-                        other.audio(utterance, part);
-                    }
-                    other.finish(utterance);
-                }
+                self.fallback.hear(utterance, &samples);
                 true
             }
             Act::Fault(fault) => {
@@ -300,9 +292,7 @@ impl Task {
             Told::Finish(utterance) => self.session.finish(now, utterance),
             Told::Cancel(utterance) => {
                 self.session.cancel(now, utterance);
-                if let Some(fallback) = &self.fallback {
-                    lock(fallback).cancel(utterance);
-                }
+                self.fallback.tell(|other| other.cancel(utterance));
             }
         }
     }

@@ -3,7 +3,7 @@
 
 mod audio;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -25,7 +25,7 @@ use super::heard::{Heard, Other};
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
 use super::settings::SoundFormat;
-use crate::vendors::queue::lock;
+use crate::vendors::fallback::Fallback;
 
 /// The longest pause within a segment: what the caller has of it may be played by then.
 const STALL: Duration = Duration::from_millis(1_500);
@@ -55,14 +55,14 @@ pub(super) struct RemoteVoice {
 struct Shared {
     speaker: Arc<Speaker>,
     sink: Arc<dyn SpeechSink>,
-    /// Speaks on where this one fails. Held for as long as a `speak` takes, which is short.
-    fallback: Option<Mutex<Other>>,
+    /// Speaks on where this one fails.
+    fallback: Fallback<Other>,
 }
 
 impl RemoteVoice {
     pub(super) fn new(
         speaker: Arc<Speaker>,
-        fallback: Option<Other>,
+        fallback: Fallback<Other>,
         runtime: Handle,
         sink: Arc<dyn SpeechSink>,
     ) -> Self {
@@ -73,7 +73,7 @@ impl RemoteVoice {
             shared: Arc::new(Shared {
                 speaker,
                 sink,
-                fallback: fallback.map(Mutex::new),
+                fallback,
             }),
             runtime,
             running: Vec::with_capacity(MOST),
@@ -112,9 +112,7 @@ impl Synthesiser for RemoteVoice {
 
     fn cancel(&mut self, reply: ReplyId) {
         self.stop(reply);
-        if let Some(fallback) = &self.shared.fallback {
-            lock(fallback).cancel(reply);
-        }
+        self.shared.fallback.tell(|other| other.cancel(reply));
     }
 }
 
@@ -127,7 +125,7 @@ impl Drop for RemoteVoice {
 impl Shared {
     async fn speak(&self, reply: ReplyId, segment: u32, text: &str) {
         let began = Instant::now();
-        let mut plan = Plan::sound(self.fallback.is_some());
+        let mut plan = Plan::sound(self.fallback.is_there());
         let mut next = plan.first();
         let mut heard = Heard::new(text);
         loop {
@@ -158,9 +156,9 @@ impl Shared {
             match plan.next(spent, &fault) {
                 Next::Again(again) => next = again,
                 Next::HandOver => {
-                    if let Some(fallback) = &self.fallback {
-                        lock(fallback).take_over(reply, segment, text, heard.micros());
-                    }
+                    let known = heard.micros();
+                    self.fallback
+                        .tell(|other| other.take_over(reply, segment, text, known));
                     return;
                 }
                 Next::GiveUp => {

@@ -1,6 +1,9 @@
-//! Between the records and the engine: what a call is told, and its placing. Telephone calls meet the
-//! SIP stack in [`telephone`]; nothing else knows both it and the engine.
+//! Between the records and the engine: the placing of a call, with what the engine is told of it (`config.rs`) and
+//! who listens, thinks and speaks in it (`speech.rs`). Telephone calls meet the SIP stack in [`telephone`]; nothing
+//! else knows both it and the engine.
 
+mod config;
+mod speech;
 pub mod telephone;
 pub(crate) mod transports;
 
@@ -11,33 +14,31 @@ use std::sync::atomic::AtomicBool;
 use futures_util::FutureExt;
 use media::call::input::EndRequest;
 use media::call::output::CallEvent;
-use media::config::{
-    AgentConfig, AudioFormat, CallConfig, Direction, Language, MessageLimits, OptionalEvents,
-    Protocol,
-};
+use media::config::{AudioFormat, CallConfig, OptionalEvents, Protocol};
 use media::shell::{self, CallNews, Carrier, Refused};
 use tokio::sync::{Notify, watch};
 use tracing::Instrument;
 
+use self::config::{call_config, message_config};
+use self::speech::{announcer, speech};
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
 use super::live::{LiveCall, Peer, Pulse, TellDropped};
 use super::rules::Ending;
 use super::store::{self, CallRow};
 use crate::admission::{Lease, Renewal, Request, State};
-use crate::agents::{self, Agent, Builtins, Variables};
+use crate::agents::{self, Agent};
 use crate::app::App;
 use crate::billing;
 use crate::db::{DbError, Tx};
-use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
 use crate::sessions::rules as session_rules;
 use crate::sessions::store::SessionRow;
 use crate::sip_trunks;
 use crate::supervisor::{self, panic_text};
-use crate::time::Timestamp;
-use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
-use crate::voices;
+use crate::vendors::CallSpeech;
+
+pub use self::speech::can_speak;
 
 /// Why a caller who was let in is not on the engine. The call's record is already ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,21 @@ pub enum NotPlaced {
     Blocked,
     /// The call cannot be made; its record says why.
     Failed,
+}
+
+/// How a caller reaches the engine.
+pub struct Way {
+    pub protocol: Protocol,
+    pub audio_format: AudioFormat,
+    pub events: OptionalEvents,
+    pub carrier: Carrier,
+    /// Told when the engine is done with the call.
+    pub over: Option<Arc<Notify>>,
+    /// A message is taken in place of a conversation.
+    pub message: bool,
+    /// The other side knows that it is answered. Who is told only once the engine has the call never hears of an
+    /// answer when it does not come to that.
+    pub answered: bool,
 }
 
 /// Makes this process the host of a call that somebody joins, as the last thing of the transaction in
@@ -72,24 +88,6 @@ pub async fn take(app: &App, mut tx: Tx, account: AccountId, id: CallId) -> Resu
     Ok(true)
 }
 
-/// How a caller reaches the engine.
-pub struct Way {
-    pub protocol: Protocol,
-    pub audio_format: AudioFormat,
-    pub events: OptionalEvents,
-    pub carrier: Carrier,
-    /// Told when the engine is done with the call.
-    pub over: Option<Arc<Notify>>,
-    /// A message is taken in place of a conversation.
-    pub message: bool,
-    /// The other side knows that it is answered. Who is told only once the engine has the call never hears of an
-    /// answer when it does not come to that.
-    pub answered: bool,
-}
-
-/// A caller who has left a message and says no more is let go after this, seconds.
-const MESSAGE_SILENCE: u32 = 8;
-
 /// Hands a joined session to the engine, with its connection where it has one yet, and starts writing
 /// down what happens. `lease`: where it was taken before the caller joined.
 pub async fn place(
@@ -109,28 +107,6 @@ pub async fn place(
         answered: true,
     };
     run(app, session.account, session.id, way, lease).await
-}
-
-/// Ends a call that this process hosts and that the engine never had. `answered`: the other side knows of an
-/// answer.
-pub async fn could_not_start(
-    app: &App,
-    account: AccountId,
-    call: CallId,
-    why: &str,
-    answered: bool,
-) {
-    let owner = Owner {
-        account,
-        call,
-        incarnation: app.incarnation.number,
-    };
-    let ending = Ending {
-        never_answered: !answered,
-        ..Ending::engine_error(why.to_owned())
-    };
-    lifecycle::could_not_start(app, owner, ending).await;
-    app.admission.release(call, &app.incarnation.owner);
 }
 
 /// Puts a call that this process hosts on the engine, and starts writing down what happens.
@@ -154,19 +130,6 @@ pub async fn run(
             Err(NotPlaced::Failed)
         }
     }
-}
-
-/// Ends a call that this process hosts as `engine_error`, because what carried it panicked: on the engine, where it is
-/// there, and else in the records. `why` goes to the log alone, for it may say what the call said.
-pub async fn broke(app: &App, account: AccountId, call: CallId, why: &str, answered: bool) {
-    tracing::error!(why, "what carried a call panicked: the call ends");
-    if let Some(live) = app.live.get(account, call) {
-        live.insist(|handle| handle.end(EndRequest::Fault)).await;
-        return;
-    }
-    let why = "the server failed in this call";
-    could_not_start(app, account, call, why, answered).await;
-    app.live.dialled(call);
 }
 
 async fn run_in_span(
@@ -312,17 +275,24 @@ async fn run_in_span(
     Ok(live)
 }
 
-/// What this process asks of the lease store for a call.
-pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Request {
-    Request {
-        lease,
-        owner: app.incarnation.owner.clone(),
-        account,
-        agent: None,
-        trunk: None,
-        beyond: false,
-        state,
+/// The call and its agent, or what is missing. A message needs no agent.
+async fn records(
+    app: &App,
+    account: AccountId,
+    id: CallId,
+    message: bool,
+) -> Result<(CallRow, Option<Agent>), String> {
+    let call = store::get(&app.db, account, id)
+        .await
+        .map_err(|error| error.to_string())?;
+    let call = call.ok_or("the call has no record")?;
+    let agent = agents::store::get(&app.db, account, call.agent_id)
+        .await
+        .map_err(|error| error.to_string())?;
+    if agent.is_none() && !message {
+        return Err("the agent was deleted before the caller joined".to_owned());
     }
+    Ok((call, agent))
 }
 
 /// The same for a call whose record stands: with the trunk that it goes over.
@@ -344,228 +314,50 @@ async fn wish_of(app: &App, call: &CallRow, state: State) -> Result<Request, DbE
     })
 }
 
-/// Whether a call of this agent could be served at all; asked before a session is opened.
-pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
-    let told = agent
-        .settings
-        .engine_config(&Variables::new(), &Builtins::default());
-    match speech(app, agent, &told) {
-        Ok(_) => Ok(()),
-        Err(SpeechUnavailable {
-            what: _,
-            why,
-            may_pass: true,
-        }) => Err(ApiError::Unavailable {
-            code: "service_unavailable",
-            message: why,
-            retry_after: 5,
-        }),
-        Err(SpeechUnavailable {
-            what,
-            why,
-            may_pass: false,
-        }) => {
-            let code = match what {
-                Part::Voice => "voice_unavailable",
-                Part::Model | Part::Recogniser => "validation_error",
-            };
-            Err(ApiError::unprocessable(code, why))
-        }
+/// What this process asks of the lease store for a call.
+pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Request {
+    Request {
+        lease,
+        owner: app.incarnation.owner.clone(),
+        account,
+        agent: None,
+        trunk: None,
+        beyond: false,
+        state,
     }
 }
 
-/// The speech providers of a call of this agent.
-fn speech(app: &App, agent: &Agent, told: &AgentConfig) -> Result<CallSpeech, SpeechUnavailable> {
-    let voice = voices::find(&agent.settings.voice_id).ok_or_else(|| SpeechUnavailable {
-        what: Part::Voice,
-        why: "The agent's voice is not offered any more".to_owned(),
-        may_pass: false,
-    })?;
-    let voice = voice.styled(agent.settings.dialect_style.as_deref());
-    app.speech
-        .providers(&voice, &agent.settings.llm_model, told)
-}
-
-/// The call and its agent, or what is missing. A message needs no agent.
-async fn records(
+/// Ends a call that this process hosts and that the engine never had. `answered`: the other side knows of an
+/// answer.
+pub async fn could_not_start(
     app: &App,
     account: AccountId,
-    id: CallId,
-    message: bool,
-) -> Result<(CallRow, Option<Agent>), String> {
-    let call = store::get(&app.db, account, id)
-        .await
-        .map_err(|error| error.to_string())?;
-    let call = call.ok_or("the call has no record")?;
-    let agent = agents::store::get(&app.db, account, call.agent_id)
-        .await
-        .map_err(|error| error.to_string())?;
-    if agent.is_none() && !message {
-        return Err("the agent was deleted before the caller joined".to_owned());
-    }
-    Ok((call, agent))
-}
-
-/// Who announces that a message is taken: the agent's voice, or a default one.
-fn announcer(app: &App, agent: Option<&Agent>, language: Language) -> CallSpeech {
-    let voice = match agent {
-        Some(agent) => voices::find(&agent.settings.voice_id)
-            .map(|voice| voice.styled(agent.settings.dialect_style.as_deref())),
-        None => voices::catalogue::default_voice().cloned(),
+    call: CallId,
+    why: &str,
+    answered: bool,
+) {
+    let owner = Owner {
+        account,
+        call,
+        incarnation: app.incarnation.number,
     };
-    app.speech.announcer(voice.as_ref(), language)
-}
-
-/// What the engine is told of a call that takes a message. It is recorded whatever the agent's settings
-/// say of conversations: that is what it is for.
-fn message_config(app: &App, call: &CallRow, agent: Option<&Agent>) -> CallConfig {
-    let language = agent.map_or(Language::English, |agent| agent.settings.language);
-    let announcement = match language {
-        Language::English => {
-            "Nobody can take your call right now. Please leave a message after the tone."
-        }
-        Language::French => {
-            "Personne ne peut prendre votre appel pour le moment. Laissez un message après le signal."
-        }
+    let ending = Ending {
+        never_answered: !answered,
+        ..Ending::engine_error(why.to_owned())
     };
-    let told = AgentConfig {
-        name: call.agent_name.clone(),
-        first_message: Some(announcement.to_owned()),
-        language,
-        interruption_enabled: false,
-        message: Some(MessageLimits {
-            max_seconds: app.config.sip.message_seconds,
-            silence_seconds: MESSAGE_SILENCE,
-        }),
-        ..AgentConfig::default()
-    };
-    CallConfig {
-        recording: true,
-        ..engine_config(app, call, told)
-    }
+    lifecycle::could_not_start(app, owner, ending).await;
+    app.admission.release(call, &app.incarnation.owner);
 }
 
-/// What the engine is told of a call; how it is reached stands there until it is known.
-fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
-    let variables: Variables = call
-        .dynamic_variables
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    let mut told = agent
-        .settings
-        .engine_config(&variables, &builtins(call, agent, app.clock.now()));
-    if let Some(seconds) = call.max_duration_seconds {
-        told.max_duration_seconds = seconds;
-    } else if agent.settings.max_duration_seconds.is_none() {
-        told.max_duration_seconds = app.config.engine.max_duration_seconds;
+/// Ends a call that this process hosts as `engine_error`, because what carried it panicked: on the engine, where it is
+/// there, and else in the records. `why` goes to the log alone, for it may say what the call said.
+pub async fn broke(app: &App, account: AccountId, call: CallId, why: &str, answered: bool) {
+    tracing::error!(why, "what carried a call panicked: the call ends");
+    if let Some(live) = app.live.get(account, call) {
+        live.insist(|handle| handle.end(EndRequest::Fault)).await;
+        return;
     }
-    if agent.settings.max_tokens.is_none() {
-        told.max_tokens = app.config.engine.max_tokens;
-    }
-    CallConfig {
-        recording: agent.settings.recording_enabled,
-        ..engine_config(app, call, told)
-    }
-}
-
-/// What every call has.
-fn engine_config(app: &App, call: &CallRow, agent: AgentConfig) -> CallConfig {
-    CallConfig {
-        session_id: call.id.to_string(),
-        agent_id: call.agent_id.to_string(),
-        direction: if call.direction == "outbound" {
-            Direction::Outbound
-        } else {
-            Direction::Inbound
-        },
-        protocol: Protocol::Native,
-        audio_format: AudioFormat::Pcm16000,
-        agent,
-        recording: false,
-        events: OptionalEvents::default(),
-        vad: app.config.engine.vad,
-        lead_ms: app.config.engine.lead_ms,
-    }
-}
-
-/// The built-in placeholders of a call.
-fn builtins(call: &CallRow, agent: &Agent, now: Timestamp) -> Builtins {
-    let now = now.to_string();
-    Builtins {
-        channel: call.channel.clone(),
-        caller_id: call.from_number.clone().unwrap_or_default(),
-        called_number: call.to_number.clone().unwrap_or_default(),
-        direction: call.direction.clone(),
-        conversation_id: call.id.to_string(),
-        agent_name: agent.settings.name.clone(),
-        // A timestamp is written `YYYY-MM-DDTHH:MM:SS.ffffff+00:00`.
-        time_utc: now.get(11..16).unwrap_or_default().to_owned(),
-        date: now.get(..10).unwrap_or_default().to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::testing::TestApp;
-
-    /// A new agent's session, from record to record as its call would read them.
-    async fn session(test: &TestApp, agent: Value, connect: Value) -> (CallRow, Agent) {
-        let mut settings =
-            json!({"name": "A", "system_prompt": "Be kind.", "voice_id": "scripted-tone"});
-        extend(&mut settings, agent);
-        let (_, agent) = test.call("POST", "/agents", Some(settings)).await;
-        let mut body = json!({"agent_id": agent["id"]});
-        extend(&mut body, connect);
-        let (_, session) = test.call("POST", "/conversation/connect", Some(body)).await;
-        let id = session["session_id"].as_str().unwrap_or("");
-        let id: CallId = id.parse().expect("a session");
-        let found = records(&test.app, test.account, id, false).await;
-        let (call, agent) = found.expect("its records");
-        (call, agent.expect("its agent"))
-    }
-
-    fn extend(body: &mut Value, more: Value) {
-        if let (Value::Object(body), Value::Object(more)) = (body, more) {
-            body.extend(more);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_deployment_says_how_long_a_reply_is_where_the_agent_does_not() {
-        let test = TestApp::with(|config| {
-            assert_eq!(config.engine.max_tokens, 512, "by default");
-            config.engine.max_tokens = 300;
-        })
-        .await;
-        for (own, told) in [(json!(null), 300), (json!(64), 64)] {
-            let (call, agent) = session(&test, json!({"max_tokens": own}), json!({})).await;
-            let config = call_config(&test.app, &call, &agent);
-            assert_eq!(config.agent.max_tokens, told);
-        }
-    }
-
-    #[tokio::test]
-    async fn caller_phone_fills_the_placeholder_of_its_direction_and_none_of_a_browser() {
-        let test = TestApp::new().await;
-        let phone = "+4930123456";
-        for (direction, transport, caller, called) in [
-            ("inbound", "websocket", phone, ""),
-            ("outbound", "websocket", "", phone),
-            ("inbound", "webrtc", "", ""),
-        ] {
-            let connect =
-                json!({"transport": transport, "direction": direction, "caller_phone": phone});
-            let (call, agent) = session(&test, json!({}), connect).await;
-            let known = builtins(&call, &agent, test.app.clock.now());
-            assert_eq!(
-                (known.caller_id.as_str(), known.called_number.as_str()),
-                (caller, called),
-                "{transport}, {direction}"
-            );
-        }
-    }
+    let why = "the server failed in this call";
+    could_not_start(app, account, call, why, answered).await;
+    app.live.dialled(call);
 }

@@ -1,16 +1,26 @@
-//! The `calls` and `turns` tables.
+//! The `calls` and `turns` tables: a call's row, and the lists of them.
+//!
+//! [`progress`] writes what becomes of a call, [`turns`](mod@turns) what is said in it; [`unended`] asks which calls of all
+//! accounts have not ended.
 
-use std::collections::HashSet;
+mod progress;
+mod turns;
+mod unended;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::journal::Owner;
-use super::matched::MatchedBy;
-use super::rules::{CallStatus, ConversationStatus, Ending};
-use crate::db::{Arg, Db, DbError, Engine, Query, Row, Tx};
+use crate::db::{Arg, Db, DbError, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
 use crate::sip_trunks::rules::digits;
 use crate::time::Timestamp;
+
+pub use progress::{NewCall, finish, insert, refused, rings, set_cost, take, take_ringing};
+pub use turns::{
+    NewTurn, insert_lone_turn, insert_turn, replace_turn, turns, turns_in, turns_with,
+};
+pub use unended::{
+    OpenRow, agent_is_live, lost_without_recording, open, open_among, orphans, without_node,
+};
 
 /// One call with its delivery state. Call, conversation and session read the same row. It has no
 /// `Debug`: it holds phone numbers.
@@ -75,21 +85,34 @@ pub struct Feedback {
     pub at: Timestamp,
 }
 
-/// What is known of a call at its creation.
-pub struct NewCall<'a> {
-    pub id: CallId,
-    pub agent_id: AgentId,
-    pub agent_name: &'a str,
-    pub direction: &'a str,
-    pub channel: &'a str,
-    pub language: &'a str,
-    pub from_number: Option<&'a str>,
-    pub to_number: Option<&'a str>,
-    pub phone_number_id: Option<PhoneNumberId>,
-    pub trunk_id: Option<TrunkId>,
-    /// Of a call that came in, to a number that is registered.
-    pub matched_by: Option<MatchedBy>,
-    pub dynamic_variables: &'a Value,
+const COLUMNS: &str =
+    "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
+        coalesce(e.attempts, 0) as webhook_attempts,
+        exists (select 1 from turns t where t.call_id = c.id) as has_transcript
+    from calls c left join events e on e.call_id = c.id and e.type = 'call.ended'";
+
+/// One call of the account.
+pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
+    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
+    db.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .optional(CallRow::read)
+        .await
+}
+
+/// The call row inside a transaction.
+pub async fn get_in(
+    tx: &mut Tx,
+    account: AccountId,
+    id: CallId,
+) -> Result<Option<CallRow>, DbError> {
+    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
+    tx.query_built(sql)
+        .bind(account)
+        .bind(id)
+        .optional(CallRow::read)
+        .await
 }
 
 /// What a list of calls may be narrowed by; `None` narrows nothing.
@@ -110,12 +133,6 @@ pub struct Filter {
     pub said: Vec<String>,
 }
 
-const COLUMNS: &str =
-    "select c.*, e.status as webhook_status, e.delivered_at as webhook_delivered_at,
-        coalesce(e.attempts, 0) as webhook_attempts,
-        exists (select 1 from turns t where t.call_id = c.id) as has_transcript
-    from calls c left join events e on e.call_id = c.id and e.type = 'call.ended'";
-
 const FILTER: &str = "c.account_id = $1
     and ($2 is null or c.status = $2) and ($3 is null or c.direction = $3)
     and ($4 is null or c.agent_id = $4) and ($5 is null or c.batch_id = $5)
@@ -124,50 +141,6 @@ const FILTER: &str = "c.account_id = $1
 
 /// How many values [`FILTER`] takes, the account included.
 const FILTER_VALUES: usize = 8;
-
-/// Adds a call that waits for its caller to join.
-pub async fn insert(
-    tx: &mut Tx,
-    account: AccountId,
-    call: &NewCall<'_>,
-    now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
-            channel, language, from_number, to_number, dynamic_variables, phone_number_id, trunk_id,
-            created_at, updated_at, matched_by)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16)",
-    )
-    .bind(call.id)
-    .bind(account)
-    .bind(call.agent_id)
-    .bind(call.agent_name)
-    .bind(CallStatus::Queued.name())
-    .bind(ConversationStatus::Created.name())
-    .bind(call.direction)
-    .bind(call.channel)
-    .bind(call.language)
-    .bind(call.from_number)
-    .bind(call.to_number)
-    .bind(call.dynamic_variables.to_string())
-    .bind(call.phone_number_id)
-    .bind(call.trunk_id)
-    .bind(now)
-    .bind(call.matched_by.map(|matched| json!(matched).to_string()))
-    .execute()
-    .await?;
-    Ok(())
-}
-
-/// One call of the account.
-pub async fn get(db: &Db, account: AccountId, id: CallId) -> Result<Option<CallRow>, DbError> {
-    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
-    db.query_built(sql)
-        .bind(account)
-        .bind(id)
-        .optional(CallRow::read)
-        .await
-}
 
 /// The account's calls, newest first, and how many there are in all.
 pub async fn list(
@@ -198,414 +171,6 @@ pub async fn list(
     Ok((rows, total.unsigned_abs()))
 }
 
-/// The turns of a call, in order, as JSON.
-pub async fn turns(db: &Db, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
-    db.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
-        .bind(account)
-        .bind(id)
-        .all(|row| row.json("body"))
-        .await
-}
-
-/// The same inside a transaction.
-pub async fn turns_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
-    tx.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
-        .bind(account)
-        .bind(id)
-        .all(|row| row.json("body"))
-        .await
-}
-
-/// The first turns of a call in which one of these was said, as JSON.
-pub async fn turns_with(
-    db: &Db,
-    account: AccountId,
-    id: CallId,
-    said: &[String],
-    most: u32,
-) -> Result<Vec<Value>, DbError> {
-    let any: Vec<String> = (0..said.len())
-        .map(|place| format!("words like ${} escape '\\'", place + 3))
-        .collect();
-    let sql = format!(
-        "select body from turns where account_id = $1 and call_id = $2 and ({}) order by idx limit ${}",
-        any.join(" or "),
-        said.len() + 3
-    );
-    db.query_built(sql)
-        .bind(account)
-        .bind(id)
-        .bind_all(said.iter().map(|text| Arg::from(containing(text))))
-        .bind(most)
-        .all(|row| row.json("body"))
-        .await
-}
-
-/// The `like` pattern of texts that contain this one.
-fn containing(text: &str) -> String {
-    let mut pattern = String::from("%");
-    for c in text.chars() {
-        if matches!(c, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern.push('%');
-    pattern
-}
-
-/// One finished turn.
-pub struct NewTurn<'a> {
-    pub index: u32,
-    /// The turn as the engine gave it, JSON.
-    pub body: &'a str,
-    /// What was said in it.
-    pub text: &'a str,
-}
-
-/// Adds one finished turn to a call that this incarnation still hosts. Written twice, it stands once.
-pub async fn insert_turn(
-    tx: &mut Tx,
-    of: Owner,
-    turn: &NewTurn<'_>,
-    now: Timestamp,
-) -> Result<(), DbError> {
-    let sql = insert_turn_sql(tx.engine());
-    with_turn(tx.query_built(sql), of, turn, now)
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// The same, as the one thing that is written: without a transaction around it, which would take three messages
-/// to the database in place of one.
-pub async fn insert_lone_turn(
-    db: &Db,
-    of: Owner,
-    turn: &NewTurn<'_>,
-    now: Timestamp,
-) -> Result<(), DbError> {
-    let sql = insert_turn_sql(db.engine());
-    with_turn(db.query_built(sql), of, turn, now)
-        .execute()
-        .await?;
-    Ok(())
-}
-
-fn insert_turn_sql(engine: Engine) -> String {
-    let lock = engine.for_share();
-    format!(
-        "insert into turns (call_id, idx, account_id, body, created_at, words)
-         select $1, $2, $3, $4, $5, $7 where exists (select 1 from calls
-            where id = $1 and account_id = $3 and owner_incarnation = $6 and ended_at is null{lock})
-         on conflict (call_id, idx) do nothing",
-    )
-}
-
-fn with_turn<'a>(query: Query<'a>, of: Owner, turn: &NewTurn<'_>, now: Timestamp) -> Query<'a> {
-    query
-        .bind(of.call)
-        .bind(i64::from(turn.index))
-        .bind(of.account)
-        .bind(turn.body)
-        .bind(now)
-        .bind(of.incarnation)
-        .bind(turn.text.to_lowercase())
-}
-
-/// Makes this process the host of a call that waits, and which is answered: over SIP with 200. `false`: it
-/// ended, or has a host.
-pub async fn take(
-    tx: &mut Tx,
-    account: AccountId,
-    id: CallId,
-    node: &str,
-    incarnation: i64,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update calls set owner_node = $1, owner_incarnation = $2, status = $3, conversation_status = $4,
-                started_at = $5, answered_at = $5, sip_code = case when channel = 'sip' then 200 end, updated_at = $5
-             where account_id = $6 and id = $7 and owner_incarnation is null and ended_at is null",
-        )
-        .bind(node)
-        .bind(incarnation)
-        .bind(CallStatus::InProgress.name())
-        .bind(ConversationStatus::InProgress.name())
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(rows == 1)
-}
-
-/// Makes this process the host of a call that was inserted in this transaction, came in and rings since then.
-pub async fn rings(
-    tx: &mut Tx,
-    account: AccountId,
-    id: CallId,
-    node: &str,
-    incarnation: i64,
-    since: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "update calls set owner_node = $1, owner_incarnation = $2, status = $3, started_at = $4, rang_at = $4
-         where account_id = $5 and id = $6",
-    )
-    .bind(node)
-    .bind(incarnation)
-    .bind(CallStatus::Ringing.name())
-    .bind(since)
-    .bind(account)
-    .bind(id)
-    .execute()
-    .await?;
-    Ok(())
-}
-
-/// A call that rings at this incarnation is answered: by the agent of `call`, or to leave a message. `false`: it
-/// is over, or not theirs any more.
-pub async fn take_ringing(
-    tx: &mut Tx,
-    account: AccountId,
-    call: &NewCall<'_>,
-    incarnation: i64,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update calls set agent_id = $1, agent_name = $2, language = $3, status = $4,
-                conversation_status = $5, answered_at = $6, sip_code = 200, updated_at = $6
-             where account_id = $7 and id = $8 and owner_incarnation = $9 and ended_at is null",
-        )
-        .bind(call.agent_id)
-        .bind(call.agent_name)
-        .bind(call.language)
-        .bind(CallStatus::InProgress.name())
-        .bind(ConversationStatus::InProgress.name())
-        .bind(now)
-        .bind(account)
-        .bind(call.id)
-        .bind(incarnation)
-        .execute()
-        .await?;
-    Ok(rows == 1)
-}
-
-/// Writes what a caller was told whose call ended before it was answered.
-pub async fn refused(db: &Db, account: AccountId, id: CallId, code: u16) -> Result<(), DbError> {
-    db.query("update calls set sip_code = $1 where account_id = $2 and id = $3")
-        .bind(i64::from(code))
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// Writes the end of a call that `incarnation` hosts (0: nobody). `false`: it had ended already, or
-/// is not theirs any more, and nothing was written.
-pub async fn finish(
-    tx: &mut Tx,
-    account: AccountId,
-    id: CallId,
-    incarnation: i64,
-    ending: &Ending,
-    summary: Option<&Value>,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let faults = ending.provider_faults.as_ref();
-    let rows = tx
-        .query(
-            "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
-                ended_at = $5, answered_at = case when not $16 then answered_at end,
-                duration_ms = coalesce($6, duration_ms,
-                    case when not $16 and answered_at <= $5 then $5 / 1000 - answered_at / 1000 end, 0),
-                turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
-                latency_summary = $8, errors = $10, network = $13,
-                sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15,
-                provider_faults = $17, updated_at = $5
-             where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
-        )
-        .bind(ending.status.name())
-        .bind(ending.conversation.name())
-        .bind(ending.reason.as_ref())
-        .bind(ending.ended_by.as_ref())
-        .bind(now)
-        .bind(ending.duration_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)))
-        .bind(ending.turn_count.map(i64::from))
-        .bind(summary.map(ToString::to_string))
-        .bind(id)
-        .bind(serde_json::json!(ending.errors).to_string())
-        .bind(account)
-        .bind(incarnation)
-        .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
-        .bind(ending.sip_code.map(i64::from))
-        .bind(serde_json::json!(ending.provider_request_ids).to_string())
-        .bind(ending.never_answered)
-        .bind(faults.map(|faults| serde_json::json!(faults).to_string()))
-        .execute()
-        .await?;
-    Ok(rows == 1)
-}
-
-/// Writes a turn of a call that this incarnation still hosts anew; its words are the same.
-pub async fn replace_turn(
-    tx: &mut Tx,
-    account: AccountId,
-    call: CallId,
-    incarnation: i64,
-    turn: &Value,
-) -> Result<(), DbError> {
-    tx.query(
-        "update turns set body = $1 where account_id = $2 and call_id = $3 and idx = $4
-            and exists (select 1 from calls where id = $3 and coalesce(owner_incarnation, 0) = $5 and ended_at is null)",
-    )
-    .bind(turn.to_string())
-    .bind(account)
-    .bind(call)
-    .bind(turn["index"].as_i64())
-    .bind(incarnation)
-    .execute()
-    .await?;
-    Ok(())
-}
-
-/// Writes what a call cost.
-pub async fn set_cost(
-    tx: &mut Tx,
-    account: AccountId,
-    id: CallId,
-    cost_cents: i64,
-) -> Result<(), DbError> {
-    tx.query("update calls set cost_cents = $1 where account_id = $2 and id = $3")
-        .bind(cost_cents)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// The call row inside a transaction.
-pub async fn get_in(
-    tx: &mut Tx,
-    account: AccountId,
-    id: CallId,
-) -> Result<Option<CallRow>, DbError> {
-    let sql = format!("{COLUMNS} where c.account_id = $1 and c.id = $2");
-    tx.query_built(sql)
-        .bind(account)
-        .bind(id)
-        .optional(CallRow::read)
-        .await
-}
-
-/// Whether the agent is on a call that has not ended, or that somebody may still join.
-pub async fn agent_is_live(
-    tx: &mut Tx,
-    account: AccountId,
-    agent: AgentId,
-) -> Result<bool, DbError> {
-    tx.query(
-        "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
-    )
-    .bind(account)
-    .bind(agent)
-    .one(|row| Ok(row.i64("live")? > 0))
-    .await
-}
-
-/// Calls that earlier incarnations of this node hosted and never ended. Of all accounts: this is the
-/// node's own housekeeping.
-pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRow>, DbError> {
-    let sql = format!(
-        "{COLUMNS} where c.owner_node = $1 and c.owner_incarnation < $2 and c.ended_at is null order by c.id"
-    );
-    db.query_built(sql)
-        .bind(node)
-        .bind(incarnation)
-        .all(CallRow::read)
-        .await
-}
-
-/// Calls of all accounts that no living node hosts any more.
-pub async fn without_node(db: &Db) -> Result<Vec<CallRow>, DbError> {
-    let sql = format!(
-        "{COLUMNS} where c.ended_at is null and c.owner_incarnation is not null
-            and c.owner_incarnation not in (select incarnation from nodes where lost_at is null)
-         order by c.id"
-    );
-    db.query_built(sql).all(CallRow::read).await
-}
-
-/// A call of any account that has not ended.
-pub struct OpenRow {
-    pub id: CallId,
-    pub account: AccountId,
-    /// Name and incarnation of the node that hosts it.
-    pub host: Option<(String, i64)>,
-    /// Until when somebody may join it.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// Calls of all accounts that live, or that somebody may still join: the node's own housekeeping.
-pub async fn open(db: &Db, now: Timestamp) -> Result<Vec<OpenRow>, DbError> {
-    db.query(
-        "select c.id, c.account_id, c.owner_node, c.owner_incarnation, s.expires_at
-         from calls c left join sessions s on s.id = c.id
-         where c.ended_at is null and (c.owner_incarnation is not null or s.expires_at > $1)",
-    )
-    .bind(now)
-    .all(|row| {
-        let incarnation = row.opt_i64("owner_incarnation")?;
-        Ok(OpenRow {
-            id: row.parse("id")?,
-            account: row.parse("account_id")?,
-            host: row.opt_text("owner_node")?.zip(incarnation),
-            expires_at: row.opt_time("expires_at")?,
-        })
-    })
-    .await
-}
-
-/// Which of these calls have not ended. The account follows from the lease of the same id.
-pub async fn open_among(db: &Db, ids: &[CallId]) -> Result<HashSet<CallId>, DbError> {
-    let mut open = HashSet::new();
-    // Far below the number of values that one statement takes.
-    for some in ids.chunks(500) {
-        let places: Vec<String> = (1..=some.len()).map(|at| format!("${at}")).collect();
-        let sql = format!(
-            "select id from calls where ended_at is null and id in ({})",
-            places.join(", ")
-        );
-        let found = db
-            .query_built(sql)
-            .bind_all(some.iter().map(|id| (*id).into()))
-            .all(|row| row.parse("id"))
-            .await?;
-        open.extend::<Vec<CallId>>(found);
-    }
-    Ok(open)
-}
-
-/// Ended calls among these that died with their node and have no recording. The account follows from
-/// the call.
-pub async fn lost_without_recording(
-    db: &Db,
-    id: CallId,
-) -> Result<Option<(AccountId, AgentId)>, DbError> {
-    db.query(
-        "select account_id, agent_id from calls
-         where id = $1 and end_reason = 'node_lost' and recording_id is null and has_recording = false",
-    )
-    .bind(id)
-    .optional(|row| Ok((row.parse("account_id")?, row.parse("agent_id")?)))
-    .await
-}
-
 impl Filter {
     /// The condition, with [`FILTER_VALUES`] values and one more for each of `said`.
     fn sql(&self) -> String {
@@ -631,6 +196,19 @@ impl Filter {
             .bind(self.phone.as_deref().map(digits))
             .bind_all(self.said.iter().map(|text| Arg::from(containing(text))))
     }
+}
+
+/// The `like` pattern of texts that contain this one.
+fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
 }
 
 impl CallRow {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::counters::{Tallies, count};
-use super::live::{Placed, Renewal};
+use super::live::Renewal;
+use super::placed::Placed;
 use crate::call::input::{EndRequest, ToolOutcome};
 use crate::peer::{PeerAnswer, PeerRequest};
 use crate::speech::{NotTaken, SpeechEvent, SpeechSink};

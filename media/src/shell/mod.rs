@@ -1,8 +1,9 @@
 //! The only folder with sockets, a clock, threads and files.
 //!
-//! [`Engine`] is the face. Below it: `driver` is one media thread, `live` one call on it, `socket`
-//! the call's WebSocket, `peer` its WebRTC connection (with the thread's UDP port), `recorder` its way to the disk, `mailbox` its way in; `disk` writes what
-//! the recorders hand over and `finish` makes the files of it.
+//! [`Engine`] is the face. Below it: `driver` is one media thread, `placed` a call on its way there, `live` one call
+//! on it, and `tools` what the calls of a thread share. `socket` is the call's WebSocket, `peer` its WebRTC connection
+//! (with the thread's UDP port), `recorder` its way to the disk, `mailbox` its way in; `disk` writes what the recorders
+//! hand over and `finish` makes the files of it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,11 +24,13 @@ mod line;
 mod live;
 mod mailbox;
 mod peer;
+mod placed;
 mod ports;
 mod recorder;
 mod relay;
 mod rtp;
 mod socket;
+mod tools;
 mod wheel;
 
 pub use self::counters::Counters;

@@ -1,0 +1,83 @@
+//! The peer connection of a browser's call, as the routes know it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+/// The peer connection of a browser's call, as the routes know it.
+pub struct Peer {
+    /// Held while descriptions are exchanged: one exchange at a time.
+    pub negotiation: tokio::sync::Mutex<()>,
+    seat: Mutex<PeerSeat>,
+}
+
+struct PeerSeat {
+    pc_id: String,
+    /// Our own offer, until it is answered.
+    offered: Option<String>,
+}
+
+impl Peer {
+    /// A connection that is about to be made.
+    pub fn new() -> Self {
+        Self {
+            negotiation: tokio::sync::Mutex::default(),
+            seat: Mutex::new(PeerSeat {
+                pc_id: Uuid::new_v4().to_string(),
+                offered: None,
+            }),
+        }
+    }
+
+    /// What requests name it by.
+    pub fn pc_id(&self) -> String {
+        self.seat().pc_id.clone()
+    }
+
+    pub fn is(&self, pc_id: &str) -> bool {
+        self.seat().pc_id == pc_id
+    }
+
+    /// Another connection took its place: its id.
+    pub fn renew(&self) -> String {
+        let mut seat = self.seat();
+        seat.pc_id = Uuid::new_v4().to_string();
+        seat.offered = None;
+        seat.pc_id.clone()
+    }
+
+    /// Our offer that waits for its answer.
+    pub fn offered(&self) -> Option<String> {
+        self.seat().offered.clone()
+    }
+
+    pub fn set_offered(&self, sdp: Option<String>) {
+        self.seat().offered = sdp;
+    }
+
+    fn seat(&self) -> MutexGuard<'_, PeerSeat> {
+        // Whole after any panic: each use is one operation.
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_peer_connection_has_a_new_id_and_no_open_offer() {
+        let peer = Peer::new();
+        let first = peer.pc_id();
+        peer.set_offered(Some("v=0".to_owned()));
+        let second = peer.renew();
+        assert!(first != second && peer.is(&second) && !peer.is(&first));
+        assert_eq!(peer.offered(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Calls that have not ended, of all accounts: what the nodes ask for their own housekeeping.
+
+use std::collections::HashSet;
+
+use super::{COLUMNS, CallRow};
+use crate::db::{Db, DbError, Tx};
+use crate::ids::{AccountId, AgentId, CallId};
+use crate::time::Timestamp;
+
+/// Whether the agent is on a call that has not ended, or that somebody may still join.
+pub async fn agent_is_live(
+    tx: &mut Tx,
+    account: AccountId,
+    agent: AgentId,
+) -> Result<bool, DbError> {
+    tx.query(
+        "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
+    )
+    .bind(account)
+    .bind(agent)
+    .one(|row| Ok(row.i64("live")? > 0))
+    .await
+}
+
+/// Calls that earlier incarnations of this node hosted and never ended. Of all accounts: this is the
+/// node's own housekeeping.
+pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRow>, DbError> {
+    let sql = format!(
+        "{COLUMNS} where c.owner_node = $1 and c.owner_incarnation < $2 and c.ended_at is null order by c.id"
+    );
+    db.query_built(sql)
+        .bind(node)
+        .bind(incarnation)
+        .all(CallRow::read)
+        .await
+}
+
+/// Calls of all accounts that no living node hosts any more.
+pub async fn without_node(db: &Db) -> Result<Vec<CallRow>, DbError> {
+    let sql = format!(
+        "{COLUMNS} where c.ended_at is null and c.owner_incarnation is not null
+            and c.owner_incarnation not in (select incarnation from nodes where lost_at is null)
+         order by c.id"
+    );
+    db.query_built(sql).all(CallRow::read).await
+}
+
+/// A call of any account that has not ended.
+pub struct OpenRow {
+    pub id: CallId,
+    pub account: AccountId,
+    /// Name and incarnation of the node that hosts it.
+    pub host: Option<(String, i64)>,
+    /// Until when somebody may join it.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Calls of all accounts that live, or that somebody may still join: the node's own housekeeping.
+pub async fn open(db: &Db, now: Timestamp) -> Result<Vec<OpenRow>, DbError> {
+    db.query(
+        "select c.id, c.account_id, c.owner_node, c.owner_incarnation, s.expires_at
+         from calls c left join sessions s on s.id = c.id
+         where c.ended_at is null and (c.owner_incarnation is not null or s.expires_at > $1)",
+    )
+    .bind(now)
+    .all(|row| {
+        let incarnation = row.opt_i64("owner_incarnation")?;
+        Ok(OpenRow {
+            id: row.parse("id")?,
+            account: row.parse("account_id")?,
+            host: row.opt_text("owner_node")?.zip(incarnation),
+            expires_at: row.opt_time("expires_at")?,
+        })
+    })
+    .await
+}
+
+/// Which of these calls have not ended. The account follows from the lease of the same id.
+pub async fn open_among(db: &Db, ids: &[CallId]) -> Result<HashSet<CallId>, DbError> {
+    let mut open = HashSet::new();
+    // Far below the number of values that one statement takes.
+    for some in ids.chunks(500) {
+        let places: Vec<String> = (1..=some.len()).map(|at| format!("${at}")).collect();
+        let sql = format!(
+            "select id from calls where ended_at is null and id in ({})",
+            places.join(", ")
+        );
+        let found = db
+            .query_built(sql)
+            .bind_all(some.iter().map(|id| (*id).into()))
+            .all(|row| row.parse("id"))
+            .await?;
+        open.extend::<Vec<CallId>>(found);
+    }
+    Ok(open)
+}
+
+/// Ended calls among these that died with their node and have no recording. The account follows from
+/// the call.
+pub async fn lost_without_recording(
+    db: &Db,
+    id: CallId,
+) -> Result<Option<(AccountId, AgentId)>, DbError> {
+    db.query(
+        "select account_id, agent_id from calls
+         where id = $1 and end_reason = 'node_lost' and recording_id is null and has_recording = false",
+    )
+    .bind(id)
+    .optional(|row| Ok((row.parse("account_id")?, row.parse("agent_id")?)))
+    .await
+}

@@ -1,8 +1,9 @@
-//! Between the records and the engine: the placing of a call, with what the engine is told of it (`config.rs`) and
-//! who listens, thinks and speaks in it (`speech.rs`). Telephone calls meet the SIP stack in [`telephone`]; nothing
-//! else knows both it and the engine.
+//! Between the records and the engine: the placing of a call that is prepared (`prepared.rs`) with what the engine is
+//! told of it (`config.rs`) and who listens, thinks and speaks in it (`speech.rs`). Telephone calls meet the SIP
+//! stack in [`telephone`]; nothing else knows both it and the engine.
 
 mod config;
+mod prepared;
 mod speech;
 pub mod telephone;
 pub(crate) mod transports;
@@ -19,8 +20,6 @@ use media::shell::{self, CallNews, Carrier, Refused};
 use tokio::sync::{Notify, watch};
 use tracing::Instrument;
 
-use self::config::{call_config, message_config};
-use self::speech::{announcer, speech};
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
 use super::live::{LiveCall, Peer, Pulse, TellDropped};
@@ -31,13 +30,15 @@ use crate::agents::{self, Agent};
 use crate::app::App;
 use crate::billing;
 use crate::db::{DbError, Tx};
-use crate::ids::{AccountId, CallId};
+use crate::ids::{AccountId, CallId, TrunkId};
 use crate::sessions::rules as session_rules;
 use crate::sessions::store::SessionRow;
 use crate::sip_trunks;
 use crate::supervisor::{self, panic_text};
 use crate::vendors::CallSpeech;
 
+pub use self::config::Facts;
+pub use self::prepared::Prepared;
 pub use self::speech::can_speak;
 
 /// Why a caller who was let in is not on the engine. The call's record is already ended.
@@ -59,10 +60,9 @@ pub struct Way {
     pub carrier: Carrier,
     /// Told when the engine is done with the call.
     pub over: Option<Arc<Notify>>,
-    /// A message is taken in place of a conversation.
-    pub message: bool,
-    /// The other side knows that it is answered. Who is told only once the engine has the call never hears of an
-    /// answer when it does not come to that.
+    /// Who speaks in it, where that is known; else its record tells.
+    pub prepared: Option<Box<Prepared>>,
+    /// True once the answer was sent; a later failure must then be recorded as an answered call.
     pub answered: bool,
 }
 
@@ -103,7 +103,7 @@ pub async fn place(
         events,
         carrier,
         over: None,
-        message: false,
+        prepared: None,
         answered: true,
     };
     run(app, session.account, session.id, way, lease).await
@@ -156,9 +156,21 @@ async fn run_in_span(
         app.admission.release(id, &app.incarnation.owner);
         why
     };
-    let (call, agent) = match records(app, account, id, way.message).await {
-        Ok(found) => found,
-        Err(error) => return Err(fail(Ending::engine_error(error), NotPlaced::Failed).await),
+    let Way {
+        protocol,
+        audio_format,
+        events,
+        carrier,
+        over,
+        prepared,
+        answered: _,
+    } = way;
+    let prepared = match prepared {
+        Some(prepared) => *prepared,
+        None => match prepare(app, account, id).await {
+            Ok(prepared) => prepared,
+            Err(ending) => return Err(fail(ending, NotPlaced::Failed).await),
+        },
     };
     match billing::standing(app, account).await {
         Ok(standing) if standing.is_hard_blocked() => {
@@ -169,12 +181,9 @@ async fn run_in_span(
             return Err(fail(Ending::engine_error(error.to_string()), NotPlaced::Failed).await);
         }
     }
-    let wanted = match wish_of(app, &call, State::Live).await {
-        Ok(wanted) => wanted,
-        Err(error) => {
-            let ending = Ending::engine_error(error.to_string());
-            return Err(fail(ending, NotPlaced::Failed).await);
-        }
+    let wanted = Request {
+        trunk: prepared.trunk,
+        ..wish(app, account, id, State::Live)
     };
     let slot = Renewal::from(&wanted);
     let lease = match lease {
@@ -187,42 +196,26 @@ async fn run_in_span(
             }
         },
     };
-    let Way {
-        protocol,
-        audio_format,
-        events,
-        carrier,
-        over,
-        message,
-        answered: _,
-    } = way;
-    let told = match &agent {
-        Some(agent) if !message => call_config(app, &call, agent),
-        agent => message_config(app, &call, agent.as_ref()),
-    };
+    let leaves_message = prepared.is_message();
+    let Prepared {
+        config,
+        speech: CallSpeech { providers, usage },
+        transcript,
+        channel,
+        trunk: _,
+    } = prepared;
     let config = CallConfig {
         protocol,
         audio_format,
         events,
-        ..told
+        ..config
     };
-    let made = match &agent {
-        Some(agent) if !message => speech(app, agent, &config.agent),
-        agent => Ok(announcer(app, agent.as_ref(), config.agent.language)),
-    };
-    let CallSpeech { providers, usage } = match made {
-        Ok(speech) => speech,
-        Err(error) => {
-            return Err(fail(Ending::provider_error(error.to_string()), NotPlaced::Failed).await);
-        }
-    };
+    let agent = config.agent_id.clone();
     let claim = Claim {
         account,
         id,
         incarnation: app.incarnation.number,
-        transcript: agent
-            .as_ref()
-            .is_none_or(|agent| agent.settings.transcription_enabled),
+        transcript,
         recording: config.recording,
     };
     let pulse = Arc::new(Pulse::default());
@@ -269,19 +262,24 @@ async fn run_in_span(
         ended: watch::Sender::new(false),
     });
     app.live.insert(id, live.clone());
-    tracing::info!(agent = %call.agent_id, channel = call.channel, leaves_message = message, "a call begins");
+    tracing::info!(%agent, channel, leaves_message, "a call begins");
     let following = lifecycle::follow(app.clone(), claim, live.clone(), lease, news);
     supervisor::detached("a call is written down", following);
     Ok(live)
 }
 
-/// The call and its agent, or what is missing. A message needs no agent.
-async fn records(
-    app: &App,
-    account: AccountId,
-    id: CallId,
-    message: bool,
-) -> Result<(CallRow, Option<Agent>), String> {
+/// Prepares a call as its record, its agent and its trunk say.
+async fn prepare(app: &App, account: AccountId, id: CallId) -> Result<Prepared, Ending> {
+    let found = records(app, account, id).await;
+    let (call, agent) = found.map_err(Ending::engine_error)?;
+    let trunk = trunk_of(app, &call).await;
+    let trunk = trunk.map_err(|error| Ending::engine_error(error.to_string()))?;
+    Prepared::conversation(app, &Facts::from(&call), &agent, trunk)
+        .map_err(|error| Ending::provider_error(error.to_string()))
+}
+
+/// The call and its agent, or what is missing.
+async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
     let call = store::get(&app.db, account, id)
         .await
         .map_err(|error| error.to_string())?;
@@ -289,29 +287,19 @@ async fn records(
     let agent = agents::store::get(&app.db, account, call.agent_id)
         .await
         .map_err(|error| error.to_string())?;
-    if agent.is_none() && !message {
-        return Err("the agent was deleted before the caller joined".to_owned());
-    }
+    let agent = agent.ok_or("the agent was deleted before the caller joined")?;
     Ok((call, agent))
 }
 
-/// The same for a call whose record stands: with the trunk that it goes over.
-async fn wish_of(app: &App, call: &CallRow, state: State) -> Result<Request, DbError> {
-    let trunk = match call.trunk_id {
-        Some(id) => {
-            let trunk = sip_trunks::store::get(&app.db, call.account, id).await?;
-            // A trunk that was deleted meanwhile holds no call back.
-            Some((
-                id,
-                trunk.map_or(u32::MAX, |trunk| trunk.max_concurrent_calls),
-            ))
-        }
-        None => None,
+/// The trunk that a call goes over, and how many calls that may have.
+async fn trunk_of(app: &App, call: &CallRow) -> Result<Option<(TrunkId, u32)>, DbError> {
+    let Some(id) = call.trunk_id else {
+        return Ok(None);
     };
-    Ok(Request {
-        trunk,
-        ..wish(app, call.account, call.id, state)
-    })
+    let trunk = sip_trunks::store::get(&app.db, call.account, id).await?;
+    // A trunk that was deleted meanwhile holds no call back.
+    let most = trunk.map_or(u32::MAX, |trunk| trunk.max_concurrent_calls);
+    Ok(Some((id, most)))
 }
 
 /// What this process asks of the lease store for a call.

@@ -4,22 +4,67 @@ use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, Language, MessageLimits, OptionalEvents,
     Protocol,
 };
+use serde_json::Value;
 
 use crate::agents::{Agent, Builtins, Variables};
 use crate::app::App;
-use crate::calls::store::CallRow;
+use crate::calls::store::{CallRow, NewCall};
+use crate::ids::{AgentId, CallId};
 use crate::time::Timestamp;
+
+/// What the engine is told of a call by its record.
+pub struct Facts<'a> {
+    id: CallId,
+    agent_id: AgentId,
+    agent_name: &'a str,
+    direction: &'a str,
+    pub(super) channel: &'a str,
+    from_number: Option<&'a str>,
+    to_number: Option<&'a str>,
+    /// Of the agent's placeholders.
+    variables: &'a Value,
+    /// In place of the agent's.
+    max_duration_seconds: Option<u32>,
+}
+
+impl<'a> From<&'a CallRow> for Facts<'a> {
+    fn from(call: &'a CallRow) -> Self {
+        Self {
+            id: call.id,
+            agent_id: call.agent_id,
+            agent_name: &call.agent_name,
+            direction: &call.direction,
+            channel: &call.channel,
+            from_number: call.from_number.as_deref(),
+            to_number: call.to_number.as_deref(),
+            variables: &call.dynamic_variables,
+            max_duration_seconds: call.max_duration_seconds,
+        }
+    }
+}
+
+impl<'a> From<&NewCall<'a>> for Facts<'a> {
+    fn from(call: &NewCall<'a>) -> Self {
+        Self {
+            id: call.id,
+            agent_id: call.agent_id,
+            agent_name: call.agent_name,
+            direction: call.direction,
+            channel: call.channel,
+            from_number: call.from_number,
+            to_number: call.to_number,
+            variables: call.dynamic_variables,
+            max_duration_seconds: None,
+        }
+    }
+}
 
 /// A caller who has left a message and says no more is let go after this, seconds.
 const MESSAGE_SILENCE: u32 = 8;
 
 /// What the engine is told of a call; how it is reached stands there until it is known.
-pub(super) fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfig {
-    let variables: Variables = call
-        .dynamic_variables
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
+pub(super) fn call_config(app: &App, call: &Facts<'_>, agent: &Agent) -> CallConfig {
+    let variables: Variables = call.variables.as_object().cloned().unwrap_or_default();
     let mut told = agent
         .settings
         .engine_config(&variables, &builtins(call, agent, app.clock.now()));
@@ -39,7 +84,7 @@ pub(super) fn call_config(app: &App, call: &CallRow, agent: &Agent) -> CallConfi
 
 /// What the engine is told of a call that takes a message. It is recorded whatever the agent's settings
 /// say of conversations: that is what it is for.
-pub(super) fn message_config(app: &App, call: &CallRow, agent: Option<&Agent>) -> CallConfig {
+pub(super) fn message_config(app: &App, call: &Facts<'_>, agent: Option<&Agent>) -> CallConfig {
     let language = agent.map_or(Language::English, |agent| agent.settings.language);
     let announcement = match language {
         Language::English => {
@@ -50,7 +95,7 @@ pub(super) fn message_config(app: &App, call: &CallRow, agent: Option<&Agent>) -
         }
     };
     let told = AgentConfig {
-        name: call.agent_name.clone(),
+        name: call.agent_name.to_owned(),
         first_message: Some(announcement.to_owned()),
         language,
         interruption_enabled: false,
@@ -67,7 +112,7 @@ pub(super) fn message_config(app: &App, call: &CallRow, agent: Option<&Agent>) -
 }
 
 /// What every call has.
-fn engine_config(app: &App, call: &CallRow, agent: AgentConfig) -> CallConfig {
+fn engine_config(app: &App, call: &Facts<'_>, agent: AgentConfig) -> CallConfig {
     CallConfig {
         session_id: call.id.to_string(),
         agent_id: call.agent_id.to_string(),
@@ -87,13 +132,13 @@ fn engine_config(app: &App, call: &CallRow, agent: AgentConfig) -> CallConfig {
 }
 
 /// The built-in placeholders of a call.
-fn builtins(call: &CallRow, agent: &Agent, now: Timestamp) -> Builtins {
+fn builtins(call: &Facts<'_>, agent: &Agent, now: Timestamp) -> Builtins {
     let now = now.to_string();
     Builtins {
-        channel: call.channel.clone(),
-        caller_id: call.from_number.clone().unwrap_or_default(),
-        called_number: call.to_number.clone().unwrap_or_default(),
-        direction: call.direction.clone(),
+        channel: call.channel.to_owned(),
+        caller_id: call.from_number.unwrap_or_default().to_owned(),
+        called_number: call.to_number.unwrap_or_default().to_owned(),
+        direction: call.direction.to_owned(),
         conversation_id: call.id.to_string(),
         agent_name: agent.settings.name.clone(),
         // A timestamp is written `YYYY-MM-DDTHH:MM:SS.ffffff+00:00`.
@@ -104,11 +149,10 @@ fn builtins(call: &CallRow, agent: &Agent, now: Timestamp) -> Builtins {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::calls::bridge::records;
-    use crate::ids::CallId;
     use crate::testing::TestApp;
 
     /// A new agent's session, from record to record as its call would read them.
@@ -122,9 +166,8 @@ mod tests {
         let (_, session) = test.call("POST", "/conversation/connect", Some(body)).await;
         let id = session["session_id"].as_str().unwrap_or("");
         let id: CallId = id.parse().expect("a session");
-        let found = records(&test.app, test.account, id, false).await;
-        let (call, agent) = found.expect("its records");
-        (call, agent.expect("its agent"))
+        let found = records(&test.app, test.account, id).await;
+        found.expect("its records")
     }
 
     fn extend(body: &mut Value, more: Value) {
@@ -142,7 +185,7 @@ mod tests {
         .await;
         for (own, told) in [(json!(null), 300), (json!(64), 64)] {
             let (call, agent) = session(&test, json!({"max_tokens": own}), json!({})).await;
-            let config = call_config(&test.app, &call, &agent);
+            let config = call_config(&test.app, &Facts::from(&call), &agent);
             assert_eq!(config.agent.max_tokens, told);
         }
     }
@@ -159,7 +202,7 @@ mod tests {
             let connect =
                 json!({"transport": transport, "direction": direction, "caller_phone": phone});
             let (call, agent) = session(&test, json!({}), connect).await;
-            let known = builtins(&call, &agent, test.app.clock.now());
+            let known = builtins(&Facts::from(&call), &agent, test.app.clock.now());
             assert_eq!(
                 (known.caller_id.as_str(), known.called_number.as_str()),
                 (caller, called),

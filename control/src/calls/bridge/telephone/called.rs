@@ -9,10 +9,15 @@ use media::rtp::sdp::Encryption;
 use sip::event::{Hops, Incoming};
 use sip::trunk::TrunkId as Number;
 
-use super::inbound::{Declined, Desk, unavailable};
+use super::declined::{Declined, unavailable};
+use super::task::InboundTask;
 use super::{SOURCES, caller, diversion, trunks};
+use crate::admission::{Request, State};
+use crate::agents::Agent;
+use crate::app::App;
+use crate::calls::bridge;
 use crate::calls::matched::{MatchedBy, Proof, Spelling};
-use crate::ids::{AccountId, AgentId};
+use crate::ids::{AccountId, AgentId, CallId, TrunkId};
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::rules::RegistrationStatus;
 use crate::sip_trunks::{self, AuthMode, Status, Trunk, TrunkType};
@@ -27,6 +32,8 @@ pub(super) struct Called {
     /// Of the caller's number, where it is one at a PBX.
     pub(super) extension: Option<String>,
     pub(super) agent: Option<AgentId>,
+    /// That agent, as it was read last.
+    pub(super) read: Option<Agent>,
     pub(super) number: Option<PhoneNumber>,
     pub(super) trunk: Option<Trunk>,
     /// The user of the Request-URI.
@@ -38,6 +45,22 @@ pub(super) struct Called {
     pub(super) encryption: Encryption,
 }
 
+impl Called {
+    /// The trunk that the call takes room of, and how many calls that may have.
+    pub(super) fn room(&self) -> Option<(TrunkId, u32)> {
+        let trunk = self.trunk.as_ref()?;
+        Some((trunk.id, trunk.max_concurrent_calls))
+    }
+
+    /// What is asked of the lease store for the call.
+    pub(super) fn wish(&self, app: &App, id: CallId, state: State) -> Request {
+        Request {
+            trunk: self.room(),
+            ..bridge::wish(app, self.account, id, state)
+        }
+    }
+}
+
 /// A trunk that a call may have come over, and the number that it was then meant for, as the carrier writes it.
 struct Way {
     trunk: Trunk,
@@ -47,7 +70,7 @@ struct Way {
 /// A number that a call may be for, and the trunk that it then came over.
 type Found = (PhoneNumber, Trunk);
 
-impl Desk {
+impl InboundTask {
     /// Whose number was called: one of the settings, one that an account registered, or what the
     /// settings have for all others.
     pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
@@ -62,6 +85,7 @@ impl Desk {
             from: from(&dialled),
             extension: extension.clone(),
             agent: Some(agent),
+            read: None,
             number: None,
             trunk: None,
             dialled: dialled.clone(),
@@ -82,6 +106,7 @@ impl Desk {
                 from: from(&number.phone_number),
                 extension,
                 agent: number.agent_id,
+                read: None,
                 encryption: trunks::encryption(trunk.media_encryption),
                 number: Some(number),
                 trunk: Some(trunk),

@@ -39,7 +39,7 @@ impl Carried {
     }
 
     /// A call whose record says that it rings until somebody has answered.
-    pub(super) fn part(&self, account: AccountId, id: CallId) {
+    pub(super) fn leg(&self, account: AccountId, id: CallId) {
         self.add(account, id, true);
     }
 

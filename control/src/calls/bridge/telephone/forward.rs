@@ -15,22 +15,22 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Line;
+use super::call_leg::{CallLeg, name};
 use super::called::Called;
+use super::declined::{Declined, is_at_cap};
 use super::diversion::{self, Arrival, Looped};
-use super::inbound::{Declined, Desk};
 use super::joined::{Joined, Side};
-use super::lobby::{Ringing, is_at_cap, new_call};
 use super::outbound::{Dial, Onward, Over, Placing, STACK_PATIENCE, domain};
+use super::record::{Ringing, new_call};
 use super::talking::Settled;
-use crate::admission::{Lease, Renewal, Request, State};
+use super::task::InboundTask;
+use crate::admission::{Request, State};
 use crate::agents::{self, Agent};
-use crate::app::App;
 use crate::calls::dial::number::canonical;
 use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id, may_call_from};
 use crate::calls::dial::service::{has_room, own_number, way_out};
 use crate::calls::dial::store as dial;
 use crate::calls::journal::Owner;
-use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::calls::{bridge, lifecycle, store};
 use crate::db::DbError;
@@ -47,91 +47,6 @@ pub(super) struct NotForwarded {
     pub(super) code: u16,
     /// `Some`: nothing was dialled, and the end of the caller's call is still to be written, with this.
     pub(super) unwritten: Option<(Box<Ringing>, String)>,
-}
-
-/// A call that rings, or one of the two that are joined: its record, and its slot while this lives.
-pub(super) struct Part {
-    app: App,
-    pub(super) account: AccountId,
-    pub(super) id: CallId,
-    pub(super) dialling: Arc<Dialling>,
-    /// One that only rings has none.
-    lease: Option<Lease>,
-}
-
-impl Part {
-    async fn take(app: &App, wish: Request) -> Result<Self, ApiError> {
-        let (account, id, slot) = (wish.account, wish.lease, Renewal::from(&wish));
-        let lease = app.admit(wish).await?;
-        let dialling = Arc::new(Dialling::new(account, slot));
-        // Renewed, and found by who ends it.
-        app.live.dial(id, Arc::clone(&dialling));
-        Ok(Self {
-            app: app.clone(),
-            account,
-            id,
-            dialling,
-            lease: Some(lease),
-        })
-    }
-
-    /// A call that came in and rings: who ends it finds it, and a process that ends waits for it. `None`: as many
-    /// ring over its trunk as it may have calls.
-    pub(super) fn ring(app: &App, called: &Called) -> Option<Self> {
-        let (account, trunk) = (called.account, called.trunk.as_ref());
-        let id = CallId::new(&app.clock);
-        let dialling = Arc::new(Dialling::came_in(account, trunk.map(|trunk| trunk.id)));
-        // A number with rules came over a trunk.
-        let most = trunk.map_or(0, |trunk| trunk.max_concurrent_calls);
-        let room = app.live.ring(id, Arc::clone(&dialling), most);
-        room.then(|| Self {
-            app: app.clone(),
-            account,
-            id,
-            dialling,
-            lease: None,
-        })
-    }
-
-    /// Takes the slot of a call that rings.
-    async fn hold(&mut self, wish: Request) -> Result<(), ApiError> {
-        let slot = Renewal::from(&wish);
-        self.lease = Some(self.app.admit(wish).await?);
-        self.dialling.hold(slot);
-        Ok(())
-    }
-
-    /// Writes its end.
-    pub(super) async fn write(&self, ending: Ending) {
-        let owner = Owner {
-            account: self.account,
-            call: self.id,
-            incarnation: self.app.incarnation.number,
-        };
-        lifecycle::write_end(&self.app, owner, ending).await;
-    }
-
-    /// Writes down that it is answered. `false`: it is not this process's any more.
-    pub(super) async fn answered(&self) -> bool {
-        let (app, now) = (&self.app, self.app.clock.now());
-        let number = app.incarnation.number;
-        match dial::answered(&app.db, self.account, self.id, number, now).await {
-            Ok(ours) => {
-                self.dialling.answered(app.clock.moment());
-                ours
-            }
-            Err(error) => {
-                tracing::error!(%error, "the answer to a call could not be written down");
-                false
-            }
-        }
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.app.live.dialled(self.id);
-    }
 }
 
 /// Where the call goes out.
@@ -185,11 +100,11 @@ impl From<DbError> for Refusal {
 
 /// A callee who has answered; nobody hears anything yet.
 pub(super) struct Forwarded {
-    caller: Part,
+    caller: CallLeg,
     callee: Side,
 }
 
-impl Desk {
+impl InboundTask {
     /// Calls the number, while the caller hears it ring.
     pub(super) async fn forward(
         &self,
@@ -207,7 +122,7 @@ impl Desk {
             Ok(callee) => callee,
             Err(error) => return Err(unwritten(ringing, error.into())),
         };
-        let caller = ringing.part;
+        let caller = ringing.leg;
         match self.reach(way, &caller, callee, events).await {
             Ok(callee) => Ok(Forwarded { caller, callee }),
             Err(end) => {
@@ -289,20 +204,20 @@ impl Desk {
         called: &Called,
         way: &WayOut,
         caller: &mut Ringing,
-    ) -> Result<Part, ApiError> {
+    ) -> Result<CallLeg, ApiError> {
         let (app, account) = (&self.app, called.account);
         let wish = Request {
             beyond: true,
-            ..self.wish(called, caller.part.id, State::Live)
+            ..called.wish(app, caller.leg.id, State::Live)
         };
-        caller.part.hold(wish).await?;
+        caller.leg.hold(wish).await?;
         let wish = Request {
             beyond: true,
             trunk: Some((way.trunk.id, way.trunk.max_concurrent_calls)),
             ..bridge::wish(app, account, CallId::new(&app.clock), State::Live)
         };
-        let callee = Part::take(app, wish).await?;
-        self.carried.part(account, callee.id);
+        let callee = CallLeg::take(app, wish).await?;
+        self.carried.leg(account, callee.id);
         self.write_callee(called, way, caller, callee.id).await?;
         Ok(callee)
     }
@@ -344,8 +259,8 @@ impl Desk {
         store::insert(&mut tx, account, &goes_out, now).await?;
         let placing = dial::Placing {
             // For clients; what is judged by is the column.
-            metadata: &json!({ "forwarded_call_id": caller.part.id }),
-            forwards: Some(caller.part.id),
+            metadata: &json!({ "forwarded_call_id": caller.leg.id }),
+            forwards: Some(caller.leg.id),
             max_duration_seconds: None,
             node: &app.config.cluster.node,
             incarnation: app.incarnation.number,
@@ -375,8 +290,8 @@ impl Desk {
     async fn reach(
         &self,
         way: WayOut,
-        caller: &Part,
-        callee: Part,
+        caller: &CallLeg,
+        callee: CallLeg,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Side, Unanswered> {
         let Line {
@@ -425,7 +340,7 @@ impl Desk {
                         agreed,
                     };
                     return Ok(Side {
-                        part: callee,
+                        leg: callee,
                         line,
                         events: heard,
                         settled,
@@ -459,24 +374,28 @@ impl Forwarded {
     }
 
     /// Both sides have agreed with us: they hear each other once the caller is told that it is answered.
-    pub(super) async fn join(self, desk: &Desk, caller: Settled) -> Result<Joined, Declined> {
-        Joined::begin(&desk.app, &desk.exchange, self.caller, caller, self.callee).await
+    pub(super) async fn join(
+        self,
+        task: &InboundTask,
+        caller: Settled,
+    ) -> Result<Joined, Declined> {
+        Joined::begin(&task.app, &task.exchange, self.caller, caller, self.callee).await
     }
 
     /// The caller gave up before both could hear each other: the callee, who has answered, is let go.
-    pub(super) async fn caller_left(self, desk: &Desk) {
-        desk.exchange.give_up(self.callee.line);
+    pub(super) async fn caller_left(self, task: &InboundTask) {
+        task.exchange.give_up(self.callee.line);
         let caller = Ending::unanswered(&Unanswered::caller_left());
         self.caller.write(caller).await;
         let callee = Ending::joined("caller_hangup", "system", Duration::ZERO);
-        self.callee.part.write(callee).await;
+        self.callee.leg.write(callee).await;
     }
 
     /// The caller cannot be had: the callee is let go.
-    pub(super) async fn give_up(self, desk: &Desk, why: &str) {
-        desk.exchange.give_up(self.callee.line);
-        for part in [&self.caller, &self.callee.part] {
-            part.write(Ending::engine_error(why.to_owned())).await;
+    pub(super) async fn give_up(self, task: &InboundTask, why: &str) {
+        task.exchange.give_up(self.callee.line);
+        for leg in [&self.caller, &self.callee.leg] {
+            leg.write(Ending::engine_error(why.to_owned())).await;
         }
     }
 }
@@ -484,13 +403,6 @@ impl Forwarded {
 /// Resolves when the caller hangs up.
 async fn left(events: &mut mpsc::Receiver<Event>) {
     while !matches!(events.recv().await, Some(Event::Ended { .. }) | None) {}
-}
-
-pub(super) const fn name(by: Canceled) -> &'static str {
-    match by {
-        Canceled::Api => "api",
-        Canceled::Drain | Canceled::Blocked => "system",
-    }
 }
 
 fn unwritten(caller: Ringing, Refusal { code, why }: Refusal) -> NotForwarded {

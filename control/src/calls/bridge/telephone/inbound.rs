@@ -1,24 +1,27 @@
-//! Calls that come in: from an INVITE to an agent, and the end of either side to the other.
+//! The way of an inbound call: from its INVITE over whoever answers it to its leg, and the end of either side to the
+//! other.
 //!
-//! A call is let in (`called.rs`: whose number it is for; its number has an agent, trunk and account have room) before it gets ports, its
-//! ports are bound before they are offered, and the engine has it before the answer is sent. While nobody
-//! can answer, a number's routing rules are followed (`lobby.rs`).
+//! Each step hands its result on. `called.rs` says whose number it is for, `lobby.rs` who answers: an agent or a message,
+//! each with its speech, slot and record, or the telephone to which `forward.rs` reached. Only then it gets ports, its
+//! ports are bound before they are offered, and the engine or the relay has it before the answer is sent. A step that
+//! cannot be done is a refusal (`declined.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::rtp::sdp::{self, Flow, Refusal};
+use media::rtp::sdp::{self, Flow};
 use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
 use super::carried::Carried;
-use super::forward::{Forwarded, Part};
+use super::declined::Declined;
 use super::joined::Joined;
-use super::session::{Ours, Unusable};
+use super::lobby::{Admitted, Answerer};
+use super::session::Ours;
 use super::talking::{How, Settled, Talking};
+use super::task::InboundTask;
 use super::{Exchange, Line};
-use crate::admission::Lease;
 use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::dial::rules::Unanswered;
@@ -26,93 +29,11 @@ use crate::calls::journal::Owner;
 use crate::calls::lifecycle;
 use crate::calls::rules::Ending;
 use crate::calls::store;
-use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
 use crate::supervisor;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
 const ANSWER_WITHIN: Duration = Duration::from_secs(32);
-
-/// Why a call is not taken, as its SIP answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Declined {
-    pub(super) code: u16,
-    /// What a Warning says of it (RFC 3261 section 20.43).
-    warning: Option<&'static str>,
-}
-
-impl Declined {
-    pub(super) const NOBODY: Self = Self::with(404);
-    pub(super) const AWAY: Self = Self::with(480);
-    pub(super) const BUSY: Self = Self::with(486);
-    pub(super) const NOT_ACCEPTABLE: Self = Self::with(488);
-    /// What is offered is over IPv6 and the call over IPv4, or the other way round.
-    pub(super) const WRONG_FAMILY: Self = Self {
-        code: 488,
-        warning: Some("301 sidetone \"Incompatible network address formats\""),
-    };
-    const MALFORMED: Self = Self::with(400);
-    /// The caller may give the password of a trunk, and has not: the stack asks for it.
-    const UNPROVED: Self = Self::with(401);
-    pub(super) const FORBIDDEN: Self = Self::with(403);
-    pub(super) const UNAVAILABLE: Self = Self::with(503);
-    /// The caller is gone: nobody hears it.
-    pub(super) const CANCELED: Self = Self::with(487);
-
-    pub(super) const fn with(code: u16) -> Self {
-        Self {
-            code,
-            warning: None,
-        }
-    }
-}
-
-impl From<Refusal> for Declined {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Malformed(_) => Self::MALFORMED,
-            Refusal::Family => Self::WRONG_FAMILY,
-            _ => Self::NOT_ACCEPTABLE,
-        }
-    }
-}
-
-impl From<Unusable> for Declined {
-    fn from(unusable: Unusable) -> Self {
-        match unusable {
-            Unusable::Refused(refusal) => refusal.into(),
-            Unusable::OutOfReach => Self::NOT_ACCEPTABLE,
-        }
-    }
-}
-
-/// A call that was let in.
-pub(super) struct Admitted {
-    pub(super) account: AccountId,
-    pub(super) id: CallId,
-    /// Where it is this process's already; else it is adopted.
-    pub(super) lease: Option<Lease>,
-    /// It is let in to leave a message.
-    pub(super) message: bool,
-    /// It rang, and is among the calls that ring until the engine has it.
-    pub(super) rang: Option<Box<Part>>,
-}
-
-/// What became of a call that came in: it has an agent or leaves a message, or somebody else answered.
-pub(super) enum Taken {
-    Call(Admitted),
-    Forwarded(Box<Forwarded>),
-}
-
-impl Taken {
-    /// The record of the call that came in.
-    fn whose(&self) -> (AccountId, CallId) {
-        match self {
-            Self::Call(admitted) => (admitted.account, admitted.id),
-            Self::Forwarded(forwarded) => forwarded.whose(),
-        }
-    }
-}
 
 /// Whom the caller hears.
 pub(super) enum Conversation {
@@ -125,29 +46,18 @@ pub(super) fn begin(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box
     let Line { id, events } = line;
     let carried = Carried::default();
     carried.line(id);
-    let desk = Desk {
+    let task = InboundTask {
         app: app.clone(),
         exchange: Arc::clone(&exchange),
         carried: carried.clone(),
     };
-    let serving = async move { desk.serve(id, &incoming, events).await };
+    let serving = async move { task.serve(id, &incoming, events).await };
     supervisor::carry("a call that came in", serving, async move |why| {
         carried.put_right(&app, &exchange, &why).await;
     });
 }
 
-/// Where a call is taken.
-pub(super) struct Desk {
-    pub(super) app: App,
-    pub(super) exchange: Arc<Exchange>,
-    pub(super) carried: Carried,
-}
-
-impl Desk {
-    pub(super) fn tell(&self, line: LineId, command: Command) {
-        self.exchange.lead(line, command);
-    }
-
+impl InboundTask {
     async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
         match self.take(line, incoming, &mut events).await {
             Ok(Conversation::Agent(talking)) => talking.follow(&self.exchange, line, events).await,
@@ -196,12 +106,12 @@ impl Desk {
         if let Some(offer) = offer {
             ours.answer(offer)?;
         }
-        let taken = self.admit_or_ring(line, called, events).await?;
-        let (account, id) = taken.whose();
+        let answerer = self.admit_or_ring(line, called, events).await?;
+        let (account, id) = answerer.whose();
         self.exchange.traces.belongs(line, account, id);
         // A line closes with its call: who gave up while the call was let in is not answered any more.
         if events.is_closed() {
-            return Err(self.caller_left(taken).await);
+            return Err(self.caller_left(answerer).await);
         }
         // Not before: callers whom nobody has room for must not take the ports of those who are let in.
         let mut ports = match place.take_ports() {
@@ -210,7 +120,7 @@ impl Desk {
                 tracing::error!(%error, "no ports for a telephone call");
                 let why = format!("no ports for the audio: {error}");
                 let told = Declined::UNAVAILABLE;
-                return Err(self.give_up(taken, &why, told, false).await);
+                return Err(self.give_up(answerer, &why, told, false).await);
             }
         };
         ours.local.port = ports.port();
@@ -220,7 +130,7 @@ impl Desk {
             Ok(answer) => answer,
             Err(why) => {
                 let told = why.to_string();
-                return Err(self.give_up(taken, &told, why.into(), answered).await);
+                return Err(self.give_up(answerer, &told, why.into(), answered).await);
             }
         };
         match answer {
@@ -230,7 +140,7 @@ impl Desk {
                     ours,
                     agreed,
                 };
-                match self.begin(taken, settled, answered).await {
+                match self.begin(answerer, settled, answered).await {
                     Ok(conversation) => {
                         self.tell(line, Command::Answer(line, Body::sdp(text)));
                         Ok(conversation)
@@ -246,7 +156,7 @@ impl Desk {
                 let Some(body) = established(events).await else {
                     let why = "the caller did not answer our offer";
                     let told = Declined::NOT_ACCEPTABLE;
-                    return Err(self.give_up(taken, why, told, answered).await);
+                    return Err(self.give_up(answerer, why, told, answered).await);
                 };
                 match ours.accept(&offered, &body) {
                     Ok(agreed) => {
@@ -255,32 +165,76 @@ impl Desk {
                             ours,
                             agreed,
                         };
-                        self.begin(taken, settled, answered).await
+                        self.begin(answerer, settled, answered).await
                     }
                     Err(why) => {
                         let why = why.to_string();
                         let told = Declined::NOT_ACCEPTABLE;
-                        Err(self.give_up(taken, &why, told, answered).await)
+                        Err(self.give_up(answerer, &why, told, answered).await)
                     }
                 }
             }
         }
     }
 
+    async fn begin(
+        &self,
+        answerer: Answerer,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Conversation, Declined> {
+        Ok(match answerer {
+            Answerer::Engine(admitted) => {
+                let placed = self.place(*admitted, settled, answered).await?;
+                Conversation::Agent(Box::new(placed))
+            }
+            Answerer::Telephone(forwarded) => {
+                Conversation::Joined(Box::new(forwarded.join(self, settled).await?))
+            }
+        })
+    }
+
+    async fn place(
+        &self,
+        admitted: Admitted,
+        settled: Settled,
+        answered: bool,
+    ) -> Result<Talking, Declined> {
+        let Admitted {
+            account,
+            id,
+            prepared,
+            lease,
+            rang,
+        } = admitted;
+        let how = How {
+            prepared: Some(prepared),
+            lease,
+            answered,
+        };
+        let begun = Talking::begin(&self.app, account, id, settled, how).await;
+        drop(rang);
+        begun.map_err(|why| match why {
+            NotPlaced::Blocked => Declined::FORBIDDEN,
+            // Account and trunk had room for it: this server has none.
+            NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
+        })
+    }
+
     /// A call whose record stands already ends before it began; `answered`: and after we answered.
     async fn give_up(
         &self,
-        taken: Taken,
+        answerer: Answerer,
         why: &str,
         declined: Declined,
         answered: bool,
     ) -> Declined {
-        let (account, id) = taken.whose();
-        match taken {
-            Taken::Call(_) => {
+        let (account, id) = answerer.whose();
+        match answerer {
+            Answerer::Engine(_) => {
                 bridge::could_not_start(&self.app, account, id, why, answered).await;
             }
-            Taken::Forwarded(forwarded) => forwarded.give_up(self, why).await,
+            Answerer::Telephone(forwarded) => forwarded.give_up(self, why).await,
         }
         match answered {
             true => declined,
@@ -298,14 +252,10 @@ impl Desk {
     }
 
     /// The caller is gone, and the record stands.
-    async fn caller_left(&self, taken: Taken) -> Declined {
-        match taken {
-            Taken::Call(Admitted {
-                account,
-                id,
-                rang: _rang,
-                ..
-            }) => {
+    async fn caller_left(&self, answerer: Answerer) -> Declined {
+        match answerer {
+            Answerer::Engine(admitted) => {
+                let (account, id) = (admitted.account, admitted.id);
                 let incarnation = &self.app.incarnation;
                 let owner = Owner {
                     account,
@@ -316,49 +266,9 @@ impl Desk {
                 lifecycle::write_end(&self.app, owner, ending).await;
                 self.app.admission.release(id, &incarnation.owner);
             }
-            Taken::Forwarded(forwarded) => forwarded.caller_left(self).await,
+            Answerer::Telephone(forwarded) => forwarded.caller_left(self).await,
         }
         Declined::CANCELED
-    }
-
-    async fn begin(
-        &self,
-        taken: Taken,
-        settled: Settled,
-        answered: bool,
-    ) -> Result<Conversation, Declined> {
-        Ok(match taken {
-            Taken::Call(admitted) => {
-                let placed = self.place(admitted, settled, answered).await?;
-                Conversation::Agent(Box::new(placed))
-            }
-            Taken::Forwarded(forwarded) => {
-                Conversation::Joined(Box::new(forwarded.join(self, settled).await?))
-            }
-        })
-    }
-
-    async fn place(
-        &self,
-        admitted: Admitted,
-        settled: Settled,
-        answered: bool,
-    ) -> Result<Talking, Declined> {
-        let Admitted {
-            account,
-            id,
-            lease,
-            message,
-            rang,
-        } = admitted;
-        let how = How { message, answered };
-        let begun = Talking::begin(&self.app, account, id, settled, lease, how).await;
-        drop(rang);
-        begun.map_err(|why| match why {
-            NotPlaced::Blocked => Declined::FORBIDDEN,
-            // Account and trunk had room for it: this server has none.
-            NotPlaced::NoCapacity | NotPlaced::Failed => Declined::UNAVAILABLE,
-        })
     }
 }
 
@@ -374,9 +284,4 @@ async fn established(events: &mut mpsc::Receiver<Event>) -> Option<Body> {
         }
     };
     tokio::time::timeout(ANSWER_WITHIN, answer).await.ok()?
-}
-
-pub(super) fn unavailable(error: &DbError) -> Declined {
-    tracing::error!(%error, "a telephone call could not be written down");
-    Declined::UNAVAILABLE
 }

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Exchange;
-use super::forward::{Part, name};
-use super::inbound::Declined;
+use super::call_leg::{CallLeg, name};
+use super::declined::Declined;
 use super::session::Session;
 use super::talking::Settled;
 use crate::app::App;
@@ -22,7 +22,7 @@ use crate::secret;
 
 /// One side: its record and slot, its line, and what it has agreed to.
 pub(super) struct Side {
-    pub(super) part: Part,
+    pub(super) leg: CallLeg,
     pub(super) line: LineId,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) settled: Settled,
@@ -34,8 +34,8 @@ pub(super) struct Joined {
     lost: Arc<Notify>,
     most: Duration,
     began: Instant,
-    caller: Part,
-    callee: Part,
+    caller: CallLeg,
+    callee: CallLeg,
     line: LineId,
     events: mpsc::Receiver<Event>,
     /// Of the caller, and of the callee.
@@ -59,12 +59,12 @@ impl Joined {
     pub(super) async fn begin(
         app: &App,
         exchange: &Exchange,
-        caller: Part,
+        caller: CallLeg,
         settled: Settled,
         callee: Side,
     ) -> Result<Self, Declined> {
         let Side {
-            part: callee,
+            leg: callee,
             line,
             events,
             settled: of_callee,
@@ -89,8 +89,8 @@ impl Joined {
             Err(why) => {
                 tracing::error!(why, "two calls could not be joined");
                 exchange.give_up(line);
-                for part in [&caller, &callee] {
-                    part.write(Ending::engine_error(why.clone())).await;
+                for leg in [&caller, &callee] {
+                    leg.write(Ending::engine_error(why.clone())).await;
                 }
                 Err(Declined::UNAVAILABLE)
             }

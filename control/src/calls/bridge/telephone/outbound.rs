@@ -289,10 +289,11 @@ impl Placing {
             agreed,
         };
         let how = How {
-            message: false,
+            prepared: None,
+            lease,
             answered: true,
         };
-        Talking::begin(app, self.account, self.call, settled, lease, how)
+        Talking::begin(app, self.account, self.call, settled, how)
             .await
             .map_err(|_| Over::Written)
     }

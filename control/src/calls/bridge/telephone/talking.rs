@@ -13,7 +13,7 @@ use super::Exchange;
 use super::session::{Ours, Session};
 use crate::admission::Lease;
 use crate::app::App;
-use crate::calls::bridge::{self, NotPlaced, Way};
+use crate::calls::bridge::{self, NotPlaced, Prepared, Way};
 use crate::calls::live::LiveCall;
 use crate::ids::{AccountId, CallId};
 use crate::secret;
@@ -34,10 +34,11 @@ pub(super) struct Settled {
 }
 
 /// How it begins.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct How {
-    /// To leave a message.
-    pub(super) message: bool,
+    /// Who speaks in it, where that is known; else its record tells.
+    pub(super) prepared: Option<Box<Prepared>>,
+    /// Where it was taken already.
+    pub(super) lease: Option<Lease>,
     /// The other side knows that it is answered.
     pub(super) answered: bool,
 }
@@ -50,10 +51,13 @@ impl Talking {
         account: AccountId,
         call: CallId,
         settled: Settled,
-        lease: Option<Lease>,
         how: How,
     ) -> Result<Self, NotPlaced> {
-        let How { message, answered } = how;
+        let How {
+            prepared,
+            lease,
+            answered,
+        } = how;
         let Settled {
             ports,
             ours,
@@ -80,7 +84,7 @@ impl Talking {
             events: OptionalEvents::default(),
             carrier: Carrier::Rtp(Box::new(carrier)),
             over: Some(Arc::clone(&over)),
-            message,
+            prepared,
             answered,
         };
         let live = bridge::run(app, account, call, way, lease).await?;

@@ -1,4 +1,4 @@
-//! Calls that come in, told to a desk as the stack would tell them: the stack listens, and nobody calls it.
+//! Calls that come in, told to their task as the stack would tell them: the stack listens, and nobody calls it.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,9 +24,12 @@ use tokio::task::JoinHandle;
 
 use super::called::Called;
 use super::carried::Carried;
+use super::declined::Declined;
 use super::exchange::hand_on;
-use super::inbound::{Conversation, Declined, Desk, Taken};
+use super::inbound::Conversation;
+use super::lobby::Answerer;
 use super::standings::{self, Standings};
+use super::task::InboundTask;
 use super::{Exchange, Line, open};
 use crate::admission::{Request, State};
 use crate::calls::bridge;
@@ -67,8 +70,8 @@ impl Bench {
         Self { test, exchange }
     }
 
-    fn desk(&self) -> Desk {
-        Desk {
+    fn task(&self) -> InboundTask {
+        InboundTask {
             app: self.test.app.clone(),
             exchange: Arc::clone(&self.exchange),
             carried: Carried::default(),
@@ -128,7 +131,7 @@ impl Bench {
         let mut line = self.exchange.line();
         let incoming = incoming(&[trunk], NUMBER);
         let events = &mut line.events;
-        let taken = self.desk().take(line.id, &incoming, events).await;
+        let taken = self.task().take(line.id, &incoming, events).await;
         let Ok(Conversation::Agent(talking)) = taken else {
             panic!("not taken");
         };
@@ -172,23 +175,23 @@ impl Bench {
     async fn called_over(&self, trunk: TrunkId) -> (Called, String) {
         let rules = json!({"inbound": {"fallback_action": "hangup", "max_ring_seconds": 5}});
         let number = self.number(&self.test.key, NUMBER, trunk, rules).await;
-        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        let called = self.task().called(&incoming(&[trunk], NUMBER)).await;
         (called.unwrap_or_else(|why| panic!("{why:?}")), number)
     }
 
     /// Lets a call ring in a task of its own. Its line, and what becomes of it.
-    fn ring(&self, mut called: Called) -> (LineId, JoinHandle<Result<Taken, Declined>>) {
+    fn ring(&self, mut called: Called) -> (LineId, JoinHandle<Result<Answerer, Declined>>) {
         let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
         rules.unwrap().max_ring_seconds = Some(120);
         let Line { id, mut events } = self.exchange.line();
-        let desk = self.desk();
-        let rings = async move { desk.admit_or_ring(id, called, &mut events).await };
+        let task = self.task();
+        let rings = async move { task.admit_or_ring(id, called, &mut events).await };
         (id, tokio::spawn(rings))
     }
 
     /// The same call another time.
     async fn called_again(&self, trunk: TrunkId) -> Called {
-        let called = self.desk().called(&incoming(&[trunk], NUMBER)).await;
+        let called = self.task().called(&incoming(&[trunk], NUMBER)).await;
         called.unwrap_or_else(|why| panic!("{why:?}"))
     }
 
@@ -263,7 +266,7 @@ impl Bench {
 
     /// A call to a number that is forwarded, as it was looked up. There is no agent to be waited for.
     async fn called_to_forward(&self, incoming: &Incoming) -> Called {
-        let called = self.desk().called(incoming).await;
+        let called = self.task().called(incoming).await;
         let mut called = called.unwrap_or_else(|why| panic!("{why:?}"));
         let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
         rules.unwrap().max_ring_seconds = Some(0);
@@ -282,7 +285,7 @@ impl Bench {
         };
         hand_on(&self.test.app, &self.exchange, left);
         let events = &mut line.events;
-        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        let taken = self.task().admit_or_ring(line.id, called, events).await;
         taken.err().unwrap().code
     }
 
@@ -300,7 +303,7 @@ impl Bench {
     async fn ring_in_vain(&self, called: Called) -> Declined {
         let mut line = self.exchange.line();
         let events = &mut line.events;
-        let taken = self.desk().admit_or_ring(line.id, called, events).await;
+        let taken = self.task().admit_or_ring(line.id, called, events).await;
         taken.err().unwrap()
     }
 
@@ -372,7 +375,7 @@ async fn a_caller_who_may_give_a_password_is_asked_for_it_before_the_number_is_n
         };
         let mut line = bench.exchange.line();
         let events = &mut line.events;
-        let taken = bench.desk().take(line.id, &incoming, events).await;
+        let taken = bench.task().take(line.id, &incoming, events).await;
         assert_eq!(taken.err(), Some(Declined::with(code)));
     }
 }
@@ -413,7 +416,7 @@ async fn a_caller_whose_audio_is_of_the_other_family_is_told_so_and_leaves_no_re
     };
     let mut line = bench.exchange.line();
     let events = &mut line.events;
-    let taken = bench.desk().take(line.id, &incoming, events).await;
+    let taken = bench.task().take(line.id, &incoming, events).await;
     assert_eq!(taken.err(), Some(Declined::WRONG_FAMILY));
     let (_, list) = bench.test.call("GET", "/calls", None).await;
     assert_eq!(list["total"], 0, "{list}");
@@ -615,7 +618,7 @@ async fn who_gives_up_while_the_call_is_let_in_is_not_answered() {
     bench.leave(line.id);
     let incoming = incoming(&[trunk], NUMBER);
     let events = &mut line.events;
-    let taken = bench.desk().take(line.id, &incoming, events).await;
+    let taken = bench.task().take(line.id, &incoming, events).await;
     assert_eq!(taken.err(), Some(Declined::CANCELED));
     let record = bench.record().await;
     told(&record, ["canceled", "caller_hangup", "caller"]);
@@ -635,7 +638,7 @@ async fn the_record_has_the_response_that_the_caller_got() {
     let mut line = bench.exchange.line();
     let incoming = incoming(&[trunk], NUMBER);
     let events = &mut line.events;
-    let taken = bench.desk().take(line.id, &incoming, events).await;
+    let taken = bench.task().take(line.id, &incoming, events).await;
     assert!(matches!(taken, Ok(Conversation::Agent(_))));
     let record = bench.record().await;
     assert_eq!(
@@ -663,7 +666,7 @@ async fn a_call_that_is_refused_at_the_last_moment_has_that_response() {
     let mut line = bench.exchange.line();
     let incoming = incoming(&[trunk], NUMBER);
     let events = &mut line.events;
-    let taken = bench.desk().take(line.id, &incoming, events).await;
+    let taken = bench.task().take(line.id, &incoming, events).await;
     assert_eq!(taken.err(), Some(Declined::with(403)));
     let record = bench.record().await;
     assert_eq!(record["sip_code"], 403);

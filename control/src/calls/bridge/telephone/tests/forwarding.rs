@@ -77,8 +77,8 @@ async fn a_call_that_comes_back_over_another_account_is_known_by_what_rings() {
     for lap in 1..=2 {
         let called = bench.called_to_forward(&call).await;
         let Line { id, mut events } = bench.exchange.line();
-        let desk = bench.desk();
-        let rings = async move { desk.admit_or_ring(id, called, &mut events).await.is_ok() };
+        let task = bench.task();
+        let rings = async move { task.admit_or_ring(id, called, &mut events).await.is_ok() };
         lines.push((id, tokio::spawn(rings)));
         let until = Instant::now() + Duration::from_secs(10);
         while dial::live_forwards(&app.db, app.clock.now())

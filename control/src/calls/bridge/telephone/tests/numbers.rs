@@ -15,7 +15,7 @@ async fn a_trunk_with_numbers_takes_calls_to_those_as_they_are_written_there() {
     let taken = async || {
         let mut taken = Vec::new();
         for to in written {
-            match bench.desk().called(&incoming(&[trunk], to)).await {
+            match bench.task().called(&incoming(&[trunk], to)).await {
                 Ok(called) => {
                     assert_eq!(called.to, NUMBER);
                     taken.push(to);
@@ -58,7 +58,7 @@ async fn a_number_is_its_accounts_whatever_others_register_that_ends_alike() {
     let whose = async |to: &str| {
         let mut found = Vec::new();
         for trunks in [[theirs, ours], [ours, theirs]] {
-            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            let called = bench.task().called(&incoming(&trunks, to)).await;
             found.push(called.map(|called| called.account));
         }
         assert_eq!(found[0], found[1], "{to}");
@@ -134,13 +134,13 @@ async fn no_spelling_that_another_account_registers_later_takes_or_blocks_a_numb
         "0012025550123",
     ] {
         for trunks in [[theirs, ours], [ours, theirs]] {
-            let called = bench.desk().called(&incoming(&trunks, to)).await;
+            let called = bench.task().called(&incoming(&trunks, to)).await;
             assert_eq!(called.map(|called| called.account), Ok(us), "{to}");
         }
     }
     // As it is registered, without its plus, it is theirs, though it is what in America is dialled for ours.
     for to in ["+2025550123", "2025550123", "39030123456", "002025550123"] {
-        let called = bench.desk().called(&incoming(&[ours, theirs], to)).await;
+        let called = bench.task().called(&incoming(&[ours, theirs], to)).await;
         let whose = called.map(|called| called.account);
         assert!(whose.is_ok_and(|whose| whose != us), "{to}");
     }
@@ -160,7 +160,7 @@ async fn a_number_is_found_as_its_country_dials_it_whatever_its_prefix_is() {
         bench
             .number(&bench.test.key, number, trunk, json!({}))
             .await;
-        let called = bench.desk().called(&incoming(&[trunk], dialled)).await;
+        let called = bench.task().called(&incoming(&[trunk], dialled)).await;
         assert_eq!(called.map(|called| called.to), Ok(number.to_owned()));
     }
 }
@@ -175,7 +175,7 @@ async fn a_number_of_the_trunk_for_calls_out_is_meant_where_calls_in_come_over_a
     let inward = bench.by_address(key).await;
     bench.number(key, NUMBER, out, json!({})).await;
     let called = async |trunks: Vec<TrunkId>, to: &str| {
-        let called = bench.desk().called(&incoming(&trunks, to)).await;
+        let called = bench.task().called(&incoming(&trunks, to)).await;
         called.map(|called| called.to)
     };
     let ours = || Ok(NUMBER.to_owned());
@@ -196,7 +196,7 @@ async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its
     // Its user is `a`.
     let trunk = bench.registers().await;
     let called = async |to: &str| {
-        let called = bench.desk().called(&incoming(&[trunk], to)).await;
+        let called = bench.task().called(&incoming(&[trunk], to)).await;
         called.map(|called| called.to)
     };
     let nobody = || Err(Declined::NOBODY);
@@ -211,7 +211,7 @@ async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its
     let other = bench.by_address(&key).await;
     bench.number(&key, "+4930123457", other, json!({})).await;
     let both = incoming(&[other, trunk], "a");
-    let whose = bench.desk().called(&both).await.map(|called| called.to);
+    let whose = bench.task().called(&both).await.map(|called| called.to);
     assert_eq!(whose, Ok(NUMBER.to_owned()));
     bench
         .number(&bench.test.key, "+4930123458", trunk, json!({}))
@@ -223,7 +223,7 @@ async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its
 type Matched = (AccountId, MatchedBy);
 
 async fn matched(bench: &Bench, incoming: &Incoming) -> Result<Matched, Declined> {
-    let called = bench.desk().called(incoming).await?;
+    let called = bench.task().called(incoming).await?;
     Ok((called.account, called.matched_by.unwrap()))
 }
 
@@ -377,7 +377,7 @@ async fn the_record_says_by_which_rule_a_call_was_matched() {
     let mut line = bench.exchange.line();
     let events = &mut line.events;
     let incoming = incoming(&[trunk], "030123456");
-    let taken = bench.desk().take(line.id, &incoming, events).await;
+    let taken = bench.task().take(line.id, &incoming, events).await;
     assert!(matches!(taken, Ok(Conversation::Agent(_))));
     let record = bench.record().await;
     let rule = json!({"trunk": "address", "number": "spelling"});

@@ -99,7 +99,7 @@ async fn a_call_that_rang_and_is_taken_is_one_record() {
     let answered = json!({"agent_id": agent["id"]});
     bench.test.call("PATCH", &path, Some(answered)).await;
     let taken = rings.await.unwrap();
-    assert!(matches!(taken, Ok(Taken::Call(_))));
+    assert!(matches!(taken, Ok(Answerer::Engine(_))));
     let record = bench.record().await;
     assert_eq!(
         (&record["id"], &record["agent_id"], &record["agent_name"]),
@@ -150,8 +150,8 @@ async fn calls_that_are_not_answered_leave_the_ports_to_others() {
     let take = async || {
         let mut line = bench.exchange.line();
         let incoming = incoming(&[trunk], NUMBER);
-        let (desk, events) = (bench.desk(), &mut line.events);
-        let taken = desk.take(line.id, &incoming, events).await;
+        let (task, events) = (bench.task(), &mut line.events);
+        let taken = task.take(line.id, &incoming, events).await;
         taken.map(|taken| (line, taken))
     };
     // Not let in, ten times as often as there are ports.

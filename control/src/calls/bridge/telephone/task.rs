@@ -1,0 +1,24 @@
+//! What the task of an inbound call works with.
+
+use std::sync::Arc;
+
+use sip::event::{CallId as LineId, Command};
+
+use super::Exchange;
+use super::carried::Carried;
+use crate::app::App;
+
+/// The task that serves one inbound call, from its INVITE to its end.
+pub(super) struct InboundTask {
+    pub(super) app: App,
+    pub(super) exchange: Arc<Exchange>,
+    /// What it is answerable for should it panic.
+    pub(super) carried: Carried,
+}
+
+impl InboundTask {
+    /// Commands the stack.
+    pub(super) fn tell(&self, line: LineId, command: Command) {
+        self.exchange.lead(line, command);
+    }
+}

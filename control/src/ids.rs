@@ -52,6 +52,12 @@ macro_rules! ids {
             const KIND: crate::db::Kind = crate::db::Kind::Text;
         }
 
+        crate::db::text_column!($name);
+
+        impl crate::http::validate::Shape for $name {
+            const KIND: crate::http::validate::Kind = crate::http::validate::Kind::Uuid;
+        }
+
         impl schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
@@ -106,6 +112,8 @@ ids! {
     /// One process start of one node.
     NodeId,
 }
+
+impl crate::db::Owner for AccountId {}
 
 /// A session is its call.
 pub type SessionId = CallId;

@@ -14,6 +14,7 @@ mod arg;
 mod error;
 mod outage;
 mod postgres;
+mod record;
 mod row;
 mod sqlite;
 
@@ -24,6 +25,8 @@ use sqlx::SqlSafeStr;
 
 pub use arg::{Arg, Kind, Value};
 pub use error::DbError;
+pub use record::{Column, Insert, Owner, Record, Rows, Window};
+pub(crate) use record::{args, json_column, record, text_column};
 pub use row::Row;
 
 use crate::time::Timestamp;

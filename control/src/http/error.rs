@@ -152,6 +152,14 @@ impl ApiError {
         Self::Fields(vec![FieldError::body(name, kind, msg)])
     }
 
+    /// 404 of something that the request names, with a sentence.
+    pub fn missing(message: impl Into<String>) -> Self {
+        Self::Missing {
+            code: "not_found",
+            message: message.into(),
+        }
+    }
+
     /// 409 with a slug.
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::Conflict {

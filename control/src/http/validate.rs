@@ -137,6 +137,19 @@ pub enum Kind {
     Timestamp,
 }
 
+/// What a value of a type must look like in a body, where the type alone tells.
+pub trait Shape {
+    const KIND: Kind;
+}
+
+impl Shape for bool {
+    const KIND: Kind = Kind::Bool;
+}
+
+impl Shape for crate::time::Timestamp {
+    const KIND: Kind = Kind::Timestamp;
+}
+
 /// A step of the path to a wrong field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]

@@ -1,7 +1,7 @@
 //! Routes of API keys.
 
+use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 
 use super::grants::Write;
@@ -9,9 +9,11 @@ use super::rules::Minted;
 use super::store::{self, ApiKey};
 use super::wire::{ApiKeyOut, CreateApiKey, PatchApiKey, RotateApiKey};
 use crate::app::App;
-use crate::http::page::{ApiKeysPage, List, Page};
+use crate::http::page::{List, Page, UpTo};
 use crate::http::scope::Scopes;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, Patch, Scope};
+use crate::http::{
+    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, Patch, Reply, Scope,
+};
 use crate::ids::ApiKeyId;
 use crate::time::Timestamp;
 
@@ -28,7 +30,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             .answers::<ApiKeyOut>()
             .summary("Make a key; its string is shown once"),
         Endpoint::get("/api-keys", READ, list)
-            .page::<ApiKeysPage>()
+            .page::<UpTo<200>>()
             .answers::<List<ApiKeyOut>>()
             .summary("List keys, newest first"),
         Endpoint::get("/api-keys/{id}", READ, get)
@@ -37,13 +39,13 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::patch("/api-keys/{id}", WRITE, patch)
             .body::<PatchApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
+            .refuses_conflict("conflict", REVOKED)
             .summary("Change a key"),
         Endpoint::delete("/api-keys/{id}", WRITE, delete).summary("Revoke a key, at once"),
         Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
             .body::<RotateApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
+            .refuses_conflict("conflict", REVOKED)
             .returns(StatusCode::OK)
             .summary("Give a key a new string"),
     ]
@@ -53,13 +55,9 @@ async fn create(
     State(app): State<App>,
     caller: Caller,
     Body(body): Body<CreateApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
-    let CreateApiKey {
-        name,
-        scopes,
-        expires_at,
-    } = body;
-    let scopes = match scopes {
+) -> Result<Created<ApiKeyOut>, ApiError> {
+    let (clock, now) = (&app.clock, app.clock.now());
+    let scopes = match body.scopes {
         Some(scopes) => scopes.into_iter().collect(),
         None => Scopes::default_bundle()
             .iter()
@@ -67,45 +65,26 @@ async fn create(
             .collect(),
     };
     may(caller, Write::Create(scopes))?;
-    in_future(expires_at, app.clock.now())?;
-    let created = super::create(
-        &app.db,
-        &app.clock,
-        caller.account,
-        &name,
-        scopes,
-        expires_at,
-    )
-    .await?;
-    let out = ApiKeyOut::new(created.record, app.clock.now()).with_key(&created.key);
-    Ok((StatusCode::CREATED, axum::Json(out)))
+    in_future(body.expires_at, now)?;
+    let (account, name, end) = (caller.account, &body.name, body.expires_at);
+    let created = super::create(&app.db, clock, account, name, scopes, end).await?;
+    let out = ApiKeyOut::new(created.record, clock.now());
+    Ok(Created(out.with_key(&created.key)))
 }
 
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    page: Page<ApiKeysPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (keys, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
+    page: Page<UpTo<200>>,
+) -> Result<List<ApiKeyOut>, ApiError> {
     let now = app.clock.now();
-    Ok(List::new(
-        keys.into_iter()
-            .map(|key| ApiKeyOut::new(key, now))
-            .collect(),
-        total,
-        page,
-    ))
+    let keys = app.db.of(caller.account).page(page).await?;
+    Ok(List::each(keys, page, |key| ApiKeyOut::new(key, now)))
 }
 
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<ApiKeyId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let key = store::find(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(axum::Json(ApiKeyOut::new(key, app.clock.now())))
+async fn get(State(app): State<App>, caller: Caller, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
+    let key = app.db.of(caller.account).get(id).await?.found()?;
+    Ok(Json(ApiKeyOut::new(key, app.clock.now())))
 }
 
 async fn patch(
@@ -113,7 +92,7 @@ async fn patch(
     caller: Caller,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<PatchApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<ApiKeyOut> {
     let PatchApiKey {
         name,
         scopes,
@@ -122,23 +101,18 @@ async fn patch(
     let now = app.clock.now();
     // Read, judged and written in one transaction, so that no other change is lost.
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    if name.is_absent() && scopes.is_absent() && expires_at.is_absent() {
-        return Ok(axum::Json(ApiKeyOut::new(old, now)));
+    let old: ApiKey = tx.of(caller.account).hold(id).await?.found()?;
+    if name.is_none() && scopes.is_none() && expires_at.is_absent() {
+        return Ok(Json(ApiKeyOut::new(old, now)));
     }
     not_revoked(&old)?;
     if let Patch::Value(time) = &expires_at {
         in_future(Some(*time), now)?;
     }
-    let (scopes, named) = match scopes {
-        Patch::Value(scopes) => (scopes.into_iter().collect(), true),
-        Patch::Absent | Patch::Null => (old.scopes, false),
-    };
+    let named = scopes.is_some();
     let new = ApiKey {
-        name: name.or_keep(old.name.clone()),
-        scopes,
+        name: name.unwrap_or_else(|| old.name.clone()),
+        scopes: scopes.map_or(old.scopes, |scopes| scopes.into_iter().collect()),
         expires_at: expires_at.or(old.expires_at),
         updated_at: now,
         ..old.clone()
@@ -149,25 +123,21 @@ async fn patch(
         scopes: named,
     };
     may(caller, change)?;
-    store::update(&mut tx, caller.account, &new).await?;
+    tx.update(caller.account, &new).await?;
     tx.commit().await?;
-    Ok(axum::Json(ApiKeyOut::new(new, now)))
+    Ok(Json(ApiKeyOut::new(new, now)))
 }
 
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<ApiKeyId>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<StatusCode, ApiError> {
     may(caller, Write::Revoke)?;
     let mut tx = app.db.begin_write().await?;
     let is_there = store::revoke(&mut tx, caller.account, id, app.clock.now()).await?;
     tx.commit().await?;
-    if is_there {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(ApiError::NotFound)
-    }
+    is_there.found().map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn rotate(
@@ -175,12 +145,10 @@ async fn rotate(
     caller: Caller,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<RotateApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<ApiKeyOut> {
     let now = app.clock.now();
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: ApiKey = tx.of(caller.account).hold(id).await?.found()?;
     not_revoked(&old)?;
     may(caller, Write::Rotate(&old))?;
     let minted = Minted::new()?;
@@ -190,19 +158,10 @@ async fn rotate(
         updated_at: now,
         ..old
     };
-    store::rotate(
-        &mut tx,
-        caller.account,
-        &new,
-        minted.public_id(),
-        &minted.hash(),
-        until,
-    )
-    .await?;
+    store::rotate(&mut tx, caller.account, &new, &minted, until).await?;
     tx.commit().await?;
-    Ok(axum::Json(
-        ApiKeyOut::new(new, now).with_key(&minted.into_key()),
-    ))
+    let out = ApiKeyOut::new(new, now);
+    Ok(Json(out.with_key(&minted.into_key())))
 }
 
 fn may(caller: Caller, write: Write<'_>) -> Result<(), ApiError> {
@@ -325,8 +284,8 @@ mod tests {
             let mut tx = test.app.db.begin_write().await.expect("a transaction");
             let other = async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                let key = store::hold(&mut tx, test.account, id).await.expect("read");
-                let key = key.expect("the key");
+                let key = tx.of::<ApiKey>(test.account).hold(id).await;
+                let key = key.expect("read").expect("the key");
                 let now = test.app.clock.now();
                 if revoked {
                     let done = store::revoke(&mut tx, test.account, id, now).await;
@@ -334,7 +293,7 @@ mod tests {
                 } else {
                     let scopes = [Scope::AgentsRead].into_iter().collect();
                     let narrow = ApiKey { scopes, ..key };
-                    let written = store::update(&mut tx, test.account, &narrow).await;
+                    let written = tx.update(test.account, &narrow).await;
                     written.expect("narrowed");
                 }
                 tx.commit().await.expect("written");

@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 
 use super::rules::{self, ThresholdType};
 use super::store::{self, GroupBy};
-use super::trigger_store::Trigger;
+use super::trigger_store::{self, Firing, Trigger};
 use super::triggers;
 use super::wire::{
     CreateTrigger, FiringRecord, PatchTrigger, TriggerRecord, UsageQuery, UsageReport,
 };
 use crate::app::App;
-use crate::http::page::{UsageFiringsPage, UsageTriggersPage};
+use crate::http::page::UpTo;
 use crate::http::validate::{FieldError, Loc, is_https_url};
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::http::{
+    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, List, Page, Query, Reply, Scope,
+};
 use crate::ids::{UsageFiringId, UsageTriggerId};
 use crate::webhooks::outbox;
 
@@ -34,22 +35,15 @@ pub fn endpoints() -> Vec<Endpoint> {
             .query::<UsageQuery>()
             .answers::<UsageReport>()
             .summary("What was used, and what it cost"),
-        Endpoint::get("/usage/triggers", READ, list)
-            .page::<UsageTriggersPage>()
-            .answers::<List<TriggerRecord>>()
+        Endpoint::list::<Trigger, TriggerRecord, UpTo<200>>("/usage/triggers", READ)
             .summary("Usage triggers, newest first"),
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
             .answers::<TriggerRecord>()
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "too_many_triggers",
-                "the account has 100 triggers",
-            )
+            .refuses_unfit("too_many_triggers", "the account has 100 triggers")
             .summary("Be told when a threshold is crossed"),
-        Endpoint::get("/usage/triggers/{trigger_id}", READ, get)
-            .summary("One trigger")
-            .answers::<TriggerRecord>(),
+        Endpoint::one::<Trigger, TriggerRecord>("/usage/triggers/{trigger_id}", READ)
+            .summary("One trigger"),
         Endpoint::patch("/usage/triggers/{trigger_id}", WRITE, patch)
             .body::<PatchTrigger>()
             .answers::<TriggerRecord>()
@@ -57,7 +51,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::delete("/usage/triggers/{trigger_id}", WRITE, delete)
             .summary("Delete a trigger and its firings"),
         Endpoint::get("/usage/triggers/{trigger_id}/firings", READ, firings)
-            .page::<UsageFiringsPage>()
+            .page::<UpTo<200>>()
             .answers::<List<FiringRecord>>()
             .summary("When a trigger fired, newest first"),
         Endpoint::post(
@@ -75,7 +69,7 @@ async fn usage(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<UsageQuery>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<UsageReport> {
     let to = query.to.unwrap_or_else(|| app.clock.now());
     let from = query.from.unwrap_or_else(|| rules::month_start(to));
     let wrong = |kind, msg: &str| {
@@ -97,39 +91,25 @@ async fn usage(
             "Input should be at most 366 days after from",
         ));
     }
-    let group_by = match query.group_by.as_deref() {
-        Some("day") => GroupBy::Day,
-        Some("agent") => GroupBy::Agent,
-        _ => GroupBy::Resource,
-    };
+    let group_by = query.group_by.unwrap_or(GroupBy::Resource);
     let sums = store::sums(&app.db, caller.account, from, to, group_by).await?;
     let report = UsageReport::new(from, to, &sums, group_by == GroupBy::Agent);
     Ok(Json(report))
-}
-
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<UsageTriggersPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (found, total) = triggers::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let records = found.into_iter().map(TriggerRecord::from).collect();
-    Ok(List::new(records, total, page))
 }
 
 async fn create(
     State(app): State<App>,
     caller: Caller,
     Body(body): Body<CreateTrigger>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<Created<TriggerRecord>, ApiError> {
     let now = app.clock.now();
     let trigger = Trigger {
         id: UsageTriggerId::new(&app.clock),
         name: body.name,
-        resource: word("resource_type", &body.resource_type)?,
-        threshold_type: word("threshold_type", &body.threshold_type)?,
+        resource: body.resource_type,
+        threshold_type: body.threshold_type,
         threshold_value: body.threshold_value,
-        period: word("period", &body.period)?,
+        period: body.period,
         event_callback_url: body.event_callback_url,
         generation: 0,
         fired_period_at: None,
@@ -139,7 +119,7 @@ async fn create(
     can_be_reached(&app, &trigger)?;
     can_be_told(&app, &trigger.event_callback_url)?;
     let mut tx = app.db.begin_write().await?;
-    if triggers::count(&mut tx, caller.account).await? >= triggers::MOST {
+    if trigger_store::count(&mut tx, caller.account).await? >= triggers::MOST {
         return Err(ApiError::unprocessable(
             "too_many_triggers",
             format!(
@@ -148,20 +128,9 @@ async fn create(
             ),
         ));
     }
-    triggers::insert(&mut tx, caller.account, &trigger).await?;
+    tx.insert(caller.account, &trigger).run().await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(TriggerRecord::from(trigger))))
-}
-
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<UsageTriggerId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trigger = triggers::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(TriggerRecord::from(trigger)))
+    Ok(Created(trigger.into()))
 }
 
 async fn patch(
@@ -169,12 +138,10 @@ async fn patch(
     caller: Caller,
     Id(id): Id<UsageTriggerId>,
     Body(body): Body<PatchTrigger>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<TriggerRecord> {
     // Read, judged and written in one transaction, so that no other change is lost.
     let mut tx = app.db.begin_write().await?;
-    let old = triggers::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: Trigger = tx.of(caller.account).hold(id).await?.found()?;
     let PatchTrigger {
         name,
         resource_type,
@@ -185,21 +152,15 @@ async fn patch(
     } = body;
     let mut new = Trigger {
         name: name.or(old.name.clone()),
+        resource: resource_type.unwrap_or(old.resource),
+        threshold_type: threshold_type.unwrap_or(old.threshold_type),
         threshold_value: threshold_value.unwrap_or(old.threshold_value),
+        period: period.unwrap_or(old.period),
         event_callback_url: event_callback_url.unwrap_or_else(|| old.event_callback_url.clone()),
         ..old.clone()
     };
-    if let Some(text) = resource_type {
-        new.resource = word("resource_type", &text)?;
-    }
-    if let Some(text) = threshold_type {
-        new.threshold_type = word("threshold_type", &text)?;
-    }
-    if let Some(text) = period {
-        new.period = word("period", &text)?;
-    }
     if new == old {
-        return Ok(Json(TriggerRecord::from(old)));
+        return Ok(Json(old.into()));
     }
     can_be_reached(&app, &new)?;
     if new.event_callback_url != old.event_callback_url {
@@ -210,20 +171,20 @@ async fn patch(
         new.fired_period_at = None;
     }
     new.updated_at = app.clock.now();
-    triggers::update(&mut tx, caller.account, &new).await?;
+    tx.update(caller.account, &new).await?;
     tx.commit().await?;
-    Ok(Json(TriggerRecord::from(new)))
+    Ok(Json(new.into()))
 }
 
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<UsageTriggerId>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<StatusCode, ApiError> {
     let mut tx = app.db.begin_write().await?;
-    if !triggers::delete(&mut tx, caller.account, id).await? {
-        return Err(ApiError::NotFound);
-    }
+    trigger_store::delete(&mut tx, caller.account, id)
+        .await?
+        .found()?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -232,50 +193,30 @@ async fn firings(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<UsageTriggerId>,
-    page: Page<UsageFiringsPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    triggers::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    let (found, total) =
-        triggers::firings(&app.db, caller.account, id, page.limit, page.offset).await?;
-    let records = found.into_iter().map(FiringRecord::from).collect();
-    Ok(List::new(records, total, page))
+    page: Page<UpTo<200>>,
+) -> Result<List<FiringRecord>, ApiError> {
+    let trigger = app.db.of::<Trigger>(caller.account).get(id);
+    trigger.await?.found()?;
+    let firings = app.db.of::<Firing>(caller.account).whose("trigger_id", id);
+    Ok(List::of(firings.page(page).await?, page))
 }
 
 async fn redeliver(
     State(app): State<App>,
     caller: Caller,
     Id((trigger, id)): Id<(UsageTriggerId, UsageFiringId)>,
-) -> Result<impl IntoResponse, ApiError> {
-    let firing = triggers::firing(&app.db, caller.account, trigger, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    let url = triggers::get(&app.db, caller.account, trigger)
-        .await?
-        .ok_or(ApiError::NotFound)?
-        .event_callback_url;
-    let now = app.clock.now();
-    outbox::redeliver(
-        &app.db,
-        caller.account,
-        firing.event,
-        &url,
-        now,
-        app.clock.shared(),
-    )
-    .await?;
+) -> Result<(StatusCode, Json<FiringRecord>), ApiError> {
+    let firing = async || {
+        let firings = app.db.of::<Firing>(caller.account);
+        firings.whose("trigger_id", trigger).get(id).await?.found()
+    };
+    let event = firing().await?.event;
+    let of: Trigger = app.db.of(caller.account).get(trigger).await?.found()?;
+    let (url, now) = (of.event_callback_url, app.clock.now());
+    let shared = app.clock.shared();
+    outbox::redeliver(&app.db, caller.account, event, &url, now, shared).await?;
     app.webhooks.wake();
-    let firing = triggers::firing(&app.db, caller.account, trigger, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok((StatusCode::ACCEPTED, Json(FiringRecord::from(firing))))
-}
-
-/// A word of a closed set; the table has let only its words through.
-fn word<T: std::str::FromStr<Err = String>>(field: &str, text: &str) -> Result<T, ApiError> {
-    text.parse()
-        .map_err(|why: String| ApiError::field(field, "enum", why))
+    Ok((StatusCode::ACCEPTED, Json(firing().await?.into())))
 }
 
 /// A percentage needs something that it is of.

@@ -2,9 +2,10 @@
 
 use super::rules::{DAY, Resource};
 use super::service::Used;
-use crate::db::{Db, DbError, Row, Tx};
+use crate::db::{Db, DbError, Row, Tx, args};
 use crate::ids::{AccountId, AgentId};
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// What was used in some stretch of time, of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +20,13 @@ pub struct Sum {
     pub agent: Option<AgentId>,
 }
 
-/// How sums are split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupBy {
-    Resource,
-    Day,
-    Agent,
+words! {
+    /// How sums are split.
+    pub enum GroupBy {
+        Resource = "resource",
+        Day = "day",
+        Agent = "agent",
+    }
 }
 
 /// Writes down a use. `false`: this source was counted before, nothing was written.
@@ -42,14 +44,8 @@ pub async fn insert(
              values ($1, $2, $3, $4, $5, $6, $7, $8)
              on conflict (account_id, resource_type, source) do nothing",
         )
-        .bind(account)
-        .bind(used.resource.name())
-        .bind(used.source)
-        .bind(used.agent)
-        .bind(used.call)
-        .bind(used.amount)
-        .bind(cost_microcents)
-        .bind(now)
+        .bind_all(args![account, used.resource, used.source, used.agent, used.call])
+        .bind_all(args![used.amount, cost_microcents, now])
         .execute()
         .await?;
     Ok(rows == 1)
@@ -68,13 +64,15 @@ pub async fn add_to_day(
          on conflict (account_id, resource_type, day)
          do update set amount = usage_days.amount + excluded.amount",
     )
-    .bind(account)
-    .bind(resource.name())
-    .bind(now.micros().div_euclid(DAY))
-    .bind(amount)
+    .bind_all(args![
+        account,
+        resource,
+        now.micros().div_euclid(DAY),
+        amount
+    ])
     .execute()
-    .await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// What was used in these days: from `first` on, before `next`.
@@ -89,10 +87,7 @@ pub async fn in_days(
         "select cast(coalesce(sum(amount), 0) as bigint) as amount from usage_days
          where account_id = $1 and resource_type = $2 and day >= $3 and day < $4",
     )
-    .bind(account)
-    .bind(resource.name())
-    .bind(first)
-    .bind(next.unwrap_or(i64::MAX))
+    .bind_all(args![account, resource, first, next.unwrap_or(i64::MAX)])
     .one(|row| row.i64("amount"))
     .await
 }
@@ -125,9 +120,7 @@ pub async fn sums(
          group by {split}resource_type order by {order}"
     );
     db.query_built(sql)
-        .bind(account)
-        .bind(from)
-        .bind(to)
+        .bind_all(args![account, from, to])
         .all(|row| read(row, group_by))
         .await
 }

@@ -2,14 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 
+use super::store::PhoneNumber;
 use super::wire::{PatchNumber, PhoneNumberRecord, RegisterSipNumber, SetRouting};
 use super::{service, store};
 use crate::app::App;
-use crate::http::page::PhoneNumbersPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Patch, Scope};
+use crate::http::page::UpTo;
+use crate::http::{
+    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, Patch, Reply, Scope,
+};
 use crate::ids::PhoneNumberId;
 
 const READ: Access = Access::Scopes(&[Scope::PhoneNumbersRead]);
@@ -18,38 +20,26 @@ const WRITE: Access = Access::Scopes(&[Scope::PhoneNumbersWrite]);
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/phone-numbers", READ, list)
-            .summary("Numbers that are not released, newest first")
-            .page::<PhoneNumbersPage>()
-            .answers::<List<PhoneNumberRecord>>(),
+        Endpoint::list::<PhoneNumber, PhoneNumberRecord, UpTo<1000>>("/phone-numbers", READ)
+            .summary("Numbers that are not released, newest first"),
         Endpoint::post("/phone-numbers/sip/register", WRITE, register_sip)
             .summary("Register a number of a SIP trunk")
             .body::<RegisterSipNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
-            .refuses(
-                StatusCode::CONFLICT,
+            .refuses_missing("not_found", "no such trunk or agent")
+            .refuses_conflict(
                 "number_already_registered",
                 "the number is active on an account",
             )
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "trunk_inactive",
-                "the trunk is disabled",
-            ),
-        Endpoint::get("/phone-numbers/{phone_number_id}", READ, get)
-            .summary("One number")
-            .answers::<PhoneNumberRecord>(),
+            .refuses_unfit("trunk_inactive", "the trunk is disabled"),
+        Endpoint::one::<PhoneNumber, PhoneNumberRecord>("/phone-numbers/{phone_number_id}", READ)
+            .summary("One number"),
         Endpoint::patch("/phone-numbers/{phone_number_id}", WRITE, patch)
             .summary("Change a number: only the fields that are given")
             .body::<PatchNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "trunk_inactive",
-                "the trunk is disabled",
-            ),
+            .refuses_missing("not_found", "no such trunk or agent")
+            .refuses_unfit("trunk_inactive", "the trunk is disabled"),
         Endpoint::post(
             "/phone-numbers/{phone_number_id}/routing",
             WRITE,
@@ -64,34 +54,13 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<PhoneNumbersPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (numbers, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let records = numbers.into_iter().map(PhoneNumberRecord::from).collect();
-    Ok(List::new(records, total, page))
-}
-
 async fn register_sip(
     State(app): State<App>,
     caller: Caller,
     Body(body): Body<RegisterSipNumber>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<Created<PhoneNumberRecord>, ApiError> {
     let number = service::register_sip(&app, caller.account, body).await?;
-    Ok((StatusCode::CREATED, Json(PhoneNumberRecord::from(number))))
-}
-
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<PhoneNumberId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let number = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+    Ok(Created(number.into()))
 }
 
 async fn patch(
@@ -99,9 +68,9 @@ async fn patch(
     caller: Caller,
     Id(id): Id<PhoneNumberId>,
     Body(body): Body<PatchNumber>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<PhoneNumberRecord> {
     let number = service::change(&app, caller.account, id, body).await?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+    Ok(Json(number.into()))
 }
 
 async fn set_routing(
@@ -109,23 +78,21 @@ async fn set_routing(
     caller: Caller,
     Id(id): Id<PhoneNumberId>,
     Body(SetRouting(rules)): Body<SetRouting>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<PhoneNumberRecord> {
     service::check_rules("", Some(&rules))?;
     let change = PatchNumber {
         routing_rules: Patch::Value(rules),
         ..PatchNumber::default()
     };
     let number = service::change(&app, caller.account, id, change).await?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+    Ok(Json(number.into()))
 }
 
 async fn release(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<PhoneNumberId>,
-) -> Result<impl IntoResponse, ApiError> {
-    if !store::release(&app.db, caller.account, id, app.clock.now()).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(StatusCode::NO_CONTENT)
+) -> Result<StatusCode, ApiError> {
+    let released = store::release(&app.db, caller.account, id, app.clock.now()).await?;
+    released.found().map(|()| StatusCode::NO_CONTENT)
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
 pub use crate::sip_trunks::rules::{digits, is_wire_number};
 
 /// Who carries the number.
@@ -15,14 +17,14 @@ pub enum Provider {
     Regional(String),
 }
 
-impl Provider {
-    /// The word of the API.
-    pub fn name(&self) -> &str {
-        match self {
+/// The word of the API.
+impl std::fmt::Display for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             Self::Telco => "telco",
             Self::Sip => "sip",
             Self::Regional(name) => name,
-        }
+        })
     }
 }
 
@@ -38,21 +40,12 @@ impl std::str::FromStr for Provider {
     }
 }
 
-/// What is done with a call when no agent answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FallbackAction {
-    Voicemail,
-    Forward,
-    Hangup,
-}
-
-impl FallbackAction {
-    /// The words of the API.
-    pub const NAMES: &'static [&'static str] = &["voicemail", "forward", "hangup"];
-
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+words! {
+    /// What is done with a call when no agent answers.
+    pub enum FallbackAction {
+        Voicemail = "voicemail",
+        Forward = "forward",
+        Hangup = "hangup",
     }
 }
 

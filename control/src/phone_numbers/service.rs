@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::calls::dial::number::{means, right_spelling};
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
-use crate::http::{ApiError, Patch};
+use crate::http::{ApiError, Found, Patch};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
 use crate::sip_trunks::{self, Status};
 
@@ -117,9 +117,7 @@ pub async fn change(
         check_rules("routing_rules", Some(rules))?;
     }
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: PhoneNumber = tx.of(account).hold(id).await?.found()?;
     check_texts(&old, &body)?;
     let PatchNumber {
         friendly_name,
@@ -161,7 +159,7 @@ pub async fn change(
         return Ok(old);
     }
     number.updated_at = app.clock.now().max(old.updated_at);
-    store::update(&mut tx, account, &number).await?;
+    tx.update(account, &number).await?;
     tx.commit().await?;
     Ok(number)
 }
@@ -208,14 +206,11 @@ fn ending(dialled: &str) -> Option<&str> {
 /// Refuses texts where the number cannot carry them (document 3, PATCH fields).
 fn check_texts(number: &PhoneNumber, body: &PatchNumber) -> Result<(), ApiError> {
     let mut wrong = Vec::new();
-    for (field, wanted, is) in [
-        ("sms_sender", body.sms_sender, number.sms_sender),
-        (
-            "sms_sender_default",
-            body.sms_sender_default,
-            number.sms_sender_default,
-        ),
-        ("sms_inbound", body.sms_inbound, number.sms_inbound),
+    let default = (body.sms_sender_default, number.sms_sender_default);
+    for (field, (wanted, is)) in [
+        ("sms_sender", (body.sms_sender, number.sms_sender)),
+        ("sms_sender_default", default),
+        ("sms_inbound", (body.sms_inbound, number.sms_inbound)),
     ] {
         if wanted.is_some_and(|wanted| wanted != is) {
             let why = "This number cannot carry texts: it is on no telco account of yours";
@@ -266,9 +261,6 @@ async fn hold_trunk(tx: &mut Tx, account: AccountId, trunk: TrunkId) -> Result<(
             "trunk_inactive",
             "The trunk is disabled",
         )),
-        None => Err(ApiError::Missing {
-            code: "not_found",
-            message: "trunk_id: no such trunk".to_owned(),
-        }),
+        None => Err(ApiError::missing("trunk_id: no such trunk")),
     }
 }

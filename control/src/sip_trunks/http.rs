@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 
 use super::service;
-use super::store::{self, Traffic};
+use super::store::{self, Traffic, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
 use crate::app::App;
 use crate::db::DbError;
-use crate::http::page::TrunksPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope};
+use crate::http::page::UpTo;
+use crate::http::{
+    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, List, Page, Reply, Scope,
+};
 use crate::ids::{AccountId, TrunkId};
-use crate::phone_numbers::wire::PhoneNumberRecord;
 
 const READ: Access = Access::Scopes(&[Scope::SipTrunksRead]);
 const WRITE: Access = Access::Scopes(&[Scope::SipTrunksWrite]);
@@ -29,19 +29,16 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("Create an outbound trunk and register its numbers, all or nothing")
             .body::<OnboardTrunk>()
             .answers::<OnboardedTrunk>()
-            .refuses(
-                StatusCode::BAD_REQUEST,
+            .refuses_bad(
                 "trunk_auth_inconsistent",
                 "the fields of authentication do not go together",
             )
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such agent")
-            .refuses(
-                StatusCode::CONFLICT,
+            .refuses_missing("not_found", "no such agent")
+            .refuses_conflict(
                 "number_already_registered",
                 "a number is active on an account",
             )
-            .refuses(
-                StatusCode::BAD_GATEWAY,
+            .refuses_upstream(
                 "provisioning_failed",
                 "the SIP stack cannot take the trunk; nothing is stored",
             ),
@@ -51,7 +48,7 @@ pub fn endpoints() -> Vec<Endpoint> {
             .answers::<TrunkRecord>(),
         Endpoint::get("/sip-trunks", READ, list)
             .summary("Trunks, newest first; disabled ones too")
-            .page::<TrunksPage>()
+            .page::<UpTo<200>>()
             .answers::<List<TrunkRecord>>(),
         Endpoint::get("/sip-trunks/{trunk_id}", READ, get)
             .summary("One trunk")
@@ -67,11 +64,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .summary("Make an active outbound trunk the account's default")
         .answers::<TrunkRecord>()
-        .refuses(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "trunk_inactive",
-            "the trunk is inbound, or not active",
-        ),
+        .refuses_unfit("trunk_inactive", "the trunk is inbound, or not active"),
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
             .summary("Delete a trunk; one that is not there is deleted already"),
     ]
@@ -79,8 +72,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 
 /// What a new trunk is refused for.
 fn made(endpoint: Endpoint) -> Endpoint {
-    endpoint.refuses(
-        StatusCode::CONFLICT,
+    endpoint.refuses_conflict(
         "trunk_limit_reached",
         "the account has as many trunks as it may",
     )
@@ -89,23 +81,16 @@ fn made(endpoint: Endpoint) -> Endpoint {
 /// What a trunk is refused for, new or changed.
 fn written(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .refuses(
-            StatusCode::BAD_REQUEST,
+        .refuses_bad(
             "trunk_auth_inconsistent",
             "the fields of authentication do not go together",
         )
-        .refuses(
-            StatusCode::CONFLICT,
+        .refuses_conflict(
             "number_already_registered",
             "a number belongs to another account",
         )
-        .refuses(
-            StatusCode::CONFLICT,
-            "name_taken",
-            "an inbound trunk is known by this user name",
-        )
-        .refuses(
-            StatusCode::BAD_GATEWAY,
+        .refuses_conflict("name_taken", "an inbound trunk is known by this user name")
+        .refuses_upstream(
             "provisioning_failed",
             "the SIP stack cannot take it; nothing is stored",
         )
@@ -115,53 +100,39 @@ async fn onboard(
     State(app): State<App>,
     caller: Caller,
     Body(body): Body<OnboardTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<Created<OnboardedTrunk>, ApiError> {
     let (trunk, numbers) = service::onboard(&app, caller.account, body).await?;
-    let made = OnboardedTrunk {
-        trunk: TrunkRecord::new(trunk, Traffic::default()),
-        phone_numbers: numbers.into_iter().map(PhoneNumberRecord::from).collect(),
-    };
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok(Created(OnboardedTrunk {
+        trunk: record(trunk, Traffic::default()),
+        phone_numbers: numbers.into_iter().map(Into::into).collect(),
+    }))
 }
 
 async fn create(
     State(app): State<App>,
     caller: Caller,
     Body(body): Body<CreateTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<Created<TrunkRecord>, ApiError> {
     let trunk = service::create(&app, caller.account, body).await?;
-    Ok((
-        StatusCode::CREATED,
-        Json(TrunkRecord::new(trunk, Traffic::default())),
-    ))
+    Ok(Created(record(trunk, Traffic::default())))
 }
 
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    page: Page<TrunksPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (trunks, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
+    page: Page<UpTo<200>>,
+) -> Result<List<TrunkRecord>, ApiError> {
+    let trunks = app.db.of::<Trunk>(caller.account).page(page).await?;
     let mut traffic = traffic(&app, caller.account).await?;
-    let records = trunks
-        .into_iter()
-        .map(|trunk| {
-            let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-            TrunkRecord::new(trunk, traffic)
-        })
-        .collect();
-    Ok(List::new(records, total, page))
+    Ok(List::each(trunks, page, |trunk| {
+        let traffic = traffic.remove(&trunk.id).unwrap_or_default();
+        record(trunk, traffic)
+    }))
 }
 
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trunk = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    record(&app, trunk).await
+async fn get(State(app): State<App>, caller: Caller, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+    let trunk = app.db.of(caller.account).get(id).await?.found()?;
+    with_traffic(&app, trunk).await
 }
 
 async fn patch(
@@ -169,25 +140,25 @@ async fn patch(
     caller: Caller,
     Id(id): Id<TrunkId>,
     Body(body): Body<PatchTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<TrunkRecord> {
     let trunk = service::change(&app, caller.account, id, body).await?;
-    record(&app, trunk).await
+    with_traffic(&app, trunk).await
 }
 
 async fn set_default_outbound(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<TrunkRecord> {
     let trunk = service::set_default_outbound(&app, caller.account, id).await?;
-    record(&app, trunk).await
+    with_traffic(&app, trunk).await
 }
 
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<StatusCode, ApiError> {
     service::delete(&app, caller.account, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -199,8 +170,17 @@ async fn traffic(app: &App, account: AccountId) -> Result<HashMap<TrunkId, Traff
     store::traffic(&app.db, account, app.clock.now().minus(LATELY)).await
 }
 
-async fn record(app: &App, trunk: store::Trunk) -> Result<Json<TrunkRecord>, ApiError> {
+async fn with_traffic(app: &App, trunk: Trunk) -> Reply<TrunkRecord> {
     let mut traffic = traffic(app, trunk.account).await?;
     let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-    Ok(Json(TrunkRecord::new(trunk, traffic)))
+    Ok(Json(record(trunk, traffic)))
+}
+
+fn record(trunk: Trunk, traffic: Traffic) -> TrunkRecord {
+    let Traffic {
+        active,
+        failed,
+        last_failed,
+    } = traffic;
+    TrunkRecord::new(trunk, active, failed, last_failed)
 }

@@ -15,7 +15,7 @@ use crate::calls::bridge::telephone;
 use crate::db::Tx;
 use crate::egress::{self, Allow};
 use crate::http::validate::{FieldError, Loc};
-use crate::http::{ApiError, Patch};
+use crate::http::{ApiError, Found, Patch};
 use crate::ids::{AccountId, TrunkId};
 use crate::phone_numbers::{self, NewNumber, PhoneNumber};
 
@@ -64,7 +64,7 @@ pub async fn onboard(
         account,
         CreateTrunk {
             name,
-            kind: TrunkType::Outbound.name().to_owned(),
+            kind: TrunkType::Outbound,
             numbers: numbers.clone(),
             allowed_addresses: Vec::new(),
             auth_mode,
@@ -118,9 +118,9 @@ pub async fn onboard(
 
 /// A trunk by itself.
 pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
-    let wrong = match body.kind == TrunkType::Inbound.name() {
-        true => distinct(&body.numbers, as_written),
-        false => distinct(&body.numbers, digits),
+    let wrong = match body.kind {
+        TrunkType::Inbound => distinct(&body.numbers, as_written),
+        TrunkType::Outbound => distinct(&body.numbers, digits),
     };
     let trunk = new_trunk(app, account, body, wrong)?;
     edge(app, Some(trunk.transport)).await?;
@@ -154,9 +154,7 @@ pub async fn change(
         status,
     } = body;
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: Trunk = tx.of(account).hold(id).await?.found()?;
     let mut trunk = old.clone();
     let mut wrong = Vec::new();
     let replace = "An outbound trunk keeps this: make a new trunk in its place";
@@ -171,8 +169,7 @@ pub async fn change(
             }
         }
     }
-    let mode: Option<AuthMode> = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong);
-    if let Some(mode) = mode
+    if let Some(mode) = auth_mode
         && old.kind == TrunkType::Inbound
         && mode != old.auth_mode
         && [mode, old.auth_mode].contains(&AuthMode::Register)
@@ -184,20 +181,12 @@ pub async fn change(
         wrong.extend(check_addresses(addresses, &app.config.egress.allow));
     }
     wrong.extend(distinct(numbers.as_deref().unwrap_or_default(), as_written));
-    if let Some(format) = opt_word(
-        "outbound_dial_format",
-        outbound_dial_format.as_deref(),
-        &mut wrong,
-    ) {
-        trunk.outbound_dial_format = format;
-    }
-    if let Some(status) = opt_word("status", status.as_deref(), &mut wrong) {
-        trunk.status = status;
-    }
     if !wrong.is_empty() {
         return Err(ApiError::Fields(wrong));
     }
     trunk.name = name.unwrap_or(trunk.name);
+    trunk.outbound_dial_format = outbound_dial_format.unwrap_or(trunk.outbound_dial_format);
+    trunk.status = status.unwrap_or(trunk.status);
     let renumbered = numbers.is_some();
     trunk.numbers = numbers.unwrap_or(trunk.numbers);
     trunk.allowed_addresses = allowed_addresses.unwrap_or(trunk.allowed_addresses);
@@ -212,7 +201,7 @@ pub async fn change(
     } else {
         trunk.calls_per_hour_limit = calls_per_hour_limit.or(trunk.calls_per_hour_limit);
     }
-    reauthenticate(app, &mut trunk, mode, auth_username, auth_password)?;
+    reauthenticate(app, &mut trunk, auth_mode, auth_username, auth_password)?;
     if trunk.status != Status::Active {
         trunk.is_default_outbound = false;
     }
@@ -243,7 +232,7 @@ pub async fn change(
 async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
     store::hold_account(tx, account).await?;
     let most = app.config.sip.account_trunks;
-    match store::count(tx, account).await? < i64::from(most) {
+    match tx.of::<Trunk>(account).count().await? < u64::from(most) {
         true => Ok(()),
         false => Err(ApiError::conflict(
             "trunk_limit_reached",
@@ -302,9 +291,7 @@ pub async fn set_default_outbound(
 ) -> Result<Trunk, ApiError> {
     let mut tx = app.db.begin_write().await?;
     store::hold_account(&mut tx, account).await?;
-    let mut trunk = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let mut trunk: Trunk = tx.of(account).hold(id).await?.found()?;
     if trunk.kind != TrunkType::Outbound || trunk.status != Status::Active {
         return Err(ApiError::unprocessable(
             "trunk_inactive",
@@ -356,8 +343,7 @@ fn new_trunk(
         calls_per_hour_limit,
     } = body;
     let allow = &app.config.egress.allow;
-    let kind = opt_word("type", Some(kind.as_str()), &mut wrong).unwrap_or(TrunkType::Inbound);
-    let mode = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong).unwrap_or(AuthMode::Digest);
+    let mode = auth_mode.unwrap_or(AuthMode::Digest);
     let registers = mode == AuthMode::Register;
     wrong.extend(check_addresses(&allowed_addresses, allow));
     match &outbound_address {
@@ -400,24 +386,11 @@ fn new_trunk(
         outbound_address,
         realm: realm.or(host),
         register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
-        outbound_auth: opt_word("outbound_auth", outbound_auth.as_deref(), &mut wrong)
-            .or(registers.then_some(OutboundAuth::Proxy)),
-        outbound_from_user: opt_word(
-            "outbound_from_user",
-            outbound_from_user.as_deref(),
-            &mut wrong,
-        )
-        .or(registers.then_some(FromUser::Number)),
-        transport: opt_word("transport", transport.as_deref(), &mut wrong)
-            .unwrap_or(Transport::Udp),
-        media_encryption: opt_word("media_encryption", media_encryption.as_deref(), &mut wrong)
-            .unwrap_or(MediaEncryption::Allow),
-        outbound_dial_format: opt_word(
-            "outbound_dial_format",
-            outbound_dial_format.as_deref(),
-            &mut wrong,
-        )
-        .unwrap_or(DialFormat::E164),
+        outbound_auth: outbound_auth.or(registers.then_some(OutboundAuth::Proxy)),
+        outbound_from_user: outbound_from_user.or(registers.then_some(FromUser::Number)),
+        transport: transport.unwrap_or(Transport::Udp),
+        media_encryption: media_encryption.unwrap_or(MediaEncryption::Allow),
+        outbound_dial_format: outbound_dial_format.unwrap_or(DialFormat::E164),
         destinations: destination_allowlist,
         max_concurrent_calls: max_concurrent_calls
             .unwrap_or(CONCURRENT_CALLS)
@@ -460,8 +433,7 @@ async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
     let exchange = exchange.map_err(|error| failed(error.to_string()))?;
     match transport {
         Some(transport) if !exchange.listens_on(transport) => {
-            let name = transport.name();
-            Err(failed(format!("sip.listen names no {name} address")))
+            Err(failed(format!("sip.listen names no {transport} address")))
         }
         _ => Ok(()),
     }
@@ -521,10 +493,7 @@ fn user_taken() -> ApiError {
 }
 
 pub(crate) fn no_agent() -> ApiError {
-    ApiError::Missing {
-        code: "not_found",
-        message: "agent_id: no such agent".to_owned(),
-    }
+    ApiError::missing("agent_id: no such agent")
 }
 
 /// An inbound trunk takes what its carrier sends, which may be one number in two ways.
@@ -542,21 +511,6 @@ fn distinct(numbers: &[String], told_by: fn(&str) -> &str) -> Vec<FieldError> {
         .filter(|(at, number)| twice(*at, number))
         .map(|(at, _)| entry("numbers", at, "The number is given twice"))
         .collect()
-}
-
-/// A word of a closed set; the schema has let nothing else through.
-fn opt_word<T: std::str::FromStr<Err = String>>(
-    field: &str,
-    word: Option<&str>,
-    wrong: &mut Vec<FieldError>,
-) -> Option<T> {
-    match word?.parse() {
-        Ok(word) => Some(word),
-        Err(why) => {
-            wrong.push(FieldError::body(field, "enum", why));
-            None
-        }
-    }
 }
 
 /// A carrier's host must be one of the public Internet, as its text tells; what its name resolves to is

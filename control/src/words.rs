@@ -9,20 +9,22 @@
 //!         Manual = "manual",
 //!         PersonRequest = "person_request",
 //!     }
+//!
+//!     pub enum Status { Active = "active", Released = "released" }
 //! }
 //! ```
 //!
-//! makes an enum with `ALL`, `NAMES` and `name()` that is also
+//! makes enums with `ALL`, `NAMES` and `name()` that are also
 //!
-//! - parsed from its word and shown as it (`FromStr`, `Display`),
-//! - a field of bodies and answers (serde, the JSON schema, [`Shape`](crate::http::validate::Shape)),
-//! - a value of a statement and a column of a record ([`crate::db`]).
+//! - parsed from their words and shown as them (`FromStr`, `Display`),
+//! - fields of bodies and answers (serde, the JSON schema, [`Shape`](crate::http::validate::Shape)),
+//! - values of statements and columns of records ([`crate::db`]).
 
 /// See the [module](self).
 macro_rules! words {
-    ($(#[$doc:meta])* $vis:vis enum $name:ident {
+    ($($(#[$doc:meta])* $vis:vis enum $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?
-    }) => {
+    })+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $vis enum $name {
@@ -103,7 +105,7 @@ macro_rules! words {
         }
 
         $crate::db::text_column!($name);
-    };
+    )+};
 }
 
 pub(crate) use words;

@@ -1,18 +1,17 @@
 //! Routes of API keys.
 
 use axum::Json;
-use axum::extract::State;
 use http::StatusCode;
 
 use super::grants::Write;
 use super::rules::Minted;
 use super::store::{self, ApiKey};
 use super::wire::{ApiKeyOut, CreateApiKey, PatchApiKey, RotateApiKey};
-use crate::app::App;
 use crate::http::page::{List, Page, UpTo};
 use crate::http::scope::Scopes;
 use crate::http::{
-    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, Patch, Reply, Scope,
+    Access, ApiError, Body, Caller, Context, Created, Done, Endpoint, Found, Id, Made, NoContent,
+    Patch, Reply, Scope,
 };
 use crate::ids::ApiKeyId;
 use crate::time::Timestamp;
@@ -20,7 +19,7 @@ use crate::time::Timestamp;
 const READ: Access = Access::Scopes(&[Scope::ApiKeysRead]);
 const WRITE: Access = Access::Scopes(&[Scope::ApiKeysWrite]);
 
-const REVOKED: &str = "the key is revoked";
+const REVOKED: &str = "conflict: the key is revoked";
 
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -39,57 +38,48 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::patch("/api-keys/{id}", WRITE, patch)
             .body::<PatchApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses_conflict("conflict", REVOKED)
+            .or_409(REVOKED)
             .summary("Change a key"),
         Endpoint::delete("/api-keys/{id}", WRITE, delete).summary("Revoke a key, at once"),
         Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
             .body::<RotateApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses_conflict("conflict", REVOKED)
+            .or_409(REVOKED)
             .returns(StatusCode::OK)
             .summary("Give a key a new string"),
     ]
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateApiKey>,
-) -> Result<Created<ApiKeyOut>, ApiError> {
-    let (clock, now) = (&app.clock, app.clock.now());
+async fn create(cx: Context, Body(body): Body<CreateApiKey>) -> Made<ApiKeyOut> {
+    let (clock, now) = (&cx.clock, cx.clock.now());
     let scopes = match body.scopes {
         Some(scopes) => scopes.into_iter().collect(),
         None => Scopes::default_bundle()
             .iter()
-            .filter(|scope| caller.scopes.has(*scope))
+            .filter(|scope| cx.caller.scopes.has(*scope))
             .collect(),
     };
-    may(caller, Write::Create(scopes))?;
+    may(cx.caller, Write::Create(scopes))?;
     in_future(body.expires_at, now)?;
-    let (account, name, end) = (caller.account, &body.name, body.expires_at);
-    let created = super::create(&app.db, clock, account, name, scopes, end).await?;
+    let (account, name, end) = (cx.account, &body.name, body.expires_at);
+    let created = super::create(&cx.db, clock, account, name, scopes, end).await?;
     let out = ApiKeyOut::new(created.record, clock.now());
     Ok(Created(out.with_key(&created.key)))
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<UpTo<200>>,
-) -> Result<List<ApiKeyOut>, ApiError> {
-    let now = app.clock.now();
-    let keys = app.db.of(caller.account).page(page).await?;
+async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<ApiKeyOut>, ApiError> {
+    let now = cx.clock.now();
+    let keys = cx.rows().page(page).await?;
     Ok(List::each(keys, page, |key| ApiKeyOut::new(key, now)))
 }
 
-async fn get(State(app): State<App>, caller: Caller, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
-    let key = app.db.of(caller.account).get(id).await?.found()?;
-    Ok(Json(ApiKeyOut::new(key, app.clock.now())))
+async fn get(cx: Context, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
+    let key = cx.rows().get(id).await?.found()?;
+    Ok(Json(ApiKeyOut::new(key, cx.clock.now())))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<PatchApiKey>,
 ) -> Reply<ApiKeyOut> {
@@ -98,10 +88,10 @@ async fn patch(
         scopes,
         expires_at,
     } = body;
-    let now = app.clock.now();
+    let now = cx.clock.now();
     // Read, judged and written in one transaction, so that no other change is lost.
-    let mut tx = app.db.begin_write().await?;
-    let old: ApiKey = tx.of(caller.account).hold(id).await?.found()?;
+    let mut tx = cx.db.begin_write().await?;
+    let old: ApiKey = tx.of(cx.account).hold(id).await?.found()?;
     if name.is_none() && scopes.is_none() && expires_at.is_absent() {
         return Ok(Json(ApiKeyOut::new(old, now)));
     }
@@ -122,35 +112,30 @@ async fn patch(
         after: &new,
         scopes: named,
     };
-    may(caller, change)?;
-    tx.update(caller.account, &new).await?;
+    may(cx.caller, change)?;
+    tx.update(cx.account, &new).await?;
     tx.commit().await?;
     Ok(Json(ApiKeyOut::new(new, now)))
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<ApiKeyId>,
-) -> Result<StatusCode, ApiError> {
-    may(caller, Write::Revoke)?;
-    let mut tx = app.db.begin_write().await?;
-    let is_there = store::revoke(&mut tx, caller.account, id, app.clock.now()).await?;
+async fn delete(cx: Context, Id(id): Id<ApiKeyId>) -> Done {
+    may(cx.caller, Write::Revoke)?;
+    let mut tx = cx.db.begin_write().await?;
+    let is_there = store::revoke(&mut tx, cx.account, id, cx.clock.now()).await?;
     tx.commit().await?;
-    is_there.found().map(|()| StatusCode::NO_CONTENT)
+    is_there.found().map(|()| NoContent)
 }
 
 async fn rotate(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<RotateApiKey>,
 ) -> Reply<ApiKeyOut> {
-    let now = app.clock.now();
-    let mut tx = app.db.begin_write().await?;
-    let old: ApiKey = tx.of(caller.account).hold(id).await?.found()?;
+    let now = cx.clock.now();
+    let mut tx = cx.db.begin_write().await?;
+    let old: ApiKey = tx.of(cx.account).hold(id).await?.found()?;
     not_revoked(&old)?;
-    may(caller, Write::Rotate(&old))?;
+    may(cx.caller, Write::Rotate(&old))?;
     let minted = Minted::new()?;
     let until = now.plus(std::time::Duration::from_secs(body.grace_seconds.into()));
     let new = ApiKey {
@@ -158,7 +143,7 @@ async fn rotate(
         updated_at: now,
         ..old
     };
-    store::rotate(&mut tx, caller.account, &new, &minted, until).await?;
+    store::rotate(&mut tx, cx.account, &new, &minted, until).await?;
     tx.commit().await?;
     let out = ApiKeyOut::new(new, now);
     Ok(Json(out.with_key(&minted.into_key())))

@@ -1,6 +1,6 @@
 //! Rows of keys. The account comes first in every question but the one that finds it.
 
-use crate::db::{Db, DbError, Record, Tx, args, record, text_column};
+use crate::db::{self, Db, Record, Tx, args, named, record, text_column};
 use crate::http::Caller;
 use crate::http::scope::Scopes;
 use crate::ids::{AccountId, ApiKeyId};
@@ -30,11 +30,7 @@ text_column!(Scopes);
 
 words! {
     /// Whether a key opens anything.
-    pub enum Status {
-        Active = "active",
-        Expired = "expired",
-        Revoked = "revoked",
-    }
+    pub enum Status { Active = "active", Expired = "expired", Revoked = "revoked" }
 }
 
 impl Status {
@@ -60,7 +56,7 @@ pub async fn authenticate(
     db: &Db,
     presented: &Presented,
     now: Timestamp,
-) -> Result<Option<Caller>, DbError> {
+) -> db::Result<Option<Caller>> {
     let found = db
         .query(
             "select k.*, s.hash, s.valid_until from api_key_secrets s join api_keys k on k.id = s.key_id
@@ -94,7 +90,7 @@ pub async fn authenticate(
 pub async fn of_string(
     db: &Db,
     public_id: &str,
-) -> Result<Option<(ApiKey, Option<Timestamp>)>, DbError> {
+) -> db::Result<Option<(ApiKey, Option<Timestamp>)>> {
     db.query(
         "select k.*, s.valid_until from api_key_secrets s join api_keys k on k.id = s.key_id
          where s.public_id = $1",
@@ -110,19 +106,16 @@ pub async fn insert(
     account: AccountId,
     key: &ApiKey,
     string: &Presented,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     let mut tx = db.begin_write().await?;
     tx.insert(account, key).run().await?;
     add_string(&mut tx, key, string).await?;
     tx.commit().await
 }
 
-async fn add_string(tx: &mut Tx, key: &ApiKey, string: &Presented) -> Result<(), DbError> {
-    tx.query("insert into api_key_secrets (public_id, key_id, hash) values ($1, $2, $3)")
-        .bind_all(args![string.public_id(), key.id, string.hash()])
-        .execute()
-        .await
-        .map(drop)
+async fn add_string(tx: &mut Tx, key: &ApiKey, string: &Presented) -> db::Result<()> {
+    let row = named! { public_id: string.public_id(), key_id: key.id, hash: string.hash() };
+    tx.insert_into("api_key_secrets", row).run().await.map(drop)
 }
 
 /// Ends a key; the first time counts. False: there is none.
@@ -131,7 +124,7 @@ pub async fn revoke(
     account: AccountId,
     id: ApiKeyId,
     now: Timestamp,
-) -> Result<bool, DbError> {
+) -> db::Result<bool> {
     let rows = tx
         .query(
             "update api_keys set revoked_at = coalesce(revoked_at, $3), updated_at = $3
@@ -151,7 +144,7 @@ pub async fn rotate(
     key: &ApiKey,
     string: &Presented,
     old_until: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.update(account, key).await?;
     tx.query(
         "update api_key_secrets set valid_until = $2

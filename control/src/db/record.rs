@@ -18,6 +18,8 @@
 //! tx.of::<Trigger>(account).hold(id).await?;             // nobody else changes it until the transaction ends
 //! tx.insert(account, &trigger).also("secret", sealed).run().await?;
 //! tx.update(account, &trigger).await?;
+//! let day = db.of::<Trigger>(account).whose("period", Period::Day);
+//! day.set(named! { period: Period::Week, updated_at: now }).await?;        // how many there were
 //! ```
 //!
 //! - Every field is `pub` and a column of its name, or of the name behind `as`.
@@ -28,7 +30,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Arg, Db, DbError, Kind, On, Query, Row, Tx};
+use super::{Arg, Db, DbError, Kind, On, Query, Result, Row, Tx};
 use crate::time::Timestamp;
 
 /// Whose rows they are: the id of an account, and of nothing else.
@@ -39,11 +41,11 @@ pub trait Column: Sized {
     const KIND: Kind;
 
     /// The column's value, if it has one.
-    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>, DbError>;
+    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>>;
 
     fn write(&self) -> Arg;
 
-    fn read(row: &Row, column: &str) -> Result<Self, DbError> {
+    fn read(row: &Row, column: &str) -> Result<Self> {
         Self::read_opt(row, column)?.ok_or_else(|| DbError::Column {
             column: column.to_owned(),
             why: "is null".to_owned(),
@@ -54,7 +56,7 @@ pub trait Column: Sized {
 impl<T: Column> Column for Option<T> {
     const KIND: Kind = T::KIND;
 
-    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>, DbError> {
+    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>> {
         T::read_opt(row, column).map(Some)
     }
 
@@ -68,7 +70,7 @@ macro_rules! columns {
         impl Column for $type {
             const KIND: Kind = Kind::$kind;
 
-            fn read_opt(row: &Row, column: &str) -> Result<Option<Self>, DbError> {
+            fn read_opt(row: &Row, column: &str) -> Result<Option<Self>> {
                 row.$read(column)
             }
 
@@ -134,7 +136,7 @@ pub trait Record: Sized {
 
     fn id(&self) -> Self::Id;
 
-    fn read(row: &Row) -> Result<Self, DbError>;
+    fn read(row: &Row) -> Result<Self>;
 
     /// Every column that the struct knows of, with its value.
     fn columns(&self) -> Vec<(&'static str, Arg)>;
@@ -191,12 +193,19 @@ macro_rules! record {
 
 pub(crate) use {json_column, record, text_column};
 
+/// Columns and their values, each by its name.
+macro_rules! named {
+    ($($column:ident: $value:expr),+ $(,)?) => {
+        [$((stringify!($column), $crate::db::Arg::from($value))),+]
+    };
+}
+
 /// The values of a statement, in the order of `$1`, `$2` …
 macro_rules! args {
     ($($value:expr),+ $(,)?) => { [$($crate::db::Arg::from($value)),+] };
 }
 
-pub(crate) use args;
+pub(crate) use {args, named};
 
 /// Where a page begins and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,33 +237,28 @@ impl Tx {
         Insert::new(On::Tx(self), account.into(), record)
     }
 
+    /// Adds a row of [`named!`] columns to a table that has no [`Record`].
+    pub fn insert_into(
+        &mut self,
+        table: &'static str,
+        row: impl IntoIterator<Item = (&'static str, Arg)>,
+    ) -> Insert<'_> {
+        Insert {
+            on: On::Tx(self),
+            table,
+            columns: row.into_iter().collect(),
+            conflict: "",
+        }
+    }
+
     /// Writes every column of a row that is [held](Rows::hold), but for its id, its account and when it was made.
     /// `false`: it is not there.
-    pub async fn update<R: Record>(
-        &mut self,
-        account: impl Owner,
-        record: &R,
-    ) -> Result<bool, DbError> {
+    pub async fn update<R: Record>(&mut self, account: impl Owner, record: &R) -> Result<bool> {
         const FIXED: [&str; 3] = ["id", "account_id", "created_at"];
         let mut columns = record.columns();
         columns.retain(|(column, _)| !FIXED.contains(column));
-        let sets: Vec<String> = (3..)
-            .zip(&columns)
-            .map(|(at, (column, _))| format!("{column} = ${at}"))
-            .collect();
-        let sql = format!(
-            "update {} set {} where account_id = $1 and id = $2 and {}",
-            R::TABLE,
-            sets.join(", "),
-            R::ALIVE
-        );
-        let rows = self
-            .query_built(sql)
-            .bind_all([account.into(), record.id().into()])
-            .bind_all(columns.into_iter().map(|(_, value)| value))
-            .execute()
-            .await?;
-        Ok(rows == 1)
+        let row = self.of::<R>(account).whose("id", record.id());
+        Ok(row.set(columns).await? == 1)
     }
 }
 
@@ -294,6 +298,14 @@ impl<'a, R: Record> Rows<'a, R> {
         }
     }
 
+    /// Only those whose column is like this pattern of SQL.
+    #[must_use]
+    pub fn like(mut self, column: &'static str, pattern: String) -> Self {
+        self.args.push(pattern.into());
+        self.conditions += &format!(" and {column} like ${}", self.args.len());
+        self
+    }
+
     /// Only those of which this text of SQL is true.
     #[must_use]
     pub fn only(mut self, condition: &'static str) -> Self {
@@ -303,12 +315,12 @@ impl<'a, R: Record> Rows<'a, R> {
     }
 
     /// The one of this id.
-    pub async fn get(self, id: R::Id) -> Result<Option<R>, DbError> {
+    pub async fn get(self, id: R::Id) -> Result<Option<R>> {
         self.whose("id", id).first().await
     }
 
     /// The same, which nobody else changes before the transaction ends: for what is read, judged and written.
-    pub async fn hold(mut self, id: R::Id) -> Result<Option<R>, DbError> {
+    pub async fn hold(mut self, id: R::Id) -> Result<Option<R>> {
         let lock = match &self.on {
             On::Tx(tx) => tx.engine().for_update(),
             On::Pool(_) => "",
@@ -318,19 +330,25 @@ impl<'a, R: Record> Rows<'a, R> {
     }
 
     /// The first of them.
-    pub async fn first(mut self) -> Result<Option<R>, DbError> {
+    pub async fn first(mut self) -> Result<Option<R>> {
         self.select("").optional(R::read).await
     }
 
     /// All of them, in this order.
-    pub async fn all(mut self, order: &'static str) -> Result<Vec<R>, DbError> {
-        self.select(&format!(" order by {order}"))
-            .all(R::read)
-            .await
+    pub async fn all(mut self, order: &'static str) -> Result<Vec<R>> {
+        let end = format!(" order by {order}");
+        self.select(&end).all(R::read).await
+    }
+
+    /// At most so many of them, in this order.
+    pub async fn some(mut self, order: &'static str, most: u32) -> Result<Vec<R>> {
+        self.args.push(most.into());
+        let end = format!(" order by {order} limit ${}", self.args.len());
+        self.select(&end).all(R::read).await
     }
 
     /// How many there are.
-    pub async fn count(&mut self) -> Result<u64, DbError> {
+    pub async fn count(&mut self) -> Result<u64> {
         let from = format!("from {} where {}", R::TABLE, self.conditions);
         let args = self.args.clone();
         let total = self
@@ -342,7 +360,7 @@ impl<'a, R: Record> Rows<'a, R> {
     }
 
     /// A page of them, newest first, and how many there are.
-    pub async fn page(mut self, page: impl Into<Window>) -> Result<(Vec<R>, u64), DbError> {
+    pub async fn page(mut self, page: impl Into<Window>) -> Result<(Vec<R>, u64)> {
         let total = self.count().await?;
         let Window { limit, offset } = page.into();
         let at = self.args.len();
@@ -355,8 +373,28 @@ impl<'a, R: Record> Rows<'a, R> {
         Ok((self.select(&order).all(R::read).await?, total))
     }
 
+    /// Gives these columns of all of them these values; how many there are.
+    pub async fn set(
+        mut self,
+        columns: impl IntoIterator<Item = (&'static str, Arg)>,
+    ) -> Result<u64> {
+        let mut sets = Vec::new();
+        for (column, value) in columns {
+            self.args.push(value);
+            sets.push(format!("{column} = ${}", self.args.len()));
+        }
+        let sql = format!(
+            "update {} set {} where {}",
+            R::TABLE,
+            sets.join(", "),
+            self.conditions
+        );
+        let args = std::mem::take(&mut self.args);
+        self.query(sql).bind_all(args).execute().await
+    }
+
     /// Deletes the row of this id. `false`: there is none.
-    pub async fn delete(self, id: R::Id) -> Result<bool, DbError> {
+    pub async fn delete(self, id: R::Id) -> Result<bool> {
         let mut rows = self.whose("id", id);
         let sql = format!("delete from {} where {}", R::TABLE, rows.conditions);
         let args = std::mem::take(&mut rows.args);
@@ -414,7 +452,7 @@ impl<'a> Insert<'a> {
     }
 
     /// Runs it. `false`: nothing was added.
-    pub async fn run(self) -> Result<bool, DbError> {
+    pub async fn run(self) -> Result<bool> {
         let (names, values): (Vec<&str>, Vec<Arg>) = self.columns.into_iter().unzip();
         let places: Vec<String> = (1..=values.len()).map(|at| format!("${at}")).collect();
         let sql = format!(

@@ -114,9 +114,10 @@ macro_rules! methods {
 
 macro_rules! refusals {
     ($($name:ident $status:ident),+ $(,)?) => {$(
-        #[doc = concat!("One more way to refuse, with `", stringify!($status), "`: slug, and when.")]
+        #[doc = concat!("One more way to refuse, with `", stringify!($status), "`: the slug, a colon, and when.")]
         #[must_use]
-        pub fn $name(self, code: &'static str, when: &'static str) -> Self {
+        pub fn $name(self, told: &'static str) -> Self {
+            let (code, when) = told.split_once(": ").unwrap_or((told, ""));
             self.refuses(StatusCode::$status, code, when)
         }
     )+};
@@ -275,12 +276,12 @@ impl Endpoint {
     }
 
     refusals! {
-        refuses_bad BAD_REQUEST,
-        refuses_forbidden FORBIDDEN,
-        refuses_missing NOT_FOUND,
-        refuses_conflict CONFLICT,
-        refuses_unfit UNPROCESSABLE_ENTITY,
-        refuses_upstream BAD_GATEWAY,
+        or_400 BAD_REQUEST,
+        or_403 FORBIDDEN,
+        or_404 NOT_FOUND,
+        or_409 CONFLICT,
+        or_422 UNPROCESSABLE_ENTITY,
+        or_502 BAD_GATEWAY,
     }
 
     /// Between the nodes of an installation.

@@ -12,7 +12,7 @@ pub use super::openapi_events::{EVENTS, Event};
 use super::answers::Refusal;
 use super::endpoint::{Access, Endpoint};
 use super::validate::{Field, Kind};
-use super::{openapi_answers, openapi_events, openapi_schema};
+use super::{openapi_answers, openapi_events, openapi_sample, openapi_schema};
 
 /// An example of each body and answer, by the name of its component.
 const EXAMPLES: &str = include_str!("openapi_examples.json");
@@ -108,7 +108,7 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
         .iter()
         .map(|(name, about)| json!({"name": name, "description": about}))
         .collect();
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "sidetone",
@@ -131,7 +131,9 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
                 "signedUrl": {"type": "apiKey", "in": "query", "name": "token", "description": "Part of a URL that the server has given out."}
             }
         }
-    })
+    });
+    openapi_sample::fill(&mut document);
+    document
 }
 
 /// Fields of a table as an answer shows them.
@@ -171,7 +173,7 @@ impl Examples {
 }
 
 /// The name of the component that a schema refers to.
-fn component(schema: &Value) -> Option<&str> {
+pub(super) fn component(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }
 

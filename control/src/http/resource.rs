@@ -1,9 +1,12 @@
 //! What the handlers of every resource say in the same words.
 
+use std::ops::Deref;
+
 use axum::Json;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, NoContent, Response};
 use http::StatusCode;
+use http::request::Parts;
 use serde::Serialize;
 
 use super::auth::Caller;
@@ -11,7 +14,43 @@ use super::error::ApiError;
 use super::extract::{Id, PathId};
 use super::page::{Limits, List, Page};
 use crate::app::App;
-use crate::db::Record;
+use crate::db::{Record, Rows};
+use crate::ids::AccountId;
+
+/// What a handler of a resource starts with: this installation, and who asks.
+pub struct Context {
+    app: App,
+    pub caller: Caller,
+    pub account: AccountId,
+}
+
+impl Context {
+    /// The rows of the account that asks.
+    pub fn rows<R: Record>(&self) -> Rows<'_, R> {
+        self.app.db.of(self.account)
+    }
+}
+
+impl Deref for Context {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+impl FromRequestParts<App> for Context {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let caller = <Caller as FromRequestParts<App>>::from_request_parts(parts, app).await?;
+        Ok(Self {
+            app: app.clone(),
+            caller,
+            account: caller.account,
+        })
+    }
+}
 
 /// What most handlers give back.
 pub type Reply<T> = Result<Json<T>, ApiError>;
@@ -25,6 +64,12 @@ impl<T: Serialize> IntoResponse for Created<T> {
         (StatusCode::CREATED, Json(self.0)).into_response()
     }
 }
+
+/// What a handler gives back that has made something.
+pub type Made<T> = Result<Created<T>, ApiError>;
+
+/// What a handler gives back that has nothing to say.
+pub type Done = Result<NoContent, ApiError>;
 
 /// What a row is to a client that asked for it: 404 where there is none.
 pub trait Found {
@@ -55,27 +100,22 @@ impl Found for bool {
 }
 
 /// `GET` of one row of the account, by the id of the path.
-pub(super) async fn one<R, O>(State(app): State<App>, caller: Caller, Id(id): Id<R::Id>) -> Reply<O>
+pub(super) async fn one<R, O>(cx: Context, Id(id): Id<R::Id>) -> Reply<O>
 where
     R: Record + Send,
     R::Id: PathId,
     O: From<R>,
 {
-    let row: R = app.db.of(caller.account).get(id).await?.found()?;
+    let row: R = cx.rows().get(id).await?.found()?;
     Ok(Json(row.into()))
 }
 
 /// `GET` of a page of the account's rows, newest first.
-pub(super) async fn list<R, O, L>(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<L>,
-) -> Result<List<O>, ApiError>
+pub(super) async fn list<R, O, L>(cx: Context, page: Page<L>) -> Result<List<O>, ApiError>
 where
     R: Record + Send,
     O: From<R>,
     L: Limits,
 {
-    let found = app.db.of::<R>(caller.account).page(page).await?;
-    Ok(List::of(found, page))
+    Ok(List::of(cx.rows::<R>().page(page).await?, page))
 }

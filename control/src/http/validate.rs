@@ -196,6 +196,16 @@ impl FieldError {
         }
     }
 
+    /// A field of the body that should be there.
+    pub fn missing(name: &str) -> Self {
+        Self::body(name, "missing", "Field required")
+    }
+
+    /// A field of the body whose value does not go with the rest.
+    pub fn value(name: &str, msg: impl Into<String>) -> Self {
+        Self::body(name, "value_error", msg)
+    }
+
     /// The path in words, without its first step.
     pub fn path(&self) -> String {
         let steps: Vec<String> = self

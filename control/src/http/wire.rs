@@ -15,7 +15,7 @@
 //! ```
 //!
 //! One line is one field: how it may be missing, its name (`as` its name in JSON, where that is another), its type,
-//! `=` what it must look like (left out where the type tells: a word, an id, a flag, a time), and what the document
+//! `=` what it must look like (left out where the type tells: a word, an id, a flag, a time, another body), and what the document
 //! says of it.
 //!
 //! | | in JSON | in Rust |
@@ -107,6 +107,11 @@ macro_rules! body {
                     .map_err(serde::de::Error::custom)?),+
                 })
             }
+        }
+
+        impl $crate::http::validate::Shape for $name {
+            const KIND: $crate::http::validate::Kind =
+                $crate::http::validate::Kind::Object(<Self as $crate::http::Wire>::SCHEMA.fields);
         }
 
         impl $crate::http::Wire for $name {

@@ -1,16 +1,14 @@
 //! Routes of phone numbers (document 3, phone numbers).
 
 use axum::Json;
-use axum::extract::State;
-use http::StatusCode;
 
+use super::rules::RoutingRules;
 use super::store::PhoneNumber;
-use super::wire::{PatchNumber, PhoneNumberRecord, RegisterSipNumber, SetRouting};
+use super::wire::{PatchNumber, PhoneNumberRecord, RegisterSipNumber};
 use super::{service, store};
-use crate::app::App;
 use crate::http::page::UpTo;
 use crate::http::{
-    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, Patch, Reply, Scope,
+    Access, Body, Context, Created, Done, Endpoint, Found, Id, Made, NoContent, Patch, Reply, Scope,
 };
 use crate::ids::PhoneNumberId;
 
@@ -26,73 +24,60 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("Register a number of a SIP trunk")
             .body::<RegisterSipNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses_missing("not_found", "no such trunk or agent")
-            .refuses_conflict(
-                "number_already_registered",
-                "the number is active on an account",
-            )
-            .refuses_unfit("trunk_inactive", "the trunk is disabled"),
+            .or_404("not_found: no such trunk or agent")
+            .or_409("number_already_registered: the number is active on an account")
+            .or_422("trunk_inactive: the trunk is disabled"),
         Endpoint::one::<PhoneNumber, PhoneNumberRecord>("/phone-numbers/{phone_number_id}", READ)
             .summary("One number"),
         Endpoint::patch("/phone-numbers/{phone_number_id}", WRITE, patch)
             .summary("Change a number: only the fields that are given")
             .body::<PatchNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses_missing("not_found", "no such trunk or agent")
-            .refuses_unfit("trunk_inactive", "the trunk is disabled"),
+            .or_404("not_found: no such trunk or agent")
+            .or_422("trunk_inactive: the trunk is disabled"),
         Endpoint::post(
             "/phone-numbers/{phone_number_id}/routing",
             WRITE,
             set_routing,
         )
-        .returns(StatusCode::OK)
+        .returns(http::StatusCode::OK)
         .summary("What is done with calls that no agent answers")
-        .body::<SetRouting>()
+        .body::<RoutingRules>()
         .answers::<PhoneNumberRecord>(),
         Endpoint::delete("/phone-numbers/{phone_number_id}", WRITE, release)
             .summary("Release a number: it is hidden, and may be registered again"),
     ]
 }
 
-async fn register_sip(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<RegisterSipNumber>,
-) -> Result<Created<PhoneNumberRecord>, ApiError> {
-    let number = service::register_sip(&app, caller.account, body).await?;
+async fn register_sip(cx: Context, Body(body): Body<RegisterSipNumber>) -> Made<PhoneNumberRecord> {
+    let number = service::register_sip(&cx, cx.account, body).await?;
     Ok(Created(number.into()))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<PhoneNumberId>,
     Body(body): Body<PatchNumber>,
 ) -> Reply<PhoneNumberRecord> {
-    let number = service::change(&app, caller.account, id, body).await?;
+    let number = service::change(&cx, cx.account, id, body).await?;
     Ok(Json(number.into()))
 }
 
 async fn set_routing(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<PhoneNumberId>,
-    Body(SetRouting(rules)): Body<SetRouting>,
+    Body(rules): Body<RoutingRules>,
 ) -> Reply<PhoneNumberRecord> {
     service::check_rules("", Some(&rules))?;
     let change = PatchNumber {
         routing_rules: Patch::Value(rules),
         ..PatchNumber::default()
     };
-    let number = service::change(&app, caller.account, id, change).await?;
+    let number = service::change(&cx, cx.account, id, change).await?;
     Ok(Json(number.into()))
 }
 
-async fn release(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<PhoneNumberId>,
-) -> Result<StatusCode, ApiError> {
-    let released = store::release(&app.db, caller.account, id, app.clock.now()).await?;
-    released.found().map(|()| StatusCode::NO_CONTENT)
+async fn release(cx: Context, Id(id): Id<PhoneNumberId>) -> Done {
+    let released = store::release(&cx.db, cx.account, id, cx.clock.now()).await?;
+    released.found().map(|()| NoContent)
 }

@@ -1,7 +1,7 @@
 //! The `phone_numbers` table.
 
 use super::rules::{Provider, RoutingRules, digits};
-use crate::db::{Db, DbError, Record, Tx, args, json_column, record, text_column};
+use crate::db::{self, Db, Tx, args, json_column, named, record, text_column};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
 use crate::time::Timestamp;
 
@@ -43,7 +43,7 @@ pub async fn get(
     db: &Db,
     account: AccountId,
     id: PhoneNumberId,
-) -> Result<Option<PhoneNumber>, DbError> {
+) -> db::Result<Option<PhoneNumber>> {
     db.of(account).get(id).await
 }
 
@@ -52,7 +52,7 @@ pub async fn find_active_by_number(
     db: &Db,
     account: AccountId,
     number: &str,
-) -> Result<Option<PhoneNumber>, DbError> {
+) -> db::Result<Option<PhoneNumber>> {
     let numbers = db.of(account).whose("digits", digits(number));
     numbers.only(VOICE).first().await
 }
@@ -62,22 +62,14 @@ pub async fn of_agent(
     db: &Db,
     account: AccountId,
     agent: AgentId,
-) -> Result<Vec<PhoneNumberId>, DbError> {
-    db.query(
-        "select id from phone_numbers where account_id = $1 and agent_id = $2
-            and released_at is null order by created_at, id",
-    )
-    .bind_all(args![account, agent])
-    .all(|row| row.parse("id"))
-    .await
+) -> db::Result<Vec<PhoneNumberId>> {
+    let numbers = db.of::<PhoneNumber>(account).whose("agent_id", agent);
+    let found = numbers.all("created_at, id").await?;
+    Ok(found.into_iter().map(|number| number.id).collect())
 }
 
 /// Adds a number; `false`: it is somebody's already.
-pub async fn insert(
-    tx: &mut Tx,
-    account: AccountId,
-    number: &PhoneNumber,
-) -> Result<bool, DbError> {
+pub async fn insert(tx: &mut Tx, account: AccountId, number: &PhoneNumber) -> db::Result<bool> {
     let insert = tx.insert(account, number);
     let insert = insert.also("digits", digits(&number.phone_number));
     insert.unless("on conflict do nothing").run().await
@@ -89,16 +81,10 @@ pub async fn release(
     account: AccountId,
     id: PhoneNumberId,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = db
-        .query(
-            "update phone_numbers set released_at = $3, updated_at = $3
-             where account_id = $1 and id = $2 and released_at is null",
-        )
-        .bind_all(args![account, id, now])
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let number = db.of::<PhoneNumber>(account).whose("id", id);
+    let released = named! { released_at: now, updated_at: now };
+    Ok(number.set(released).await? == 1)
 }
 
 /// The account's own number of these digits, inside a transaction.
@@ -106,14 +92,14 @@ pub async fn own(
     tx: &mut Tx,
     account: AccountId,
     number: &str,
-) -> Result<Option<PhoneNumberId>, DbError> {
+) -> db::Result<Option<PhoneNumberId>> {
     let numbers = tx.of(account).whose("digits", digits(number));
     let found: Option<PhoneNumber> = numbers.only(VOICE).first().await?;
     Ok(found.map(|number| number.id))
 }
 
 /// Whether another account has this number.
-pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> Result<bool, DbError> {
+pub async fn is_elsewhere(tx: &mut Tx, account: AccountId, number: &str) -> db::Result<bool> {
     let found = tx
         .query(
             "select id from phone_numbers where account_id <> $1 and digits = $2
@@ -131,7 +117,7 @@ pub async fn elsewhere_ending_with(
     tx: &mut Tx,
     account: AccountId,
     ending: &str,
-) -> Result<Vec<String>, DbError> {
+) -> db::Result<Vec<String>> {
     tx.query(
         "select phone_number from phone_numbers where account_id <> $1 and digits like $2
             and released_at is null and provider in ('telco', 'sip')",
@@ -150,15 +136,13 @@ pub async fn ending_with(
     account: AccountId,
     trunk: Option<TrunkId>,
     ending: &str,
-) -> Result<Vec<PhoneNumber>, DbError> {
-    db.query(
-        "select * from phone_numbers where account_id = $1 and digits like $2
-            and ($3 is null or trunk_id = $3) and released_at is null and provider = 'sip'
-         order by id limit $4",
-    )
-    .bind_all(args![account, format!("%{ending}"), trunk, MOST_ENDINGS])
-    .all(PhoneNumber::read)
-    .await
+) -> db::Result<Vec<PhoneNumber>> {
+    let numbers = db
+        .of(account)
+        .whose_if("trunk_id", trunk)
+        .only("provider = 'sip'");
+    let found = numbers.like("digits", format!("%{ending}"));
+    found.some("id", MOST_ENDINGS).await
 }
 
 /// Numbers of one trunk are of one country, or of few.
@@ -169,14 +153,14 @@ pub async fn whole_of_trunk(
     db: &Db,
     account: AccountId,
     trunk: TrunkId,
-) -> Result<Vec<String>, DbError> {
-    db.query(
-        "select phone_number from phone_numbers where account_id = $1 and trunk_id = $2
-            and phone_number like '+%' and released_at is null order by created_at, id limit $3",
-    )
-    .bind_all(args![account, trunk, MOST_NEIGHBOURS])
-    .all(|row| row.text("phone_number"))
-    .await
+) -> db::Result<Vec<String>> {
+    let numbers = db.of::<PhoneNumber>(account).whose("trunk_id", trunk);
+    let whole = numbers.only("phone_number like '+%'");
+    let found = whole.some("created_at, id", MOST_NEIGHBOURS).await?;
+    Ok(found
+        .into_iter()
+        .map(|number| number.phone_number)
+        .collect())
 }
 
 /// The number on this trunk, where there is one alone.
@@ -184,15 +168,12 @@ pub async fn only_of_trunk(
     db: &Db,
     account: AccountId,
     trunk: TrunkId,
-) -> Result<Option<PhoneNumber>, DbError> {
-    let found = db
-        .query(
-            "select * from phone_numbers where account_id = $1 and trunk_id = $2
-                and released_at is null and provider = 'sip' order by id limit 2",
-        )
-        .bind_all(args![account, trunk])
-        .all(PhoneNumber::read)
-        .await?;
+) -> db::Result<Option<PhoneNumber>> {
+    let numbers = db
+        .of(account)
+        .whose("trunk_id", trunk)
+        .only("provider = 'sip'");
+    let found = numbers.some("id", 2).await?;
     let mut found = found.into_iter();
     Ok(found.next().filter(|_| found.next().is_none()))
 }
@@ -203,7 +184,7 @@ pub async fn leave_trunk(
     account: AccountId,
     trunk: TrunkId,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.query(
         "update phone_numbers set trunk_id = null, updated_at = $3
          where account_id = $1 and trunk_id = $2",
@@ -220,12 +201,9 @@ pub async fn leave_agent(
     account: AccountId,
     agent: AgentId,
     now: Timestamp,
-) -> Result<u64, DbError> {
-    tx.query(
-        "update phone_numbers set agent_id = null, updated_at = $3
-         where account_id = $1 and agent_id = $2 and released_at is null",
-    )
-    .bind_all(args![account, agent, now])
-    .execute()
-    .await
+) -> db::Result<u64> {
+    let numbers = tx.of::<PhoneNumber>(account).whose("agent_id", agent);
+    numbers
+        .set(named! { agent_id: None::<AgentId>, updated_at: now })
+        .await
 }

@@ -1,56 +1,17 @@
 //! Bodies of the number routes.
 
-use serde::Deserialize;
-
 use super::rules::{FallbackAction, Provider, RoutingRules};
 use super::store::PhoneNumber;
-use crate::http::Wire;
-use crate::http::validate::{Field, Kind, Schema, Shape, Unknown};
+use crate::http::validate::Kind;
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, PhoneNumberId, TrunkId};
 use crate::sip_trunks::wire::{NUMBER, is_plain};
 use crate::time::Timestamp;
 
-const RING: Kind = Kind::Int { min: 5, max: 120 };
 const FRIENDLY_NAME: Kind = Kind::Pattern {
     name: r"^[^\u0000-\u001f\u007f-\u009f<>]{0,255}$",
     check: is_plain,
 };
-
-/// `POST /phone-numbers/{id}/routing`.
-#[derive(Deserialize)]
-pub struct SetRouting(pub RoutingRules);
-
-impl Wire for SetRouting {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "SetRouting",
-        unknown: Unknown::Refuse,
-        fields: &[
-            Field::req(
-                "fallback_action",
-                FallbackAction::KIND,
-                "What is done with a call that no agent answers",
-            ),
-            Field::opt(
-                "fallback_number",
-                Kind::Callee,
-                "Required when fallback_action is forward",
-            )
-            .nullable(),
-            Field::opt(
-                "max_ring_seconds",
-                RING,
-                "How long a call rings while no agent can answer (default 30)",
-            )
-            .nullable(),
-        ],
-    };
-}
-
-/// Routing rules inside other bodies.
-impl Shape for RoutingRules {
-    const KIND: Kind = Kind::Object(SetRouting::SCHEMA.fields);
-}
 
 body! {
     /// `POST /phone-numbers/sip/register`.

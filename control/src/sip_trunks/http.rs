@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use http::StatusCode;
 
 use super::service;
 use super::store::{self, Traffic, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
 use crate::app::App;
-use crate::db::DbError;
+use crate::db;
 use crate::http::page::UpTo;
 use crate::http::{
-    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, List, Page, Reply, Scope,
+    Access, ApiError, Body, Context, Created, Done, Endpoint, Found, Id, List, Made, NoContent,
+    Page, Reply, Scope,
 };
 use crate::ids::{AccountId, TrunkId};
 
@@ -29,19 +28,10 @@ pub fn endpoints() -> Vec<Endpoint> {
             .summary("Create an outbound trunk and register its numbers, all or nothing")
             .body::<OnboardTrunk>()
             .answers::<OnboardedTrunk>()
-            .refuses_bad(
-                "trunk_auth_inconsistent",
-                "the fields of authentication do not go together",
-            )
-            .refuses_missing("not_found", "no such agent")
-            .refuses_conflict(
-                "number_already_registered",
-                "a number is active on an account",
-            )
-            .refuses_upstream(
-                "provisioning_failed",
-                "the SIP stack cannot take the trunk; nothing is stored",
-            ),
+            .or_400("trunk_auth_inconsistent: the fields of authentication do not go together")
+            .or_404("not_found: no such agent")
+            .or_409("number_already_registered: a number is active on an account")
+            .or_502("provisioning_failed: the SIP stack cannot take the trunk; nothing is stored"),
         made(written(Endpoint::post("/sip-trunks", WRITE, create)))
             .summary("Create a trunk")
             .body::<CreateTrunk>()
@@ -64,7 +54,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         )
         .summary("Make an active outbound trunk the account's default")
         .answers::<TrunkRecord>()
-        .refuses_unfit("trunk_inactive", "the trunk is inbound, or not active"),
+        .or_422("trunk_inactive: the trunk is inbound, or not active"),
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
             .summary("Delete a trunk; one that is not there is deleted already"),
     ]
@@ -72,101 +62,68 @@ pub fn endpoints() -> Vec<Endpoint> {
 
 /// What a new trunk is refused for.
 fn made(endpoint: Endpoint) -> Endpoint {
-    endpoint.refuses_conflict(
-        "trunk_limit_reached",
-        "the account has as many trunks as it may",
-    )
+    endpoint.or_409("trunk_limit_reached: the account has as many trunks as it may")
 }
 
 /// What a trunk is refused for, new or changed.
 fn written(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .refuses_bad(
-            "trunk_auth_inconsistent",
-            "the fields of authentication do not go together",
-        )
-        .refuses_conflict(
-            "number_already_registered",
-            "a number belongs to another account",
-        )
-        .refuses_conflict("name_taken", "an inbound trunk is known by this user name")
-        .refuses_upstream(
-            "provisioning_failed",
-            "the SIP stack cannot take it; nothing is stored",
-        )
+        .or_400("trunk_auth_inconsistent: the fields of authentication do not go together")
+        .or_409("number_already_registered: a number belongs to another account")
+        .or_409("name_taken: an inbound trunk is known by this user name")
+        .or_502("provisioning_failed: the SIP stack cannot take it; nothing is stored")
 }
 
-async fn onboard(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<OnboardTrunk>,
-) -> Result<Created<OnboardedTrunk>, ApiError> {
-    let (trunk, numbers) = service::onboard(&app, caller.account, body).await?;
+async fn onboard(cx: Context, Body(body): Body<OnboardTrunk>) -> Made<OnboardedTrunk> {
+    let (trunk, numbers) = service::onboard(&cx, cx.account, body).await?;
     Ok(Created(OnboardedTrunk {
         trunk: record(trunk, Traffic::default()),
         phone_numbers: numbers.into_iter().map(Into::into).collect(),
     }))
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateTrunk>,
-) -> Result<Created<TrunkRecord>, ApiError> {
-    let trunk = service::create(&app, caller.account, body).await?;
+async fn create(cx: Context, Body(body): Body<CreateTrunk>) -> Made<TrunkRecord> {
+    let trunk = service::create(&cx, cx.account, body).await?;
     Ok(Created(record(trunk, Traffic::default())))
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<UpTo<200>>,
-) -> Result<List<TrunkRecord>, ApiError> {
-    let trunks = app.db.of::<Trunk>(caller.account).page(page).await?;
-    let mut traffic = traffic(&app, caller.account).await?;
+async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, ApiError> {
+    let trunks = cx.rows::<Trunk>().page(page).await?;
+    let mut traffic = traffic(&cx, cx.account).await?;
     Ok(List::each(trunks, page, |trunk| {
         let traffic = traffic.remove(&trunk.id).unwrap_or_default();
         record(trunk, traffic)
     }))
 }
 
-async fn get(State(app): State<App>, caller: Caller, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
-    let trunk = app.db.of(caller.account).get(id).await?.found()?;
-    with_traffic(&app, trunk).await
+async fn get(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+    let trunk = cx.rows().get(id).await?.found()?;
+    with_traffic(&cx, trunk).await
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<TrunkId>,
     Body(body): Body<PatchTrunk>,
 ) -> Reply<TrunkRecord> {
-    let trunk = service::change(&app, caller.account, id, body).await?;
-    with_traffic(&app, trunk).await
+    let trunk = service::change(&cx, cx.account, id, body).await?;
+    with_traffic(&cx, trunk).await
 }
 
-async fn set_default_outbound(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Reply<TrunkRecord> {
-    let trunk = service::set_default_outbound(&app, caller.account, id).await?;
-    with_traffic(&app, trunk).await
+async fn set_default_outbound(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+    let trunk = service::set_default_outbound(&cx, cx.account, id).await?;
+    with_traffic(&cx, trunk).await
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Result<StatusCode, ApiError> {
-    service::delete(&app, caller.account, id).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn delete(cx: Context, Id(id): Id<TrunkId>) -> Done {
+    service::delete(&cx, cx.account, id).await?;
+    Ok(NoContent)
 }
 
 /// For so long a call that failed is told of.
 const LATELY: Duration = Duration::from_secs(86_400);
 
-async fn traffic(app: &App, account: AccountId) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+async fn traffic(app: &App, account: AccountId) -> db::Result<HashMap<TrunkId, Traffic>> {
     store::traffic(&app.db, account, app.clock.now().minus(LATELY)).await
 }
 

@@ -7,7 +7,7 @@ use super::rules::{
     AuthMode, DialFormat, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES,
     RegistrationStatus, Status, Transport, TrunkType, digits, host_and_port,
 };
-use super::store::{self, Registration, Trunk, Written};
+use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
 use crate::agents;
 use crate::app::App;
@@ -15,9 +15,10 @@ use crate::calls::bridge::telephone;
 use crate::db::Tx;
 use crate::egress::{self, Allow};
 use crate::http::validate::{FieldError, Loc};
-use crate::http::{ApiError, Found, Patch};
+use crate::http::{ApiError, Found};
 use crate::ids::{AccountId, TrunkId};
-use crate::phone_numbers::{self, NewNumber, PhoneNumber};
+use crate::phone_numbers::wire::RegisterSipNumber;
+use crate::phone_numbers::{self, PhoneNumber};
 
 /// Calls at the same time over a trunk that does not say.
 const CONCURRENT_CALLS: u32 = 10;
@@ -94,16 +95,16 @@ pub async fn onboard(
         return Err(no_agent());
     }
     edge?;
-    insert(&mut tx, account, &trunk).await?;
+    fits(store::insert(&mut tx, account, &trunk).await?)?;
     let mut registered = Vec::with_capacity(numbers.len());
     for number in &numbers {
-        let number = NewNumber {
-            phone_number: number,
+        let number = RegisterSipNumber {
+            phone_number: number.clone(),
             trunk_id: trunk.id,
-            friendly_name: "",
+            friendly_name: None,
             agent_id,
             outbound_enabled: outbound_enabled.unwrap_or(true),
-            routing_rules: inbound.as_ref(),
+            inbound: inbound.clone(),
         };
         registered.push(phone_numbers::register(app, &mut tx, account, number).await?);
     }
@@ -127,7 +128,7 @@ pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<
     let mut tx = app.db.begin_write().await?;
     has_room(app, &mut tx, account).await?;
     not_elsewhere(&mut tx, account, &trunk.numbers).await?;
-    insert(&mut tx, account, &trunk).await?;
+    fits(store::insert(&mut tx, account, &trunk).await?)?;
     commit(app, tx).await?;
     Ok(trunk)
 }
@@ -165,7 +166,7 @@ pub async fn change(
             ("auth_mode", auth_mode.is_some()),
         ] {
             if given {
-                wrong.push(FieldError::body(field, "value_error", replace));
+                wrong.push(FieldError::value(field, replace));
             }
         }
     }
@@ -175,7 +176,7 @@ pub async fn change(
         && [mode, old.auth_mode].contains(&AuthMode::Register)
     {
         let why = "A trunk neither begins nor ceases to register: make a new one in its place";
-        wrong.push(FieldError::body("auth_mode", "value_error", why));
+        wrong.push(FieldError::value("auth_mode", why));
     }
     if let Some(addresses) = &allowed_addresses {
         wrong.extend(check_addresses(addresses, &app.config.egress.allow));
@@ -196,11 +197,9 @@ pub async fn change(
     if let Some(calls) = max_concurrent_calls {
         trunk.max_concurrent_calls = calls.min(caps.trunk_calls);
     }
-    if let Patch::Value(calls) = &calls_per_hour_limit {
-        trunk.calls_per_hour_limit = Some((*calls).min(caps.trunk_calls_per_hour));
-    } else {
-        trunk.calls_per_hour_limit = calls_per_hour_limit.or(trunk.calls_per_hour_limit);
-    }
+    trunk.calls_per_hour_limit = calls_per_hour_limit
+        .map(|calls| calls.min(caps.trunk_calls_per_hour))
+        .or(trunk.calls_per_hour_limit);
     reauthenticate(app, &mut trunk, auth_mode, auth_username, auth_password)?;
     if trunk.status != Status::Active {
         trunk.is_default_outbound = false;
@@ -219,10 +218,7 @@ pub async fn change(
         store::unregister(&mut tx, account, id).await?;
     }
     trunk.updated_at = app.clock.now().max(old.updated_at);
-    match store::update(&mut tx, account, &trunk).await? {
-        Written::Done => {}
-        Written::UserTaken => return Err(user_taken()),
-    }
+    fits(store::update(&mut tx, account, &trunk).await?)?;
     commit(app, tx).await?;
     Ok(trunk)
 }
@@ -348,17 +344,12 @@ fn new_trunk(
     wrong.extend(check_addresses(&allowed_addresses, allow));
     match &outbound_address {
         None if kind == TrunkType::Outbound || registers => {
-            wrong.push(FieldError::body(
-                "outbound_address",
-                "missing",
-                "Field required",
-            ));
+            wrong.push(FieldError::missing("outbound_address"));
         }
-        Some(_) if kind == TrunkType::Inbound && !registers => wrong.push(FieldError::body(
-            "outbound_address",
-            "value_error",
-            "Only outbound trunks and those that register have one",
-        )),
+        Some(_) if kind == TrunkType::Inbound && !registers => {
+            let why = "Only outbound trunks and those that register have one";
+            wrong.push(FieldError::value("outbound_address", why));
+        }
         Some(address) => wrong.extend(check_host("outbound_address", address, allow)),
         None => {}
     }
@@ -439,13 +430,6 @@ async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
     }
 }
 
-async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<(), ApiError> {
-    match store::insert(tx, account, trunk).await? {
-        Written::Done => Ok(()),
-        Written::UserTaken => Err(user_taken()),
-    }
-}
-
 /// Commits, and tells every node.
 async fn commit(app: &App, mut tx: Tx) -> Result<(), ApiError> {
     store::changed(&mut tx).await?;
@@ -485,11 +469,12 @@ fn inconsistent(why: &str) -> ApiError {
     }
 }
 
-fn user_taken() -> ApiError {
-    ApiError::conflict(
-        "name_taken",
-        "Another inbound trunk of this account is known by this auth_username: choose another",
-    )
+/// 409 where another trunk has the user name of the one that is written.
+fn fits(written: bool) -> Result<(), ApiError> {
+    let why =
+        "Another inbound trunk of this account is known by this auth_username: choose another";
+    let taken = || ApiError::conflict("name_taken", why);
+    written.then_some(()).ok_or_else(taken)
 }
 
 pub(crate) fn no_agent() -> ApiError {
@@ -519,7 +504,7 @@ fn check_host(field: &str, text: &str, allow: &Allow) -> Option<FieldError> {
     let (host, _) = host_and_port(text)?;
     egress::check_host(host, allow)
         .err()
-        .map(|why| FieldError::body(field, "value_error", why))
+        .map(|why| FieldError::value(field, why))
 }
 
 /// Blocks of public IPv4 addresses, /24 to /32; `allow` lets others in, and those of IPv6 that it names, /64 to

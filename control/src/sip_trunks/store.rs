@@ -7,7 +7,7 @@ use super::rules::{
     AuthMode, Destinations, DialFormat, FromUser, MediaEncryption, OutboundAuth,
     RegistrationStatus, Status, Transport, TrunkType,
 };
-use crate::db::{Db, DbError, Record, Row, Tx, args, json_column, record};
+use crate::db::{self, Db, Record, Row, Tx, args, json_column, named, record};
 use crate::ids::{AccountId, CallId, TrunkId};
 use crate::phone_numbers::PhoneNumber;
 use crate::secret::{MasterKey, Purpose, Secret};
@@ -71,7 +71,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    fn read(row: &Row) -> Result<Option<Self>, DbError> {
+    fn read(row: &Row) -> db::Result<Option<Self>> {
         let Some(status) = row.opt_parse("registration_status")? else {
             return Ok(None);
         };
@@ -94,11 +94,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn of_challenge(row: &Row) -> Result<Option<Self>, DbError> {
+    fn of_challenge(row: &Row) -> db::Result<Option<Self>> {
         Self::read(row, ["challenge_at", "challenge_code", "challenge_reason"])
     }
 
-    fn read(row: &Row, [at, code, reason]: [&str; 3]) -> Result<Option<Self>, DbError> {
+    fn read(row: &Row, [at, code, reason]: [&str; 3]) -> db::Result<Option<Self>> {
         let Some(at) = row.opt_time(at)? else {
             return Ok(None);
         };
@@ -154,17 +154,17 @@ pub fn seal(key: &MasterKey, id: TrunkId, password: &str) -> std::io::Result<Str
 }
 
 /// The trunk of this id; a deleted one is none.
-pub async fn get(db: &Db, account: AccountId, id: TrunkId) -> Result<Option<Trunk>, DbError> {
+pub async fn get(db: &Db, account: AccountId, id: TrunkId) -> db::Result<Option<Trunk>> {
     db.of(account).get(id).await
 }
 
 /// The same inside a transaction, and it stays as it is until that ends.
-pub async fn hold(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<Option<Trunk>, DbError> {
+pub async fn hold(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<Option<Trunk>> {
     tx.of(account).hold(id).await
 }
 
 /// The account's active default outbound trunk.
-pub async fn find_default_outbound(db: &Db, account: AccountId) -> Result<Option<Trunk>, DbError> {
+pub async fn find_default_outbound(db: &Db, account: AccountId) -> db::Result<Option<Trunk>> {
     let trunks = db.of(account).whose("status", Status::Active);
     trunks.only("is_default_outbound").first().await
 }
@@ -176,7 +176,7 @@ pub async fn for_number(
     account: AccountId,
     number: &PhoneNumber,
     of_agent: Option<TrunkId>,
-) -> Result<Option<Trunk>, DbError> {
+) -> db::Result<Option<Trunk>> {
     for id in [number.trunk_id, of_agent].into_iter().flatten() {
         if let Some(trunk) = get(db, account, id).await?.filter(Trunk::can_dial) {
             return Ok(Some(trunk));
@@ -185,45 +185,33 @@ pub async fn for_number(
     find_default_outbound(db, account).await
 }
 
-/// What a write came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    Done,
-    /// Another inbound trunk of the account is found by this user name.
-    UserTaken,
-}
-
-/// Adds a trunk.
-pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
+/// Adds a trunk; `false`: another inbound trunk of the account is found by its user name.
+pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
     if is_user_taken(tx, account, trunk).await? {
-        return Ok(Written::UserTaken);
+        return Ok(false);
     }
     let status = trunk.registration.as_ref().map(|r| r.status);
-    let insert = tx
-        .insert(account, trunk)
-        .also("registration_status", status);
-    // Somebody took the name between the look and the write.
-    Ok(match insert.unless("on conflict do nothing").run().await? {
-        true => Written::Done,
-        false => Written::UserTaken,
-    })
+    let insert = tx.insert(account, trunk);
+    let insert = insert.also("registration_status", status);
+    // Somebody may take the name between the look and the write.
+    insert.unless("on conflict do nothing").run().await
 }
 
-/// Writes a changed trunk.
-pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
+/// Writes a changed trunk; `false` as of [`insert`].
+pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
     if is_user_taken(tx, account, trunk).await? {
-        return Ok(Written::UserTaken);
+        return Ok(false);
     }
     match tx.update(account, trunk).await {
-        Ok(_) => Ok(Written::Done),
+        Ok(_) => Ok(true),
         // Somebody took the name between the look and the write.
-        Err(error) if error.is_unique_violation() => Ok(Written::UserTaken),
+        Err(error) if error.is_unique_violation() => Ok(false),
         Err(error) => Err(error),
     }
 }
 
 /// Whether another inbound trunk of the account is found by this one's user name.
-async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<bool, DbError> {
+async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
     let by_user = trunk.kind == TrunkType::Inbound
         && matches!(
             trunk.auth_mode,
@@ -245,7 +233,7 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result
 
 /// Lets one request at a time choose the account's default, or add a trunk to it. To be asked first: who holds a
 /// trunk and waits here would be waited for.
-pub async fn hold_account(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
+pub async fn hold_account(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     let lock = tx.engine().for_no_key_update();
     tx.query_built(format!("select id from accounts where id = $1{lock}"))
         .bind(account)
@@ -255,23 +243,12 @@ pub async fn hold_account(tx: &mut Tx, account: AccountId) -> Result<(), DbError
 }
 
 /// Makes this trunk the account's default, and no other. [`hold_account`] comes before.
-pub async fn set_default_outbound(
-    tx: &mut Tx,
-    account: AccountId,
-    id: TrunkId,
-) -> Result<(), DbError> {
-    tx.query(
-        "update sip_trunks set is_default_outbound = false
-         where account_id = $1 and is_default_outbound",
-    )
-    .bind(account)
-    .execute()
-    .await?;
-    tx.query("update sip_trunks set is_default_outbound = true where account_id = $1 and id = $2")
-        .bind_all(args![account, id])
-        .execute()
-        .await
-        .map(drop)
+pub async fn set_default_outbound(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<()> {
+    let default = tx.of::<Trunk>(account).only("is_default_outbound");
+    default.set(named! { is_default_outbound: false }).await?;
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let set = trunk.set(named! { is_default_outbound: true });
+    set.await.map(drop)
 }
 
 /// Deletes a trunk and its password; `false`: there was none.
@@ -280,17 +257,17 @@ pub async fn delete(
     account: AccountId,
     id: TrunkId,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update sip_trunks set deleted_at = $3, updated_at = $3, is_default_outbound = false,
-                password_sealed = null, registrar = null, registrar_until = null
-             where account_id = $1 and id = $2 and deleted_at is null",
-        )
-        .bind_all(args![account, id, now])
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let deleted = named! {
+        deleted_at: now,
+        updated_at: now,
+        is_default_outbound: false,
+        password_sealed: None::<String>,
+        registrar: None::<String>,
+        registrar_until: None::<Timestamp>,
+    };
+    Ok(trunk.set(deleted).await? == 1)
 }
 
 /// What goes over a trunk, and what went wrong over it lately.
@@ -318,7 +295,7 @@ pub async fn traffic(
     db: &Db,
     account: AccountId,
     since: Timestamp,
-) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+) -> db::Result<HashMap<TrunkId, Traffic>> {
     let mut traffic: HashMap<TrunkId, Traffic> = HashMap::new();
     for (trunk, calls) in active_calls(db, account).await? {
         traffic.entry(trunk).or_default().active = calls;
@@ -331,7 +308,7 @@ pub async fn traffic(
 }
 
 /// How many calls over each trunk are not over.
-async fn active_calls(db: &Db, account: AccountId) -> Result<Vec<(TrunkId, u32)>, DbError> {
+async fn active_calls(db: &Db, account: AccountId) -> db::Result<Vec<(TrunkId, u32)>> {
     db.query(
         "select trunk_id, count(*) as calls from calls
              where account_id = $1 and trunk_id is not null and ended_at is null group by trunk_id",
@@ -346,7 +323,7 @@ async fn failed_calls(
     db: &Db,
     account: AccountId,
     since: Timestamp,
-) -> Result<Vec<(TrunkId, u32, FailedCall)>, DbError> {
+) -> db::Result<Vec<(TrunkId, u32, FailedCall)>> {
     db.query(
         "select * from (
                 select c.trunk_id, c.id, c.ended_at, c.status, c.sip_code,
@@ -374,7 +351,7 @@ async fn failed_calls(
 
 /// How many trunks of all accounts there are in which state: how those that are active and register
 /// stand, and `active` or `disabled` for the others.
-pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+pub async fn states(db: &Db) -> db::Result<Vec<(String, u32)>> {
     db.query(
         "select case when status = 'active' then coalesce(registration_status, status) else status end
             as state, count(*) as trunks
@@ -385,7 +362,7 @@ pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
 }
 
 /// How many calls over trunks of all accounts are not over, by their direction.
-pub async fn calls(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+pub async fn calls(db: &Db) -> db::Result<Vec<(String, u32)>> {
     db.query(
         "select direction, count(*) as calls from calls where ended_at is null and trunk_id is not null
          group by direction",
@@ -395,14 +372,14 @@ pub async fn calls(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
 }
 
 /// Grows with every change of any trunk; see [`changed`].
-pub async fn version(db: &Db) -> Result<i64, DbError> {
+pub async fn version(db: &Db) -> db::Result<i64> {
     db.query("select value from counters where name = 'sip_trunks'")
         .one(|row| row.i64("value"))
         .await
 }
 
 /// Tells all nodes, once the transaction is committed, that a trunk has changed.
-pub async fn changed(tx: &mut Tx) -> Result<(), DbError> {
+pub async fn changed(tx: &mut Tx) -> db::Result<()> {
     tx.query("update counters set value = value + 1 where name = 'sip_trunks'")
         .execute()
         .await?;
@@ -410,7 +387,7 @@ pub async fn changed(tx: &mut Tx) -> Result<(), DbError> {
 }
 
 /// The active trunks of all accounts: what a SIP stack is told.
-pub async fn all_active(db: &Db) -> Result<Vec<Trunk>, DbError> {
+pub async fn all_active(db: &Db) -> db::Result<Vec<Trunk>> {
     db.query("select * from sip_trunks where status = 'active' and deleted_at is null order by id")
         .all(Trunk::read)
         .await
@@ -424,7 +401,7 @@ pub async fn claim_registrations(
     node: &str,
     now: Timestamp,
     lasts: Duration,
-) -> Result<Vec<TrunkId>, DbError> {
+) -> db::Result<Vec<TrunkId>> {
     db.query(
         "update sip_trunks set registrar = $1, registrar_until = $3
          where auth_mode = 'register' and status = 'active' and deleted_at is null
@@ -442,7 +419,7 @@ pub async fn claim_registrations(
 }
 
 /// Lets go of this node's claims: another may register at once.
-pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
+pub async fn release_registrations(db: &Db, node: &str) -> db::Result<()> {
     db.query("update sip_trunks set registrar = null, registrar_until = null where registrar = $1")
         .bind(node)
         .execute()
@@ -451,16 +428,18 @@ pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
 }
 
 /// Forgets how the registration went: the trunk begins or ceases to register.
-pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<(), DbError> {
-    tx.query(
-        "update sip_trunks set registration_status = 'unregistered', registration_expires_at = null,
-            registration_error = null, failure_at = null, failure_code = null, failure_reason = null
-         where account_id = $1 and id = $2 and registration_status is not null",
-    )
-    .bind_all(args![account, id])
-    .execute()
-    .await
-    .map(drop)
+pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<()> {
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let unregistered = named! {
+        registration_status: RegistrationStatus::Unregistered,
+        registration_expires_at: None::<Timestamp>,
+        registration_error: None::<String>,
+        failure_at: None::<Timestamp>,
+        failure_code: None::<u32>,
+        failure_reason: None::<String>,
+    };
+    let registers = trunk.only("registration_status is not null");
+    registers.set(unregistered).await.map(drop)
 }
 
 /// Writes down how a registration by this node went: until when it holds, or why it failed. `false`: the trunk is
@@ -472,7 +451,7 @@ pub async fn registered(
     id: TrunkId,
     node: &str,
     outcome: Result<Timestamp, Failure>,
-) -> Result<bool, DbError> {
+) -> db::Result<bool> {
     let (status, expires_at, failure) = match outcome {
         Ok(until) => (RegistrationStatus::Registered, Some(until), None),
         Err(failure) => (RegistrationStatus::Failed, None, Some(failure)),
@@ -505,19 +484,12 @@ pub async fn challenge_refused(
     account: AccountId,
     id: TrunkId,
     refused: Failure,
-) -> Result<(), DbError> {
-    db.query(
-        "update sip_trunks set challenge_at = $3, challenge_code = $4, challenge_reason = $5
-         where account_id = $1 and id = $2 and deleted_at is null",
-    )
-    .bind_all(args![
-        account,
-        id,
-        refused.at,
-        refused.code.map(u32::from),
-        refused.reason
-    ])
-    .execute()
-    .await
-    .map(drop)
+) -> db::Result<()> {
+    let trunk = db.of::<Trunk>(account).whose("id", id);
+    let challenge = named! {
+        challenge_at: refused.at,
+        challenge_code: refused.code.map(u32::from),
+        challenge_reason: refused.reason,
+    };
+    trunk.set(challenge).await.map(drop)
 }

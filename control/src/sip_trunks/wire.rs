@@ -2,11 +2,10 @@
 
 use super::rules::{
     AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth,
-    RegistrationStatus, Status, Transport, TrunkType, host_and_port, is_destination,
-    is_wire_number,
+    RegistrationStatus, Status, Transport, TrunkType, host_and_port, is_wire_number,
 };
 use super::store::{FailedCall, Failure, Registration, Trunk};
-use crate::http::validate::{Field, Kind, Shape};
+use crate::http::validate::Kind;
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, CallId, TrunkId};
 use crate::phone_numbers::RoutingRules;
@@ -64,28 +63,6 @@ const ADDRESSES: Kind = Kind::List {
     min: 0,
     max: 100,
 };
-
-impl Shape for Destinations {
-    const KIND: Kind = Kind::Object(&[
-        Field::req(
-            "mode",
-            Kind::Enum(ListMode::NAMES),
-            "Whether only the entries may be called, or all others.",
-        ),
-        Field::req(
-            "entries",
-            Kind::List {
-                item: &Kind::Pattern {
-                    name: r"^\+[1-9][0-9]{0,14}$",
-                    check: is_destination,
-                },
-                min: 0,
-                max: 1000,
-            },
-            "Numbers, or how they begin: +49, +4930123456.",
-        ),
-    ]);
-}
 
 const CALLS: Kind = Kind::Int {
     min: 1,

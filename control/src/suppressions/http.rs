@@ -1,15 +1,14 @@
 //! Routes of suppressions (document 2, call-trigger errors).
 
 use axum::Json;
-use axum::extract::State;
 
 use super::rules::Source;
 use super::store::{self, Suppression};
 use super::wire::{CreateSuppression, SuppressionRecord, SuppressionsQuery};
-use crate::app::App;
 use crate::http::page::UpTo;
 use crate::http::{
-    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, List, Page, Query, Reply, Scope,
+    Access, ApiError, Body, Context, Created, Endpoint, Found, Id, List, Made, Page, Query, Reply,
+    Scope,
 };
 use crate::ids::SuppressionId;
 
@@ -27,60 +26,48 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/suppressions", WRITE, create)
             .body::<CreateSuppression>()
             .answers::<SuppressionRecord>()
-            .refuses_conflict("conflict", "the number is on the list for this reason")
+            .or_409("conflict: the number is on the list for this reason")
             .summary("Put a number on the do-not-call list"),
         Endpoint::one::<Suppression, SuppressionRecord>("/suppressions/{suppression_id}", READ)
             .summary("One entry"),
         Endpoint::post("/suppressions/{suppression_id}/release", WRITE, release)
             .returns(http::StatusCode::OK)
             .answers::<SuppressionRecord>()
-            .refuses_forbidden(
-                "suppression_not_releasable",
-                "the entry records the person's own request",
-            )
+            .or_403("suppression_not_releasable: the entry records the person's own request")
             .summary("Take an entry that the account added off the list"),
     ]
 }
 
 async fn list(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Query(query): Query<SuppressionsQuery>,
     page: Page<UpTo<200>>,
 ) -> Result<List<SuppressionRecord>, ApiError> {
-    let entries = app.db.of::<Suppression>(caller.account);
+    let entries = cx.rows::<Suppression>();
     let found = entries
         .whose_if("phone_number", query.phone_number)
         .whose_if("status", query.status);
     Ok(List::of(found.page(page).await?, page))
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateSuppression>,
-) -> Result<Created<SuppressionRecord>, ApiError> {
+async fn create(cx: Context, Body(body): Body<CreateSuppression>) -> Made<SuppressionRecord> {
     let source = body.source.unwrap_or(Source::Manual);
     let (number, reason) = (body.phone_number.as_str(), body.reason.as_deref());
-    store::suppress(&app.db, &app.clock, caller.account, number, source, reason)
+    store::suppress(&cx.db, &cx.clock, cx.account, number, source, reason)
         .await?
         .map(|entry| Created(entry.into()))
         .ok_or_else(|| ApiError::conflict("conflict", "This number is on the list for this reason"))
 }
 
-async fn release(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<SuppressionId>,
-) -> Reply<SuppressionRecord> {
-    let entries = || app.db.of::<Suppression>(caller.account);
+async fn release(cx: Context, Id(id): Id<SuppressionId>) -> Reply<SuppressionRecord> {
+    let entries = || cx.rows::<Suppression>();
     if !entries().get(id).await?.found()?.source.releasable() {
         return Err(ApiError::Forbidden {
             code: "suppression_not_releasable",
             message: "This entry records the person's own request and cannot be released".into(),
         });
     }
-    store::release(&app.db, caller.account, id, app.clock.now()).await?;
+    store::release(&cx.db, cx.account, id, cx.clock.now()).await?;
     Ok(Json(entries().get(id).await?.found()?.into()))
 }
 

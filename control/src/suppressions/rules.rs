@@ -12,14 +12,9 @@ words! {
         /// The person texted STOP.
         SmsStop = "sms_stop",
     }
-}
 
-words! {
     /// Whether calls to the number are refused.
-    pub enum Status {
-        Active = "active",
-        Released = "released",
-    }
+    pub enum Status { Active = "active", Released = "released" }
 }
 
 impl Source {

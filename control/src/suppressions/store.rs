@@ -1,7 +1,7 @@
 //! The `suppressions` table.
 
 use super::rules::{Source, Status};
-use crate::db::{Db, DbError, Record, args, record};
+use crate::db::{self, Db, Record, args, named, record};
 use crate::ids::{AccountId, SuppressionId};
 use crate::time::{Clock, Timestamp};
 
@@ -28,7 +28,7 @@ pub async fn suppress(
     phone_number: &str,
     source: Source,
     reason: Option<&str>,
-) -> Result<Option<Suppression>, DbError> {
+) -> db::Result<Option<Suppression>> {
     let now = clock.now();
     let entry = Suppression {
         id: SuppressionId::new(clock),
@@ -52,7 +52,7 @@ pub async fn active(
     account: AccountId,
     phone_number: &str,
     or: Option<&str>,
-) -> Result<Vec<Suppression>, DbError> {
+) -> db::Result<Vec<Suppression>> {
     db.query(
         "select * from suppressions where account_id = $1 and phone_number in ($2, $3)
             and status = 'active'",
@@ -68,13 +68,10 @@ pub async fn release(
     account: AccountId,
     id: SuppressionId,
     now: Timestamp,
-) -> Result<(), DbError> {
-    db.query(
-        "update suppressions set status = 'released', released_at = $3, updated_at = $3
-         where account_id = $1 and id = $2 and status = 'active'",
-    )
-    .bind_all(args![account, id, now])
-    .execute()
-    .await
-    .map(drop)
+) -> db::Result<()> {
+    let active = db
+        .of::<Suppression>(account)
+        .whose("status", Status::Active);
+    let released = named! { status: Status::Released, released_at: now, updated_at: now };
+    active.whose("id", id).set(released).await.map(drop)
 }

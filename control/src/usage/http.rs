@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use http::StatusCode;
 
 use super::rules::{self, ThresholdType};
@@ -15,9 +14,10 @@ use super::wire::{
 };
 use crate::app::App;
 use crate::http::page::UpTo;
-use crate::http::validate::{FieldError, Loc, is_https_url};
+use crate::http::validate::is_https_url;
 use crate::http::{
-    Access, ApiError, Body, Caller, Created, Endpoint, Found, Id, List, Page, Query, Reply, Scope,
+    Access, ApiError, Body, Context, Created, Done, Endpoint, Found, Id, List, Made, NoContent,
+    Page, Query, Reply, Scope,
 };
 use crate::ids::{UsageFiringId, UsageTriggerId};
 use crate::webhooks::outbox;
@@ -40,7 +40,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
             .answers::<TriggerRecord>()
-            .refuses_unfit("too_many_triggers", "the account has 100 triggers")
+            .or_422("too_many_triggers: the account has 100 triggers")
             .summary("Be told when a threshold is crossed"),
         Endpoint::one::<Trigger, TriggerRecord>("/usage/triggers/{trigger_id}", READ)
             .summary("One trigger"),
@@ -65,46 +65,27 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn usage(
-    State(app): State<App>,
-    caller: Caller,
-    Query(query): Query<UsageQuery>,
-) -> Reply<UsageReport> {
-    let to = query.to.unwrap_or_else(|| app.clock.now());
+async fn usage(cx: Context, Query(query): Query<UsageQuery>) -> Reply<UsageReport> {
+    let to = query.to.unwrap_or_else(|| cx.clock.now());
     let from = query.from.unwrap_or_else(|| rules::month_start(to));
-    let wrong = |kind, msg: &str| {
-        ApiError::Fields(vec![FieldError {
-            loc: vec![Loc::from("query"), Loc::from("to")],
-            msg: msg.to_owned(),
-            kind,
-        }])
-    };
     if to < from {
-        return Err(wrong(
-            "greater_than_equal",
-            "Input should not be before from",
-        ));
+        let why = "Input should not be before from";
+        return Err(ApiError::query("to", "greater_than_equal", why));
     }
     if to.since(from) > LONGEST {
-        return Err(wrong(
-            "less_than_equal",
-            "Input should be at most 366 days after from",
-        ));
+        let why = "Input should be at most 366 days after from";
+        return Err(ApiError::query("to", "less_than_equal", why));
     }
     let group_by = query.group_by.unwrap_or(GroupBy::Resource);
-    let sums = store::sums(&app.db, caller.account, from, to, group_by).await?;
+    let sums = store::sums(&cx.db, cx.account, from, to, group_by).await?;
     let report = UsageReport::new(from, to, &sums, group_by == GroupBy::Agent);
     Ok(Json(report))
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateTrigger>,
-) -> Result<Created<TriggerRecord>, ApiError> {
-    let now = app.clock.now();
+async fn create(cx: Context, Body(body): Body<CreateTrigger>) -> Made<TriggerRecord> {
+    let now = cx.clock.now();
     let trigger = Trigger {
-        id: UsageTriggerId::new(&app.clock),
+        id: UsageTriggerId::new(&cx.clock),
         name: body.name,
         resource: body.resource_type,
         threshold_type: body.threshold_type,
@@ -116,10 +97,10 @@ async fn create(
         created_at: now,
         updated_at: now,
     };
-    can_be_reached(&app, &trigger)?;
-    can_be_told(&app, &trigger.event_callback_url)?;
-    let mut tx = app.db.begin_write().await?;
-    if trigger_store::count(&mut tx, caller.account).await? >= triggers::MOST {
+    can_be_reached(&cx, &trigger)?;
+    can_be_told(&cx, &trigger.event_callback_url)?;
+    let mut tx = cx.db.begin_write().await?;
+    if trigger_store::count(&mut tx, cx.account).await? >= triggers::MOST {
         return Err(ApiError::unprocessable(
             "too_many_triggers",
             format!(
@@ -128,20 +109,19 @@ async fn create(
             ),
         ));
     }
-    tx.insert(caller.account, &trigger).run().await?;
+    tx.insert(cx.account, &trigger).run().await?;
     tx.commit().await?;
     Ok(Created(trigger.into()))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<UsageTriggerId>,
     Body(body): Body<PatchTrigger>,
 ) -> Reply<TriggerRecord> {
     // Read, judged and written in one transaction, so that no other change is lost.
-    let mut tx = app.db.begin_write().await?;
-    let old: Trigger = tx.of(caller.account).hold(id).await?.found()?;
+    let mut tx = cx.db.begin_write().await?;
+    let old: Trigger = tx.of(cx.account).hold(id).await?.found()?;
     let PatchTrigger {
         name,
         resource_type,
@@ -162,60 +142,53 @@ async fn patch(
     if new == old {
         return Ok(Json(old.into()));
     }
-    can_be_reached(&app, &new)?;
+    can_be_reached(&cx, &new)?;
     if new.event_callback_url != old.event_callback_url {
-        can_be_told(&app, &new.event_callback_url)?;
+        can_be_told(&cx, &new.event_callback_url)?;
     }
     if !new.watches_as(&old) {
         new.generation += 1;
         new.fired_period_at = None;
     }
-    new.updated_at = app.clock.now();
-    tx.update(caller.account, &new).await?;
+    new.updated_at = cx.clock.now();
+    tx.update(cx.account, &new).await?;
     tx.commit().await?;
     Ok(Json(new.into()))
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<UsageTriggerId>,
-) -> Result<StatusCode, ApiError> {
-    let mut tx = app.db.begin_write().await?;
-    trigger_store::delete(&mut tx, caller.account, id)
-        .await?
-        .found()?;
+async fn delete(cx: Context, Id(id): Id<UsageTriggerId>) -> Done {
+    let mut tx = cx.db.begin_write().await?;
+    let deleted = trigger_store::delete(&mut tx, cx.account, id).await?;
+    deleted.found()?;
     tx.commit().await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 async fn firings(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<UsageTriggerId>,
     page: Page<UpTo<200>>,
 ) -> Result<List<FiringRecord>, ApiError> {
-    let trigger = app.db.of::<Trigger>(caller.account).get(id);
+    let trigger = cx.rows::<Trigger>().get(id);
     trigger.await?.found()?;
-    let firings = app.db.of::<Firing>(caller.account).whose("trigger_id", id);
+    let firings = cx.rows::<Firing>().whose("trigger_id", id);
     Ok(List::of(firings.page(page).await?, page))
 }
 
 async fn redeliver(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id((trigger, id)): Id<(UsageTriggerId, UsageFiringId)>,
 ) -> Result<(StatusCode, Json<FiringRecord>), ApiError> {
     let firing = async || {
-        let firings = app.db.of::<Firing>(caller.account);
+        let firings = cx.rows::<Firing>();
         firings.whose("trigger_id", trigger).get(id).await?.found()
     };
     let event = firing().await?.event;
-    let of: Trigger = app.db.of(caller.account).get(trigger).await?.found()?;
-    let (url, now) = (of.event_callback_url, app.clock.now());
-    let shared = app.clock.shared();
-    outbox::redeliver(&app.db, caller.account, event, &url, now, shared).await?;
-    app.webhooks.wake();
+    let of: Trigger = cx.rows().get(trigger).await?.found()?;
+    let (url, now) = (of.event_callback_url, cx.clock.now());
+    let shared = cx.clock.shared();
+    outbox::redeliver(&cx.db, cx.account, event, &url, now, shared).await?;
+    cx.webhooks.wake();
     Ok((StatusCode::ACCEPTED, Json(firing().await?.into())))
 }
 

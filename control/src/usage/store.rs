@@ -2,7 +2,7 @@
 
 use super::rules::{DAY, Resource};
 use super::service::Used;
-use crate::db::{Db, DbError, Row, Tx, args};
+use crate::db::{self, Db, Row, Tx, args, named};
 use crate::ids::{AccountId, AgentId};
 use crate::time::Timestamp;
 use crate::words::words;
@@ -22,11 +22,7 @@ pub struct Sum {
 
 words! {
     /// How sums are split.
-    pub enum GroupBy {
-        Resource = "resource",
-        Day = "day",
-        Agent = "agent",
-    }
+    pub enum GroupBy { Resource = "resource", Day = "day", Agent = "agent" }
 }
 
 /// Writes down a use. `false`: this source was counted before, nothing was written.
@@ -36,19 +32,22 @@ pub async fn insert(
     used: &Used<'_>,
     cost_microcents: i64,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "insert into usage_records (account_id, resource_type, source, agent_id, call_id, amount,
-                cost_microcents, used_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)
-             on conflict (account_id, resource_type, source) do nothing",
-        )
-        .bind_all(args![account, used.resource, used.source, used.agent, used.call])
-        .bind_all(args![used.amount, cost_microcents, now])
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let row = named! {
+        account_id: account,
+        resource_type: used.resource,
+        source: used.source,
+        agent_id: used.agent,
+        call_id: used.call,
+        amount: used.amount,
+        cost_microcents: cost_microcents,
+        used_at: now,
+    };
+    let counted = "on conflict (account_id, resource_type, source) do nothing";
+    tx.insert_into("usage_records", row)
+        .unless(counted)
+        .run()
+        .await
 }
 
 /// Adds to the sum of the day.
@@ -58,7 +57,7 @@ pub async fn add_to_day(
     resource: Resource,
     amount: i64,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.query(
         "insert into usage_days (account_id, resource_type, day, amount) values ($1, $2, $3, $4)
          on conflict (account_id, resource_type, day)
@@ -82,7 +81,7 @@ pub async fn in_days(
     resource: Resource,
     first: i64,
     next: Option<i64>,
-) -> Result<i64, DbError> {
+) -> db::Result<i64> {
     tx.query(
         "select cast(coalesce(sum(amount), 0) as bigint) as amount from usage_days
          where account_id = $1 and resource_type = $2 and day >= $3 and day < $4",
@@ -99,7 +98,7 @@ pub async fn sums(
     from: Timestamp,
     to: Timestamp,
     group_by: GroupBy,
-) -> Result<Vec<Sum>, DbError> {
+) -> db::Result<Vec<Sum>> {
     let (column, split, order) = match group_by {
         GroupBy::Resource => ("", "", "resource_type"),
         GroupBy::Day => (
@@ -125,7 +124,7 @@ pub async fn sums(
         .await
 }
 
-fn read(row: &Row, group_by: GroupBy) -> Result<Sum, DbError> {
+fn read(row: &Row, group_by: GroupBy) -> db::Result<Sum> {
     Ok(Sum {
         resource: row.parse("resource_type")?,
         amount: row.i64("amount")?,

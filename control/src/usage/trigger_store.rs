@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::rules::{Period, Resource, ThresholdType};
-use crate::db::{DbError, Record, Tx, args, record};
+use crate::db::{self, Record, Tx, args, named, record};
 use crate::ids::{AccountId, EventId, UsageFiringId, UsageTriggerId};
 use crate::time::Timestamp;
 
@@ -47,19 +47,22 @@ record! {
     }
 }
 
-/// A firing that is to be written.
-pub struct NewFiring<'a> {
-    pub id: UsageFiringId,
-    pub trigger: UsageTriggerId,
-    /// Of the trigger.
-    pub generation: i64,
-    pub event: EventId,
-    pub body: &'a str,
-    pub period_started_at: Timestamp,
+record! {
+    /// A firing that is to be written.
+    pub struct NewFiring in "usage_firings" {
+        id: UsageFiringId,
+        trigger: UsageTriggerId as "trigger_id",
+        /// Of the trigger.
+        generation: i64,
+        event: EventId as "event_id",
+        body: String,
+        period_started_at: Timestamp,
+        created_at: Timestamp,
+    }
 }
 
 /// How many triggers the account has. Of two transactions that ask, one waits for the other's end.
-pub async fn count(tx: &mut Tx, account: AccountId) -> Result<u64, DbError> {
+pub async fn count(tx: &mut Tx, account: AccountId) -> db::Result<u64> {
     let lock = tx.engine().for_update();
     tx.query_built(format!("select id from accounts where id = $1{lock}"))
         .bind(account)
@@ -74,7 +77,7 @@ pub async fn watching(
     account: AccountId,
     resource: Resource,
     now: Timestamp,
-) -> Result<Vec<Trigger>, DbError> {
+) -> db::Result<Vec<Trigger>> {
     use Period::{AllTime, Day, Month, Week};
     tx.query(
         "select * from usage_triggers where account_id = $1 and resource_type = $2
@@ -89,7 +92,7 @@ pub async fn watching(
 }
 
 /// Deletes a trigger and its firings. `false`: there is none.
-pub async fn delete(tx: &mut Tx, account: AccountId, id: UsageTriggerId) -> Result<bool, DbError> {
+pub async fn delete(tx: &mut Tx, account: AccountId, id: UsageTriggerId) -> db::Result<bool> {
     tx.query("delete from usage_firings where account_id = $1 and trigger_id = $2")
         .bind_all(args![account, id])
         .execute()
@@ -101,45 +104,16 @@ pub async fn delete(tx: &mut Tx, account: AccountId, id: UsageTriggerId) -> Resu
 pub async fn insert_firing(
     tx: &mut Tx,
     account: AccountId,
-    firing: &NewFiring<'_>,
-    now: Timestamp,
-) -> Result<bool, DbError> {
-    let NewFiring {
-        id,
-        trigger,
-        generation,
-        event,
-        body,
-        period_started_at,
-    } = *firing;
-    let rows = tx
-        .query(
-            "insert into usage_firings (id, account_id, trigger_id, generation, event_id, body,
-                period_started_at, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)
-             on conflict (trigger_id, generation, period_started_at) do nothing",
-        )
-        .bind_all(args![
-            id,
-            account,
-            trigger,
-            generation,
-            event,
-            body,
-            period_started_at,
-            now
-        ])
-        .execute()
-        .await?;
+    firing: &NewFiring,
+) -> db::Result<bool> {
+    let fired = "on conflict (trigger_id, generation, period_started_at) do nothing";
+    let fires = tx.insert(account, firing).unless(fired).run().await?;
     // Nothing of a trigger that was changed since it was read.
-    tx.query(
-        "update usage_triggers set fired_period_at = $3
-         where account_id = $1 and id = $2 and generation = $4",
-    )
-    .bind_all(args![account, trigger, period_started_at, generation])
-    .execute()
-    .await?;
-    Ok(rows == 1)
+    let trigger = tx.of::<Trigger>(account).whose("id", firing.trigger);
+    let unchanged = trigger.whose("generation", firing.generation);
+    let noted = named! { fired_period_at: firing.period_started_at };
+    unchanged.set(noted).await?;
+    Ok(fires)
 }
 
 impl Trigger {

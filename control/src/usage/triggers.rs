@@ -81,10 +81,11 @@ async fn fire_one(
         trigger: trigger.id,
         generation: trigger.generation,
         event,
-        body: &body,
+        body: body.clone(),
         period_started_at,
+        created_at: now,
     };
-    if trigger_store::insert_firing(tx, account, &firing, now).await? {
+    if trigger_store::insert_firing(tx, account, &firing).await? {
         let event = NewEvent {
             id: event,
             r#type: EventType::UsageThresholdCrossed,

@@ -53,6 +53,12 @@ macro_rules! ids {
             const KIND: crate::db::Kind = crate::db::Kind::Text;
         }
 
+        crate::db::text_column!($name);
+
+        impl crate::http::validate::Shape for $name {
+            const KIND: crate::http::validate::Kind = crate::http::validate::Kind::Uuid;
+        }
+
         impl schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
@@ -118,6 +124,7 @@ impl CallId {
         Some(Timestamp::from_micros(0).plus(after))
     }
 }
+impl crate::db::Owner for AccountId {}
 
 /// A session is its call.
 pub type SessionId = CallId;

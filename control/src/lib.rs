@@ -109,3 +109,4 @@ pub mod vendors;
 pub mod voices;
 pub mod web;
 pub mod webhooks;
+pub mod words;

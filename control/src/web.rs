@@ -17,7 +17,7 @@ pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let mut router = Router::new();
     for (index, file) in FILES.iter().enumerate() {
         router = router.route(
-            file.path,
+            &file.path,
             get(move |headers: HeaderMap| async move { serve(index, &headers) }),
         );
     }
@@ -25,7 +25,7 @@ pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 struct File {
-    path: &'static str,
+    path: String,
     content_type: &'static str,
     bytes: &'static [u8],
     /// Whether pages of other origins may load it: the client library, not the console.
@@ -39,77 +39,33 @@ const SVG: &str = "image/svg+xml";
 const FONT: &str = "font/woff2";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-macro_rules! file {
-    ($path:literal, $name:literal, $content_type:expr) => {
-        File {
-            path: $path,
-            content_type: $content_type,
-            bytes: include_bytes!(concat!("../web/", $name)),
-            shared: false,
-        }
-    };
-}
+/// Name and content of each file in `web/`, as the build script found them.
+const FOUND: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-macro_rules! library {
-    ($path:literal, $name:literal, $content_type:expr) => {
-        File {
-            shared: true,
-            ..file!($path, $name, $content_type)
-        }
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    let file = |(name, bytes): &(&str, &'static [u8])| File {
+        path: match *name {
+            "index.html" => "/".to_owned(),
+            name => format!("/web/{name}"),
+        },
+        content_type: content_type(name),
+        bytes,
+        shared: name.starts_with("sidetone") || *name == "worklet.js",
     };
-}
+    FOUND.iter().map(file).collect()
+});
 
-static FILES: [File; 49] = [
-    file!("/", "index.html", HTML),
-    file!("/web/base.css", "base.css", CSS),
-    file!("/web/pages.css", "pages.css", CSS),
-    file!("/web/theme.js", "theme.js", SCRIPT),
-    file!("/web/app.js", "app.js", SCRIPT),
-    file!("/web/api.js", "api.js", SCRIPT),
-    file!("/web/dom.js", "dom.js", SCRIPT),
-    file!("/web/format.js", "format.js", SCRIPT),
-    file!("/web/form.js", "form.js", SCRIPT),
-    file!("/web/parts.js", "parts.js", SCRIPT),
-    file!("/web/agent-fields.js", "agent-fields.js", SCRIPT),
-    file!("/web/call-rows.js", "call-rows.js", SCRIPT),
-    file!("/web/controls.js", "controls.js", SCRIPT),
-    file!("/web/editor.js", "editor.js", SCRIPT),
-    file!("/web/page-agent.js", "page-agent.js", SCRIPT),
-    file!("/web/page-agents.js", "page-agents.js", SCRIPT),
-    file!("/web/page-call.js", "page-call.js", SCRIPT),
-    file!("/web/page-calls.js", "page-calls.js", SCRIPT),
-    file!("/web/page-keys.js", "page-keys.js", SCRIPT),
-    file!("/web/page-number.js", "page-number.js", SCRIPT),
-    file!("/web/page-numbers.js", "page-numbers.js", SCRIPT),
-    file!("/web/page-overview.js", "page-overview.js", SCRIPT),
-    file!("/web/page-suppressions.js", "page-suppressions.js", SCRIPT),
-    file!("/web/page-talk.js", "page-talk.js", SCRIPT),
-    file!("/web/page-trigger.js", "page-trigger.js", SCRIPT),
-    file!("/web/page-triggers.js", "page-triggers.js", SCRIPT),
-    file!("/web/page-trunk.js", "page-trunk.js", SCRIPT),
-    file!("/web/page-trunk-form.js", "page-trunk-form.js", SCRIPT),
-    file!("/web/page-trunks.js", "page-trunks.js", SCRIPT),
-    file!("/web/page-usage.js", "page-usage.js", SCRIPT),
-    file!("/web/place-call.js", "place-call.js", SCRIPT),
-    file!("/web/recording.js", "recording.js", SCRIPT),
-    file!("/web/settings-dialog.js", "settings-dialog.js", SCRIPT),
-    file!("/web/telephone-names.js", "telephone-names.js", SCRIPT),
-    file!("/web/transcript.js", "transcript.js", SCRIPT),
-    file!("/web/trunk-fields.js", "trunk-fields.js", SCRIPT),
-    file!("/web/waterfall.js", "waterfall.js", SCRIPT),
-    file!("/web/usage-names.js", "usage-names.js", SCRIPT),
-    file!("/web/wave-file.js", "wave-file.js", SCRIPT),
-    file!("/web/icon.svg", "icon.svg", SVG),
-    file!("/web/inter.woff2", "inter.woff2", FONT),
-    file!("/web/inter.LICENSE.txt", "inter.LICENSE.txt", TEXT),
-    library!("/web/sidetone.js", "sidetone.js", SCRIPT),
-    library!("/web/sidetone-error.js", "sidetone-error.js", SCRIPT),
-    library!("/web/sidetone-rtc.js", "sidetone-rtc.js", SCRIPT),
-    library!("/web/sidetone-socket.js", "sidetone-socket.js", SCRIPT),
-    library!("/web/sidetone-sound.js", "sidetone-sound.js", SCRIPT),
-    library!("/web/worklet.js", "worklet.js", SCRIPT),
-    library!("/web/sidetone.d.ts", "sidetone.d.ts", TEXT),
-];
+/// By how the name ends; declarations of types are for people and editors, not for browsers.
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => HTML,
+        Some("css") => CSS,
+        Some("js") => SCRIPT,
+        Some("svg") => SVG,
+        Some("woff2") => FONT,
+        _ => TEXT,
+    }
+}
 
 /// Scripts, styles and connections of this origin only; widths and places are set from script,
 /// which the policy's `style-src` does not concern.
@@ -255,7 +211,7 @@ mod tests {
     /// Whatever a page or module names under `/web/` is served, and nothing comes from elsewhere.
     #[tokio::test]
     async fn every_named_file_exists_and_none_is_foreign() {
-        for file in &FILES {
+        for file in FILES.iter() {
             let Ok(text) = std::str::from_utf8(file.bytes) else {
                 assert_eq!(file.content_type, FONT);
                 continue;
@@ -288,8 +244,8 @@ mod tests {
     /// Pages of other origins may load the client library and what it needs, and nothing else.
     #[tokio::test]
     async fn only_the_library_is_for_other_origins() {
-        for file in &FILES {
-            let (_, headers, _) = fetch(file.path, None).await;
+        for file in FILES.iter() {
+            let (_, headers, _) = fetch(&file.path, None).await;
             let open = headers
                 .get(header::ACCESS_CONTROL_ALLOW_ORIGIN)
                 .is_some_and(|origin| origin == "*");

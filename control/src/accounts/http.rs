@@ -11,7 +11,7 @@ use crate::api_keys;
 use crate::api_keys::wire::ApiKeyOut;
 use crate::app::App;
 use crate::billing::guard;
-use crate::http::page::{ApiKeysPage, List, Page};
+use crate::http::page::{List, Page, UpTo};
 use crate::http::scope::Scopes;
 use crate::http::{Access, ApiError, Body, Class, Endpoint, Id};
 use crate::ids::AccountId;
@@ -35,7 +35,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                  one of its kind (409 `name_taken`); `createAccountApiKey` makes its first key.",
             ),
         admin(Endpoint::get("/admin/accounts", Access::Admin, list))
-            .page::<ApiKeysPage>()
+            .page::<UpTo<200>>()
             .answers::<List<AccountOut>>()
             .summary("List accounts")
             .operation(
@@ -129,7 +129,7 @@ async fn create(
 
 async fn list(
     State(app): State<App>,
-    page: Page<ApiKeysPage>,
+    page: Page<UpTo<200>>,
 ) -> Result<impl IntoResponse, ApiError> {
     let (accounts, total) = store::list(&app.db, page.limit, page.offset).await?;
     let mode = app.config.billing.mode;

@@ -7,7 +7,7 @@ pub mod wire;
 
 pub use store::{Account, create, ensure, find_by_name, list, set_blocked};
 
-use crate::api_keys;
+use crate::api_keys::{self, store::ApiKey};
 use crate::db::{Db, DbError};
 use crate::http::scope::Scopes;
 use crate::secret::Secret;
@@ -35,7 +35,7 @@ pub async fn bootstrap(
             api_keys::adopt(db, clock, id, "bootstrap", key).await?;
             None
         }
-        None if api_keys::store::any(db, id).await? => None,
+        None if db.of::<ApiKey>(id).count().await? > 0 => None,
         // The operator of the installation gets everything.
         None => Some(
             api_keys::create(db, clock, id, "first key", Scopes::all(), None)

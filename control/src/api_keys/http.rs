@@ -1,24 +1,25 @@
 //! Routes of API keys.
 
-use axum::extract::State;
-use axum::response::IntoResponse;
+use axum::Json;
 use http::StatusCode;
 
 use super::grants::Write;
 use super::rules::Minted;
 use super::store::{self, ApiKey};
 use super::wire::{ApiKeyOut, CreateApiKey, PatchApiKey, RotateApiKey};
-use crate::app::App;
-use crate::http::page::{ApiKeysPage, List, Page};
+use crate::http::page::{List, Page, UpTo};
 use crate::http::scope::Scopes;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, Patch, Scope};
+use crate::http::{
+    Access, ApiError, Body, Caller, Context, Created, Done, Endpoint, Found, Id, Made, NoContent,
+    Patch, Reply, Scope,
+};
 use crate::ids::ApiKeyId;
 use crate::time::Timestamp;
 
 const READ: Access = Access::Scopes(&[Scope::ApiKeysRead]);
 const WRITE: Access = Access::Scopes(&[Scope::ApiKeysWrite]);
 
-const REVOKED: &str = "the key is revoked";
+const REVOKED: &str = "conflict: the key is revoked";
 
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -34,7 +35,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                  the caller has; a scope that the caller lacks is 403 `insufficient_scope`.",
             ),
         Endpoint::get("/api-keys", READ, list)
-            .page::<ApiKeysPage>()
+            .page::<UpTo<200>>()
             .answers::<List<ApiKeyOut>>()
             .summary("List keys, newest first")
             .operation(
@@ -53,7 +54,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::patch("/api-keys/{id}", WRITE, patch)
             .body::<PatchApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
+            .or_409(REVOKED)
             .summary("Change a key")
             .operation(
                 "updateApiKey",
@@ -71,7 +72,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/api-keys/{id}/rotate", WRITE, rotate)
             .body::<RotateApiKey>()
             .answers::<ApiKeyOut>()
-            .refuses(StatusCode::CONFLICT, "conflict", REVOKED)
+            .or_409(REVOKED)
             .returns(StatusCode::OK)
             .summary("Give a key a new string")
             .operation(
@@ -83,96 +84,59 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
-    let CreateApiKey {
-        name,
-        scopes,
-        expires_at,
-    } = body;
-    let scopes = match scopes {
+async fn create(cx: Context, Body(body): Body<CreateApiKey>) -> Made<ApiKeyOut> {
+    let (clock, now) = (&cx.clock, cx.clock.now());
+    let scopes = match body.scopes {
         Some(scopes) => scopes.into_iter().collect(),
         None => Scopes::default_bundle()
             .iter()
-            .filter(|scope| caller.scopes.has(*scope))
+            .filter(|scope| cx.caller.scopes.has(*scope))
             .collect(),
     };
-    may(caller, Write::Create(scopes))?;
-    in_future(expires_at, app.clock.now())?;
-    let created = super::create(
-        &app.db,
-        &app.clock,
-        caller.account,
-        &name,
-        scopes,
-        expires_at,
-    )
-    .await?;
-    let out = ApiKeyOut::new(created.record, app.clock.now()).with_key(&created.key);
-    Ok((StatusCode::CREATED, axum::Json(out)))
+    may(cx.caller, Write::Create(scopes))?;
+    in_future(body.expires_at, now)?;
+    let (account, name, end) = (cx.account, &body.name, body.expires_at);
+    let created = super::create(&cx.db, clock, account, name, scopes, end).await?;
+    let out = ApiKeyOut::new(created.record, clock.now());
+    Ok(Created(out.with_key(&created.key)))
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<ApiKeysPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (keys, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let now = app.clock.now();
-    Ok(List::new(
-        keys.into_iter()
-            .map(|key| ApiKeyOut::new(key, now))
-            .collect(),
-        total,
-        page,
-    ))
+async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<ApiKeyOut>, ApiError> {
+    let now = cx.clock.now();
+    let keys = cx.rows().page(page).await?;
+    Ok(List::each(keys, page, |key| ApiKeyOut::new(key, now)))
 }
 
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<ApiKeyId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let key = store::find(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(axum::Json(ApiKeyOut::new(key, app.clock.now())))
+async fn get(cx: Context, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
+    let key = cx.rows().get(id).await?.found()?;
+    Ok(Json(ApiKeyOut::new(key, cx.clock.now())))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<PatchApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<ApiKeyOut> {
     let PatchApiKey {
         name,
         scopes,
         expires_at,
     } = body;
-    let now = app.clock.now();
+    let now = cx.clock.now();
     // Read, judged and written in one transaction, so that no other change is lost.
-    let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    if name.is_absent() && scopes.is_absent() && expires_at.is_absent() {
-        return Ok(axum::Json(ApiKeyOut::new(old, now)));
+    let mut tx = cx.db.begin_write().await?;
+    let old: ApiKey = tx.of(cx.account).hold(id).await?.found()?;
+    if name.is_none() && scopes.is_none() && expires_at.is_absent() {
+        return Ok(Json(ApiKeyOut::new(old, now)));
     }
     not_revoked(&old)?;
     if let Patch::Value(time) = &expires_at {
         in_future(Some(*time), now)?;
     }
-    let (scopes, named) = match scopes {
-        Patch::Value(scopes) => (scopes.into_iter().collect(), true),
-        Patch::Absent | Patch::Null => (old.scopes, false),
-    };
+    let named = scopes.is_some();
     let new = ApiKey {
-        name: name.or_keep(old.name.clone()),
-        scopes,
+        name: name.unwrap_or_else(|| old.name.clone()),
+        scopes: scopes.map_or(old.scopes, |scopes| scopes.into_iter().collect()),
         expires_at: expires_at.or(old.expires_at),
         updated_at: now,
         ..old.clone()
@@ -182,41 +146,30 @@ async fn patch(
         after: &new,
         scopes: named,
     };
-    may(caller, change)?;
-    store::update(&mut tx, caller.account, &new).await?;
+    may(cx.caller, change)?;
+    tx.update(cx.account, &new).await?;
     tx.commit().await?;
-    Ok(axum::Json(ApiKeyOut::new(new, now)))
+    Ok(Json(ApiKeyOut::new(new, now)))
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<ApiKeyId>,
-) -> Result<impl IntoResponse, ApiError> {
-    may(caller, Write::Revoke)?;
-    let mut tx = app.db.begin_write().await?;
-    let is_there = store::revoke(&mut tx, caller.account, id, app.clock.now()).await?;
+async fn delete(cx: Context, Id(id): Id<ApiKeyId>) -> Done {
+    may(cx.caller, Write::Revoke)?;
+    let mut tx = cx.db.begin_write().await?;
+    let is_there = store::revoke(&mut tx, cx.account, id, cx.clock.now()).await?;
     tx.commit().await?;
-    if is_there {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(ApiError::NotFound)
-    }
+    is_there.found().map(|()| NoContent)
 }
 
 async fn rotate(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<RotateApiKey>,
-) -> Result<impl IntoResponse, ApiError> {
-    let now = app.clock.now();
-    let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+) -> Reply<ApiKeyOut> {
+    let now = cx.clock.now();
+    let mut tx = cx.db.begin_write().await?;
+    let old: ApiKey = tx.of(cx.account).hold(id).await?.found()?;
     not_revoked(&old)?;
-    may(caller, Write::Rotate(&old))?;
+    may(cx.caller, Write::Rotate(&old))?;
     let minted = Minted::new()?;
     let until = now.plus(std::time::Duration::from_secs(body.grace_seconds.into()));
     let new = ApiKey {
@@ -224,19 +177,10 @@ async fn rotate(
         updated_at: now,
         ..old
     };
-    store::rotate(
-        &mut tx,
-        caller.account,
-        &new,
-        minted.public_id(),
-        &minted.hash(),
-        until,
-    )
-    .await?;
+    store::rotate(&mut tx, cx.account, &new, &minted, until).await?;
     tx.commit().await?;
-    Ok(axum::Json(
-        ApiKeyOut::new(new, now).with_key(&minted.into_key()),
-    ))
+    let out = ApiKeyOut::new(new, now);
+    Ok(Json(out.with_key(&minted.into_key())))
 }
 
 fn may(caller: Caller, write: Write<'_>) -> Result<(), ApiError> {
@@ -359,8 +303,8 @@ mod tests {
             let mut tx = test.app.db.begin_write().await.expect("a transaction");
             let other = async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                let key = store::hold(&mut tx, test.account, id).await.expect("read");
-                let key = key.expect("the key");
+                let key = tx.of::<ApiKey>(test.account).hold(id).await;
+                let key = key.expect("read").expect("the key");
                 let now = test.app.clock.now();
                 if revoked {
                     let done = store::revoke(&mut tx, test.account, id, now).await;
@@ -368,7 +312,7 @@ mod tests {
                 } else {
                     let scopes = [Scope::AgentsRead].into_iter().collect();
                     let narrow = ApiKey { scopes, ..key };
-                    let written = store::update(&mut tx, test.account, &narrow).await;
+                    let written = tx.update(test.account, &narrow).await;
                     written.expect("narrowed");
                 }
                 tx.commit().await.expect("written");

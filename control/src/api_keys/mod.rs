@@ -34,7 +34,7 @@ pub async fn create(
 ) -> Result<Created, DbError> {
     let minted = Minted::new().map_err(|error| DbError::Engine(error.into()))?;
     let record = record(clock, account, name, minted.prefix(), scopes, expires_at);
-    store::insert(db, account, &record, minted.public_id(), &minted.hash()).await?;
+    store::insert(db, account, &record, &minted).await?;
     Ok(Created {
         record,
         key: minted.into_key(),
@@ -61,20 +61,13 @@ pub async fn adopt(
         if opens.is_none_or(|caller| caller.account != account) {
             let (key, status) = (known.id, known.status(clock.now()));
             let rotated = until.is_some();
-            tracing::warn!(%key, status, rotated, "the bootstrap key opens nothing any more: give another one, or none");
+            tracing::warn!(%key, %status, rotated, "the bootstrap key opens nothing any more: give another one, or none");
         }
         return Ok(());
     }
-    let record = record(
-        clock,
-        account,
-        name,
-        presented.prefix(),
-        Scopes::all(),
-        None,
-    );
-    let hash = presented.hash();
-    match store::insert(db, account, &record, presented.public_id(), &hash).await {
+    let prefix = presented.prefix();
+    let record = record(clock, account, name, prefix, Scopes::all(), None);
+    match store::insert(db, account, &record, &presented).await {
         // Another node, which started at the same moment, was first.
         Err(error) if error.is_unique_violation() => Ok(()),
         inserted => inserted,

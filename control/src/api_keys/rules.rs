@@ -93,6 +93,14 @@ impl Presented {
 #[derive(Debug)]
 pub struct Minted(Presented);
 
+impl std::ops::Deref for Minted {
+    type Target = Presented;
+
+    fn deref(&self) -> &Presented {
+        &self.0
+    }
+}
+
 impl Minted {
     pub fn new() -> io::Result<Self> {
         let body = format!("{PREFIX}{}_{}", base62::<ID>()?, base62::<SECRET>()?);
@@ -100,18 +108,6 @@ impl Minted {
             "{body}{}",
             checksum(&body)
         ))))
-    }
-
-    pub fn public_id(&self) -> &str {
-        self.0.public_id()
-    }
-
-    pub fn prefix(&self) -> String {
-        self.0.prefix()
-    }
-
-    pub fn hash(&self) -> [u8; 32] {
-        self.0.hash()
     }
 
     /// The string, to be shown once.

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::Failure;
-use crate::api_keys;
+use crate::api_keys::{self, store::ApiKey};
 use crate::config::Config;
 use crate::db::Db;
 use crate::http::scope::Scopes;
@@ -65,7 +65,8 @@ pub(super) fn run(command: &Command, config: Config) -> Result<(), Failure> {
             }
             Command::List { account } => {
                 let account = account_id(&db, account).await?;
-                let (keys, _) = api_keys::store::list(&db, account, u32::MAX, 0).await?;
+                let keys = db.of::<ApiKey>(account);
+                let keys = keys.all("created_at desc, id desc").await?;
                 for key in keys {
                     println!(
                         "{}  {}…  {:8}  {}",

@@ -31,6 +31,7 @@ mod arg;
 mod error;
 mod outage;
 mod postgres;
+mod record;
 mod row;
 mod sqlite;
 
@@ -42,9 +43,14 @@ use sqlx::SqlSafeStr;
 pub use arg::{Arg, Kind, Value};
 pub use error::DbError;
 pub use outage::Readiness;
+pub use record::{Column, Insert, Owner, Record, Rows, Window};
+pub(crate) use record::{args, json_column, named, record, text_column};
 pub use row::Row;
 
 use crate::time::Timestamp;
+
+/// What a question to the database comes to.
+pub type Result<T, E = DbError> = std::result::Result<T, E>;
 
 /// The database of this installation. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -62,8 +62,14 @@ impl Row {
 
     /// A count or another number that is never negative.
     pub fn u32(&self, column: &str) -> Result<u32, DbError> {
-        let value = self.i64(column)?;
-        u32::try_from(value).map_err(|error| bad(column, error))
+        self.opt_u32(column)?.ok_or_else(|| bad(column, "is null"))
+    }
+
+    /// As [`Row::u32`], of a column that may be null.
+    pub fn opt_u32(&self, column: &str) -> Result<Option<u32>, DbError> {
+        self.opt_i64(column)?
+            .map(|value| u32::try_from(value).map_err(|error| bad(column, error)))
+            .transpose()
     }
 
     pub fn bool(&self, column: &str) -> Result<bool, DbError> {

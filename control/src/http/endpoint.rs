@@ -10,17 +10,21 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http::{HeaderMap, Method, StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::answers::{Answer, Refusal, Told};
 use super::auth::{self, Peer};
 use super::envelope::Route;
 use super::error::ApiError;
-use super::extract::Wire;
+use super::extract::{PathId, Wire};
 use super::limits::Unmetered;
-use super::page;
+use super::page::{self, List};
+use super::resource;
 use super::scope::Scope;
 use super::validate::Schema;
 use crate::app::App;
+use crate::db::Record;
 use crate::metrics::LeaseStep;
 
 /// Who may call a route.
@@ -114,6 +118,17 @@ macro_rules! methods {
     )+};
 }
 
+macro_rules! refusals {
+    ($($name:ident $status:ident),+ $(,)?) => {$(
+        #[doc = concat!("One more way to refuse, with `", stringify!($status), "`: the slug, a colon, and when.")]
+        #[must_use]
+        pub fn $name(self, told: &'static str) -> Self {
+            let (code, when) = told.split_once(": ").unwrap_or((told, ""));
+            self.refuses(StatusCode::$status, code, when)
+        }
+    )+};
+}
+
 impl Endpoint {
     methods! {
         get GET Read OK,
@@ -121,6 +136,28 @@ impl Endpoint {
         put PUT Write OK,
         patch PATCH Write OK,
         delete DELETE Write NO_CONTENT,
+    }
+
+    /// `GET` of one row, by the id of the path.
+    pub fn one<R, O>(path: &'static str, access: Access) -> Self
+    where
+        R: Record + Send + 'static,
+        R::Id: PathId + 'static,
+        O: From<R> + Serialize + JsonSchema + 'static,
+    {
+        Self::get(path, access, resource::one::<R, O>).answers::<O>()
+    }
+
+    /// `GET` of a page of rows, newest first.
+    pub fn list<R, O, L>(path: &'static str, access: Access) -> Self
+    where
+        R: Record + Send + 'static,
+        O: From<R> + Serialize + JsonSchema + Send + 'static,
+        L: page::Limits,
+    {
+        Self::get(path, access, resource::list::<R, O, L>)
+            .page::<L>()
+            .answers::<List<O>>()
     }
 
     fn new(
@@ -214,7 +251,7 @@ impl Endpoint {
 
     /// The wire type of success.
     #[must_use]
-    pub fn answers<T: schemars::JsonSchema>(mut self) -> Self {
+    pub fn answers<T: JsonSchema>(mut self) -> Self {
         self.answer = Answer::json::<T>();
         self
     }
@@ -252,6 +289,15 @@ impl Endpoint {
     pub fn refuses(mut self, status: StatusCode, code: &'static str, when: &'static str) -> Self {
         self.refusals.push(Refusal { status, code, when });
         self
+    }
+
+    refusals! {
+        or_400 BAD_REQUEST,
+        or_403 FORBIDDEN,
+        or_404 NOT_FOUND,
+        or_409 CONFLICT,
+        or_422 UNPROCESSABLE_ENTITY,
+        or_502 BAD_GATEWAY,
     }
 
     /// Between the nodes of an installation.

@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::scope::Scope;
-use super::validate::FieldError;
+use super::validate::{FieldError, Loc};
 use crate::db::DbError;
 
 /// The slug of a hard-blocked account, inside and outside.
@@ -150,6 +150,23 @@ impl ApiError {
     /// One wrong field of the body.
     pub fn field(name: &str, kind: &'static str, msg: impl Into<String>) -> Self {
         Self::Fields(vec![FieldError::body(name, kind, msg)])
+    }
+
+    /// A wrong parameter of the query.
+    pub fn query(name: &str, kind: &'static str, msg: &str) -> Self {
+        Self::Fields(vec![FieldError {
+            loc: vec![Loc::from("query"), Loc::from(name)],
+            msg: msg.to_owned(),
+            kind,
+        }])
+    }
+
+    /// 404 of something that the request names, with a sentence.
+    pub fn missing(message: impl Into<String>) -> Self {
+        Self::Missing {
+            code: "not_found",
+            message: message.into(),
+        }
     }
 
     /// 409 with a slug.

@@ -13,7 +13,7 @@ use super::answers::{Answer, Refusal};
 use super::endpoint::{Access, Endpoint};
 use super::openapi_ids::{self, Side};
 use super::validate::{Field, Kind};
-use super::{openapi_answers, openapi_events, openapi_schema, openapi_words};
+use super::{openapi_answers, openapi_events, openapi_sample, openapi_schema, openapi_words};
 
 /// An example of each body and answer, by the name of its component.
 const EXAMPLES: &str = include_str!("openapi_examples.json");
@@ -124,7 +124,7 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
         .iter()
         .map(|(name, about)| json!({"name": name, "description": about}))
         .collect();
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "sidetone",
@@ -147,7 +147,9 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
                 "signedUrl": {"type": "apiKey", "in": "query", "name": "token", "description": "Part of a URL that the server has given out."}
             }
         }
-    })
+    });
+    openapi_sample::fill(&mut document);
+    document
 }
 
 /// All components: the bodies that are asked for, and what the generator met in answers and events.
@@ -210,7 +212,7 @@ impl Examples {
 }
 
 /// The name of the component that a schema refers to.
-fn component(schema: &Value) -> Option<&str> {
+pub(super) fn component(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }
 

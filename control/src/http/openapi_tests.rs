@@ -27,6 +27,16 @@ fn every_route_tells_what_it_answers() {
 }
 
 #[test]
+fn every_refusal_has_a_slug_and_says_when() {
+    for endpoint in routes::endpoints() {
+        for refusal in &endpoint.refusals {
+            let told = !refusal.code.contains(' ') && !refusal.when.is_empty();
+            assert!(told, "{}: {refusal:?}", named(&endpoint));
+        }
+    }
+}
+
+#[test]
 fn every_body_and_every_answer_of_a_name_has_an_example() {
     let document = made();
     let mut bare = Vec::new();

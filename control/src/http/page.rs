@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::error::ApiError;
 use super::extract::query_pairs;
 use super::validate::{FieldError, Loc};
+use crate::db::Window;
 
 /// The bounds of `limit` on one list.
 pub trait Limits: Send + Sync + 'static {
@@ -18,6 +19,15 @@ pub trait Limits: Send + Sync + 'static {
     const MAX: u32;
     /// The smallest limit.
     const MIN: u32 = 1;
+}
+
+/// At most so many, and so many where nothing is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct UpTo<const MAX: u32, const DEFAULT: u32 = 50>;
+
+impl<const MAX: u32, const DEFAULT: u32> Limits for UpTo<MAX, DEFAULT> {
+    const DEFAULT: u32 = DEFAULT;
+    const MAX: u32 = MAX;
 }
 
 macro_rules! limits {
@@ -40,15 +50,9 @@ limits! {
     CallsPage 1 50 100,
     RecordingsPage 1 50 1000,
     VoicesPage 0 100 500,
-    ApiKeysPage 1 50 200,
-    UsageTriggersPage 1 50 200,
-    UsageFiringsPage 1 50 200,
-    SuppressionsPage 1 50 200,
-    TrunksPage 1 50 200,
-    PhoneNumbersPage 1 50 1000,
 }
 
-/// Where a page begins and how long it is.
+/// Where a page begins and how long it is, within the bounds of `L`.
 #[derive(Debug)]
 pub struct Page<L> {
     pub limit: u32,
@@ -73,6 +77,15 @@ impl<L> Clone for Page<L> {
 }
 
 impl<L> Copy for Page<L> {}
+
+impl<L> From<Page<L>> for Window {
+    fn from(page: Page<L>) -> Self {
+        Self {
+            limit: page.limit,
+            offset: page.offset,
+        }
+    }
+}
 
 impl<S: Sync, L: Limits> FromRequestParts<S> for Page<L> {
     type Rejection = ApiError;
@@ -143,6 +156,23 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
+    /// What a page of rows is answered with.
+    pub fn of<R, L>(found: (Vec<R>, u64), page: Page<L>) -> Self
+    where
+        T: From<R>,
+    {
+        Self::each(found, page, T::from)
+    }
+
+    /// The same, where a row alone does not tell its answer.
+    pub fn each<R, L>(
+        (rows, total): (Vec<R>, u64),
+        page: Page<L>,
+        answer: impl FnMut(R) -> T,
+    ) -> Self {
+        Self::new(rows.into_iter().map(answer).collect(), total, page)
+    }
+
     pub fn new<L>(items: Vec<T>, total: u64, page: Page<L>) -> Self {
         let has_more = u64::from(page.offset) + (items.len() as u64) < total;
         Self {

@@ -18,6 +18,15 @@ impl<T> Patch<T> {
         matches!(self, Self::Absent)
     }
 
+    /// With another value, where there is one.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Patch<U> {
+        match self {
+            Self::Absent => Patch::Absent,
+            Self::Null => Patch::Null,
+            Self::Value(value) => Patch::Value(change(value)),
+        }
+    }
+
     /// What a field that may be empty becomes.
     pub fn or(self, old: Option<T>) -> Option<T> {
         match self {

@@ -137,6 +137,19 @@ pub enum Kind {
     Timestamp,
 }
 
+/// What a value of a type must look like in a body, where the type alone tells.
+pub trait Shape {
+    const KIND: Kind;
+}
+
+impl Shape for bool {
+    const KIND: Kind = Kind::Bool;
+}
+
+impl Shape for crate::time::Timestamp {
+    const KIND: Kind = Kind::Timestamp;
+}
+
 /// A step of the path to a wrong field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -181,6 +194,16 @@ impl FieldError {
             msg: msg.into(),
             kind,
         }
+    }
+
+    /// A field of the body that should be there.
+    pub fn missing(name: &str) -> Self {
+        Self::body(name, "missing", "Field required")
+    }
+
+    /// A field of the body whose value does not go with the rest.
+    pub fn value(name: &str, msg: impl Into<String>) -> Self {
+        Self::body(name, "value_error", msg)
     }
 
     /// The path in words, without its first step.

@@ -1,15 +1,15 @@
 //! Routes of phone numbers (document 3, phone numbers).
 
 use axum::Json;
-use axum::extract::State;
-use axum::response::IntoResponse;
-use http::StatusCode;
 
-use super::wire::{PatchNumber, PhoneNumberRecord, RegisterSipNumber, SetRouting};
+use super::rules::RoutingRules;
+use super::store::PhoneNumber;
+use super::wire::{PatchNumber, PhoneNumberRecord, RegisterSipNumber};
 use super::{service, store};
-use crate::app::App;
-use crate::http::page::PhoneNumbersPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Patch, Scope};
+use crate::http::page::UpTo;
+use crate::http::{
+    Access, Body, Context, Created, Done, Endpoint, Found, Id, Made, NoContent, Patch, Reply, Scope,
+};
 use crate::ids::PhoneNumberId;
 
 const READ: Access = Access::Scopes(&[Scope::PhoneNumbersRead]);
@@ -18,15 +18,13 @@ const WRITE: Access = Access::Scopes(&[Scope::PhoneNumbersWrite]);
 /// The route table.
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/phone-numbers", READ, list)
+        Endpoint::list::<PhoneNumber, PhoneNumberRecord, UpTo<1000>>("/phone-numbers", READ)
             .summary("Numbers that are not released, newest first")
             .operation(
                 "listPhoneNumbers",
                 "Lists the account's phone numbers with who answers them and what they may do. \
                  Released numbers are left out.",
-            )
-            .page::<PhoneNumbersPage>()
-            .answers::<List<PhoneNumberRecord>>(),
+            ),
         Endpoint::post("/phone-numbers/sip/register", WRITE, register_sip)
             .summary("Register a number of a SIP trunk")
             .operation(
@@ -39,25 +37,16 @@ pub fn endpoints() -> Vec<Endpoint> {
             )
             .body::<RegisterSipNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
-            .refuses(
-                StatusCode::CONFLICT,
-                "number_already_registered",
-                "the number is active on an account",
-            )
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "trunk_inactive",
-                "the trunk is disabled",
-            ),
-        Endpoint::get("/phone-numbers/{phone_number_id}", READ, get)
+            .or_404("not_found: no such trunk or agent")
+            .or_409("number_already_registered: the number is active on an account")
+            .or_422("trunk_inactive: the trunk is disabled"),
+        Endpoint::one::<PhoneNumber, PhoneNumberRecord>("/phone-numbers/{phone_number_id}", READ)
             .summary("One number")
             .operation(
                 "getPhoneNumber",
                 "Answers one phone number: its trunk, its agent, and what happens when no agent \
                  answers. A released number is 404.",
-            )
-            .answers::<PhoneNumberRecord>(),
+            ),
         Endpoint::patch("/phone-numbers/{phone_number_id}", WRITE, patch)
             .summary("Change a number: only the fields that are given")
             .operation(
@@ -69,18 +58,14 @@ pub fn endpoints() -> Vec<Endpoint> {
             )
             .body::<PatchNumber>()
             .answers::<PhoneNumberRecord>()
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such trunk or agent")
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "trunk_inactive",
-                "the trunk is disabled",
-            ),
+            .or_404("not_found: no such trunk or agent")
+            .or_422("trunk_inactive: the trunk is disabled"),
         Endpoint::post(
             "/phone-numbers/{phone_number_id}/routing",
             WRITE,
             set_routing,
         )
-        .returns(StatusCode::OK)
+        .returns(http::StatusCode::OK)
         .summary("What is done with calls that no agent answers")
         .operation(
             "setPhoneNumberRouting",
@@ -88,7 +73,7 @@ pub fn endpoints() -> Vec<Endpoint> {
              answers, and how long it rings first. `forward` needs a `fallback_number`, and a \
              number from which calls may be placed.",
         )
-        .body::<SetRouting>()
+        .body::<RoutingRules>()
         .answers::<PhoneNumberRecord>(),
         Endpoint::delete("/phone-numbers/{phone_number_id}", WRITE, release)
             .summary("Release a number: it is hidden, and may be registered again")
@@ -100,68 +85,35 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<PhoneNumbersPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (numbers, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let records = numbers.into_iter().map(PhoneNumberRecord::from).collect();
-    Ok(List::new(records, total, page))
-}
-
-async fn register_sip(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<RegisterSipNumber>,
-) -> Result<impl IntoResponse, ApiError> {
-    let number = service::register_sip(&app, caller.account, body).await?;
-    Ok((StatusCode::CREATED, Json(PhoneNumberRecord::from(number))))
-}
-
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<PhoneNumberId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let number = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+async fn register_sip(cx: Context, Body(body): Body<RegisterSipNumber>) -> Made<PhoneNumberRecord> {
+    let number = service::register_sip(&cx, cx.account, body).await?;
+    Ok(Created(number.into()))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<PhoneNumberId>,
     Body(body): Body<PatchNumber>,
-) -> Result<impl IntoResponse, ApiError> {
-    let number = service::change(&app, caller.account, id, body).await?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+) -> Reply<PhoneNumberRecord> {
+    let number = service::change(&cx, cx.account, id, body).await?;
+    Ok(Json(number.into()))
 }
 
 async fn set_routing(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<PhoneNumberId>,
-    Body(SetRouting(rules)): Body<SetRouting>,
-) -> Result<impl IntoResponse, ApiError> {
+    Body(rules): Body<RoutingRules>,
+) -> Reply<PhoneNumberRecord> {
     service::check_rules("", Some(&rules))?;
     let change = PatchNumber {
         routing_rules: Patch::Value(rules),
         ..PatchNumber::default()
     };
-    let number = service::change(&app, caller.account, id, change).await?;
-    Ok(Json(PhoneNumberRecord::from(number)))
+    let number = service::change(&cx, cx.account, id, change).await?;
+    Ok(Json(number.into()))
 }
 
-async fn release(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<PhoneNumberId>,
-) -> Result<impl IntoResponse, ApiError> {
-    if !store::release(&app.db, caller.account, id, app.clock.now()).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(StatusCode::NO_CONTENT)
+async fn release(cx: Context, Id(id): Id<PhoneNumberId>) -> Done {
+    let released = store::release(&cx.db, cx.account, id, cx.clock.now()).await?;
+    released.found().map(|()| NoContent)
 }

@@ -12,5 +12,5 @@ pub mod store;
 pub mod wire;
 
 pub use rules::{FallbackAction, Provider, RoutingRules};
-pub use service::{NewNumber, find_meant, register};
+pub use service::{find_meant, register};
 pub use store::PhoneNumber;

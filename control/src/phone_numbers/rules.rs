@@ -1,6 +1,8 @@
 //! What a phone number is and what it does. Pure.
 
-use serde::{Deserialize, Serialize};
+use crate::http::validate::Kind;
+use crate::http::wire::body;
+use crate::words::words;
 
 pub use crate::sip_trunks::rules::{digits, is_wire_number};
 
@@ -15,14 +17,14 @@ pub enum Provider {
     Regional(String),
 }
 
-impl Provider {
-    /// The word of the API.
-    pub fn name(&self) -> &str {
-        match self {
+/// The word of the API.
+impl std::fmt::Display for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             Self::Telco => "telco",
             Self::Sip => "sip",
             Self::Regional(name) => name,
-        }
+        })
     }
 }
 
@@ -38,36 +40,23 @@ impl std::str::FromStr for Provider {
     }
 }
 
-/// What is done with a call when no agent answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FallbackAction {
-    Voicemail,
-    Forward,
-    Hangup,
-}
-
-impl FallbackAction {
-    /// The words of the API.
-    pub const NAMES: &'static [&'static str] = &["voicemail", "forward", "hangup"];
-
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
+words! {
+    /// What is done with a call when no agent answers.
+    pub enum FallbackAction { Voicemail = "voicemail", Forward = "forward", Hangup = "hangup" }
 }
 
 /// How long a number rings, when its rules do not say; seconds.
 pub const MAX_RING_SECONDS: u32 = 30;
 
-/// Applied when no agent answers (document 3, routing rules).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoutingRules {
-    pub fallback_action: FallbackAction,
-    /// E.164; there when the action is to forward.
-    #[serde(default)]
-    pub fallback_number: Option<String>,
-    #[serde(default)]
-    pub max_ring_seconds: Option<u32>,
+const RING: Kind = Kind::Int { min: 5, max: 120 };
+
+body! {
+    /// Applied when no agent answers (document 3, routing rules). The body of `POST /phone-numbers/{id}/routing`.
+    #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+    pub struct RoutingRules = "SetRouting";
+    required fallback_action: FallbackAction, "What is done with a call that no agent answers";
+    nullable fallback_number: String = Kind::Callee, "Required when fallback_action is forward";
+    nullable max_ring_seconds: u32 = RING, "How long a call rings while no agent can answer (default 30)";
 }
 
 impl RoutingRules {

@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::calls::dial::number::{means, right_spelling};
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
-use crate::http::{ApiError, Patch};
+use crate::http::{ApiError, Found, Patch};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
 use crate::sip_trunks::{self, Status};
 
@@ -16,29 +16,26 @@ use crate::sip_trunks::{self, Status};
 /// others (8 in Russia); fewer do not tell a number.
 const ENDING: usize = 6;
 
-/// A number that is to be registered on a trunk.
-pub struct NewNumber<'a> {
-    pub phone_number: &'a str,
-    pub trunk_id: TrunkId,
-    pub friendly_name: &'a str,
-    pub agent_id: Option<AgentId>,
-    pub outbound_enabled: bool,
-    pub routing_rules: Option<&'a RoutingRules>,
-}
-
 /// Registers a number on a trunk, whose agent and trunk are there: 409 when it is somebody's already.
 pub async fn register(
     app: &App,
     tx: &mut Tx,
     account: AccountId,
-    new: NewNumber<'_>,
+    new: RegisterSipNumber,
 ) -> Result<PhoneNumber, ApiError> {
-    if is_meant_elsewhere(tx, account, new.phone_number).await? {
+    let RegisterSipNumber {
+        phone_number,
+        trunk_id,
+        friendly_name,
+        agent_id,
+        outbound_enabled,
+        inbound,
+    } = new;
+    if is_meant_elsewhere(tx, account, &phone_number).await? {
         return Err(ApiError::conflict(
             "number_already_registered",
             format!(
-                "{} is a spelling of a number that is registered on another account: register yours in E.164",
-                new.phone_number
+                "{phone_number} is a spelling of a number that is registered on another account: register yours in E.164"
             ),
         ));
     }
@@ -46,13 +43,13 @@ pub async fn register(
     let number = PhoneNumber {
         id: PhoneNumberId::new(&app.clock),
         account,
-        phone_number: new.phone_number.to_owned(),
+        phone_number,
         provider: Provider::Sip,
-        friendly_name: new.friendly_name.to_owned(),
-        agent_id: new.agent_id,
-        outbound_enabled: new.outbound_enabled,
-        trunk_id: Some(new.trunk_id),
-        routing_rules: new.routing_rules.cloned(),
+        friendly_name: friendly_name.unwrap_or_default(),
+        agent_id,
+        outbound_enabled,
+        trunk_id: Some(trunk_id),
+        routing_rules: inbound,
         telco_account_id: None,
         messaging_account_id: None,
         sms_sender: false,
@@ -65,13 +62,13 @@ pub async fn register(
     if store::insert(tx, account, &number).await? {
         return Ok(number);
     }
-    let whose = match store::own(tx, account, new.phone_number).await? {
+    let whose = match store::own(tx, account, &number.phone_number).await? {
         Some(id) => format!("on this account: release {id} first"),
         None => "on another account".to_owned(),
     };
     Err(ApiError::conflict(
         "number_already_registered",
-        format!("{} is registered {whose}", new.phone_number),
+        format!("{} is registered {whose}", number.phone_number),
     ))
 }
 
@@ -81,27 +78,11 @@ pub async fn register_sip(
     account: AccountId,
     body: RegisterSipNumber,
 ) -> Result<PhoneNumber, ApiError> {
-    let RegisterSipNumber {
-        phone_number,
-        trunk_id,
-        friendly_name,
-        agent_id,
-        outbound_enabled,
-        inbound,
-    } = body;
-    check_rules("inbound", inbound.as_ref())?;
+    check_rules("inbound", body.inbound.as_ref())?;
     let mut tx = app.db.begin_write().await?;
-    hold_trunk(&mut tx, account, trunk_id).await?;
-    hold_agent(&mut tx, account, agent_id).await?;
-    let number = NewNumber {
-        phone_number: &phone_number,
-        trunk_id,
-        friendly_name: friendly_name.as_deref().unwrap_or_default(),
-        agent_id,
-        outbound_enabled,
-        routing_rules: inbound.as_ref(),
-    };
-    let number = register(app, &mut tx, account, number).await?;
+    hold_trunk(&mut tx, account, body.trunk_id).await?;
+    hold_agent(&mut tx, account, body.agent_id).await?;
+    let number = register(app, &mut tx, account, body).await?;
     tx.commit().await?;
     Ok(number)
 }
@@ -117,9 +98,7 @@ pub async fn change(
         check_rules("routing_rules", Some(rules))?;
     }
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: PhoneNumber = tx.of(account).hold(id).await?.found()?;
     check_texts(&old, &body)?;
     let PatchNumber {
         friendly_name,
@@ -161,7 +140,7 @@ pub async fn change(
         return Ok(old);
     }
     number.updated_at = app.clock.now().max(old.updated_at);
-    store::update(&mut tx, account, &number).await?;
+    tx.update(account, &number).await?;
     tx.commit().await?;
     Ok(number)
 }
@@ -208,23 +187,20 @@ fn ending(dialled: &str) -> Option<&str> {
 /// Refuses texts where the number cannot carry them (document 3, PATCH fields).
 fn check_texts(number: &PhoneNumber, body: &PatchNumber) -> Result<(), ApiError> {
     let mut wrong = Vec::new();
-    for (field, wanted, is) in [
-        ("sms_sender", body.sms_sender, number.sms_sender),
-        (
-            "sms_sender_default",
-            body.sms_sender_default,
-            number.sms_sender_default,
-        ),
-        ("sms_inbound", body.sms_inbound, number.sms_inbound),
+    let default = (body.sms_sender_default, number.sms_sender_default);
+    for (field, (wanted, is)) in [
+        ("sms_sender", (body.sms_sender, number.sms_sender)),
+        ("sms_sender_default", default),
+        ("sms_inbound", (body.sms_inbound, number.sms_inbound)),
     ] {
         if wanted.is_some_and(|wanted| wanted != is) {
             let why = "This number cannot carry texts: it is on no telco account of yours";
-            wrong.push(FieldError::body(field, "value_error", why));
+            wrong.push(FieldError::value(field, why));
         }
     }
     if body.messaging_account_id.is_some() && !matches!(number.provider, Provider::Regional(_)) {
         let why = "Only short codes have one";
-        wrong.push(FieldError::body("messaging_account_id", "value_error", why));
+        wrong.push(FieldError::value("messaging_account_id", why));
     }
     if wrong.is_empty() {
         Ok(())
@@ -266,9 +242,6 @@ async fn hold_trunk(tx: &mut Tx, account: AccountId, trunk: TrunkId) -> Result<(
             "trunk_inactive",
             "The trunk is disabled",
         )),
-        None => Err(ApiError::Missing {
-            code: "not_found",
-            message: "trunk_id: no such trunk".to_owned(),
-        }),
+        None => Err(ApiError::missing("trunk_id: no such trunk")),
     }
 }

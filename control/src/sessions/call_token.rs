@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use base64_simd::URL_SAFE_NO_PAD as BASE64;
 
-use crate::api_keys;
+use crate::api_keys::store::{ApiKey, Status};
 use crate::app::App;
 use crate::http::auth::{Caller, Grant};
 use crate::http::scope::Scope;
@@ -130,8 +130,8 @@ pub async fn caller(app: &App, token: &str) -> Result<Option<Caller>, ApiError> 
     };
     let granted: Scopes = claims.scopes.iter().copied().collect();
     let (key, scopes) = match (claims.kid, claims.sid) {
-        (Some(id), _) => match api_keys::store::find(&app.db, claims.account, id).await? {
-            Some(key) if key.status(now) == "active" => {
+        (Some(id), _) => match app.db.of::<ApiKey>(claims.account).get(id).await? {
+            Some(key) if key.status(now) == Status::Active => {
                 let both = granted.iter().filter(|scope| key.scopes.has(*scope));
                 (id, both.collect())
             }

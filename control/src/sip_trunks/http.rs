@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::response::IntoResponse;
-use http::StatusCode;
 
 use super::service;
-use super::store::{self, Traffic};
+use super::store::{self, Traffic, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
 use crate::app::App;
-use crate::db::DbError;
-use crate::http::page::TrunksPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Scope};
+use crate::db;
+use crate::http::page::UpTo;
+use crate::http::{
+    Access, ApiError, Body, Context, Created, Done, Endpoint, Found, Id, List, Made, NoContent,
+    Page, Reply, Scope,
+};
 use crate::ids::{AccountId, TrunkId};
-use crate::phone_numbers::wire::PhoneNumberRecord;
 
 const READ: Access = Access::Scopes(&[Scope::SipTrunksRead]);
 const WRITE: Access = Access::Scopes(&[Scope::SipTrunksWrite]);
@@ -35,22 +34,10 @@ pub fn endpoints() -> Vec<Endpoint> {
             )
             .body::<OnboardTrunk>()
             .answers::<OnboardedTrunk>()
-            .refuses(
-                StatusCode::BAD_REQUEST,
-                "trunk_auth_inconsistent",
-                "the fields of authentication do not go together",
-            )
-            .refuses(StatusCode::NOT_FOUND, "not_found", "no such agent")
-            .refuses(
-                StatusCode::CONFLICT,
-                "number_already_registered",
-                "a number is active on an account",
-            )
-            .refuses(
-                StatusCode::BAD_GATEWAY,
-                "provisioning_failed",
-                "the SIP stack cannot take the trunk; nothing is stored",
-            ),
+            .or_400("trunk_auth_inconsistent: the fields of authentication do not go together")
+            .or_404("not_found: no such agent")
+            .or_409("number_already_registered: a number is active on an account")
+            .or_502("provisioning_failed: the SIP stack cannot take the trunk; nothing is stored"),
         made(written(Endpoint::post("/sip-trunks", WRITE, create)))
             .summary("Create a trunk")
             .operation(
@@ -69,7 +56,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                 "Lists the account's trunks with where they stand: registration, live calls, and \
                  the latest failure. Disabled trunks are among them, deleted ones are not.",
             )
-            .page::<TrunksPage>()
+            .page::<UpTo<200>>()
             .answers::<List<TrunkRecord>>(),
         Endpoint::get("/sip-trunks/{trunk_id}", READ, get)
             .summary("One trunk")
@@ -103,11 +90,7 @@ pub fn endpoints() -> Vec<Endpoint> {
              or disabled trunk is 422 `trunk_inactive`.",
         )
         .answers::<TrunkRecord>()
-        .refuses(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "trunk_inactive",
-            "the trunk is inbound, or not active",
-        ),
+        .or_422("trunk_inactive: the trunk is inbound, or not active"),
         Endpoint::delete("/sip-trunks/{trunk_id}", WRITE, delete)
             .summary("Delete a trunk; one that is not there is deleted already")
             .operation(
@@ -121,128 +104,82 @@ pub fn endpoints() -> Vec<Endpoint> {
 
 /// What a new trunk is refused for.
 fn made(endpoint: Endpoint) -> Endpoint {
-    endpoint.refuses(
-        StatusCode::CONFLICT,
-        "trunk_limit_reached",
-        "the account has as many trunks as it may",
-    )
+    endpoint.or_409("trunk_limit_reached: the account has as many trunks as it may")
 }
 
 /// What a trunk is refused for, new or changed.
 fn written(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .refuses(
-            StatusCode::BAD_REQUEST,
-            "trunk_auth_inconsistent",
-            "the fields of authentication do not go together",
-        )
-        .refuses(
-            StatusCode::CONFLICT,
-            "number_already_registered",
-            "a number belongs to another account",
-        )
-        .refuses(
-            StatusCode::CONFLICT,
-            "name_taken",
-            "an inbound trunk is known by this user name",
-        )
-        .refuses(
-            StatusCode::BAD_GATEWAY,
-            "provisioning_failed",
-            "the SIP stack cannot take it; nothing is stored",
-        )
+        .or_400("trunk_auth_inconsistent: the fields of authentication do not go together")
+        .or_409("number_already_registered: a number belongs to another account")
+        .or_409("name_taken: an inbound trunk is known by this user name")
+        .or_502("provisioning_failed: the SIP stack cannot take it; nothing is stored")
 }
 
-async fn onboard(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<OnboardTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (trunk, numbers) = service::onboard(&app, caller.account, body).await?;
-    let made = OnboardedTrunk {
-        trunk: TrunkRecord::new(trunk, Traffic::default()),
-        phone_numbers: numbers.into_iter().map(PhoneNumberRecord::from).collect(),
-    };
-    Ok((StatusCode::CREATED, Json(made)))
+async fn onboard(cx: Context, Body(body): Body<OnboardTrunk>) -> Made<OnboardedTrunk> {
+    let (trunk, numbers) = service::onboard(&cx, cx.account, body).await?;
+    Ok(Created(OnboardedTrunk {
+        trunk: record(trunk, Traffic::default()),
+        phone_numbers: numbers.into_iter().map(Into::into).collect(),
+    }))
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trunk = service::create(&app, caller.account, body).await?;
-    Ok((
-        StatusCode::CREATED,
-        Json(TrunkRecord::new(trunk, Traffic::default())),
-    ))
+async fn create(cx: Context, Body(body): Body<CreateTrunk>) -> Made<TrunkRecord> {
+    let trunk = service::create(&cx, cx.account, body).await?;
+    Ok(Created(record(trunk, Traffic::default())))
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<TrunksPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (trunks, total) = store::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let mut traffic = traffic(&app, caller.account).await?;
-    let records = trunks
-        .into_iter()
-        .map(|trunk| {
-            let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-            TrunkRecord::new(trunk, traffic)
-        })
-        .collect();
-    Ok(List::new(records, total, page))
+async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, ApiError> {
+    let trunks = cx.rows::<Trunk>().page(page).await?;
+    let mut traffic = traffic(&cx, cx.account).await?;
+    Ok(List::each(trunks, page, |trunk| {
+        let traffic = traffic.remove(&trunk.id).unwrap_or_default();
+        record(trunk, traffic)
+    }))
 }
 
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trunk = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    record(&app, trunk).await
+async fn get(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+    let trunk = cx.rows().get(id).await?.found()?;
+    with_traffic(&cx, trunk).await
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<TrunkId>,
     Body(body): Body<PatchTrunk>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trunk = service::change(&app, caller.account, id, body).await?;
-    record(&app, trunk).await
+) -> Reply<TrunkRecord> {
+    let trunk = service::change(&cx, cx.account, id, body).await?;
+    with_traffic(&cx, trunk).await
 }
 
-async fn set_default_outbound(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trunk = service::set_default_outbound(&app, caller.account, id).await?;
-    record(&app, trunk).await
+async fn set_default_outbound(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+    let trunk = service::set_default_outbound(&cx, cx.account, id).await?;
+    with_traffic(&cx, trunk).await
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<TrunkId>,
-) -> Result<impl IntoResponse, ApiError> {
-    service::delete(&app, caller.account, id).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn delete(cx: Context, Id(id): Id<TrunkId>) -> Done {
+    service::delete(&cx, cx.account, id).await?;
+    Ok(NoContent)
 }
 
 /// For so long a call that failed is told of.
 const LATELY: Duration = Duration::from_secs(86_400);
 
-async fn traffic(app: &App, account: AccountId) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+async fn traffic(app: &App, account: AccountId) -> db::Result<HashMap<TrunkId, Traffic>> {
     store::traffic(&app.db, account, app.clock.now().minus(LATELY)).await
 }
 
-async fn record(app: &App, trunk: store::Trunk) -> Result<Json<TrunkRecord>, ApiError> {
+async fn with_traffic(app: &App, trunk: Trunk) -> Reply<TrunkRecord> {
     let mut traffic = traffic(app, trunk.account).await?;
     let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-    Ok(Json(TrunkRecord::new(trunk, traffic)))
+    Ok(Json(record(trunk, traffic)))
+}
+
+fn record(trunk: Trunk, traffic: Traffic) -> TrunkRecord {
+    let Traffic {
+        active,
+        failed,
+        last_failed,
+    } = traffic;
+    TrunkRecord::new(trunk, active, failed, last_failed)
 }

@@ -1,51 +1,15 @@
 //! What a trunk may be. Pure.
 
-use serde::{Deserialize, Serialize};
-
-/// A closed set of words: the API's, the database's and the type's are the same.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant),+
-        }
-
-        impl $name {
-            /// Every word, for the API document.
-            pub const NAMES: &'static [&'static str] = &[$($word),+];
-
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word),+
-                }
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = String;
-
-            fn from_str(word: &str) -> Result<Self, String> {
-                match word {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(format!("{word} is none of {}", Self::NAMES.join(", "))),
-                }
-            }
-        }
-    };
-}
+use crate::http::validate::Kind;
+use crate::http::wire::body;
+use crate::words::words;
 
 words! {
     /// Which way its calls go.
-    TrunkType {
-        Inbound = "inbound",
-        Outbound = "outbound",
-    }
-}
+    pub enum TrunkType { Inbound = "inbound", Outbound = "outbound" }
 
-words! {
     /// How the two sides know one another.
-    AuthMode {
+    pub enum AuthMode {
         /// By user name and password.
         Digest = "digest",
         /// By address.
@@ -55,6 +19,57 @@ words! {
         /// We register with the carrier, and its calls come to where we registered.
         Register = "register",
     }
+
+    /// What SIP goes over to the carrier.
+    pub enum Transport { Udp = "udp", Tcp = "tcp", Tls = "tls" }
+
+    /// Whether audio is encrypted (SDES, RFC 4568).
+    pub enum MediaEncryption {
+        /// As the other side wants.
+        Allow = "allow",
+        Disable = "disable",
+        Require = "require",
+    }
+
+    /// How the number that is called is written to the carrier.
+    pub enum DialFormat {
+        /// `+4930123456`.
+        E164 = "e164",
+        /// `4930123456`.
+        Digits = "digits",
+        /// `030123456`.
+        National = "national",
+    }
+
+    /// Where a trunk that registers sends its calls.
+    pub enum OutboundAuth {
+        /// Through the registrar.
+        Proxy = "proxy",
+        /// To the host of the number.
+        Direct = "direct",
+    }
+
+    /// Who the user part of From is, on a trunk that registers.
+    pub enum FromUser {
+        /// The number that calls.
+        Number = "number",
+        /// The user name it registers with.
+        Username = "username",
+    }
+
+    /// Whether calls go over it.
+    pub enum Status { Active = "active", Disabled = "disabled" }
+
+    /// Where a trunk that registers stands with its registrar.
+    pub enum RegistrationStatus {
+        /// It has not answered yet.
+        Unregistered = "unregistered",
+        Registered = "registered",
+        Failed = "failed",
+    }
+
+    /// Whether the entries are the only destinations, or none.
+    pub enum ListMode { Allowlist = "allowlist", Blocklist = "blocklist" }
 }
 
 impl AuthMode {
@@ -69,97 +84,21 @@ impl AuthMode {
     }
 }
 
-words! {
-    Transport {
-        Udp = "udp",
-        Tcp = "tcp",
-        Tls = "tls",
-    }
-}
+const ENTRIES: Kind = Kind::List {
+    item: &Kind::Pattern {
+        name: r"^\+[1-9][0-9]{0,14}$",
+        check: is_destination,
+    },
+    min: 0,
+    max: 1000,
+};
 
-words! {
-    /// Whether audio is encrypted (SDES, RFC 4568).
-    MediaEncryption {
-        /// As the other side wants.
-        Allow = "allow",
-        Disable = "disable",
-        Require = "require",
-    }
-}
-
-words! {
-    /// How the number that is called is written to the carrier.
-    DialFormat {
-        /// `+4930123456`.
-        E164 = "e164",
-        /// `4930123456`.
-        Digits = "digits",
-        /// `030123456`.
-        National = "national",
-    }
-}
-
-words! {
-    /// Where a trunk that registers sends its calls.
-    OutboundAuth {
-        /// Through the registrar.
-        Proxy = "proxy",
-        /// To the host of the number.
-        Direct = "direct",
-    }
-}
-
-words! {
-    /// Who the user part of From is, on a trunk that registers.
-    FromUser {
-        /// The number that calls.
-        Number = "number",
-        /// The user name it registers with.
-        Username = "username",
-    }
-}
-
-words! {
-    /// Whether calls go over it.
-    Status {
-        Active = "active",
-        Disabled = "disabled",
-    }
-}
-
-words! {
-    /// Where a trunk that registers stands with its registrar.
-    RegistrationStatus {
-        /// It has not answered yet.
-        Unregistered = "unregistered",
-        Registered = "registered",
-        Failed = "failed",
-    }
-}
-
-/// Whether the entries are the only destinations, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ListMode {
-    Allowlist,
-    Blocklist,
-}
-
-impl ListMode {
-    /// The words of the API.
-    pub const NAMES: &'static [&'static str] = &["allowlist", "blocklist"];
-
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-}
-
-/// Whom a trunk may call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Destinations {
-    pub mode: ListMode,
-    /// Numbers, or how they begin: `+49`, `+4930123456`.
-    pub entries: Vec<String>,
+body! {
+    /// Whom a trunk may call.
+    #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+    pub struct Destinations = "Destinations";
+    required mode: ListMode, "Whether only the entries may be called, or all others.";
+    required entries: Vec<String> = ENTRIES, "Numbers, or how they begin: +49, +4930123456.";
 }
 
 impl Destinations {
@@ -258,13 +197,5 @@ mod tests {
         ] {
             assert!(!is_wire_number(bad), "{bad}");
         }
-    }
-
-    #[test]
-    fn words_are_read_as_they_are_written() {
-        for name in AuthMode::NAMES {
-            assert_eq!(name.parse::<AuthMode>().map(AuthMode::name), Ok(*name));
-        }
-        assert!("Digest".parse::<AuthMode>().is_err());
     }
 }

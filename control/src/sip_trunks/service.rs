@@ -7,7 +7,7 @@ use super::rules::{
     AuthMode, DialFormat, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES,
     RegistrationStatus, Status, Transport, TrunkType, digits, host_and_port,
 };
-use super::store::{self, Registration, Trunk, Written};
+use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
 use crate::agents;
 use crate::app::App;
@@ -15,9 +15,10 @@ use crate::calls::bridge::telephone;
 use crate::db::Tx;
 use crate::egress::{self, Allow};
 use crate::http::validate::{FieldError, Loc};
-use crate::http::{ApiError, Patch};
+use crate::http::{ApiError, Found};
 use crate::ids::{AccountId, TrunkId};
-use crate::phone_numbers::{self, NewNumber, PhoneNumber};
+use crate::phone_numbers::wire::RegisterSipNumber;
+use crate::phone_numbers::{self, PhoneNumber};
 
 /// Calls at the same time over a trunk that does not say.
 const CONCURRENT_CALLS: u32 = 10;
@@ -64,7 +65,7 @@ pub async fn onboard(
         account,
         CreateTrunk {
             name,
-            kind: TrunkType::Outbound.name().to_owned(),
+            kind: TrunkType::Outbound,
             numbers: numbers.clone(),
             allowed_addresses: Vec::new(),
             auth_mode,
@@ -94,16 +95,16 @@ pub async fn onboard(
         return Err(no_agent());
     }
     edge?;
-    insert(&mut tx, account, &trunk).await?;
+    fits(store::insert(&mut tx, account, &trunk).await?)?;
     let mut registered = Vec::with_capacity(numbers.len());
     for number in &numbers {
-        let number = NewNumber {
-            phone_number: number,
+        let number = RegisterSipNumber {
+            phone_number: number.clone(),
             trunk_id: trunk.id,
-            friendly_name: "",
+            friendly_name: None,
             agent_id,
             outbound_enabled: outbound_enabled.unwrap_or(true),
-            routing_rules: inbound.as_ref(),
+            inbound: inbound.clone(),
         };
         registered.push(phone_numbers::register(app, &mut tx, account, number).await?);
     }
@@ -118,16 +119,16 @@ pub async fn onboard(
 
 /// A trunk by itself.
 pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
-    let wrong = match body.kind == TrunkType::Inbound.name() {
-        true => distinct(&body.numbers, as_written),
-        false => distinct(&body.numbers, digits),
+    let wrong = match body.kind {
+        TrunkType::Inbound => distinct(&body.numbers, as_written),
+        TrunkType::Outbound => distinct(&body.numbers, digits),
     };
     let trunk = new_trunk(app, account, body, wrong)?;
     edge(app, Some(trunk.transport)).await?;
     let mut tx = app.db.begin_write().await?;
     has_room(app, &mut tx, account).await?;
     not_elsewhere(&mut tx, account, &trunk.numbers).await?;
-    insert(&mut tx, account, &trunk).await?;
+    fits(store::insert(&mut tx, account, &trunk).await?)?;
     commit(app, tx).await?;
     Ok(trunk)
 }
@@ -154,9 +155,7 @@ pub async fn change(
         status,
     } = body;
     let mut tx = app.db.begin_write().await?;
-    let old = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let old: Trunk = tx.of(account).hold(id).await?.found()?;
     let mut trunk = old.clone();
     let mut wrong = Vec::new();
     let replace = "An outbound trunk keeps this: make a new trunk in its place";
@@ -167,37 +166,28 @@ pub async fn change(
             ("auth_mode", auth_mode.is_some()),
         ] {
             if given {
-                wrong.push(FieldError::body(field, "value_error", replace));
+                wrong.push(FieldError::value(field, replace));
             }
         }
     }
-    let mode: Option<AuthMode> = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong);
-    if let Some(mode) = mode
+    if let Some(mode) = auth_mode
         && old.kind == TrunkType::Inbound
         && mode != old.auth_mode
         && [mode, old.auth_mode].contains(&AuthMode::Register)
     {
         let why = "A trunk neither begins nor ceases to register: make a new one in its place";
-        wrong.push(FieldError::body("auth_mode", "value_error", why));
+        wrong.push(FieldError::value("auth_mode", why));
     }
     if let Some(addresses) = &allowed_addresses {
         wrong.extend(check_addresses(addresses, &app.config.egress.allow));
     }
     wrong.extend(distinct(numbers.as_deref().unwrap_or_default(), as_written));
-    if let Some(format) = opt_word(
-        "outbound_dial_format",
-        outbound_dial_format.as_deref(),
-        &mut wrong,
-    ) {
-        trunk.outbound_dial_format = format;
-    }
-    if let Some(status) = opt_word("status", status.as_deref(), &mut wrong) {
-        trunk.status = status;
-    }
     if !wrong.is_empty() {
         return Err(ApiError::Fields(wrong));
     }
     trunk.name = name.unwrap_or(trunk.name);
+    trunk.outbound_dial_format = outbound_dial_format.unwrap_or(trunk.outbound_dial_format);
+    trunk.status = status.unwrap_or(trunk.status);
     let renumbered = numbers.is_some();
     trunk.numbers = numbers.unwrap_or(trunk.numbers);
     trunk.allowed_addresses = allowed_addresses.unwrap_or(trunk.allowed_addresses);
@@ -207,12 +197,10 @@ pub async fn change(
     if let Some(calls) = max_concurrent_calls {
         trunk.max_concurrent_calls = calls.min(caps.trunk_calls);
     }
-    if let Patch::Value(calls) = &calls_per_hour_limit {
-        trunk.calls_per_hour_limit = Some((*calls).min(caps.trunk_calls_per_hour));
-    } else {
-        trunk.calls_per_hour_limit = calls_per_hour_limit.or(trunk.calls_per_hour_limit);
-    }
-    reauthenticate(app, &mut trunk, mode, auth_username, auth_password)?;
+    trunk.calls_per_hour_limit = calls_per_hour_limit
+        .map(|calls| calls.min(caps.trunk_calls_per_hour))
+        .or(trunk.calls_per_hour_limit);
+    reauthenticate(app, &mut trunk, auth_mode, auth_username, auth_password)?;
     if trunk.status != Status::Active {
         trunk.is_default_outbound = false;
     }
@@ -230,10 +218,7 @@ pub async fn change(
         store::unregister(&mut tx, account, id).await?;
     }
     trunk.updated_at = app.clock.now().max(old.updated_at);
-    match store::update(&mut tx, account, &trunk).await? {
-        Written::Done => {}
-        Written::UserTaken => return Err(user_taken()),
-    }
+    fits(store::update(&mut tx, account, &trunk).await?)?;
     commit(app, tx).await?;
     Ok(trunk)
 }
@@ -243,7 +228,7 @@ pub async fn change(
 async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
     store::hold_account(tx, account).await?;
     let most = app.config.sip.account_trunks;
-    match store::count(tx, account).await? < i64::from(most) {
+    match tx.of::<Trunk>(account).count().await? < u64::from(most) {
         true => Ok(()),
         false => Err(ApiError::conflict(
             "trunk_limit_reached",
@@ -302,9 +287,7 @@ pub async fn set_default_outbound(
 ) -> Result<Trunk, ApiError> {
     let mut tx = app.db.begin_write().await?;
     store::hold_account(&mut tx, account).await?;
-    let mut trunk = store::hold(&mut tx, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let mut trunk: Trunk = tx.of(account).hold(id).await?.found()?;
     if trunk.kind != TrunkType::Outbound || trunk.status != Status::Active {
         return Err(ApiError::unprocessable(
             "trunk_inactive",
@@ -356,23 +339,17 @@ fn new_trunk(
         calls_per_hour_limit,
     } = body;
     let allow = &app.config.egress.allow;
-    let kind = opt_word("type", Some(kind.as_str()), &mut wrong).unwrap_or(TrunkType::Inbound);
-    let mode = opt_word("auth_mode", auth_mode.as_deref(), &mut wrong).unwrap_or(AuthMode::Digest);
+    let mode = auth_mode.unwrap_or(AuthMode::Digest);
     let registers = mode == AuthMode::Register;
     wrong.extend(check_addresses(&allowed_addresses, allow));
     match &outbound_address {
         None if kind == TrunkType::Outbound || registers => {
-            wrong.push(FieldError::body(
-                "outbound_address",
-                "missing",
-                "Field required",
-            ));
+            wrong.push(FieldError::missing("outbound_address"));
         }
-        Some(_) if kind == TrunkType::Inbound && !registers => wrong.push(FieldError::body(
-            "outbound_address",
-            "value_error",
-            "Only outbound trunks and those that register have one",
-        )),
+        Some(_) if kind == TrunkType::Inbound && !registers => {
+            let why = "Only outbound trunks and those that register have one";
+            wrong.push(FieldError::value("outbound_address", why));
+        }
         Some(address) => wrong.extend(check_host("outbound_address", address, allow)),
         None => {}
     }
@@ -400,24 +377,11 @@ fn new_trunk(
         outbound_address,
         realm: realm.or(host),
         register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
-        outbound_auth: opt_word("outbound_auth", outbound_auth.as_deref(), &mut wrong)
-            .or(registers.then_some(OutboundAuth::Proxy)),
-        outbound_from_user: opt_word(
-            "outbound_from_user",
-            outbound_from_user.as_deref(),
-            &mut wrong,
-        )
-        .or(registers.then_some(FromUser::Number)),
-        transport: opt_word("transport", transport.as_deref(), &mut wrong)
-            .unwrap_or(Transport::Udp),
-        media_encryption: opt_word("media_encryption", media_encryption.as_deref(), &mut wrong)
-            .unwrap_or(MediaEncryption::Allow),
-        outbound_dial_format: opt_word(
-            "outbound_dial_format",
-            outbound_dial_format.as_deref(),
-            &mut wrong,
-        )
-        .unwrap_or(DialFormat::E164),
+        outbound_auth: outbound_auth.or(registers.then_some(OutboundAuth::Proxy)),
+        outbound_from_user: outbound_from_user.or(registers.then_some(FromUser::Number)),
+        transport: transport.unwrap_or(Transport::Udp),
+        media_encryption: media_encryption.unwrap_or(MediaEncryption::Allow),
+        outbound_dial_format: outbound_dial_format.unwrap_or(DialFormat::E164),
         destinations: destination_allowlist,
         max_concurrent_calls: max_concurrent_calls
             .unwrap_or(CONCURRENT_CALLS)
@@ -460,17 +424,9 @@ async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
     let exchange = exchange.map_err(|error| failed(error.to_string()))?;
     match transport {
         Some(transport) if !exchange.listens_on(transport) => {
-            let name = transport.name();
-            Err(failed(format!("sip.listen names no {name} address")))
+            Err(failed(format!("sip.listen names no {transport} address")))
         }
         _ => Ok(()),
-    }
-}
-
-async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<(), ApiError> {
-    match store::insert(tx, account, trunk).await? {
-        Written::Done => Ok(()),
-        Written::UserTaken => Err(user_taken()),
     }
 }
 
@@ -513,18 +469,16 @@ fn inconsistent(why: &str) -> ApiError {
     }
 }
 
-fn user_taken() -> ApiError {
-    ApiError::conflict(
-        "name_taken",
-        "Another inbound trunk of this account is known by this auth_username: choose another",
-    )
+/// 409 where another trunk has the user name of the one that is written.
+fn fits(written: bool) -> Result<(), ApiError> {
+    let why =
+        "Another inbound trunk of this account is known by this auth_username: choose another";
+    let taken = || ApiError::conflict("name_taken", why);
+    written.then_some(()).ok_or_else(taken)
 }
 
 pub(crate) fn no_agent() -> ApiError {
-    ApiError::Missing {
-        code: "not_found",
-        message: "agent_id: no such agent".to_owned(),
-    }
+    ApiError::missing("agent_id: no such agent")
 }
 
 /// An inbound trunk takes what its carrier sends, which may be one number in two ways.
@@ -544,28 +498,13 @@ fn distinct(numbers: &[String], told_by: fn(&str) -> &str) -> Vec<FieldError> {
         .collect()
 }
 
-/// A word of a closed set; the schema has let nothing else through.
-fn opt_word<T: std::str::FromStr<Err = String>>(
-    field: &str,
-    word: Option<&str>,
-    wrong: &mut Vec<FieldError>,
-) -> Option<T> {
-    match word?.parse() {
-        Ok(word) => Some(word),
-        Err(why) => {
-            wrong.push(FieldError::body(field, "enum", why));
-            None
-        }
-    }
-}
-
 /// A carrier's host must be one of the public Internet, as its text tells; what its name resolves to is
 /// judged when it is called.
 fn check_host(field: &str, text: &str, allow: &Allow) -> Option<FieldError> {
     let (host, _) = host_and_port(text)?;
     egress::check_host(host, allow)
         .err()
-        .map(|why| FieldError::body(field, "value_error", why))
+        .map(|why| FieldError::value(field, why))
 }
 
 /// Blocks of public IPv4 addresses, /24 to /32; `allow` lets others in, and those of IPv6 that it names, /64 to

@@ -7,53 +7,57 @@ use super::rules::{
     AuthMode, Destinations, DialFormat, FromUser, MediaEncryption, OutboundAuth,
     RegistrationStatus, Status, Transport, TrunkType,
 };
-use crate::db::{Db, DbError, Row, Tx};
+use crate::db::{self, Db, Record, Row, Tx, args, json_column, named, record};
 use crate::ids::{AccountId, CallId, TrunkId};
 use crate::phone_numbers::PhoneNumber;
 use crate::secret::{MasterKey, Purpose, Secret};
 use crate::time::Timestamp;
 
-/// A trunk. It has no `Debug`: it holds phone numbers.
-#[derive(Clone, PartialEq)]
-pub struct Trunk {
-    pub id: TrunkId,
-    pub account: AccountId,
-    pub name: String,
-    pub kind: TrunkType,
-    /// Outbound: the first is presented as caller id. Inbound: the called numbers that are taken, as
-    /// the carrier writes them; empty for all.
-    pub numbers: Vec<String>,
-    /// Addresses and blocks that inbound calls come from.
-    pub allowed_addresses: Vec<String>,
-    pub auth_mode: AuthMode,
-    pub auth_username: Option<String>,
-    /// See [`Trunk::password`].
-    pub password_sealed: Option<String>,
-    /// Whether a challenge with MD5 and without qop is answered.
-    pub allow_md5_without_qop: bool,
-    /// The carrier's host or `host:port`; of a trunk that registers, the registrar's.
-    pub outbound_address: Option<String>,
-    /// The host of the address of record of a trunk that registers; that of `outbound_address` when
-    /// `None`.
-    pub realm: Option<String>,
-    /// Seconds.
-    pub register_expires: Option<u32>,
-    pub outbound_auth: Option<OutboundAuth>,
-    pub outbound_from_user: Option<FromUser>,
-    pub transport: Transport,
-    pub media_encryption: MediaEncryption,
-    pub outbound_dial_format: DialFormat,
-    pub destinations: Option<Destinations>,
-    pub max_concurrent_calls: u32,
-    pub calls_per_hour_limit: Option<u32>,
-    pub is_default_outbound: bool,
-    pub status: Status,
-    pub registration: Option<Registration>,
-    /// The latest challenge to a request over it that was not answered.
-    pub refused_challenge: Option<Failure>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+record! {
+    /// A trunk. It has no `Debug`: it holds phone numbers.
+    #[derive(Clone, PartialEq)]
+    pub struct Trunk in "sip_trunks" where "deleted_at is null" {
+        id: TrunkId,
+        account: AccountId as "account_id",
+        name: String,
+        kind: TrunkType as "type",
+        /// Outbound: the first is presented as caller id. Inbound: the called numbers that are taken, as
+        /// the carrier writes them; empty for all.
+        numbers: Vec<String>,
+        /// Addresses and blocks that inbound calls come from.
+        allowed_addresses: Vec<String>,
+        auth_mode: AuthMode,
+        auth_username: Option<String>,
+        /// See [`Trunk::password`].
+        password_sealed: Option<String>,
+        /// Whether a challenge with MD5 and without qop is answered.
+        allow_md5_without_qop: bool,
+        /// The carrier's host or `host:port`; of a trunk that registers, the registrar's.
+        outbound_address: Option<String>,
+        /// The host of the address of record of a trunk that registers; that of `outbound_address` when
+        /// `None`.
+        realm: Option<String>,
+        /// Seconds.
+        register_expires: Option<u32>,
+        outbound_auth: Option<OutboundAuth>,
+        outbound_from_user: Option<FromUser>,
+        transport: Transport,
+        media_encryption: MediaEncryption,
+        outbound_dial_format: DialFormat,
+        destinations: Option<Destinations> as "destination_allowlist",
+        max_concurrent_calls: u32,
+        calls_per_hour_limit: Option<u32>,
+        is_default_outbound: bool,
+        status: Status,
+        registration: Option<Registration> => Registration::read,
+        /// The latest challenge to a request over it that was not answered.
+        refused_challenge: Option<Failure> => Failure::of_challenge,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+    }
 }
+
+json_column!(Destinations);
 
 /// Where a trunk that registers stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +70,20 @@ pub struct Registration {
     pub last_failure: Option<Failure>,
 }
 
+impl Registration {
+    fn read(row: &Row) -> db::Result<Option<Self>> {
+        let Some(status) = row.opt_parse("registration_status")? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            status,
+            expires_at: row.opt_time("registration_expires_at")?,
+            last_error: row.opt_text("registration_error")?,
+            last_failure: Failure::read(row, ["failure_at", "failure_code", "failure_reason"])?,
+        }))
+    }
+}
+
 /// A registration that failed, or a challenge that was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -76,6 +94,22 @@ pub struct Failure {
 }
 
 impl Failure {
+    fn of_challenge(row: &Row) -> db::Result<Option<Self>> {
+        Self::read(row, ["challenge_at", "challenge_code", "challenge_reason"])
+    }
+
+    fn read(row: &Row, [at, code, reason]: [&str; 3]) -> db::Result<Option<Self>> {
+        let Some(at) = row.opt_time(at)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            at,
+            // A response has three digits.
+            code: row.opt_u32(code)?.and_then(|code| u16::try_from(code).ok()),
+            reason: row.opt_text(reason)?.unwrap_or_default(),
+        }))
+    }
+
     /// Code and reason in one text.
     fn text(&self) -> String {
         match self.code {
@@ -120,62 +154,19 @@ pub fn seal(key: &MasterKey, id: TrunkId, password: &str) -> std::io::Result<Str
 }
 
 /// The trunk of this id; a deleted one is none.
-pub async fn get(db: &Db, account: AccountId, id: TrunkId) -> Result<Option<Trunk>, DbError> {
-    db.query("select * from sip_trunks where account_id = $1 and id = $2 and deleted_at is null")
-        .bind(account)
-        .bind(id)
-        .optional(read)
-        .await
+pub async fn get(db: &Db, account: AccountId, id: TrunkId) -> db::Result<Option<Trunk>> {
+    db.of(account).get(id).await
 }
 
 /// The same inside a transaction, and it stays as it is until that ends.
-pub async fn hold(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<Option<Trunk>, DbError> {
-    let lock = tx.engine().for_update();
-    tx.query_built(format!(
-        "select * from sip_trunks where account_id = $1 and id = $2 and deleted_at is null{lock}"
-    ))
-    .bind(account)
-    .bind(id)
-    .optional(read)
-    .await
-}
-
-/// A page of trunks, newest first, and how many there are.
-pub async fn list(
-    db: &Db,
-    account: AccountId,
-    limit: u32,
-    offset: u32,
-) -> Result<(Vec<Trunk>, u64), DbError> {
-    let total = db
-        .query(
-            "select count(*) as total from sip_trunks where account_id = $1 and deleted_at is null",
-        )
-        .bind(account)
-        .one(|row| row.i64("total"))
-        .await?;
-    let trunks = db
-        .query(
-            "select * from sip_trunks where account_id = $1 and deleted_at is null
-             order by created_at desc, id desc limit $2 offset $3",
-        )
-        .bind(account)
-        .bind(limit)
-        .bind(offset)
-        .all(read)
-        .await?;
-    Ok((trunks, total.unsigned_abs()))
+pub async fn hold(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<Option<Trunk>> {
+    tx.of(account).hold(id).await
 }
 
 /// The account's active default outbound trunk.
-pub async fn find_default_outbound(db: &Db, account: AccountId) -> Result<Option<Trunk>, DbError> {
-    db.query(
-        "select * from sip_trunks where account_id = $1 and is_default_outbound
-            and status = 'active' and deleted_at is null",
-    )
-    .bind(account)
-    .optional(read)
-    .await
+pub async fn find_default_outbound(db: &Db, account: AccountId) -> db::Result<Option<Trunk>> {
+    let trunks = db.of(account).whose("status", Status::Active);
+    trunks.only("is_default_outbound").first().await
 }
 
 /// The trunk over which a call from this number goes: the number's own, else the agent's, else the
@@ -185,7 +176,7 @@ pub async fn for_number(
     account: AccountId,
     number: &PhoneNumber,
     of_agent: Option<TrunkId>,
-) -> Result<Option<Trunk>, DbError> {
+) -> db::Result<Option<Trunk>> {
     for id in [number.trunk_id, of_agent].into_iter().flatten() {
         if let Some(trunk) = get(db, account, id).await?.filter(Trunk::can_dial) {
             return Ok(Some(trunk));
@@ -194,107 +185,33 @@ pub async fn for_number(
     find_default_outbound(db, account).await
 }
 
-/// What a write came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    Done,
-    /// Another inbound trunk of the account is found by this user name.
-    UserTaken,
+/// Adds a trunk; `false`: another inbound trunk of the account is found by its user name.
+pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
+    if is_user_taken(tx, account, trunk).await? {
+        return Ok(false);
+    }
+    let status = trunk.registration.as_ref().map(|r| r.status);
+    let insert = tx.insert(account, trunk);
+    let insert = insert.also("registration_status", status);
+    // Somebody may take the name between the look and the write.
+    insert.unless("on conflict do nothing").run().await
 }
 
-/// Adds a trunk.
-pub async fn insert(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
+/// Writes a changed trunk; `false` as of [`insert`].
+pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
     if is_user_taken(tx, account, trunk).await? {
-        return Ok(Written::UserTaken);
+        return Ok(false);
     }
-    let rows = tx
-        .query(
-            "insert into sip_trunks (id, account_id, name, type, numbers, allowed_addresses, auth_mode,
-                auth_username, password_sealed, outbound_address, realm, register_expires, outbound_auth,
-                outbound_from_user, transport, media_encryption, outbound_dial_format,
-                destination_allowlist, max_concurrent_calls, calls_per_hour_limit, is_default_outbound,
-                status, registration_status, created_at, updated_at, allow_md5_without_qop)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                $20, $21, $22, $23, $24, $25, $26)
-             on conflict do nothing",
-        )
-        .bind(trunk.id)
-        .bind(account)
-        .bind(&trunk.name)
-        .bind(trunk.kind.name())
-        .bind(list_text(&trunk.numbers))
-        .bind(list_text(&trunk.allowed_addresses))
-        .bind(trunk.auth_mode.name())
-        .bind(trunk.auth_username.as_deref())
-        .bind(trunk.password_sealed.as_deref())
-        .bind(trunk.outbound_address.as_deref())
-        .bind(trunk.realm.as_deref())
-        .bind(trunk.register_expires)
-        .bind(trunk.outbound_auth.map(OutboundAuth::name))
-        .bind(trunk.outbound_from_user.map(FromUser::name))
-        .bind(trunk.transport.name())
-        .bind(trunk.media_encryption.name())
-        .bind(trunk.outbound_dial_format.name())
-        .bind(destinations_text(trunk))
-        .bind(trunk.max_concurrent_calls)
-        .bind(trunk.calls_per_hour_limit)
-        .bind(trunk.is_default_outbound)
-        .bind(trunk.status.name())
-        .bind(trunk.registration.as_ref().map(|r| r.status.name()))
-        .bind(trunk.created_at)
-        .bind(trunk.updated_at)
-        .bind(trunk.allow_md5_without_qop)
-        .execute()
-        .await?;
-    // Somebody took the name between the look and the write.
-    Ok(if rows == 1 {
-        Written::Done
-    } else {
-        Written::UserTaken
-    })
-}
-
-/// Writes a changed trunk: what a PATCH may change.
-pub async fn update(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<Written, DbError> {
-    if is_user_taken(tx, account, trunk).await? {
-        return Ok(Written::UserTaken);
-    }
-    let written = tx
-        .query(
-            "update sip_trunks set name = $3, numbers = $4, allowed_addresses = $5, auth_mode = $6,
-            auth_username = $7, password_sealed = $8, outbound_dial_format = $9,
-            destination_allowlist = $10, max_concurrent_calls = $11, calls_per_hour_limit = $12,
-            is_default_outbound = $13, status = $14, updated_at = $15, allow_md5_without_qop = $16
-         where account_id = $1 and id = $2 and deleted_at is null",
-        )
-        .bind(account)
-        .bind(trunk.id)
-        .bind(&trunk.name)
-        .bind(list_text(&trunk.numbers))
-        .bind(list_text(&trunk.allowed_addresses))
-        .bind(trunk.auth_mode.name())
-        .bind(trunk.auth_username.as_deref())
-        .bind(trunk.password_sealed.as_deref())
-        .bind(trunk.outbound_dial_format.name())
-        .bind(destinations_text(trunk))
-        .bind(trunk.max_concurrent_calls)
-        .bind(trunk.calls_per_hour_limit)
-        .bind(trunk.is_default_outbound)
-        .bind(trunk.status.name())
-        .bind(trunk.updated_at)
-        .bind(trunk.allow_md5_without_qop)
-        .execute()
-        .await;
-    match written {
-        Ok(_) => Ok(Written::Done),
+    match tx.update(account, trunk).await {
+        Ok(_) => Ok(true),
         // Somebody took the name between the look and the write.
-        Err(error) if error.is_unique_violation() => Ok(Written::UserTaken),
+        Err(error) if error.is_unique_violation() => Ok(false),
         Err(error) => Err(error),
     }
 }
 
 /// Whether another inbound trunk of the account is found by this one's user name.
-async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result<bool, DbError> {
+async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Result<bool> {
     let by_user = trunk.kind == TrunkType::Inbound
         && matches!(
             trunk.auth_mode,
@@ -308,27 +225,15 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> Result
             "select id from sip_trunks where account_id = $1 and auth_username = $3 and type = 'inbound'
                 and auth_mode in ('digest', 'digest_plus_ip_acl') and deleted_at is null and id <> $2",
         )
-        .bind(account)
-        .bind(trunk.id)
-        .bind(trunk.auth_username.as_deref())
+        .bind_all(args![account, trunk.id, trunk.auth_username.as_deref()])
         .optional(|row| row.text("id"))
         .await?;
     Ok(found.is_some())
 }
 
-/// How many trunks the account has, inside a transaction that holds it ([`hold_account`]).
-pub async fn count(tx: &mut Tx, account: AccountId) -> Result<i64, DbError> {
-    tx.query(
-        "select count(*) as total from sip_trunks where account_id = $1 and deleted_at is null",
-    )
-    .bind(account)
-    .one(|row| row.i64("total"))
-    .await
-}
-
 /// Lets one request at a time choose the account's default, or add a trunk to it. To be asked first: who holds a
 /// trunk and waits here would be waited for.
-pub async fn hold_account(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
+pub async fn hold_account(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     let lock = tx.engine().for_no_key_update();
     tx.query_built(format!("select id from accounts where id = $1{lock}"))
         .bind(account)
@@ -338,24 +243,12 @@ pub async fn hold_account(tx: &mut Tx, account: AccountId) -> Result<(), DbError
 }
 
 /// Makes this trunk the account's default, and no other. [`hold_account`] comes before.
-pub async fn set_default_outbound(
-    tx: &mut Tx,
-    account: AccountId,
-    id: TrunkId,
-) -> Result<(), DbError> {
-    tx.query(
-        "update sip_trunks set is_default_outbound = false
-         where account_id = $1 and is_default_outbound",
-    )
-    .bind(account)
-    .execute()
-    .await?;
-    tx.query("update sip_trunks set is_default_outbound = true where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(())
+pub async fn set_default_outbound(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<()> {
+    let default = tx.of::<Trunk>(account).only("is_default_outbound");
+    default.set(named! { is_default_outbound: false }).await?;
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let set = trunk.set(named! { is_default_outbound: true });
+    set.await.map(drop)
 }
 
 /// Deletes a trunk and its password; `false`: there was none.
@@ -364,19 +257,17 @@ pub async fn delete(
     account: AccountId,
     id: TrunkId,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update sip_trunks set deleted_at = $3, updated_at = $3, is_default_outbound = false,
-                password_sealed = null, registrar = null, registrar_until = null
-             where account_id = $1 and id = $2 and deleted_at is null",
-        )
-        .bind(account)
-        .bind(id)
-        .bind(now)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let deleted = named! {
+        deleted_at: now,
+        updated_at: now,
+        is_default_outbound: false,
+        password_sealed: None::<String>,
+        registrar: None::<String>,
+        registrar_until: None::<Timestamp>,
+    };
+    Ok(trunk.set(deleted).await? == 1)
 }
 
 /// What goes over a trunk, and what went wrong over it lately.
@@ -384,7 +275,19 @@ pub async fn delete(
 pub struct Traffic {
     /// Calls that are not over.
     pub active: u32,
-    pub failed: Option<Failed>,
+    /// Calls that its carrier refused, that nobody answered, or that broke off.
+    pub failed: u32,
+    /// The one of them that ended last.
+    pub last_failed: Option<FailedCall>,
+}
+
+/// A call over a trunk that failed.
+pub struct FailedCall {
+    pub call: CallId,
+    pub at: Timestamp,
+    pub status: String,
+    /// The final response, when there was one.
+    pub code: Option<u32>,
 }
 
 /// The traffic of each trunk of the account that has any; failures, of the calls made since then.
@@ -392,19 +295,20 @@ pub async fn traffic(
     db: &Db,
     account: AccountId,
     since: Timestamp,
-) -> Result<HashMap<TrunkId, Traffic>, DbError> {
+) -> db::Result<HashMap<TrunkId, Traffic>> {
     let mut traffic: HashMap<TrunkId, Traffic> = HashMap::new();
     for (trunk, calls) in active_calls(db, account).await? {
         traffic.entry(trunk).or_default().active = calls;
     }
-    for (trunk, failed) in failed_calls(db, account, since).await? {
-        traffic.entry(trunk).or_default().failed = Some(failed);
+    for (trunk, calls, last) in failed_calls(db, account, since).await? {
+        let traffic = traffic.entry(trunk).or_default();
+        (traffic.failed, traffic.last_failed) = (calls, Some(last));
     }
     Ok(traffic)
 }
 
 /// How many calls over each trunk are not over.
-async fn active_calls(db: &Db, account: AccountId) -> Result<Vec<(TrunkId, u32)>, DbError> {
+async fn active_calls(db: &Db, account: AccountId) -> db::Result<Vec<(TrunkId, u32)>> {
     db.query(
         "select trunk_id, count(*) as calls from calls
              where account_id = $1 and trunk_id is not null and ended_at is null group by trunk_id",
@@ -414,27 +318,12 @@ async fn active_calls(db: &Db, account: AccountId) -> Result<Vec<(TrunkId, u32)>
     .await
 }
 
-/// The calls over a trunk that failed lately: its carrier refused them, nobody answered, or they broke off.
-pub struct Failed {
-    pub calls: u32,
-    pub last: FailedCall,
-}
-
-/// The one of them that ended last.
-pub struct FailedCall {
-    pub call: CallId,
-    pub at: Timestamp,
-    pub status: String,
-    /// The final response, when there was one.
-    pub code: Option<u32>,
-}
-
 /// What failed over each trunk of the account, of the calls made since then.
 async fn failed_calls(
     db: &Db,
     account: AccountId,
     since: Timestamp,
-) -> Result<Vec<(TrunkId, Failed)>, DbError> {
+) -> db::Result<Vec<(TrunkId, u32, FailedCall)>> {
     db.query(
         "select * from (
                 select c.trunk_id, c.id, c.ended_at, c.status, c.sip_code,
@@ -447,24 +336,22 @@ async fn failed_calls(
                     and c.status in ('failed', 'no-answer', 'busy') and c.ended_at is not null
              ) as failed where place = 1",
     )
-    .bind(account)
-    .bind(since)
+    .bind_all(args![account, since])
     .all(|row| {
         let last = FailedCall {
             call: row.parse("id")?,
             at: row.time("ended_at")?,
             status: row.text("status")?,
-            code: opt_u32(row, "sip_code")?,
+            code: row.opt_u32("sip_code")?,
         };
-        let calls = row.u32("calls")?;
-        Ok((row.parse("trunk_id")?, Failed { calls, last }))
+        Ok((row.parse("trunk_id")?, row.u32("calls")?, last))
     })
     .await
 }
 
 /// How many trunks of all accounts there are in which state: how those that are active and register
 /// stand, and `active` or `disabled` for the others.
-pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+pub async fn states(db: &Db) -> db::Result<Vec<(String, u32)>> {
     db.query(
         "select case when status = 'active' then coalesce(registration_status, status) else status end
             as state, count(*) as trunks
@@ -475,7 +362,7 @@ pub async fn states(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
 }
 
 /// How many calls over trunks of all accounts are not over, by their direction.
-pub async fn calls(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
+pub async fn calls(db: &Db) -> db::Result<Vec<(String, u32)>> {
     db.query(
         "select direction, count(*) as calls from calls where ended_at is null and trunk_id is not null
          group by direction",
@@ -484,25 +371,15 @@ pub async fn calls(db: &Db) -> Result<Vec<(String, u32)>, DbError> {
     .await
 }
 
-fn list_text(list: &[String]) -> String {
-    serde_json::Value::from(list).to_string()
-}
-
-fn destinations_text(trunk: &Trunk) -> Option<String> {
-    let list = trunk.destinations.as_ref()?;
-    let text = serde_json::json!({"mode": list.mode.name(), "entries": list.entries});
-    Some(text.to_string())
-}
-
 /// Grows with every change of any trunk; see [`changed`].
-pub async fn version(db: &Db) -> Result<i64, DbError> {
+pub async fn version(db: &Db) -> db::Result<i64> {
     db.query("select value from counters where name = 'sip_trunks'")
         .one(|row| row.i64("value"))
         .await
 }
 
 /// Tells all nodes, once the transaction is committed, that a trunk has changed.
-pub async fn changed(tx: &mut Tx) -> Result<(), DbError> {
+pub async fn changed(tx: &mut Tx) -> db::Result<()> {
     tx.query("update counters set value = value + 1 where name = 'sip_trunks'")
         .execute()
         .await?;
@@ -510,9 +387,9 @@ pub async fn changed(tx: &mut Tx) -> Result<(), DbError> {
 }
 
 /// The active trunks of all accounts: what a SIP stack is told.
-pub async fn all_active(db: &Db) -> Result<Vec<Trunk>, DbError> {
+pub async fn all_active(db: &Db) -> db::Result<Vec<Trunk>> {
     db.query("select * from sip_trunks where status = 'active' and deleted_at is null order by id")
-        .all(read)
+        .all(Trunk::read)
         .await
 }
 
@@ -524,29 +401,25 @@ pub async fn claim_registrations(
     node: &str,
     now: Timestamp,
     lasts: Duration,
-) -> Result<Vec<TrunkId>, DbError> {
+) -> db::Result<Vec<TrunkId>> {
     db.query(
         "update sip_trunks set registrar = $1, registrar_until = $3
          where auth_mode = 'register' and status = 'active' and deleted_at is null
             and (registrar is null or registrar_until <= $2
                 or (registrar = $1 and registrar_until <= $4) or registrar_until > $5)",
     )
-    .bind(node)
-    .bind(now)
-    .bind(now.plus(lasts))
-    .bind(now.plus(lasts / 2))
-    .bind(now.plus(lasts * 2))
+    .bind_all(args![node, now, now.plus(lasts)])
+    .bind_all(args![now.plus(lasts / 2), now.plus(lasts * 2)])
     .execute()
     .await?;
     db.query("select id from sip_trunks where registrar = $1 and registrar_until > $2")
-        .bind(node)
-        .bind(now)
+        .bind_all(args![node, now])
         .all(|row| row.parse("id"))
         .await
 }
 
 /// Lets go of this node's claims: another may register at once.
-pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
+pub async fn release_registrations(db: &Db, node: &str) -> db::Result<()> {
     db.query("update sip_trunks set registrar = null, registrar_until = null where registrar = $1")
         .bind(node)
         .execute()
@@ -555,17 +428,18 @@ pub async fn release_registrations(db: &Db, node: &str) -> Result<(), DbError> {
 }
 
 /// Forgets how the registration went: the trunk begins or ceases to register.
-pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> Result<(), DbError> {
-    tx.query(
-        "update sip_trunks set registration_status = 'unregistered', registration_expires_at = null,
-            registration_error = null, failure_at = null, failure_code = null, failure_reason = null
-         where account_id = $1 and id = $2 and registration_status is not null",
-    )
-    .bind(account)
-    .bind(id)
-    .execute()
-    .await?;
-    Ok(())
+pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Result<()> {
+    let trunk = tx.of::<Trunk>(account).whose("id", id);
+    let unregistered = named! {
+        registration_status: RegistrationStatus::Unregistered,
+        registration_expires_at: None::<Timestamp>,
+        registration_error: None::<String>,
+        failure_at: None::<Timestamp>,
+        failure_code: None::<u32>,
+        failure_reason: None::<String>,
+    };
+    let registers = trunk.only("registration_status is not null");
+    registers.set(unregistered).await.map(drop)
 }
 
 /// Writes down how a registration by this node went: until when it holds, or why it failed. `false`: the trunk is
@@ -577,14 +451,15 @@ pub async fn registered(
     id: TrunkId,
     node: &str,
     outcome: Result<Timestamp, Failure>,
-) -> Result<bool, DbError> {
-    let status = match outcome {
-        Ok(_) => RegistrationStatus::Registered,
-        Err(_) => RegistrationStatus::Failed,
+) -> db::Result<bool> {
+    let (status, expires_at, failure) = match outcome {
+        Ok(until) => (RegistrationStatus::Registered, Some(until), None),
+        Err(failure) => (RegistrationStatus::Failed, None, Some(failure)),
     };
-    let (expires_at, failure) = match outcome {
-        Ok(until) => (Some(until), None),
-        Err(failure) => (None, Some(failure)),
+    let text = failure.as_ref().map(Failure::text);
+    let (at, code, reason) = match failure {
+        Some(Failure { at, code, reason }) => (Some(at), code.map(u32::from), Some(reason)),
+        None => (None, None, None),
     };
     let rows = db
         .query(
@@ -595,20 +470,9 @@ pub async fn registered(
              where account_id = $1 and id = $2 and registrar = $3 and auth_mode = 'register'
                 and status = 'active' and deleted_at is null",
         )
-        .bind(account)
-        .bind(id)
-        .bind(node)
-        .bind(status.name())
-        .bind(expires_at)
-        .bind(failure.as_ref().map(Failure::text))
-        .bind(failure.as_ref().map(|failure| failure.at))
-        .bind(
-            failure
-                .as_ref()
-                .and_then(|failure| failure.code)
-                .map(u32::from),
-        )
-        .bind(failure.map(|failure| failure.reason))
+        .bind_all(args![
+            account, id, node, status, expires_at, text, at, code, reason
+        ])
         .execute()
         .await?;
     Ok(rows == 1)
@@ -620,84 +484,12 @@ pub async fn challenge_refused(
     account: AccountId,
     id: TrunkId,
     refused: Failure,
-) -> Result<(), DbError> {
-    db.query(
-        "update sip_trunks set challenge_at = $3, challenge_code = $4, challenge_reason = $5
-         where account_id = $1 and id = $2 and deleted_at is null",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(refused.at)
-    .bind(refused.code.map(u32::from))
-    .bind(refused.reason)
-    .execute()
-    .await?;
-    Ok(())
-}
-
-pub(super) fn read(row: &Row) -> Result<Trunk, DbError> {
-    let registration = match row.opt_parse("registration_status")? {
-        Some(status) => Some(Registration {
-            status,
-            expires_at: row.opt_time("registration_expires_at")?,
-            last_error: row.opt_text("registration_error")?,
-            last_failure: failure(row, "failure")?,
-        }),
-        None => None,
+) -> db::Result<()> {
+    let trunk = db.of::<Trunk>(account).whose("id", id);
+    let challenge = named! {
+        challenge_at: refused.at,
+        challenge_code: refused.code.map(u32::from),
+        challenge_reason: refused.reason,
     };
-    Ok(Trunk {
-        id: row.parse("id")?,
-        account: row.parse("account_id")?,
-        name: row.text("name")?,
-        kind: row.parse("type")?,
-        numbers: row.json("numbers")?,
-        allowed_addresses: row.json("allowed_addresses")?,
-        auth_mode: row.parse("auth_mode")?,
-        auth_username: row.opt_text("auth_username")?,
-        password_sealed: row.opt_text("password_sealed")?,
-        allow_md5_without_qop: row.bool("allow_md5_without_qop")?,
-        outbound_address: row.opt_text("outbound_address")?,
-        realm: row.opt_text("realm")?,
-        register_expires: opt_u32(row, "register_expires")?,
-        outbound_auth: row.opt_parse("outbound_auth")?,
-        outbound_from_user: row.opt_parse("outbound_from_user")?,
-        transport: row.parse("transport")?,
-        media_encryption: row.parse("media_encryption")?,
-        outbound_dial_format: row.parse("outbound_dial_format")?,
-        destinations: row.opt_json("destination_allowlist")?,
-        max_concurrent_calls: row.u32("max_concurrent_calls")?,
-        calls_per_hour_limit: opt_u32(row, "calls_per_hour_limit")?,
-        is_default_outbound: row.bool("is_default_outbound")?,
-        status: row.parse("status")?,
-        registration,
-        refused_challenge: failure(row, "challenge")?,
-        created_at: row.time("created_at")?,
-        updated_at: row.time("updated_at")?,
-    })
-}
-
-/// What stands in the columns of a failure whose names begin so.
-fn failure(row: &Row, begin: &str) -> Result<Option<Failure>, DbError> {
-    let Some(at) = row.opt_time(&format!("{begin}_at"))? else {
-        return Ok(None);
-    };
-    Ok(Some(Failure {
-        at,
-        // A response has three digits.
-        code: opt_u32(row, &format!("{begin}_code"))?.and_then(|code| u16::try_from(code).ok()),
-        reason: row
-            .opt_text(&format!("{begin}_reason"))?
-            .unwrap_or_default(),
-    }))
-}
-
-fn opt_u32(row: &Row, column: &str) -> Result<Option<u32>, DbError> {
-    row.opt_i64(column)?
-        .map(|value| {
-            u32::try_from(value).map_err(|error| DbError::Column {
-                column: column.to_owned(),
-                why: error.to_string(),
-            })
-        })
-        .transpose()
+    trunk.set(challenge).await.map(drop)
 }

@@ -1,16 +1,15 @@
 //! Routes of suppressions (document 2, call-trigger errors).
 
 use axum::Json;
-use axum::extract::State;
-use axum::response::IntoResponse;
-use http::StatusCode;
 
 use super::rules::Source;
-use super::store;
+use super::store::{self, Suppression};
 use super::wire::{CreateSuppression, SuppressionRecord, SuppressionsQuery};
-use crate::app::App;
-use crate::http::page::SuppressionsPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::http::page::UpTo;
+use crate::http::{
+    Access, ApiError, Body, Context, Created, Endpoint, Found, Id, List, Made, Page, Query, Reply,
+    Scope,
+};
 use crate::ids::SuppressionId;
 
 const READ: Access = Access::Scopes(&[Scope::CallsRead]);
@@ -21,7 +20,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/suppressions", READ, list)
             .query::<SuppressionsQuery>()
-            .page::<SuppressionsPage>()
+            .page::<UpTo<200>>()
             .answers::<List<SuppressionRecord>>()
             .summary("Numbers that are not called, newest first")
             .operation(
@@ -32,11 +31,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/suppressions", WRITE, create)
             .body::<CreateSuppression>()
             .answers::<SuppressionRecord>()
-            .refuses(
-                StatusCode::CONFLICT,
-                "conflict",
-                "the number is on the list for this reason",
-            )
+            .or_409("conflict: the number is on the list for this reason")
             .summary("Put a number on the do-not-call list")
             .operation(
                 "createSuppression",
@@ -44,22 +39,17 @@ pub fn endpoints() -> Vec<Endpoint> {
                  it, however it is spelled. An entry with `source` `person_request` cannot be \
                  released. A number that is on the list from this source already is 409.",
             ),
-        Endpoint::get("/suppressions/{suppression_id}", READ, get)
+        Endpoint::one::<Suppression, SuppressionRecord>("/suppressions/{suppression_id}", READ)
             .summary("One entry")
             .operation(
                 "getSuppression",
                 "Answers one entry of the do-not-call list, active or released. It tells who \
                  wanted it and why.",
-            )
-            .answers::<SuppressionRecord>(),
+            ),
         Endpoint::post("/suppressions/{suppression_id}/release", WRITE, release)
-            .returns(StatusCode::OK)
+            .returns(http::StatusCode::OK)
             .answers::<SuppressionRecord>()
-            .refuses(
-                StatusCode::FORBIDDEN,
-                "suppression_not_releasable",
-                "the entry records the person's own request",
-            )
+            .or_403("suppression_not_releasable: the entry records the person's own request")
             .summary("Take an entry that the account added off the list")
             .operation(
                 "releaseSuppression",
@@ -72,81 +62,43 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Query(query): Query<SuppressionsQuery>,
-    page: Page<SuppressionsPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (entries, total) = store::list(
-        &app.db,
-        caller.account,
-        query.phone_number.as_deref(),
-        query.status.as_deref(),
-        (page.limit, page.offset),
-    )
-    .await?;
-    let records = entries.into_iter().map(SuppressionRecord::from).collect();
-    Ok(List::new(records, total, page))
+    page: Page<UpTo<200>>,
+) -> Result<List<SuppressionRecord>, ApiError> {
+    let entries = cx.rows::<Suppression>();
+    let found = entries
+        .whose_if("phone_number", query.phone_number)
+        .whose_if("status", query.status);
+    Ok(List::of(found.page(page).await?, page))
 }
 
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateSuppression>,
-) -> Result<impl IntoResponse, ApiError> {
-    let source = match body.source {
-        Some(text) => text
-            .parse()
-            .map_err(|why: String| ApiError::field("source", "enum", why))?,
-        None => Source::Manual,
-    };
+async fn create(cx: Context, Body(body): Body<CreateSuppression>) -> Made<SuppressionRecord> {
+    let source = body.source.unwrap_or(Source::Manual);
     let (number, reason) = (body.phone_number.as_str(), body.reason.as_deref());
-    let entry = store::suppress(&app.db, &app.clock, caller.account, number, source, reason)
+    store::suppress(&cx.db, &cx.clock, cx.account, number, source, reason)
         .await?
-        .ok_or_else(|| {
-            ApiError::conflict("conflict", "This number is on the list for this reason")
-        })?;
-    Ok((StatusCode::CREATED, Json(SuppressionRecord::from(entry))))
+        .map(|entry| Created(entry.into()))
+        .ok_or_else(|| ApiError::conflict("conflict", "This number is on the list for this reason"))
 }
 
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<SuppressionId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let entry = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(SuppressionRecord::from(entry)))
-}
-
-async fn release(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<SuppressionId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let entry = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    if !entry.source.releasable() {
+async fn release(cx: Context, Id(id): Id<SuppressionId>) -> Reply<SuppressionRecord> {
+    let entries = || cx.rows::<Suppression>();
+    if !entries().get(id).await?.found()?.source.releasable() {
         return Err(ApiError::Forbidden {
             code: "suppression_not_releasable",
-            message: "This entry records the person's own request and cannot be released"
-                .to_owned(),
+            message: "This entry records the person's own request and cannot be released".into(),
         });
     }
-    store::release(&app.db, caller.account, id, app.clock.now()).await?;
-    let entry = store::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(SuppressionRecord::from(entry)))
+    store::release(&cx.db, cx.account, id, cx.clock.now()).await?;
+    Ok(Json(entries().get(id).await?.found()?.into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
     use serde_json::json;
 
-    use super::*;
     use crate::testing::TestApp;
 
     #[tokio::test]

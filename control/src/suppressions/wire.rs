@@ -1,102 +1,39 @@
 //! Bodies of the suppression routes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::rules::Source;
+use super::rules::{Source, Status};
 use super::store::Suppression;
-use crate::http::Wire;
-use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::http::validate::Kind;
+use crate::http::wire::{answer, body};
 use crate::ids::SuppressionId;
 use crate::time::Timestamp;
 
-/// The query of `GET /suppressions`.
-#[derive(Deserialize)]
-pub struct SuppressionsQuery {
-    pub phone_number: Option<String>,
-    pub status: Option<String>,
+body! {
+    /// The query of `GET /suppressions`.
+    pub query SuppressionsQuery;
+    optional phone_number: String = Kind::E164, "Only entries of this number.";
+    optional status: Status, "Only entries in this state.";
 }
 
-impl Wire for SuppressionsQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "SuppressionsQuery",
-        unknown: Unknown::Ignore,
-        fields: &[
-            Field::opt("phone_number", Kind::E164, "Only entries of this number."),
-            Field::opt(
-                "status",
-                Kind::Enum(&["active", "released"]),
-                "Only entries in this state.",
-            ),
-        ],
-    };
+body! {
+    /// `POST /suppressions`.
+    pub struct CreateSuppression = "CreateSuppression";
+    required phone_number: String = Kind::Callee, "The number not to call";
+    optional source: Source = Kind::Enum(Source::WRITABLE),
+        "Who wanted it (default manual); a person's own request cannot be released";
+    nullable reason: String = Kind::Str { min: 0, max: 500 }, "Why";
 }
 
-/// `POST /suppressions`.
-#[derive(Deserialize)]
-pub struct CreateSuppression {
-    pub phone_number: String,
-    pub source: Option<String>,
-    pub reason: Option<String>,
-}
-
-impl Wire for CreateSuppression {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "CreateSuppression",
-        unknown: Unknown::Refuse,
-        fields: &[
-            Field::req("phone_number", Kind::Callee, "The number not to call"),
-            Field::opt(
-                "source",
-                Kind::Enum(Source::WRITABLE),
-                "Who wanted it (default manual); a person's own request cannot be released",
-            ),
-            Field::opt("reason", Kind::Str { min: 0, max: 500 }, "Why").nullable(),
-        ],
-    };
-}
-
-/// An entry as it is answered.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Suppression")]
-pub struct SuppressionRecord {
-    pub id: SuppressionId,
-    pub phone_number: String,
-    /// Who wanted it. A person's own request cannot be released.
-    #[schemars(extend("enum" = ["manual", "person_request", "sms_stop"]))]
-    pub source: &'static str,
-    pub reason: Option<String>,
-    #[schemars(extend("enum" = ["active", "released"]))]
-    pub status: &'static str,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-    pub released_at: Option<Timestamp>,
-}
-
-impl From<Suppression> for SuppressionRecord {
-    fn from(entry: Suppression) -> Self {
-        let Suppression {
-            id,
-            phone_number,
-            source,
-            reason,
-            released_at,
-            created_at,
-            updated_at,
-        } = entry;
-        Self {
-            id,
-            phone_number,
-            source: source.name(),
-            reason,
-            status: if released_at.is_some() {
-                "released"
-            } else {
-                "active"
-            },
-            created_at,
-            updated_at,
-            released_at,
-        }
+answer! {
+    /// An entry as it is answered.
+    pub struct SuppressionRecord = "Suppression" of Suppression {
+        id: SuppressionId,
+        phone_number: String,
+        /// Who wanted it. A person's own request cannot be released.
+        source: Source,
+        reason: Option<String>,
+        status: Status,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+        released_at: Option<Timestamp>,
     }
 }

@@ -3,21 +3,22 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 
 use super::rules::{self, ThresholdType};
 use super::store::{self, GroupBy};
-use super::trigger_store::Trigger;
+use super::trigger_store::{self, Firing, Trigger};
 use super::triggers;
 use super::wire::{
     CreateTrigger, FiringRecord, PatchTrigger, TriggerRecord, UsageQuery, UsageReport,
 };
 use crate::app::App;
-use crate::http::page::{UsageFiringsPage, UsageTriggersPage};
-use crate::http::validate::{FieldError, Loc, is_https_url};
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::http::page::UpTo;
+use crate::http::validate::is_https_url;
+use crate::http::{
+    Access, ApiError, Body, Context, Created, Done, Endpoint, Found, Id, List, Made, NoContent,
+    Page, Query, Reply, Scope,
+};
 use crate::ids::{UsageFiringId, UsageTriggerId};
 use crate::webhooks::outbox;
 
@@ -40,9 +41,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                  and, if asked, by day or agent. Without times it is the current month, UTC. At \
                  most 366 days can be asked for at once.",
             ),
-        Endpoint::get("/usage/triggers", READ, list)
-            .page::<UsageTriggersPage>()
-            .answers::<List<TriggerRecord>>()
+        Endpoint::list::<Trigger, TriggerRecord, UpTo<200>>("/usage/triggers", READ)
             .summary("Usage triggers, newest first")
             .operation(
                 "listUsageTriggers",
@@ -52,11 +51,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/usage/triggers", WRITE, create)
             .body::<CreateTrigger>()
             .answers::<TriggerRecord>()
-            .refuses(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "too_many_triggers",
-                "the account has 100 triggers",
-            )
+            .or_422("too_many_triggers: the account has 100 triggers")
             .summary("Be told when a threshold is crossed")
             .operation(
                 "createUsageTrigger",
@@ -65,13 +60,12 @@ pub fn endpoints() -> Vec<Endpoint> {
                  needs a monthly limit of the resource in the server's settings; an account has \
                  at most 100 triggers.",
             ),
-        Endpoint::get("/usage/triggers/{trigger_id}", READ, get)
+        Endpoint::one::<Trigger, TriggerRecord>("/usage/triggers/{trigger_id}", READ)
             .summary("One trigger")
             .operation(
                 "getUsageTrigger",
                 "Answers one usage trigger. When it fired is in `listUsageFirings`.",
-            )
-            .answers::<TriggerRecord>(),
+            ),
         Endpoint::patch("/usage/triggers/{trigger_id}", WRITE, patch)
             .body::<PatchTrigger>()
             .answers::<TriggerRecord>()
@@ -90,7 +84,7 @@ pub fn endpoints() -> Vec<Endpoint> {
                  event that is on its way may still arrive.",
             ),
         Endpoint::get("/usage/triggers/{trigger_id}/firings", READ, firings)
-            .page::<UsageFiringsPage>()
+            .page::<UpTo<200>>()
             .answers::<List<FiringRecord>>()
             .summary("When a trigger fired, newest first")
             .operation(
@@ -115,75 +109,42 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn usage(
-    State(app): State<App>,
-    caller: Caller,
-    Query(query): Query<UsageQuery>,
-) -> Result<impl IntoResponse, ApiError> {
-    let to = query.to.unwrap_or_else(|| app.clock.now());
+async fn usage(cx: Context, Query(query): Query<UsageQuery>) -> Reply<UsageReport> {
+    let to = query.to.unwrap_or_else(|| cx.clock.now());
     let from = query.from.unwrap_or_else(|| rules::month_start(to));
-    let wrong = |kind, msg: &str| {
-        ApiError::Fields(vec![FieldError {
-            loc: vec![Loc::from("query"), Loc::from("to")],
-            msg: msg.to_owned(),
-            kind,
-        }])
-    };
     if to < from {
-        return Err(wrong(
-            "greater_than_equal",
-            "Input should not be before from",
-        ));
+        let why = "Input should not be before from";
+        return Err(ApiError::query("to", "greater_than_equal", why));
     }
     if to.since(from) > LONGEST {
-        return Err(wrong(
-            "less_than_equal",
-            "Input should be at most 366 days after from",
-        ));
+        let why = "Input should be at most 366 days after from";
+        return Err(ApiError::query("to", "less_than_equal", why));
     }
-    let group_by = match query.group_by.as_deref() {
-        Some("day") => GroupBy::Day,
-        Some("agent") => GroupBy::Agent,
-        _ => GroupBy::Resource,
-    };
-    let sums = store::sums(&app.db, caller.account, from, to, group_by).await?;
+    let group_by = query.group_by.unwrap_or(GroupBy::Resource);
+    let sums = store::sums(&cx.db, cx.account, from, to, group_by).await?;
     let report = UsageReport::new(from, to, &sums, group_by == GroupBy::Agent);
     Ok(Json(report))
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    page: Page<UsageTriggersPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    let (found, total) = triggers::list(&app.db, caller.account, page.limit, page.offset).await?;
-    let records = found.into_iter().map(TriggerRecord::from).collect();
-    Ok(List::new(records, total, page))
-}
-
-async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    Body(body): Body<CreateTrigger>,
-) -> Result<impl IntoResponse, ApiError> {
-    let now = app.clock.now();
+async fn create(cx: Context, Body(body): Body<CreateTrigger>) -> Made<TriggerRecord> {
+    let now = cx.clock.now();
     let trigger = Trigger {
-        id: UsageTriggerId::new(&app.clock),
+        id: UsageTriggerId::new(&cx.clock),
         name: body.name,
-        resource: word("resource_type", &body.resource_type)?,
-        threshold_type: word("threshold_type", &body.threshold_type)?,
+        resource: body.resource_type,
+        threshold_type: body.threshold_type,
         threshold_value: body.threshold_value,
-        period: word("period", &body.period)?,
+        period: body.period,
         event_callback_url: body.event_callback_url,
         generation: 0,
         fired_period_at: None,
         created_at: now,
         updated_at: now,
     };
-    can_be_reached(&app, &trigger)?;
-    can_be_told(&app, &trigger.event_callback_url)?;
-    let mut tx = app.db.begin_write().await?;
-    if triggers::count(&mut tx, caller.account).await? >= triggers::MOST {
+    can_be_reached(&cx, &trigger)?;
+    can_be_told(&cx, &trigger.event_callback_url)?;
+    let mut tx = cx.db.begin_write().await?;
+    if trigger_store::count(&mut tx, cx.account).await? >= triggers::MOST {
         return Err(ApiError::unprocessable(
             "too_many_triggers",
             format!(
@@ -192,33 +153,19 @@ async fn create(
             ),
         ));
     }
-    triggers::insert(&mut tx, caller.account, &trigger).await?;
+    tx.insert(cx.account, &trigger).run().await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(TriggerRecord::from(trigger))))
-}
-
-async fn get(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<UsageTriggerId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let trigger = triggers::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok(Json(TriggerRecord::from(trigger)))
+    Ok(Created(trigger.into()))
 }
 
 async fn patch(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<UsageTriggerId>,
     Body(body): Body<PatchTrigger>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Reply<TriggerRecord> {
     // Read, judged and written in one transaction, so that no other change is lost.
-    let mut tx = app.db.begin_write().await?;
-    let old = triggers::hold(&mut tx, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
+    let mut tx = cx.db.begin_write().await?;
+    let old: Trigger = tx.of(cx.account).hold(id).await?.found()?;
     let PatchTrigger {
         name,
         resource_type,
@@ -229,97 +176,64 @@ async fn patch(
     } = body;
     let mut new = Trigger {
         name: name.or(old.name.clone()),
+        resource: resource_type.unwrap_or(old.resource),
+        threshold_type: threshold_type.unwrap_or(old.threshold_type),
         threshold_value: threshold_value.unwrap_or(old.threshold_value),
+        period: period.unwrap_or(old.period),
         event_callback_url: event_callback_url.unwrap_or_else(|| old.event_callback_url.clone()),
         ..old.clone()
     };
-    if let Some(text) = resource_type {
-        new.resource = word("resource_type", &text)?;
-    }
-    if let Some(text) = threshold_type {
-        new.threshold_type = word("threshold_type", &text)?;
-    }
-    if let Some(text) = period {
-        new.period = word("period", &text)?;
-    }
     if new == old {
-        return Ok(Json(TriggerRecord::from(old)));
+        return Ok(Json(old.into()));
     }
-    can_be_reached(&app, &new)?;
+    can_be_reached(&cx, &new)?;
     if new.event_callback_url != old.event_callback_url {
-        can_be_told(&app, &new.event_callback_url)?;
+        can_be_told(&cx, &new.event_callback_url)?;
     }
     if !new.watches_as(&old) {
         new.generation += 1;
         new.fired_period_at = None;
     }
-    new.updated_at = app.clock.now();
-    triggers::update(&mut tx, caller.account, &new).await?;
+    new.updated_at = cx.clock.now();
+    tx.update(cx.account, &new).await?;
     tx.commit().await?;
-    Ok(Json(TriggerRecord::from(new)))
+    Ok(Json(new.into()))
 }
 
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<UsageTriggerId>,
-) -> Result<impl IntoResponse, ApiError> {
-    let mut tx = app.db.begin_write().await?;
-    if !triggers::delete(&mut tx, caller.account, id).await? {
-        return Err(ApiError::NotFound);
-    }
+async fn delete(cx: Context, Id(id): Id<UsageTriggerId>) -> Done {
+    let mut tx = cx.db.begin_write().await?;
+    let deleted = trigger_store::delete(&mut tx, cx.account, id).await?;
+    deleted.found()?;
     tx.commit().await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 async fn firings(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id(id): Id<UsageTriggerId>,
-    page: Page<UsageFiringsPage>,
-) -> Result<impl IntoResponse, ApiError> {
-    triggers::get(&app.db, caller.account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    let (found, total) =
-        triggers::firings(&app.db, caller.account, id, page.limit, page.offset).await?;
-    let records = found.into_iter().map(FiringRecord::from).collect();
-    Ok(List::new(records, total, page))
+    page: Page<UpTo<200>>,
+) -> Result<List<FiringRecord>, ApiError> {
+    let trigger = cx.rows::<Trigger>().get(id);
+    trigger.await?.found()?;
+    let firings = cx.rows::<Firing>().whose("trigger_id", id);
+    Ok(List::of(firings.page(page).await?, page))
 }
 
 async fn redeliver(
-    State(app): State<App>,
-    caller: Caller,
+    cx: Context,
     Id((trigger, id)): Id<(UsageTriggerId, UsageFiringId)>,
-) -> Result<impl IntoResponse, ApiError> {
-    let firing = triggers::firing(&app.db, caller.account, trigger, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    let url = triggers::get(&app.db, caller.account, trigger)
-        .await?
-        .ok_or(ApiError::NotFound)?
-        .event_callback_url;
-    let now = app.clock.now();
-    outbox::redeliver(
-        &app.db,
-        caller.account,
-        firing.event,
-        &url,
-        now,
-        app.clock.shared(),
-    )
-    .await?;
-    app.webhooks.wake();
-    let firing = triggers::firing(&app.db, caller.account, trigger, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    Ok((StatusCode::ACCEPTED, Json(FiringRecord::from(firing))))
-}
-
-/// A word of a closed set; the table has let only its words through.
-fn word<T: std::str::FromStr<Err = String>>(field: &str, text: &str) -> Result<T, ApiError> {
-    text.parse()
-        .map_err(|why: String| ApiError::field(field, "enum", why))
+) -> Result<(StatusCode, Json<FiringRecord>), ApiError> {
+    let firing = async || {
+        let firings = cx.rows::<Firing>();
+        firings.whose("trigger_id", trigger).get(id).await?.found()
+    };
+    let event = firing().await?.event;
+    let of: Trigger = cx.rows().get(trigger).await?.found()?;
+    let (url, now) = (of.event_callback_url, cx.clock.now());
+    let shared = cx.clock.shared();
+    outbox::redeliver(&cx.db, cx.account, event, &url, now, shared).await?;
+    cx.webhooks.wake();
+    Ok((StatusCode::ACCEPTED, Json(firing().await?.into())))
 }
 
 /// A percentage needs something that it is of.

@@ -4,46 +4,24 @@ use serde_json::Number;
 
 use crate::config::{Prices, UsageLimits};
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// Microseconds of a day.
 pub const DAY: i64 = 86_400_000_000;
 
-/// Something that is metered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Resource {
-    CallMinutes,
-    TtsCharacters,
-    TranscriptionSeconds,
-    SmsSegments,
-    ChatappMessages,
-    LlmTokens,
+words! {
+    /// Something that is metered.
+    pub enum Resource {
+        CallMinutes = "call_minutes",
+        TtsCharacters = "tts_characters",
+        TranscriptionSeconds = "transcription_seconds",
+        SmsSegments = "sms_segments",
+        ChatappMessages = "chatapp_messages",
+        LlmTokens = "llm_tokens",
+    }
 }
 
 impl Resource {
-    /// In the API's order.
-    pub const ALL: [Self; 6] = [
-        Self::CallMinutes,
-        Self::TtsCharacters,
-        Self::TranscriptionSeconds,
-        Self::SmsSegments,
-        Self::ChatappMessages,
-        Self::LlmTokens,
-    ];
-    /// Their words in the API, in the same order.
-    pub const NAMES: &'static [&'static str] = &[
-        "call_minutes",
-        "tts_characters",
-        "transcription_seconds",
-        "sms_segments",
-        "chatapp_messages",
-        "llm_tokens",
-    ];
-
-    /// The word of the API.
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
     /// What one of it is called.
     pub const fn unit(self) -> &'static str {
         match self {
@@ -109,40 +87,24 @@ impl Resource {
     }
 }
 
-impl std::str::FromStr for Resource {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|resource| resource.name() == name)
-            .ok_or_else(|| format!("no resource {name}"))
-    }
-}
-
 /// Millionths of a cent as cents, rounded half up (−0.5 becomes 0).
 pub const fn cents(microcents: i64) -> i64 {
     microcents.saturating_add(500_000).div_euclid(1_000_000)
 }
 
-/// What a trigger counts within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Period {
-    Day,
-    /// Monday to Sunday.
-    Week,
-    /// A calendar month.
-    Month,
-    AllTime,
+words! {
+    /// What a trigger counts within.
+    pub enum Period {
+        Day = "day",
+        /// Monday to Sunday.
+        Week = "week",
+        /// A calendar month.
+        Month = "month",
+        AllTime = "all_time",
+    }
 }
 
 impl Period {
-    pub const NAMES: &'static [&'static str] = &["day", "week", "month", "all_time"];
-
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
     /// The days of the period around `now`, UTC: first, and first after its end. All time has no end
     /// and begins in 1970.
     pub fn days(self, now: Timestamp) -> (i64, Option<i64>) {
@@ -165,17 +127,6 @@ impl Period {
     /// When the period around `now` began.
     pub fn began(self, now: Timestamp) -> Timestamp {
         Timestamp(self.days(now).0 * DAY)
-    }
-}
-
-impl std::str::FromStr for Period {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        [Self::Day, Self::Week, Self::Month, Self::AllTime]
-            .into_iter()
-            .find(|period| period.name() == name)
-            .ok_or_else(|| format!("no period {name}"))
     }
 }
 
@@ -205,31 +156,13 @@ pub fn month_start(now: Timestamp) -> Timestamp {
     Timestamp(month(now).0 * DAY)
 }
 
-/// What a trigger's value is measured in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThresholdType {
-    /// Units of the resource.
-    Absolute,
-    /// Percent of the monthly limit of the resource.
-    PercentOfLimit,
-}
-
-impl ThresholdType {
-    pub const NAMES: &'static [&'static str] = &["absolute", "percent_of_limit"];
-
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-}
-
-impl std::str::FromStr for ThresholdType {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        [Self::Absolute, Self::PercentOfLimit]
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| format!("no threshold type {name}"))
+words! {
+    /// What a trigger's value is measured in.
+    pub enum ThresholdType {
+        /// Units of the resource.
+        Absolute = "absolute",
+        /// Percent of the monthly limit of the resource.
+        PercentOfLimit = "percent_of_limit",
     }
 }
 
@@ -312,7 +245,7 @@ mod tests {
         );
         assert_eq!(Resource::TtsCharacters.quantity(12).to_string(), "12");
         for resource in Resource::ALL {
-            assert_eq!(resource.name().parse::<Resource>(), Ok(resource));
+            assert_eq!(resource.name().parse(), Ok(*resource));
         }
     }
 

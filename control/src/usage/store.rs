@@ -2,9 +2,10 @@
 
 use super::rules::{DAY, Resource};
 use super::service::Used;
-use crate::db::{Db, DbError, Row, Tx};
+use crate::db::{self, Db, Row, Tx, args, named};
 use crate::ids::{AccountId, AgentId};
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// What was used in some stretch of time, of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +20,9 @@ pub struct Sum {
     pub agent: Option<AgentId>,
 }
 
-/// How sums are split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupBy {
-    Resource,
-    Day,
-    Agent,
+words! {
+    /// How sums are split.
+    pub enum GroupBy { Resource = "resource", Day = "day", Agent = "agent" }
 }
 
 /// Writes down a use. `false`: this source was counted before, nothing was written.
@@ -34,25 +32,22 @@ pub async fn insert(
     used: &Used<'_>,
     cost_microcents: i64,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "insert into usage_records (account_id, resource_type, source, agent_id, call_id, amount,
-                cost_microcents, used_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)
-             on conflict (account_id, resource_type, source) do nothing",
-        )
-        .bind(account)
-        .bind(used.resource.name())
-        .bind(used.source)
-        .bind(used.agent)
-        .bind(used.call)
-        .bind(used.amount)
-        .bind(cost_microcents)
-        .bind(now)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let row = named! {
+        account_id: account,
+        resource_type: used.resource,
+        source: used.source,
+        agent_id: used.agent,
+        call_id: used.call,
+        amount: used.amount,
+        cost_microcents: cost_microcents,
+        used_at: now,
+    };
+    let counted = "on conflict (account_id, resource_type, source) do nothing";
+    tx.insert_into("usage_records", row)
+        .unless(counted)
+        .run()
+        .await
 }
 
 /// Adds to the sum of the day.
@@ -62,19 +57,21 @@ pub async fn add_to_day(
     resource: Resource,
     amount: i64,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.query(
         "insert into usage_days (account_id, resource_type, day, amount) values ($1, $2, $3, $4)
          on conflict (account_id, resource_type, day)
          do update set amount = usage_days.amount + excluded.amount",
     )
-    .bind(account)
-    .bind(resource.name())
-    .bind(now.micros().div_euclid(DAY))
-    .bind(amount)
+    .bind_all(args![
+        account,
+        resource,
+        now.micros().div_euclid(DAY),
+        amount
+    ])
     .execute()
-    .await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// What was used in these days: from `first` on, before `next`.
@@ -84,15 +81,12 @@ pub async fn in_days(
     resource: Resource,
     first: i64,
     next: Option<i64>,
-) -> Result<i64, DbError> {
+) -> db::Result<i64> {
     tx.query(
         "select cast(coalesce(sum(amount), 0) as bigint) as amount from usage_days
          where account_id = $1 and resource_type = $2 and day >= $3 and day < $4",
     )
-    .bind(account)
-    .bind(resource.name())
-    .bind(first)
-    .bind(next.unwrap_or(i64::MAX))
+    .bind_all(args![account, resource, first, next.unwrap_or(i64::MAX)])
     .one(|row| row.i64("amount"))
     .await
 }
@@ -104,7 +98,7 @@ pub async fn sums(
     from: Timestamp,
     to: Timestamp,
     group_by: GroupBy,
-) -> Result<Vec<Sum>, DbError> {
+) -> db::Result<Vec<Sum>> {
     let (column, split, order) = match group_by {
         GroupBy::Resource => ("", "", "resource_type"),
         GroupBy::Day => (
@@ -125,14 +119,12 @@ pub async fn sums(
          group by {split}resource_type order by {order}"
     );
     db.query_built(sql)
-        .bind(account)
-        .bind(from)
-        .bind(to)
+        .bind_all(args![account, from, to])
         .all(|row| read(row, group_by))
         .await
 }
 
-fn read(row: &Row, group_by: GroupBy) -> Result<Sum, DbError> {
+fn read(row: &Row, group_by: GroupBy) -> db::Result<Sum> {
     Ok(Sum {
         resource: row.parse("resource_type")?,
         amount: row.i64("amount")?,

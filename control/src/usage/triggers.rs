@@ -14,10 +14,8 @@ use crate::time::Timestamp;
 use crate::webhooks::event::EventType;
 use crate::webhooks::outbox::{self, NewEvent, Target};
 
-pub use trigger_store::{count, delete, firing, firings, get, hold, insert, list, update};
-
 /// Triggers of one account: all that watch a resource are judged whenever it is used.
-pub const MOST: i64 = 100;
+pub const MOST: u64 = 100;
 
 /// Fires every trigger on this resource whose threshold its period has reached, once a period.
 pub(super) async fn fire(
@@ -68,11 +66,11 @@ async fn fire_one(
         event_id: event,
         event_type: EventType::UsageThresholdCrossed.name(),
         trigger_id: trigger.id,
-        resource_type: resource.name(),
-        threshold_type: kind.name(),
+        resource_type: resource,
+        threshold_type: kind,
         threshold_value: value,
         observed_value,
-        period: trigger.period.name(),
+        period: trigger.period,
         period_started_at,
         period_ends_at: next.map(|day| Timestamp(day * DAY)),
         fired_at: now,
@@ -83,10 +81,11 @@ async fn fire_one(
         trigger: trigger.id,
         generation: trigger.generation,
         event,
-        body: &body,
+        body: body.clone(),
         period_started_at,
+        created_at: now,
     };
-    if trigger_store::insert_firing(tx, account, &firing, now).await? {
+    if trigger_store::insert_firing(tx, account, &firing).await? {
         let event = NewEvent {
             id: event,
             r#type: EventType::UsageThresholdCrossed,

@@ -1,0 +1,471 @@
+//! A table's rows as structs: which columns there are stands once, and what every resource asks of its table is
+//! written here and nowhere else.
+//!
+//! ```ignore
+//! record! {
+//!     /// What an account wants to be told of.
+//!     #[derive(Clone, PartialEq)]
+//!     pub struct Trigger in "usage_triggers" where "deleted_at is null" {
+//!         id: UsageTriggerId,
+//!         name: Option<String>,
+//!         resource: Resource as "resource_type",
+//!         last: Option<Failure> => Failure::read,
+//!     }
+//! }
+//!
+//! db.of::<Trigger>(account).get(id).await?;              // Option<Trigger>
+//! db.of::<Trigger>(account).whose("period", Period::Day).page(page).await?;
+//! tx.of::<Trigger>(account).hold(id).await?;             // nobody else changes it until the transaction ends
+//! tx.insert(account, &trigger).also("secret", sealed).run().await?;
+//! tx.update(account, &trigger).await?;
+//! let day = db.of::<Trigger>(account).whose("period", Period::Day);
+//! day.set(named! { period: Period::Week, updated_at: now }).await?;        // how many there were
+//! ```
+//!
+//! - Every field is `pub` and a column of its name, or of the name behind `as`.
+//! - `=> function` reads a field that is made of several columns; nothing writes it but what the resource writes
+//!   itself.
+//! - `where "…"` says which rows there are to clients: others are neither found nor changed.
+//! - The table has `account_id`, `id` and `created_at`. A field for `account_id` is optional.
+
+use std::marker::PhantomData;
+
+use super::{Arg, Db, DbError, Kind, On, Query, Result, Row, Tx};
+use crate::time::Timestamp;
+
+/// Whose rows they are: the id of an account, and of nothing else.
+pub trait Owner: Into<Arg> + Copy {}
+
+/// Something that stands in one column.
+pub trait Column: Sized {
+    const KIND: Kind;
+
+    /// The column's value, if it has one.
+    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>>;
+
+    fn write(&self) -> Arg;
+
+    fn read(row: &Row, column: &str) -> Result<Self> {
+        Self::read_opt(row, column)?.ok_or_else(|| DbError::Column {
+            column: column.to_owned(),
+            why: "is null".to_owned(),
+        })
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    const KIND: Kind = T::KIND;
+
+    fn read_opt(row: &Row, column: &str) -> Result<Option<Self>> {
+        T::read_opt(row, column).map(Some)
+    }
+
+    fn write(&self) -> Arg {
+        self.as_ref().map_or(Arg::Null(T::KIND), Column::write)
+    }
+}
+
+macro_rules! columns {
+    ($($type:ty: $kind:ident $read:ident),+ $(,)?) => {$(
+        impl Column for $type {
+            const KIND: Kind = Kind::$kind;
+
+            fn read_opt(row: &Row, column: &str) -> Result<Option<Self>> {
+                row.$read(column)
+            }
+
+            fn write(&self) -> Arg {
+                self.clone().into()
+            }
+        }
+    )+};
+}
+
+columns! {
+    String: Text opt_text,
+    i64: Int opt_i64,
+    u32: Int opt_u32,
+    bool: Bool opt_bool,
+    f64: Real opt_f64,
+    Vec<u8>: Blob opt_blob,
+    Timestamp: Int opt_time,
+}
+
+/// A column of text for types that are parsed and shown (`FromStr`, `Display`).
+macro_rules! text_column {
+    ($($type:ty),+ $(,)?) => {$(
+        impl $crate::db::Column for $type {
+            const KIND: $crate::db::Kind = $crate::db::Kind::Text;
+
+            fn read_opt(row: &$crate::db::Row, column: &str) -> Result<Option<Self>, $crate::db::DbError> {
+                row.opt_parse(column)
+            }
+
+            fn write(&self) -> $crate::db::Arg {
+                $crate::db::Arg::Text(self.to_string())
+            }
+        }
+    )+};
+}
+
+/// A column of JSON for types that serde reads and writes, and that always can be written.
+macro_rules! json_column {
+    ($($type:ty),+ $(,)?) => {$(
+        impl $crate::db::Column for $type {
+            const KIND: $crate::db::Kind = $crate::db::Kind::Text;
+
+            fn read_opt(row: &$crate::db::Row, column: &str) -> Result<Option<Self>, $crate::db::DbError> {
+                row.opt_json(column)
+            }
+
+            fn write(&self) -> $crate::db::Arg {
+                $crate::db::Arg::Text(serde_json::json!(self).to_string())
+            }
+        }
+    )+};
+}
+
+json_column!(Vec<String>, serde_json::Value);
+
+/// A row of a table that belongs to an account. [`record!`] makes it.
+pub trait Record: Sized {
+    type Id: Into<Arg> + Copy + Send + Sync;
+    const TABLE: &'static str;
+    /// Which rows there are to clients.
+    const ALIVE: &'static str;
+
+    fn id(&self) -> Self::Id;
+
+    fn read(row: &Row) -> Result<Self>;
+
+    /// Every column that the struct knows of, with its value.
+    fn columns(&self) -> Vec<(&'static str, Arg)>;
+}
+
+/// See the [module](self).
+macro_rules! record {
+    (@read $row:ident $field:ident) => { $crate::db::Column::read($row, stringify!($field)) };
+    (@read $row:ident $field:ident as $column:literal) => { $crate::db::Column::read($row, $column) };
+    (@read $row:ident $field:ident => $read:expr) => { $read($row) };
+    (@write $list:ident $field:ident $value:expr) => {
+        $list.push((stringify!($field), $crate::db::Column::write($value)));
+    };
+    (@write $list:ident $field:ident $value:expr, as $column:literal) => {
+        $list.push(($column, $crate::db::Column::write($value)));
+    };
+    (@write $list:ident $field:ident $value:expr, => $read:expr) => {};
+    (@alive) => { "true" };
+    (@alive $alive:literal) => { $alive };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident in $table:literal $(where $alive:literal)? {
+        id: $id:ty,
+        $($(#[$field_meta:meta])* $field:ident: $type:ty $(as $column:literal)? $(=> $read:expr)?),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            pub id: $id,
+            $($(#[$field_meta])* pub $field: $type),+
+        }
+
+        impl $crate::db::Record for $name {
+            type Id = $id;
+            const TABLE: &'static str = $table;
+            const ALIVE: &'static str = $crate::db::record!(@alive $($alive)?);
+
+            fn id(&self) -> $id {
+                self.id
+            }
+
+            fn read(row: &$crate::db::Row) -> Result<Self, $crate::db::DbError> {
+                Ok(Self {
+                    id: $crate::db::Column::read(row, "id")?,
+                    $($field: $crate::db::record!(@read row $field $(as $column)? $(=> $read)?)?),+
+                })
+            }
+
+            fn columns(&self) -> Vec<(&'static str, $crate::db::Arg)> {
+                let mut list = vec![("id", $crate::db::Column::write(&self.id))];
+                $($crate::db::record!(@write list $field &self.$field $(, as $column)? $(, => $read)?);)+
+                list
+            }
+        }
+    };
+}
+
+pub(crate) use {json_column, record, text_column};
+
+/// Columns and their values, each by its name.
+macro_rules! named {
+    ($($column:ident: $value:expr),+ $(,)?) => {
+        [$((stringify!($column), $crate::db::Arg::from($value))),+]
+    };
+}
+
+/// The values of a statement, in the order of `$1`, `$2` …
+macro_rules! args {
+    ($($value:expr),+ $(,)?) => { [$($crate::db::Arg::from($value)),+] };
+}
+
+pub(crate) use {args, named};
+
+/// Where a page begins and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub limit: u32,
+    pub offset: u32,
+}
+
+impl Db {
+    /// The rows of an account.
+    pub fn of<R: Record>(&self, account: impl Owner) -> Rows<'_, R> {
+        Rows::new(On::Pool(self), account.into())
+    }
+
+    /// Adds a row.
+    pub fn insert<R: Record>(&self, account: impl Owner, record: &R) -> Insert<'_> {
+        Insert::new(On::Pool(self), account.into(), record)
+    }
+}
+
+impl Tx {
+    /// The rows of an account.
+    pub fn of<R: Record>(&mut self, account: impl Owner) -> Rows<'_, R> {
+        Rows::new(On::Tx(self), account.into())
+    }
+
+    /// Adds a row.
+    pub fn insert<R: Record>(&mut self, account: impl Owner, record: &R) -> Insert<'_> {
+        Insert::new(On::Tx(self), account.into(), record)
+    }
+
+    /// Adds a row of [`named!`] columns to a table that has no [`Record`].
+    pub fn insert_into(
+        &mut self,
+        table: &'static str,
+        row: impl IntoIterator<Item = (&'static str, Arg)>,
+    ) -> Insert<'_> {
+        Insert {
+            on: On::Tx(self),
+            table,
+            columns: row.into_iter().collect(),
+            conflict: "",
+        }
+    }
+
+    /// Writes every column of a row that is [held](Rows::hold), but for its id, its account and when it was made.
+    /// `false`: it is not there.
+    pub async fn update<R: Record>(&mut self, account: impl Owner, record: &R) -> Result<bool> {
+        const FIXED: [&str; 3] = ["id", "account_id", "created_at"];
+        let mut columns = record.columns();
+        columns.retain(|(column, _)| !FIXED.contains(column));
+        let row = self.of::<R>(account).whose("id", record.id());
+        Ok(row.set(columns).await? == 1)
+    }
+}
+
+/// Rows of one account, to be asked for or deleted.
+#[derive(Debug)]
+pub struct Rows<'a, R> {
+    on: On<'a>,
+    conditions: String,
+    args: Vec<Arg>,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<'a, R: Record> Rows<'a, R> {
+    fn new(on: On<'a>, account: Arg) -> Self {
+        Self {
+            on,
+            conditions: format!("account_id = $1 and {}", R::ALIVE),
+            args: vec![account],
+            of: PhantomData,
+        }
+    }
+
+    /// Only those whose column has this value.
+    #[must_use]
+    pub fn whose(mut self, column: &'static str, value: impl Into<Arg>) -> Self {
+        self.args.push(value.into());
+        self.conditions += &format!(" and {column} = ${}", self.args.len());
+        self
+    }
+
+    /// The same where there is a value to ask for; else all.
+    #[must_use]
+    pub fn whose_if(self, column: &'static str, value: Option<impl Into<Arg>>) -> Self {
+        match value {
+            Some(value) => self.whose(column, value),
+            None => self,
+        }
+    }
+
+    /// Only those whose column is like this pattern of SQL.
+    #[must_use]
+    pub fn like(mut self, column: &'static str, pattern: String) -> Self {
+        self.args.push(pattern.into());
+        self.conditions += &format!(" and {column} like ${}", self.args.len());
+        self
+    }
+
+    /// Only those of which this text of SQL is true.
+    #[must_use]
+    pub fn only(mut self, condition: &'static str) -> Self {
+        self.conditions += " and ";
+        self.conditions += condition;
+        self
+    }
+
+    /// The one of this id.
+    pub async fn get(self, id: R::Id) -> Result<Option<R>> {
+        self.whose("id", id).first().await
+    }
+
+    /// The same, which nobody else changes before the transaction ends: for what is read, judged and written.
+    pub async fn hold(mut self, id: R::Id) -> Result<Option<R>> {
+        let lock = match &self.on {
+            On::Tx(tx) => tx.engine().for_update(),
+            On::Pool(_) => "",
+        };
+        self = self.whose("id", id);
+        self.select(lock).optional(R::read).await
+    }
+
+    /// The first of them.
+    pub async fn first(mut self) -> Result<Option<R>> {
+        self.select("").optional(R::read).await
+    }
+
+    /// All of them, in this order.
+    pub async fn all(mut self, order: &'static str) -> Result<Vec<R>> {
+        let end = format!(" order by {order}");
+        self.select(&end).all(R::read).await
+    }
+
+    /// At most so many of them, in this order.
+    pub async fn some(mut self, order: &'static str, most: u32) -> Result<Vec<R>> {
+        self.args.push(most.into());
+        let end = format!(" order by {order} limit ${}", self.args.len());
+        self.select(&end).all(R::read).await
+    }
+
+    /// How many there are.
+    pub async fn count(&mut self) -> Result<u64> {
+        let from = format!("from {} where {}", R::TABLE, self.conditions);
+        let args = self.args.clone();
+        let total = self
+            .query(format!("select count(*) as total {from}"))
+            .bind_all(args)
+            .one(|row| row.i64("total"))
+            .await?;
+        Ok(total.unsigned_abs())
+    }
+
+    /// A page of them, newest first, and how many there are.
+    pub async fn page(mut self, page: impl Into<Window>) -> Result<(Vec<R>, u64)> {
+        let total = self.count().await?;
+        let Window { limit, offset } = page.into();
+        let at = self.args.len();
+        self.args.extend([limit.into(), offset.into()]);
+        let order = format!(
+            " order by created_at desc, id desc limit ${} offset ${}",
+            at + 1,
+            at + 2
+        );
+        Ok((self.select(&order).all(R::read).await?, total))
+    }
+
+    /// Gives these columns of all of them these values; how many there are.
+    pub async fn set(
+        mut self,
+        columns: impl IntoIterator<Item = (&'static str, Arg)>,
+    ) -> Result<u64> {
+        let mut sets = Vec::new();
+        for (column, value) in columns {
+            self.args.push(value);
+            sets.push(format!("{column} = ${}", self.args.len()));
+        }
+        let sql = format!(
+            "update {} set {} where {}",
+            R::TABLE,
+            sets.join(", "),
+            self.conditions
+        );
+        let args = std::mem::take(&mut self.args);
+        self.query(sql).bind_all(args).execute().await
+    }
+
+    /// Deletes the row of this id. `false`: there is none.
+    pub async fn delete(self, id: R::Id) -> Result<bool> {
+        let mut rows = self.whose("id", id);
+        let sql = format!("delete from {} where {}", R::TABLE, rows.conditions);
+        let args = std::mem::take(&mut rows.args);
+        Ok(rows.query(sql).bind_all(args).execute().await? == 1)
+    }
+
+    fn select(&mut self, end: &str) -> Query<'_> {
+        let args = std::mem::take(&mut self.args);
+        let sql = format!("select * from {} where {}{end}", R::TABLE, self.conditions);
+        self.query(sql).bind_all(args)
+    }
+
+    fn query(&mut self, sql: String) -> Query<'_> {
+        match &mut self.on {
+            On::Pool(db) => db.query_built(sql),
+            On::Tx(tx) => tx.query_built(sql),
+        }
+    }
+}
+
+/// A row to be added.
+#[derive(Debug)]
+pub struct Insert<'a> {
+    on: On<'a>,
+    table: &'static str,
+    columns: Vec<(&'static str, Arg)>,
+    conflict: &'static str,
+}
+
+impl<'a> Insert<'a> {
+    fn new<R: Record>(on: On<'a>, account: Arg, record: &R) -> Self {
+        let mut columns = record.columns();
+        columns.retain(|(column, _)| *column != "account_id");
+        columns.push(("account_id", account));
+        Self {
+            on,
+            table: R::TABLE,
+            columns,
+            conflict: "",
+        }
+    }
+
+    /// One more column: one that the struct does not know of.
+    #[must_use]
+    pub fn also(mut self, column: &'static str, value: impl Into<Arg>) -> Self {
+        self.columns.push((column, value.into()));
+        self
+    }
+
+    /// Nothing is added where another row has what is unique: `on conflict {which} do nothing`.
+    #[must_use]
+    pub const fn unless(mut self, which: &'static str) -> Self {
+        self.conflict = which;
+        self
+    }
+
+    /// Runs it. `false`: nothing was added.
+    pub async fn run(self) -> Result<bool> {
+        let (names, values): (Vec<&str>, Vec<Arg>) = self.columns.into_iter().unzip();
+        let places: Vec<String> = (1..=values.len()).map(|at| format!("${at}")).collect();
+        let sql = format!(
+            "insert into {} ({}) values ({}) {}",
+            self.table,
+            names.join(", "),
+            places.join(", "),
+            self.conflict
+        );
+        let query = match self.on {
+            On::Pool(db) => db.query_built(sql),
+            On::Tx(tx) => tx.query_built(sql),
+        };
+        Ok(query.bind_all(values).execute().await? == 1)
+    }
+}

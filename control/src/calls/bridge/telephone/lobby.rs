@@ -68,8 +68,8 @@ impl Declined {
 }
 
 impl InboundTask {
-    /// Lets the call in: to an agent, to leave a message, or to somebody else. Where nobody can answer and the number has
-    /// rules, it rings for a while first.
+    /// Lets the call in: to an agent, to leave a message, or to somebody else. Where nobody can answer and the number
+    /// has rules, it rings for a while first.
     pub(super) async fn admit_or_ring(
         &self,
         line: LineId,

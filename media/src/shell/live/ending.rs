@@ -1,4 +1,4 @@
-//! How a call leaves its thread: over, or cut off because something in it panicked.
+//! The end of a call on its thread: the call is over, or cut off because something in it panicked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

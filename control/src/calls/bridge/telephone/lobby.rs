@@ -1,6 +1,7 @@
-//! Who answers an inbound call: the number's agent, an announcement before a message, or another telephone. Where no
-//! agent can answer and the number has routing rules, the call rings, asks again, and is then taken as the rules say
-//! ([`routing`](crate::phone_numbers::routing)). What rings has a record, which ends whatever becomes of it.
+//! The lobby finds who answers an inbound call: the number's agent, an announcement before a message, or another
+//! telephone. Where no agent can answer and the number has routing rules, the call rings, asks again, and is then taken
+//! as the rules say ([`routing`](crate::phone_numbers::routing)). A call that rings has a record, which ends whatever
+//! becomes of the call.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::phone_numbers;
 use crate::phone_numbers::routing::{Happened, Lack, Lobby, Next};
 use crate::secret;
 
-/// Who answers an inbound call.
+/// The one who answers an inbound call.
 pub(super) enum Answerer {
     /// The number's agent, or an announcement after which the caller leaves a message.
     Engine(Box<Admitted>),

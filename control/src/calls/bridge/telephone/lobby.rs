@@ -200,7 +200,7 @@ impl InboundTask {
         let none = Value::Object(serde_json::Map::new());
         let call = new_call(id, Some(agent), called, &none);
         let prepared = Prepared::conversation(app, &Facts::from(&call), agent, called.room());
-        let prepared = prepared.map_err(|why| {
+        let prepared = prepared.map(Box::new).map_err(|why| {
             tracing::info!(%why, "the agent of a call that came in cannot speak");
             Declined::UNAVAILABLE
         })?;
@@ -223,7 +223,7 @@ impl InboundTask {
         Ok(Admitted {
             account,
             id,
-            prepared: Box::new(prepared),
+            prepared,
             lease: None,
             rang: None,
         })

@@ -60,7 +60,7 @@ pub struct Way {
     pub carrier: Carrier,
     /// Told when the engine is done with the call.
     pub over: Option<Arc<Notify>>,
-    /// Who speaks in it, where that is known; else its record tells.
+    /// The call as it was prepared; without, its record, agent and trunk are read.
     pub prepared: Option<Box<Prepared>>,
     /// True once the answer was sent; a later failure must then be recorded as an answered call.
     pub answered: bool,

@@ -1,6 +1,6 @@
 //! The `calls` and `turns` tables: a call's row, and the lists of them.
 //!
-//! [`progress`] writes what becomes of a call, [`turns`](mod@turns) what is said in it; [`unended`] asks which calls of all
+//! `progress.rs` writes what becomes of a call, `turns.rs` what is said in it; `unended.rs` asks which calls of all
 //! accounts have not ended.
 
 mod progress;

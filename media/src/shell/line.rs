@@ -6,6 +6,9 @@ use mio::{Registry, Token};
 use super::peer::Peer;
 use super::rtp::RtpLine;
 use super::socket::Socket;
+use super::tools::Tools;
+use crate::call::input::Input;
+use crate::peer::PeerState;
 use crate::time::Time;
 
 #[allow(
@@ -19,6 +22,38 @@ pub(super) enum Line {
 }
 
 impl Line {
+    /// The call begins: its first input.
+    pub(super) fn begin(&mut self, now: Time) -> Input<'static> {
+        match self {
+            Self::Socket(_) => Input::Connected,
+            Self::Peer(_) => Input::Peer(PeerState::New),
+            // Its INVITE is being answered.
+            Self::Rtp(line) => {
+                line.start(now);
+                Input::Connected
+            }
+        }
+    }
+
+    /// The thread comes to this call again: what it may read in a pass is counted anew.
+    pub(super) fn new_pass(&mut self) {
+        match self {
+            Self::Socket(socket) => socket.new_pass(),
+            Self::Peer(_) => {}
+            Self::Rtp(line) => line.new_pass(),
+        }
+    }
+
+    /// Sends the caller a message.
+    pub(super) fn say(&mut self, now: Time, text: &str, tools: &mut Tools) {
+        match (self, &tools.webrtc) {
+            (Self::Socket(socket), _) => socket.send(text, &mut tools.scratch),
+            (Self::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
+            // A telephone has no messages.
+            (Self::Peer(_), None) | (Self::Rtp(_), _) => {}
+        }
+    }
+
     /// Each has two tokens; only a telephone line has two sockets.
     pub(super) fn register(
         &mut self,

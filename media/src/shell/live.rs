@@ -17,7 +17,6 @@ use super::recorder::Recorder;
 use super::tools::Tools;
 use crate::call::Call;
 use crate::call::input::{EndRequest, Input};
-use crate::peer::PeerState;
 use crate::speech::Providers;
 use crate::tape::TapeWriter;
 use crate::time::Time;
@@ -107,15 +106,7 @@ impl Live {
                 gone: false,
                 _seat: seat,
             });
-            let begins = match live.line {
-                Line::Socket(_) => Input::Connected,
-                Line::Peer(_) => Input::Peer(PeerState::New),
-                // Its INVITE is being answered.
-                Line::Rtp(ref mut line) => {
-                    line.start(now);
-                    Input::Connected
-                }
-            };
+            let begins = live.line.begin(now);
             live.handle(now, begins, tools);
         });
         live
@@ -139,11 +130,7 @@ impl Live {
     /// This call's part of a pass: what came in, what is due, and one write.
     pub(super) fn serve(&mut self, now: Time, tools: &mut Tools) {
         self.guarded(now, tools, |live, tools| {
-            match &mut live.line {
-                Line::Socket(socket) => socket.new_pass(),
-                Line::Peer(_) => {}
-                Line::Rtp(line) => line.new_pass(),
-            }
+            live.line.new_pass();
             live.read(now, tools);
             live.catch_up(now, tools);
         });

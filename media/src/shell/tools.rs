@@ -1,4 +1,4 @@
-//! What the calls of one media thread share: buffers, ways to the disk, counters and the UDP port.
+//! The tools that the calls of one media thread share: buffers, ways to the disk, counters and the UDP port.
 
 use std::sync::Arc;
 

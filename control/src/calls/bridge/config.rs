@@ -1,4 +1,4 @@
-//! What the engine is told of a call: by its record, its agent and the settings of this server.
+//! The engine's configuration of a call, from the call's record, its agent and the settings of this server.
 
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, Language, MessageLimits, OptionalEvents,
@@ -12,7 +12,7 @@ use crate::calls::store::{CallRow, NewCall};
 use crate::ids::{AgentId, CallId};
 use crate::time::Timestamp;
 
-/// What the engine is told of a call by its record.
+/// A call's record, as far as the engine is told of it.
 pub struct Facts<'a> {
     id: CallId,
     agent_id: AgentId,

@@ -1,5 +1,5 @@
-//! A call that is ready for the engine: what the engine is told of it, who speaks in it, and which trunk it takes
-//! room of. Whoever lets a call in prepares it once, and the placing takes it as it is.
+//! A call that is ready for the engine: its configuration, its speech providers, and the trunk that it takes room of.
+//! The one who lets a call in prepares it once, and the placing takes it as it is.
 
 use media::config::CallConfig;
 

@@ -1,4 +1,4 @@
-//! What changes many times in a call: the agent's state, its turns and tools, and how the network was.
+//! The pulse of a call: the agent's state, turns, tools and the network, which change many times in it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

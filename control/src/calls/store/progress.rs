@@ -1,4 +1,4 @@
-//! What becomes of a call, from its creation to its end. A process writes only to calls that it hosts: its
+//! The progress of a call's row, from its creation to its end. A process writes only to calls that it hosts: its
 //! incarnation is in the row.
 
 use serde_json::{Value, json};

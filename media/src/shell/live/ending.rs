@@ -1,9 +1,8 @@
-//! How a call leaves its thread: over, or cut off because something in it panicked.
+//! The end of a call on its thread: the call is over, or cut off because something in it panicked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Live;
-use super::outputs::say;
 use crate::call::output::CallEvent;
 use crate::call::record::{EndReason, EndedBy, Offsets, Summary};
 use crate::shell::counters::count;
@@ -85,7 +84,7 @@ impl Live {
         let told = catch_unwind(AssertUnwindSafe(|| {
             machine
                 .call
-                .tell_fault(&mut |text| say(line, now, text, tools));
+                .tell_fault(&mut |text| line.say(now, text, tools));
         }));
         if told.is_err() {
             tracing::error!(parent: &self.span, "the caller was not told");

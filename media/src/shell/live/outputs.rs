@@ -54,7 +54,7 @@ impl Live {
             let output = call.poll(now);
             self.recorder.tape.output(&output);
             match output {
-                Output::Text(text) => say(&mut self.line, now, text, tools),
+                Output::Text(text) => self.line.say(now, text, tools),
                 Output::Rtp(packet) => {
                     if let Line::Rtp(line) = &mut self.line {
                         line.send(now, &packet, &mut tools.packet);
@@ -111,15 +111,5 @@ impl Live {
             }
         }
         Rest::Restless
-    }
-}
-
-/// Sends the caller a message.
-pub(super) fn say(line: &mut Line, now: Time, text: &str, tools: &mut Tools) {
-    match (line, &tools.webrtc) {
-        (Line::Socket(socket), _) => socket.send(text, &mut tools.scratch),
-        (Line::Peer(peer), Some(webrtc)) => peer.text(now, text, &webrtc.net),
-        // A telephone has no messages.
-        (Line::Peer(_), None) | (Line::Rtp(_), _) => {}
     }
 }

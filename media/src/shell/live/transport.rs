@@ -1,4 +1,4 @@
-//! What comes in over a call's WebSocket, peer connection or telephone line, and what becomes of that.
+//! The transport of a call: its WebSocket, peer connection or telephone line is read, and written where bytes wait.
 
 use super::Live;
 use crate::call::input::{Gone, Input};

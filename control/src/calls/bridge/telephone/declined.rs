@@ -1,4 +1,4 @@
-//! Why an inbound call is not taken, as its SIP answer.
+//! The refusal of an inbound call, as its SIP answer.
 
 use media::rtp::sdp::Refusal;
 

@@ -1,10 +1,10 @@
 //! The way of an inbound call: from its INVITE over whoever answers it to its leg, and the end of either side to the
 //! other.
 //!
-//! Each step hands its result on. `called.rs` says whose number it is for, `lobby.rs` who answers: an agent or a message,
-//! each with its speech, slot and record, or the telephone to which `forward.rs` reached. Only then it gets ports, its
-//! ports are bound before they are offered, and the engine or the relay has it before the answer is sent. A step that
-//! cannot be done is a refusal (`declined.rs`).
+//! Each step hands its result on. `called.rs` says whose number was called, `lobby.rs` who answers: an agent or a
+//! message, each with its speech, slot and record, or the telephone that `forward.rs` reached. Only then the call gets
+//! ports. They are bound before they are offered, and the engine or the relay has the call before the answer is sent. A
+//! step that cannot be done is a refusal (`declined.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Who answers an inbound call: the number's agent, an announcement before a message, or another telephone. Where no
-//! agent can answer and the number has routing rules, the call rings, asks again, and is then taken as the rules say
-//! ([`routing`](crate::phone_numbers::routing)). What rings has a record, which ends whatever becomes of it.
+//! The lobby finds who answers an inbound call: the number's agent, an announcement before a message, or another
+//! telephone. Where no agent can answer and the number has routing rules, the call rings, asks again, and is then taken
+//! as the rules say ([`routing`](crate::phone_numbers::routing)). A call that rings has a record, which ends whatever
+//! becomes of the call.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::phone_numbers;
 use crate::phone_numbers::routing::{Happened, Lack, Lobby, Next};
 use crate::secret;
 
-/// Who answers an inbound call.
+/// The one who answers an inbound call.
 pub(super) enum Answerer {
     /// The number's agent, or an announcement after which the caller leaves a message.
     Engine(Box<Admitted>),
@@ -68,8 +69,8 @@ impl Declined {
 }
 
 impl InboundTask {
-    /// Lets the call in: to an agent, to leave a message, or to somebody else. Where nobody can answer and the number has
-    /// rules, it rings for a while first.
+    /// Lets the call in: to an agent, to leave a message, or to somebody else. Where nobody can answer and the number
+    /// has rules, it rings for a while first.
     pub(super) async fn admit_or_ring(
         &self,
         line: LineId,
@@ -199,7 +200,7 @@ impl InboundTask {
         let none = Value::Object(serde_json::Map::new());
         let call = new_call(id, Some(agent), called, &none);
         let prepared = Prepared::conversation(app, &Facts::from(&call), agent, called.room());
-        let prepared = prepared.map_err(|why| {
+        let prepared = prepared.map(Box::new).map_err(|why| {
             tracing::info!(%why, "the agent of a call that came in cannot speak");
             Declined::UNAVAILABLE
         })?;
@@ -222,7 +223,7 @@ impl InboundTask {
         Ok(Admitted {
             account,
             id,
-            prepared: Box::new(prepared),
+            prepared,
             lease: None,
             rang: None,
         })

@@ -1,15 +1,18 @@
 //! Telephone calls: the SIP stack of this node, and its trunks.
 //!
-//! `exchange.rs` is the stack, its ports and the line from its events to each call's task; `trunks.rs`
-//! keeps the stack's trunks as the database has them, on every node (`standings.rs`: what their carriers say of
-//! them, back to the database). `inbound.rs` leads an inbound call one way forward: `called.rs` says whose it is
-//! (`caller.rs`: the numbers that it tells), `lobby.rs` who answers it, `forward.rs` calls another telephone for it
-//! (`diversion.rs`: unless that goes in a circle), and `declined.rs` is the refusal of any step. All of them work with
-//! `task.rs`, the task of one call (`carried.rs`: what is put right when it breaks); `record.rs` writes the call down, and
-//! `call_leg.rs` is the record and slot of each leg. `outbound.rs` places calls, `talking.rs` follows those that were
-//! answered, and `joined.rs` two that were joined; `session.rs` is what both sides agreed on, and `whereabouts.rs` where
-//! audio may be sent for it. The stack listens from the moment on in which there is a trunk, or at the start where
-//! `sip.sources` names somebody.
+//! `exchange.rs` is the stack, its ports and the line from its events to each call's task. `trunks.rs` keeps the
+//! stack's trunks as the database has them, on every node, and `standings.rs` brings back to the database what their
+//! carriers say of them.
+//!
+//! `inbound.rs` leads an inbound call one way forward. `called.rs` says whose it is (`caller.rs`: the numbers that it
+//! tells), `lobby.rs` who answers it, `forward.rs` calls another telephone for it (`diversion.rs`: unless that goes in
+//! a circle), and `declined.rs` is the refusal of any step. All of them work with `task.rs`, the task of one call
+//! (`carried.rs`: what is put right when it breaks); `record.rs` writes the call down, and `call_leg.rs` is the record
+//! and slot of each leg.
+//!
+//! `outbound.rs` places calls, `talking.rs` follows those that were answered, and `joined.rs` two that were joined;
+//! `session.rs` is what both sides agreed on, and `whereabouts.rs` where audio may be sent for it. The stack listens
+//! from the moment on in which there is a trunk, or at the start where `sip.sources` names somebody.
 
 mod call_leg;
 mod called;

@@ -35,9 +35,9 @@ pub(super) struct Settled {
 
 /// How it begins.
 pub(super) struct How {
-    /// Who speaks in it, where that is known; else its record tells.
+    /// The call as it was prepared; without, its record, agent and trunk are read.
     pub(super) prepared: Option<Box<Prepared>>,
-    /// Where it was taken already.
+    /// Its slot, where this process holds it already.
     pub(super) lease: Option<Lease>,
     /// The other side knows that it is answered.
     pub(super) answered: bool,

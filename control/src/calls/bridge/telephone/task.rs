@@ -1,4 +1,4 @@
-//! What the task of an inbound call works with.
+//! The task of an inbound call, with what its steps share.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::app::App;
 pub(super) struct InboundTask {
     pub(super) app: App,
     pub(super) exchange: Arc<Exchange>,
-    /// What it is answerable for should it panic.
+    /// The lines and records that are put right should the task panic.
     pub(super) carried: Carried,
 }
 
 impl InboundTask {
-    /// Commands the stack.
+    /// Commands the stack to do something on a line.
     pub(super) fn tell(&self, line: LineId, command: Command) {
         self.exchange.lead(line, command);
     }

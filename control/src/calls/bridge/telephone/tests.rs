@@ -655,6 +655,34 @@ async fn the_record_has_the_response_that_the_caller_got() {
     );
 }
 
+/// An INVITE without an offer is answered with ours, and the caller answers that later. The agent and its speech are
+/// those of the moment in which the call was let in.
+#[tokio::test]
+async fn who_speaks_is_settled_when_a_call_is_let_in() {
+    let bench = Bench::new().await;
+    let trunk = bench.line().await;
+    let app = &bench.test.app;
+    let Line { id, mut events } = bench.exchange.line();
+    let incoming = Incoming {
+        offer: None,
+        ..incoming(&[trunk], NUMBER)
+    };
+    let task = bench.task();
+    let answers = async {
+        bench.stood("in_progress").await;
+        let gone = app.db.query("delete from agents");
+        gone.execute().await.unwrap();
+        let acknowledged = Event::Established {
+            call: id,
+            body: Some(Body::sdp(OFFER)),
+        };
+        hand_on(app, &bench.exchange, acknowledged);
+    };
+    let (taken, ()) = tokio::join!(task.take(id, &incoming, &mut events), answers);
+    assert!(matches!(taken, Ok(Conversation::Agent(_))));
+    assert_eq!(app.live.len(), 1, "the engine has it");
+}
+
 /// Its record stood as that of a call which is answered.
 #[tokio::test]
 async fn a_call_that_is_refused_at_the_last_moment_has_that_response() {

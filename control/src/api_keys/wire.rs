@@ -8,15 +8,8 @@ use crate::ids::ApiKeyId;
 use crate::time::Timestamp;
 
 const NAME: Kind = Kind::Str { min: 1, max: 100 };
-const GRACE: Kind = Kind::Int {
-    min: 0,
-    max: 86_400,
-};
-const SCOPES: Kind = Kind::List {
-    item: &Kind::Enum(Scope::NAMES),
-    min: 1,
-    max: 64,
-};
+const GRACE: Kind = Kind::int(0, 86_400);
+const SCOPES: Kind = Kind::list(&Kind::Enum(Scope::NAMES), 1, 64);
 
 body! {
     /// `POST /api-keys`.

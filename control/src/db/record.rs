@@ -469,3 +469,157 @@ impl<'a> Insert<'a> {
         Ok(query.bind_all(values).execute().await? == 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+    use crate::app::testing::TempDir;
+    use crate::ids::{AccountId, ToolId};
+    use crate::time::Clock;
+
+    record! {
+        /// A thing of an account.
+        #[derive(Clone, Debug, PartialEq)]
+        struct Thing in "things" where "gone_at is null" {
+            id: ToolId,
+            account: AccountId as "account_id",
+            name: String,
+            size: Option<u32> as "how_large",
+            tags: Vec<String>,
+            /// Of two columns.
+            place: (i64, i64) => place,
+            created_at: Timestamp,
+        }
+    }
+
+    fn place(row: &Row) -> Result<(i64, i64)> {
+        Ok((row.i64("x")?, row.i64("y")?))
+    }
+
+    struct Test {
+        _dir: TempDir,
+        db: Db,
+        clock: Clock,
+        mine: AccountId,
+        other: AccountId,
+    }
+
+    impl Test {
+        async fn new() -> Self {
+            let dir = TempDir::new().unwrap();
+            let url = format!("sqlite:{}", dir.path().join("t.db").display());
+            let db = Db::open(&url).await.unwrap();
+            db.query(
+                "create table things (id text primary key, account_id text not null, name text not null unique,
+                    how_large bigint, tags text not null, x bigint not null, y bigint not null,
+                    created_at bigint not null, gone_at bigint)",
+            )
+            .execute()
+            .await
+            .unwrap();
+            let clock = Clock::fixed(Timestamp(1_767_323_045_000_006));
+            let (mine, other) = (AccountId::new(&clock), AccountId::new(&clock));
+            Self {
+                _dir: dir,
+                db,
+                clock,
+                mine,
+                other,
+            }
+        }
+
+        async fn add(&self, account: AccountId, name: &str, size: Option<u32>) -> Option<Thing> {
+            let thing = Thing {
+                id: ToolId::new(&self.clock),
+                account,
+                name: name.to_owned(),
+                size,
+                tags: vec!["a".to_owned(), "b".to_owned()],
+                place: (1, 2),
+                created_at: self.clock.now(),
+            };
+            self.clock.advance(std::time::Duration::from_millis(1));
+            let insert = self.db.insert(account, &thing).also("x", 1_i64);
+            let insert = insert.also("y", 2_i64).unless("on conflict do nothing");
+            insert.run().await.unwrap().then_some(thing)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_row_is_read_as_it_was_written_and_by_its_account_alone() {
+        let test = Test::new().await;
+        for size in [None, Some(7)] {
+            let name = format!("{size:?}");
+            let thing = test.add(test.mine, &name, size).await.unwrap();
+            let read = test.db.of(test.mine).get(thing.id).await.unwrap();
+            assert_eq!(read, Some(thing.clone()));
+            let read = test.db.of::<Thing>(test.other).get(thing.id).await.unwrap();
+            assert_eq!(read, None);
+            assert_eq!(test.add(test.other, &name, size).await, None, "is taken");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_has_the_newest_first_and_counts_all_that_were_asked_for() {
+        let test = Test::new().await;
+        for name in ["a", "b", "c"] {
+            test.add(test.mine, name, Some(1)).await.unwrap();
+        }
+        test.add(test.mine, "large", Some(2)).await.unwrap();
+        test.add(test.other, "other", Some(1)).await.unwrap();
+        let names = async |rows: Rows<'_, Thing>, limit, offset| {
+            let (found, total) = rows.page(Window { limit, offset }).await.unwrap();
+            let names: String = found.into_iter().map(|thing| thing.name).collect();
+            (names, total)
+        };
+        let mine = || test.db.of::<Thing>(test.mine);
+        assert_eq!(names(mine(), 2, 0).await, ("largec".to_owned(), 4));
+        let small = || mine().whose("how_large", 1_u32);
+        assert_eq!(names(small(), 2, 1).await, ("ba".to_owned(), 3));
+        assert_eq!(
+            names(small().whose_if("name", Some("b")), 9, 0).await,
+            ("b".to_owned(), 1)
+        );
+        assert_eq!(
+            names(mine().whose_if("name", None::<&str>), 9, 3).await.1,
+            4
+        );
+        assert_eq!(names(mine().like("name", "l%".to_owned()), 9, 0).await.1, 1);
+        assert_eq!(mine().only("name <> 'a'").count().await.unwrap(), 3);
+        assert_eq!(mine().some("name", 2).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_held_row_is_changed_and_one_that_is_gone_is_not() {
+        let test = Test::new().await;
+        let thing = test.add(test.mine, "a", None).await.unwrap();
+        let mut tx = test.db.begin_write().await.unwrap();
+        let mut held: Thing = tx.of(test.mine).hold(thing.id).await.unwrap().unwrap();
+        held.name = "b".to_owned();
+        held.tags.clear();
+        assert!(tx.update(test.mine, &held).await.unwrap());
+        assert!(!tx.update(test.other, &held).await.unwrap());
+        tx.commit().await.unwrap();
+        let mine = || test.db.of::<Thing>(test.mine);
+        assert_eq!(mine().get(thing.id).await.unwrap(), Some(held.clone()));
+        let gone = named! { gone_at: test.clock.now(), how_large: 3_u32 };
+        assert_eq!(mine().whose("name", "b").set(gone).await.unwrap(), 1);
+        assert_eq!(mine().first().await.unwrap(), None);
+        let mut tx = test.db.begin_write().await.unwrap();
+        assert!(!tx.update(test.mine, &held).await.unwrap());
+        assert!(!tx.of::<Thing>(test.mine).delete(thing.id).await.unwrap());
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_row_is_deleted_once() {
+        let test = Test::new().await;
+        let thing = test.add(test.mine, "a", None).await.unwrap();
+        for (account, there) in [(test.other, false), (test.mine, true), (test.mine, false)] {
+            let deleted = test.db.of::<Thing>(account).delete(thing.id).await.unwrap();
+            assert_eq!(deleted, there);
+        }
+    }
+}

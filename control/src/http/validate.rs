@@ -137,6 +137,23 @@ pub enum Kind {
     Timestamp,
 }
 
+impl Kind {
+    /// A list of so many items.
+    pub const fn list(item: &'static Self, min: usize, max: usize) -> Self {
+        Self::List { item, min, max }
+    }
+
+    /// A whole number within these bounds.
+    pub const fn int(min: i64, max: i64) -> Self {
+        Self::Int { min, max }
+    }
+
+    /// Text of this regular expression, which the function judges.
+    pub const fn pattern(name: &'static str, check: fn(&str) -> bool) -> Self {
+        Self::Pattern { name, check }
+    }
+}
+
 /// What a value of a type must look like in a body, where the type alone tells.
 pub trait Shape {
     const KIND: Kind;

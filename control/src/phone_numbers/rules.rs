@@ -48,7 +48,7 @@ words! {
 /// How long a number rings, when its rules do not say; seconds.
 pub const MAX_RING_SECONDS: u32 = 30;
 
-const RING: Kind = Kind::Int { min: 5, max: 120 };
+const RING: Kind = Kind::int(5, 120);
 
 body! {
     /// Applied when no agent answers (document 3, routing rules). The body of `POST /phone-numbers/{id}/routing`.

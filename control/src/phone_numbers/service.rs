@@ -221,14 +221,15 @@ pub(super) fn check_rules(at: &str, rules: Option<&RoutingRules>) -> Result<(), 
     }
 }
 
-async fn hold_agent(
+/// 404 unless the agent is there; it stays until the transaction ends.
+pub async fn hold_agent(
     tx: &mut Tx,
     account: AccountId,
     agent: Option<AgentId>,
 ) -> Result<(), ApiError> {
     match agent {
         Some(agent) if !agents::store::hold(tx, account, agent).await? => {
-            Err(sip_trunks::service::no_agent())
+            Err(ApiError::missing("agent_id: no such agent"))
         }
         _ => Ok(()),
     }

@@ -8,10 +8,7 @@ use crate::ids::{AgentId, PhoneNumberId, TrunkId};
 use crate::sip_trunks::wire::{NUMBER, is_plain};
 use crate::time::Timestamp;
 
-const FRIENDLY_NAME: Kind = Kind::Pattern {
-    name: r"^[^\u0000-\u001f\u007f-\u009f<>]{0,255}$",
-    check: is_plain,
-};
+const FRIENDLY_NAME: Kind = Kind::pattern(r"^[^\u0000-\u001f\u007f-\u009f<>]{0,255}$", is_plain);
 
 body! {
     /// `POST /phone-numbers/sip/register`.

@@ -119,22 +119,21 @@ fn written(endpoint: Endpoint) -> Endpoint {
 async fn onboard(cx: Context, Body(body): Body<OnboardTrunk>) -> Made<OnboardedTrunk> {
     let (trunk, numbers) = service::onboard(&cx, cx.account, body).await?;
     Ok(Created(OnboardedTrunk {
-        trunk: record(trunk, Traffic::default()),
+        trunk: record(trunk, &mut HashMap::new()),
         phone_numbers: numbers.into_iter().map(Into::into).collect(),
     }))
 }
 
 async fn create(cx: Context, Body(body): Body<CreateTrunk>) -> Made<TrunkRecord> {
     let trunk = service::create(&cx, cx.account, body).await?;
-    Ok(Created(record(trunk, Traffic::default())))
+    Ok(Created(record(trunk, &mut HashMap::new())))
 }
 
 async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, ApiError> {
     let trunks = cx.rows::<Trunk>().page(page).await?;
     let mut traffic = traffic(&cx, cx.account).await?;
     Ok(List::each(trunks, page, |trunk| {
-        let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-        record(trunk, traffic)
+        record(trunk, &mut traffic)
     }))
 }
 
@@ -171,15 +170,14 @@ async fn traffic(app: &App, account: AccountId) -> db::Result<HashMap<TrunkId, T
 
 async fn with_traffic(app: &App, trunk: Trunk) -> Reply<TrunkRecord> {
     let mut traffic = traffic(app, trunk.account).await?;
-    let traffic = traffic.remove(&trunk.id).unwrap_or_default();
-    Ok(Json(record(trunk, traffic)))
+    Ok(Json(record(trunk, &mut traffic)))
 }
 
-fn record(trunk: Trunk, traffic: Traffic) -> TrunkRecord {
+fn record(trunk: Trunk, traffic: &mut HashMap<TrunkId, Traffic>) -> TrunkRecord {
     let Traffic {
         active,
         failed,
         last_failed,
-    } = traffic;
+    } = traffic.remove(&trunk.id).unwrap_or_default();
     TrunkRecord::new(trunk, active, failed, last_failed)
 }

@@ -84,14 +84,8 @@ impl AuthMode {
     }
 }
 
-const ENTRIES: Kind = Kind::List {
-    item: &Kind::Pattern {
-        name: r"^\+[1-9][0-9]{0,14}$",
-        check: is_destination,
-    },
-    min: 0,
-    max: 1000,
-};
+const ENTRY: Kind = Kind::pattern(r"^\+[1-9][0-9]{0,14}$", is_destination);
+const ENTRIES: Kind = Kind::list(&ENTRY, 0, 1000);
 
 body! {
     /// Whom a trunk may call.

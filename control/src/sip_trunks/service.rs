@@ -9,7 +9,6 @@ use super::rules::{
 };
 use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
-use crate::agents;
 use crate::app::App;
 use crate::calls::bridge::telephone;
 use crate::db::Tx;
@@ -89,11 +88,7 @@ pub async fn onboard(
     let edge = edge(app, Some(trunk.transport)).await;
     let mut tx = app.db.begin_write().await?;
     has_room(app, &mut tx, account).await?;
-    if let Some(agent) = agent_id
-        && !agents::store::hold(&mut tx, account, agent).await?
-    {
-        return Err(no_agent());
-    }
+    phone_numbers::service::hold_agent(&mut tx, account, agent_id).await?;
     edge?;
     fits(store::insert(&mut tx, account, &trunk).await?)?;
     let mut registered = Vec::with_capacity(numbers.len());
@@ -475,10 +470,6 @@ fn fits(written: bool) -> Result<(), ApiError> {
         "Another inbound trunk of this account is known by this auth_username: choose another";
     let taken = || ApiError::conflict("name_taken", why);
     written.then_some(()).ok_or_else(taken)
-}
-
-pub(crate) fn no_agent() -> ApiError {
-    ApiError::missing("agent_id: no such agent")
 }
 
 /// An inbound trunk takes what its carrier sends, which may be one number in two ways.

@@ -220,15 +220,11 @@ async fn is_user_taken(tx: &mut Tx, account: AccountId, trunk: &Trunk) -> db::Re
     if !by_user {
         return Ok(false);
     }
-    let found = tx
-        .query(
-            "select id from sip_trunks where account_id = $1 and auth_username = $3 and type = 'inbound'
-                and auth_mode in ('digest', 'digest_plus_ip_acl') and deleted_at is null and id <> $2",
-        )
-        .bind_all(args![account, trunk.id, trunk.auth_username.as_deref()])
-        .optional(|row| row.text("id"))
-        .await?;
-    Ok(found.is_some())
+    let inbound = tx.of::<Trunk>(account).only("type = 'inbound'");
+    let of_users = inbound.only("auth_mode in ('digest', 'digest_plus_ip_acl')");
+    let named = of_users.whose("auth_username", trunk.auth_username.as_deref());
+    let found = named.all("id").await?;
+    Ok(found.iter().any(|other| other.id != trunk.id))
 }
 
 /// Lets one request at a time choose the account's default, or add a trunk to it. To be asked first: who holds a

@@ -24,10 +24,7 @@ pub fn is_plain(text: &str) -> bool {
 }
 
 /// A number as a carrier knows it: E.164 or digits.
-pub const NUMBER: Kind = Kind::Pattern {
-    name: r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$",
-    check: is_wire_number,
-};
+pub const NUMBER: Kind = Kind::pattern(r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$", is_wire_number);
 
 /// What a SIP header carries without quoting it.
 const USERNAME: Kind = Kind::Pattern {
@@ -58,28 +55,13 @@ const REALM: Kind = Kind::Pattern {
 };
 
 /// What a block of addresses must be stands in `service.rs`, which knows the setting for laboratories.
-const ADDRESSES: Kind = Kind::List {
-    item: &Kind::Str { min: 1, max: 43 },
-    min: 0,
-    max: 100,
-};
+const ADDRESSES: Kind = Kind::list(&Kind::Str { min: 1, max: 43 }, 0, 100);
 
-const CALLS: Kind = Kind::Int {
-    min: 1,
-    max: 1_000_000,
-};
+const CALLS: Kind = Kind::int(1, 1_000_000);
 
-const NUMBERS: Kind = Kind::List {
-    item: &NUMBER,
-    min: 0,
-    max: 100,
-};
-const NEW_NUMBERS: Kind = Kind::List {
-    item: &NUMBER,
-    min: 1,
-    max: 100,
-};
-const EXPIRES: Kind = Kind::Int { min: 30, max: 3600 };
+const NUMBERS: Kind = Kind::list(&NUMBER, 0, 100);
+const NEW_NUMBERS: Kind = Kind::list(&NUMBER, 1, 100);
+const EXPIRES: Kind = Kind::int(30, 3600);
 const CARRIER_MODES: Kind = Kind::Enum(&["digest", "ip_acl", "digest_plus_ip_acl"]);
 
 const MD5: &str = "Whether the carrier's challenges with MD5 and without qop are answered (default false): whoever \

@@ -114,10 +114,7 @@ impl UsageReport {
 
 const NAME: Kind = Kind::Str { min: 1, max: 100 };
 /// A thousand times more than anybody uses; keeps the arithmetic exact.
-const VALUE: Kind = Kind::Int {
-    min: 1,
-    max: 1_000_000_000_000,
-};
+const VALUE: Kind = Kind::int(1, 1_000_000_000_000);
 
 body! {
     /// `POST /usage/triggers`.

@@ -475,8 +475,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
 
     use super::*;
-    use crate::app::testing::TempDir;
     use crate::ids::{AccountId, ToolId};
+    use crate::testing::TempDir;
     use crate::time::Clock;
 
     record! {

@@ -31,6 +31,9 @@ pub struct Table {
     pub done: Option<(&'static str, &'static str)>,
 }
 
+/// The rows of one account that are due.
+pub type Due<K> = Vec<Found<<K as Kind>::Lane, <K as Kind>::Status>>;
+
 /// A kind of job.
 pub trait Kind: Send + Sync + Sized + 'static {
     /// Where a job stands: the resource's own closed set.
@@ -72,7 +75,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
         &self,
         look: &Look<'_>,
         full: &[Self::Lane],
-    ) -> impl Future<Output = Result<Vec<Found<Self::Lane, Self::Status>>, DbError>> + Send;
+    ) -> impl Future<Output = Result<Due<Self>, DbError>> + Send;
 
     /// Does one step of a claimed job. `claim.held.attempts` counts this attempt, so a job whose steps kill
     /// their process can be told from others.

@@ -117,7 +117,6 @@ impl Fallback<Box<dyn Recogniser>> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use std::convert::Infallible;
 

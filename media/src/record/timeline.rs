@@ -385,7 +385,7 @@ mod tests {
             let Place::At { position, .. } = place(&mut line, now, FRAME, true) else {
                 unreachable!("nothing is fast");
             };
-            if frame < 500 || frame > 1_500 {
+            if !(500..=1_500).contains(&frame) {
                 assert_eq!(position, now - FRAME, "frame {frame}");
             }
         }

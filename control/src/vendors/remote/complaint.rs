@@ -586,7 +586,7 @@ mod tests {
             let tags = "<br>".repeat((READ - 24) / 4);
             format!("<p>{tags}key: 0123456789abc{behind}")
         };
-        let excerpt = |page: &str| super::page(page.as_bytes()).unwrap();
+        let excerpt = |page: &str| super::page(page.as_bytes()).expect("a page");
         let (whole, cut) = (page(" x"), page("def0123456789abcdef0123456789abcdef"));
         assert!(whole.len() < READ && cut.len() > READ);
         assert_eq!(excerpt(&whole), "key: 0123456789abc x");

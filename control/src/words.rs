@@ -1,7 +1,7 @@
 //! Closed sets of words, each written down once: the API, its document, the database and the code read the same
 //! list.
 //!
-//! ```ignore
+//! ```text
 //! words! {
 //!     /// Who wanted it.
 //!     pub enum Source {

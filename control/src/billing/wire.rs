@@ -1,10 +1,10 @@
 //! Bodies of the billing routes.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::http::Wire;
-use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::http::validate::Kind;
+use crate::http::wire::body;
 use crate::ids::{AccountId, AdjustmentId};
 use crate::time::Timestamp;
 
@@ -19,37 +19,16 @@ pub struct BillingStatus {
     pub balance_cents: i64,
 }
 
-/// `POST /billing/adjustments`.
-#[derive(Debug, Deserialize)]
-pub struct CreateAdjustment {
-    pub account_id: AccountId,
-    pub amount_cents: i64,
-    pub note: Option<String>,
-}
+/// A hundred million dollars at once is a slip of the keyboard.
+const AMOUNT: Kind = Kind::int(-10_000_000_000, 10_000_000_000);
 
-impl Wire for CreateAdjustment {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "CreateAdjustment",
-        unknown: Unknown::Refuse,
-        fields: &[
-            Field::req("account_id", Kind::Uuid, "The account whose balance it is."),
-            Field::req(
-                "amount_cents",
-                // A hundred million dollars at once is a slip of the keyboard.
-                Kind::Int {
-                    min: -10_000_000_000,
-                    max: 10_000_000_000,
-                },
-                "How much is added to the balance, in cents; a negative amount takes away.",
-            ),
-            Field::opt(
-                "note",
-                Kind::Str { min: 0, max: 500 },
-                "Why, for the operator.",
-            )
-            .nullable(),
-        ],
-    };
+body! {
+    /// `POST /billing/adjustments`.
+    #[derive(Debug)]
+    pub struct CreateAdjustment = "CreateAdjustment";
+    required account_id: AccountId, "The account whose balance it is.";
+    required amount_cents: i64 = AMOUNT, "How much is added to the balance, in cents; a negative amount takes away.";
+    nullable note: String = Kind::Str { min: 0, max: 500 }, "Why, for the operator.";
 }
 
 /// An adjustment as it is answered.

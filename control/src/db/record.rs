@@ -1,7 +1,7 @@
 //! A table's rows as structs: which columns there are stands once, and what every resource asks of its table is
 //! written here and nowhere else.
 //!
-//! ```ignore
+//! ```text
 //! record! {
 //!     /// What an account wants to be told of.
 //!     #[derive(Clone, PartialEq)]
@@ -75,7 +75,7 @@ macro_rules! columns {
             }
 
             fn write(&self) -> Arg {
-                self.clone().into()
+                self.to_owned().into()
             }
         }
     )+};

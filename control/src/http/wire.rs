@@ -2,7 +2,7 @@
 //!
 //! # What a client sends
 //!
-//! ```ignore
+//! ```text
 //! body! {
 //!     /// `POST /usage/triggers`.
 //!     pub struct CreateTrigger = "CreateUsageTrigger";
@@ -32,7 +32,7 @@
 //!
 //! # What it is answered
 //!
-//! ```ignore
+//! ```text
 //! answer! {
 //!     /// A trigger as it is answered.
 //!     pub struct TriggerRecord = "UsageTrigger" of Trigger uses(period) hides(generation) {

@@ -25,6 +25,7 @@ fn list_web() -> io::Result<()> {
     let folder = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("web");
     let entries = fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?;
     let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| is_served(path));
     paths.sort();
     let lines: String = paths
         .iter()
@@ -33,6 +34,18 @@ fn list_web() -> io::Result<()> {
         .collect();
     let list = Path::new(&variable("OUT_DIR")?).join("web.rs");
     fs::write(list, format!("&[\n{lines}]\n"))
+}
+
+/// Whether a file of `web/` is meant for browsers. What an editor or a system leaves beside them is not: `.app.js.swp`,
+/// `app.js~`, `app.js.orig`, folders.
+fn is_served(path: &Path) -> bool {
+    const KINDS: [&str; 7] = ["css", "html", "js", "svg", "ts", "txt", "woff2"];
+    let name = path.file_name().and_then(|name| name.to_str());
+    let kind = path.extension().and_then(|kind| kind.to_str());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    name.is_some_and(|name| !name.starts_with('.') && name.chars().all(is_plain))
+        && kind.is_some_and(|kind| KINDS.contains(&kind))
+        && path.is_file()
 }
 
 fn variable(name: &str) -> io::Result<String> {

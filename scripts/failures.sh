@@ -16,4 +16,5 @@ awk '
         count = 0
     }
     /^error: (test|doctest) failed/ { failed++ }
+    /^== cargo failed/ { print "red" }
     END { if (!told || told != failed) print "red" }' "$1"

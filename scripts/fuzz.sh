@@ -18,7 +18,7 @@ flags=(-Cpasses=sancov-module
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${flags[@]}")
 export CARGO_ENCODED_RUSTFLAGS=${CARGO_ENCODED_RUSTFLAGS%$'\x1f'}
 built=${CARGO_TARGET_DIR:-$PWD/../target}/fuzz
-${CARGO:-cargo} build --release --target "$target" --target-dir "$built"
+${CARGO:-cargo} build --release --locked --target "$target" --target-dir "$built"
 
 targets=("$@")
 if [ ${#targets[@]} = 0 ]; then

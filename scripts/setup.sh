@@ -23,8 +23,8 @@ needed() {
     # Rust links with the C compiler; SQLite is compiled, too.
     echo "gcc                 command -v cc"
     echo "libc6-dev           test -e /usr/include/stdlib.h"
-    if [ "$purpose" != run ]; then
-        # libFuzzer is compiled for the fuzz targets, which the tests compile, too.
+    if [ "$purpose" = fuzz ]; then
+        # libFuzzer is compiled for the fuzz targets.
         echo "g++                 command -v c++"
     fi
     if [ "$purpose" = test ] || [ "$purpose" = soak ]; then

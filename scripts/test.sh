@@ -45,14 +45,22 @@ print(*sorted({target["name"] for target in targets if target["kind"] == ["test"
 # tests ARGUMENT…: `cargo test`, with its words kept. All packages are named each time, so that all crates have the same
 # features and nothing is compiled twice.
 tests() {
-    cargo test --release --workspace --no-fail-fast "$@" 2>&1 | tee -a "$log"
+    local said status=0
+    said=$(mktemp "$work/said.XXXXXX")
+    cargo test --release --workspace --no-fail-fast "$@" 2>&1 | tee "$said" || status=$?
+    # What failed without a test that did: it could not be built, linked or found.
+    [ "$status" = 0 ] || grep -qE '^error: (test|doctest) failed' "$said" || echo "== cargo failed" >>"$said"
+    cat "$said" >>"$log"
+    return "$status"
 }
 
 # Every test. What runs beside real peers keeps real deadlines, and a machine that others share stalls now and then: a
 # test of these that failed is run once more, alone, and told of. One that fails twice is red, as is any other failure.
 every_test() {
-    local name others=() status=0
-    for name in $(targets); do
+    local name names others=() status=0
+    # A loop over nothing would pass.
+    names=$(targets) && [ -n "$names" ] || return 1
+    for name in $names; do
         [ -n "${at_once[$name]:-}" ] || others+=(--test "$name")
     done
     tests --lib --bins "${others[@]}" || status=1
@@ -87,10 +95,12 @@ timed "set-up: packages" bash scripts/setup.sh test packages
 peers=$!
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
-timed "lints" cargo clippy --release --workspace --all-targets --features sidetone-tests/webrtc-rs -- -D warnings
+# Whatever of the workspace is compiled is linted first. The benches are built for that alone.
+export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/linting-rustc.sh
 # The binary itself: tests with real peers start it.
-timed "build of the binary" cargo build --release --workspace --bin sidetone
-timed "build of the tests" cargo test --release --workspace --no-run
+timed "lints and build of the binary" cargo build --release --workspace --bin sidetone
+timed "lints and build of the tests" cargo test --release --workspace --no-run
+timed "lints of the benches" cargo build --release --workspace --bench '*'
 wait "$peers" || { cat "$work/peers.log"; exit 1; }
 cat "$work/peers.log"
 timed "all tests" every_test

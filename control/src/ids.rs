@@ -3,9 +3,8 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
-use std::time::Duration;
 
-use crate::time::{Clock, Timestamp};
+use crate::time::Clock;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -114,16 +113,6 @@ ids! {
     NodeId,
 }
 
-impl CallId {
-    /// When it was made, to the millisecond; `None`: it is no UUID of version 7. A process whose clock is set back goes on
-    /// with the time before, so this may lie ahead of the clock.
-    pub fn made_at(self) -> Option<Timestamp> {
-        let is_timed = self.0.get_version_num() == 7;
-        let (seconds, nanos) = self.0.get_timestamp().filter(|_| is_timed)?.to_unix();
-        let after = Duration::new(seconds, nanos);
-        Some(Timestamp::from_micros(0).plus(after))
-    }
-}
 impl crate::db::Owner for AccountId {}
 
 /// A session is its call.
@@ -146,30 +135,10 @@ fn v7(clock: &Clock) -> uuid::Uuid {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
 
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn an_id_tells_when_it_was_made() {
-        for (id, at) in [
-            // RFC 9562, appendix A.6.
-            (
-                "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
-                Some(1_645_557_742_000_000),
-            ),
-            ("00000000-0000-7000-8000-000000000000", Some(0)),
-            (
-                "ffffffff-ffff-7fff-bfff-ffffffffffff",
-                Some(281_474_976_710_655_000),
-            ),
-            // Version 1 has a time, too, of another kind; version 4 and nil have none.
-            ("c232ab00-9414-11ec-b3c8-9f6bdeced846", None),
-            ("919108f7-52d1-4320-9bac-f847db4148a8", None),
-            ("00000000-0000-0000-0000-000000000000", None),
-        ] {
-            let id: CallId = id.parse().unwrap();
-            assert_eq!(id.made_at().map(Timestamp::micros), at, "{id}");
-        }
-    }
+    use super::*;
+    use crate::time::Timestamp;
 
     #[test]
     fn ids_sort_by_the_order_they_were_made_in() {

@@ -235,6 +235,7 @@ impl Postgres {
                 connection: Some(connection),
                 db: self.clone(),
                 failed: false,
+                touched: false,
                 lost: false,
             };
             match tx.command("begin isolation level read committed").await {
@@ -323,6 +324,8 @@ pub(super) struct Tx {
     db: Postgres,
     /// A statement failed: the server only takes the end of it now.
     failed: bool,
+    /// A statement wrote a row: a commit then shows that writes are taken.
+    touched: bool,
     /// The connection is of no more use.
     lost: bool,
 }
@@ -338,6 +341,7 @@ impl Tx {
             return Err(DbError::Aborted);
         };
         let done = self.db.on(connection, sql, args, want).await;
+        self.touched |= matches!(done, Ok(Answer::Touched(rows)) if rows > 0);
         self.note(&done);
         done
     }
@@ -348,6 +352,9 @@ impl Tx {
             return Err(DbError::Aborted);
         }
         self.command("commit").await?;
+        if self.touched {
+            self.db.outage.wrote();
+        }
         // Back to the pool.
         drop(self.connection.take());
         Ok(())

@@ -121,6 +121,10 @@ pub async fn claim<K: Kind>(
     .await
 }
 
+/// What people read of a job that ended as unknown.
+pub(super) const NOBODY_KNOWS: &str =
+    "The server stopped while this was being done. It may have been done; it was not repeated.";
+
 /// Settles a due row without a step, as `status`; as unknown where its deed may have been done. How it was
 /// settled. `None`: it was settled or taken meanwhile.
 pub async fn close<K: Kind>(
@@ -131,24 +135,25 @@ pub async fn close<K: Kind>(
     now: Timestamp,
 ) -> Result<Option<K::Status>, DbError> {
     let Table { name, open, .. } = K::TABLE;
-    let ends: &[(K::Status, &str)] = match K::UNKNOWN {
-        None => &[(status, "")],
+    let ends: &[(K::Status, &str, Option<&str>)] = match K::UNKNOWN {
+        None => &[(status, "", None)],
         Some(unknown) => &[
-            (status, " and intended_at is null"),
-            (unknown, " and intended_at is not null"),
+            (status, " and intended_at is null", None),
+            (unknown, " and intended_at is not null", Some(NOBODY_KNOWS)),
         ],
     };
-    for (status, which) in ends {
+    for (status, which, error) in ends {
         let rows = tx
             .query_built(format!(
                 "update {name} set status = $1, next_attempt_at = null, claim_token = claim_token + 1,
-                    updated_at = $2
+                    updated_at = $2, last_error = coalesce($5, last_error)
                  where account_id = $3 and id = $4 and {open} and next_attempt_at <= $2{which}"
             ))
             .bind(K::word(*status))
             .bind(now)
             .bind(account)
             .bind(id.to_string())
+            .bind(*error)
             .execute()
             .await?;
         if rows == 1 {

@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use super::kind::{Answer, Ended, Finished, Found, Held, Kind, Left, Plan};
 use super::policy::Shares;
-use super::store::{self, Look};
+use super::store::{self, Look, NOBODY_KNOWS};
 use crate::db::{Db, DbError};
 use crate::ids::AccountId;
 use crate::time::{Clock, Timestamp};
@@ -327,10 +327,6 @@ async fn work<K: Kind>(
     claim.kind.step(claim, lane, job).await
 }
 
-/// What people read of a job that ended as unknown.
-const NOBODY_KNOWS: &str =
-    "The server stopped while this was being done. It may have been done; it was not repeated.";
-
 /// Writes down the end of a step. What must not be repeated is worth trying for as long as a claim lasts: a
 /// database that was away for a moment must not turn what is known into something that nobody knows.
 async fn write_down<K: Kind>(
@@ -343,7 +339,7 @@ async fn write_down<K: Kind>(
     let trying = async {
         loop {
             match write_once(claim, ended).await {
-                Err(Left::Database(error)) if error.is_unavailable() => {
+                Err(Left::Database(error)) if error.is_unavailable() || error.is_conflict() => {
                     tracing::warn!(%error, job = %claim.held.id, "the end of a step could not be written down; trying again");
                     tokio::time::sleep(AGAIN).await;
                 }

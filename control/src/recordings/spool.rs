@@ -1,12 +1,12 @@
 //! What calls leave in this node's spool. Whoever carries a call takes its files out when it is over; a process
 //! that died, a disk that failed or a message that was lost leaves some. They are looked through at the start and
 //! each hour: what is still to be stored is stored, and what belongs to nothing any more goes. Files of calls that the
-//! database does not know stay for a day: it may be the wrong database.
+//! database does not know stay for a day after a process has said so: it may be the wrong database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use media::shell::{self, RecordedFile, Spooled};
@@ -21,7 +21,7 @@ use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
 use crate::storage::ObjectKey;
 use crate::supervisor;
-use crate::time::Timestamp;
+use crate::time::{Moment, Timestamp};
 
 /// How often the spool is looked through.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -35,8 +35,8 @@ const SOON: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// A recording whose file did not come for this long will never come.
 pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
-/// Files of a call that the database does not know are removed so long after the call began: by then somebody has seen
-/// that the setting `database.url` names another database than the one before.
+/// Files of a call that the database does not know are removed so long after this process first said so: by then somebody
+/// has seen that the setting `database.url` names another database than the one before.
 const STRANGE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The pause between two tries to write a recording down.
 const RETRY: Duration = Duration::from_secs(1);
@@ -75,8 +75,8 @@ pub async fn run(app: App) {
 pub struct Sweeper {
     /// The last call of the sweep before, where there were more.
     after: Option<CallId>,
-    /// Calls of which the log has what will be removed, and when; none that the spool has no files of.
-    announced: BTreeSet<CallId>,
+    /// Calls of which the log has that their files will be removed, and since when; none that the spool has no files of.
+    announced: BTreeMap<CallId, Moment>,
 }
 
 impl Sweeper {
@@ -99,7 +99,7 @@ impl Sweeper {
                 (call.to_string() == session).then_some((call, files))
             })
             .collect();
-        self.announced.retain(|call| found.contains_key(call));
+        self.announced.retain(|call, _| found.contains_key(call));
         let mut behind = found
             .into_iter()
             .filter(|(call, _)| after.is_none_or(|after| *call > after));
@@ -139,45 +139,22 @@ impl Sweeper {
             .await
     }
 
-    /// Removes files of a call that the database does not know, once they are old. Until then they are announced, once.
+    /// Removes files of a call that the database does not know, a day after this process first said so.
     async fn wait_or_discard(&mut self, app: &App, call: CallId, files: Spooled) {
         let paths: Vec<_> = files.files.iter().map(|path| path.display()).collect();
-        let began = match call.made_at() {
-            Some(made) => made,
-            // No id of this program's making: by its files.
-            None => match last_written(files.files.clone()).await {
-                Ok(written) => written,
-                Err(error) => {
-                    tracing::warn!(%error, ?paths, "files in the spool have no age: they stay");
-                    return;
-                }
-            },
-        };
-        // A file of the future is young: one of both clocks is wrong.
-        if app.clock.now().since(began) >= STRANGE_FOR {
+        let now = app.clock.moment();
+        let announced = self.announced.entry(call).or_insert_with(|| {
+            tracing::warn!(
+                %call, ?paths, days = STRANGE_FOR.as_secs() / 86_400,
+                "files of no call of the database are in the spool: they will be removed after these days, unless the database is another by then"
+            );
+            now
+        });
+        if now.since(*announced) >= STRANGE_FOR {
             tracing::warn!(%call, ?paths, "files of no call of the database were in the spool: they are removed");
             discard(app, call).await;
-        } else if self.announced.insert(call) {
-            let removed_at = began.plus(STRANGE_FOR);
-            tracing::warn!(
-                %call, ?paths, %removed_at,
-                "files of no call of the database are in the spool: they will be removed, unless the database is another by then"
-            );
         }
     }
-}
-
-/// When the newest of these files was written.
-async fn last_written(files: Vec<PathBuf>) -> io::Result<Timestamp> {
-    let newest = tokio::task::spawn_blocking(move || {
-        let times = files.iter().map(|file| std::fs::metadata(file)?.modified());
-        times.collect::<io::Result<Vec<_>>>()
-    });
-    let times = newest.await.map_err(io::Error::other)??;
-    let newest = times.into_iter().max().ok_or(io::ErrorKind::NotFound)?;
-    // Before 1970 is long ago, too.
-    let after = newest.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Timestamp::from_micros(0).plus(after))
 }
 
 async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {

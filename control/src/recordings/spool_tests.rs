@@ -11,6 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::ids::RecordingId;
 use crate::testing::TestApp;
+use crate::time::Clock;
 
 /// Everything that a call may have in the spool.
 const ALL: [&str; 6] = [
@@ -164,55 +165,60 @@ async fn what_belongs_to_nothing_any_more_goes_and_nothing_else_does() {
 async fn one_sweep_looks_at_so_many_calls_and_the_next_at_those_behind() {
     let test = TestApp::new().await;
     for _ in 0..CALLS + 3 {
-        leave(&test, stranger(&test, STRANGE_FOR), &["tape"]);
+        leave(&test, CallId::new(&test.app.clock), &["tape"]);
     }
     let mut sweeper = Sweeper::default();
+    assert!(sweeper.sweep(&test.app).await.unwrap());
+    assert_eq!(sweeper.announced.len(), CALLS);
+    assert!(!sweeper.sweep(&test.app).await.unwrap());
+    assert_eq!(sweeper.announced.len(), CALLS + 3);
+    test.app.clock.advance(STRANGE_FOR);
     assert!(sweeper.sweep(&test.app).await.unwrap());
     assert_eq!(spooled(&test.app).await.unwrap().len(), 3);
     assert!(!sweeper.sweep(&test.app).await.unwrap());
     assert_eq!(spooled(&test.app).await.unwrap().len(), 0);
 }
 
-/// The id of a call that the database does not know, made so long ago.
-fn stranger(test: &TestApp, ago: Duration) -> CallId {
-    made_at(test.app.clock.now().minus(ago))
-}
-
-fn made_at(time: Timestamp) -> CallId {
-    let made = time.micros() / 1000;
-    let random = uuid::Uuid::new_v4();
-    let random = random.as_bytes().first_chunk().unwrap();
-    CallId(uuid::Builder::from_unix_timestamp_millis(made.unsigned_abs(), random).into_uuid())
-}
-
 #[tokio::test]
 async fn files_of_a_call_that_the_database_does_not_know_stay_for_a_day() {
     let test = TestApp::new().await;
     let second = Duration::from_secs(1);
-    let old = stranger(&test, STRANGE_FOR);
-    let young = stranger(&test, STRANGE_FOR.checked_sub(second).unwrap());
-    // The clock was set back since this one began.
-    let ahead = made_at(test.app.clock.now().plus(7 * STRANGE_FOR));
+    // Whenever the call was: a node may have been off for a week, its clock may have been set back, and the id may be of
+    // another making.
+    let now = test.app.clock.now();
+    let strangers = [now.minus(7 * STRANGE_FOR), now, now.plus(7 * STRANGE_FOR)];
+    let [old, new, ahead] = strangers.map(|made| CallId::new(&Clock::fixed(made)));
+    let other = CallId(uuid::Uuid::new_v4());
     let open = Case {
         reason: None,
         ..OVER
     };
     let known = call(&test, open).await;
-    let all = [old, young, ahead, known];
+    let all = [old, new, ahead, other, known];
     for call in all {
         leave(&test, call, &ALL);
     }
-    let mut sweeper = Sweeper::default();
-    assert!(!sweeper.sweep(&test.app).await.unwrap());
     let whole = ALL.len();
-    assert_eq!(all.map(|call| left(&test, call)), [0, whole, whole, whole]);
-    assert_eq!(sweeper.announced, BTreeSet::from([young, ahead]));
-    // Announced once, and forgotten with its files.
+    let mut sweeper = Sweeper::default();
+    for wait in [
+        Duration::ZERO,
+        second,
+        STRANGE_FOR.checked_sub(2 * second).unwrap(),
+    ] {
+        test.app.clock.advance(wait);
+        assert!(!sweeper.sweep(&test.app).await.unwrap());
+        assert_eq!(all.map(|call| left(&test, call)), [whole; 5], "{wait:?}");
+        assert_eq!(sweeper.announced.len(), 4);
+    }
+    // A process that has said nothing yet removes nothing.
     test.app.clock.advance(second);
+    assert!(!Sweeper::default().sweep(&test.app).await.unwrap());
+    assert_eq!(all.map(|call| left(&test, call)), [whole; 5]);
     assert!(!sweeper.sweep(&test.app).await.unwrap());
-    assert_eq!(all.map(|call| left(&test, call)), [0, 0, whole, whole]);
+    assert_eq!(all.map(|call| left(&test, call)), [0, 0, 0, 0, whole]);
+    // What was said is forgotten with the files.
     assert!(!sweeper.sweep(&test.app).await.unwrap());
-    assert_eq!(sweeper.announced, BTreeSet::from([ahead]));
+    assert!(sweeper.announced.is_empty());
 }
 
 /// A start with the database of another installation, and one with the right one again.
@@ -235,29 +241,6 @@ async fn a_start_with_the_wrong_database_loses_no_recording() {
     swept(&test, call).await;
     assert_eq!(left(&test, call), 0);
     assert_eq!(stored(&test, call).await, [true, false, true]);
-}
-
-#[tokio::test]
-async fn files_of_an_id_without_a_time_go_by_when_they_were_written() {
-    let test = TestApp::new().await;
-    let now = UNIX_EPOCH + test.app.clock.now().since(Timestamp(0));
-    let second = Duration::from_secs(1);
-    let mut ids = Vec::new();
-    for written in [now - STRANGE_FOR, now - STRANGE_FOR + second, now + second] {
-        let id = CallId(uuid::Uuid::new_v4());
-        leave(&test, id, &["tape", "wav"]);
-        // The newest counts.
-        for (ending, at) in [("tape", written), ("wav", UNIX_EPOCH)] {
-            let opened = std::fs::File::options()
-                .write(true)
-                .open(file(&test, id, ending));
-            opened.unwrap().set_modified(at).unwrap();
-        }
-        ids.push(id);
-    }
-    assert!(!Sweeper::default().sweep(&test.app).await.unwrap());
-    let there: Vec<usize> = ids.iter().map(|id| left(&test, *id)).collect();
-    assert_eq!(there, [0, 2, 2]);
 }
 
 #[tokio::test]

@@ -329,6 +329,8 @@ async fn failed_calls(
                     ) as place
                 from calls c join sip_trunks t on t.id = c.trunk_id
                 where t.account_id = $1 and t.deleted_at is null and c.created_at >= $2
+                    -- Both, so that the index of a trunk's calls by direction and time serves.
+                    and c.direction in ('inbound', 'outbound')
                     and c.status in ('failed', 'no-answer', 'busy') and c.ended_at is not null
              ) as failed where place = 1",
     )

@@ -4,7 +4,7 @@
 //! A buffer for human ears holds everything back so that playing never stops. Here nobody plays: a
 //! packet in its turn is handed out as it comes, and only a hole in the sequence makes what is behind it
 //! wait, until the missing packet would be too late at the delay that the network shows now
-//! ([`delay`](JitterBuffer::delay)). So jitter costs nothing while packets keep their order, and the delay
+//! ([`delay`](JitterBuffer::delay)), or packets that are all late at once ([`standing`]). So jitter costs nothing while packets keep their order, and the delay
 //! learnt from the jitter is paid for lost and overtaken packets alone.
 //!
 //! What is handed out covers the stream's time without a hole or an overlap: packets, packets given up
@@ -255,7 +255,8 @@ impl JitterBuffer {
         }
         let time = self.time(timestamp);
         let late = self.arrival.late(now, time);
-        let still_late = self.unknown && late >= standing::LATE.as_micros() as u64;
+        let still_late =
+            self.unknown && self.goes_on(timestamp) && late >= standing::LATE.as_micros() as u64;
         if let Some(doubt) = &mut self.doubt {
             doubt.note(now, late);
         } else if alone && self.after.is_none() && (still_late || self.is_late(now, timestamp)) {
@@ -442,9 +443,15 @@ impl JitterBuffer {
     fn is_late(&self, now: Time, timestamp: u64) -> bool {
         let (at, before) = self.arrival.last;
         let passed = now - at;
-        self.arrival.began
+        self.goes_on(timestamp)
             && passed >= standing::LATE
             && passed - standing::LATE >= self.time(timestamp.saturating_sub(before))
+    }
+
+    /// Whether a timestamp lies behind that of the packet handed out last. One before it belongs to timestamps that
+    /// begin anew: of those nobody can say how late they are.
+    fn goes_on(&self, timestamp: u64) -> bool {
+        self.arrival.began && timestamp >= self.arrival.last.1
     }
 
     /// Half of the places are taken: small packets are not held any longer.
@@ -499,6 +506,7 @@ impl JitterBuffer {
                 ..expected
             });
             self.arrival = Arrivals::default();
+            self.unknown = false;
             return Next::Restart;
         }
         let (timestamp, duration) = (slot.timestamp, slot.duration);

@@ -8,6 +8,7 @@ use super::challenges::Said;
 use super::clients::Owner;
 use super::{Endpoint, Peer, Who};
 use crate::auth::Realms;
+use crate::call::is_own_overload;
 use crate::dialog::MAX_FORWARDS;
 use crate::event::Event;
 use crate::ids::Ids;
@@ -323,6 +324,8 @@ impl Endpoint {
             match response.code {
                 200..300 => record.taken_by = said.map(|said| said.to.addr.ip()),
                 401 | 407 if challenge.is_some() => {}
+                // The registrar was not asked: what it took, it still has.
+                _ if is_own_overload(&response) => {}
                 _ => record.taken_by = None,
             }
             // Who asked for credentials gets them; all else is drawn anew.
@@ -499,7 +502,8 @@ impl Endpoint {
     }
 
     pub(super) fn ping_response(&mut self, id: TrunkId, response: &Response) {
-        if response.code < 200 {
+        // What was not sent says nothing of the carrier.
+        if response.code < 200 || is_own_overload(response) {
             return;
         }
         let Some(record) = self.trunks.get_mut(&id) else {

@@ -1,6 +1,6 @@
 //! What is heard by a phone that neither encodes nor decodes: its packets to a voice that begins and ends.
 
-use media::audio::opus::{CLOCK, Decoder, Encoder};
+use media::audio::opus::{CLOCK, Decoder, Encoder, LONGEST};
 use media::frame::FRAME;
 use media::time::RATE;
 use serde_json::{Value, json};
@@ -25,11 +25,10 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    #[cfg(feature = "webrtc-rs")]
     pub(crate) fn new() -> Self {
         Self {
             decoder: Decoder::new().unwrap(),
-            pcm: vec![0; media::audio::opus::LONGEST],
+            pcm: vec![0; LONGEST],
             heard: false,
             loud: 0,
             quiet: 0,

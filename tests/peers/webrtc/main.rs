@@ -12,7 +12,6 @@ mod ear;
 mod g722;
 mod hostile;
 mod phone;
-#[cfg(feature = "webrtc-rs")]
 mod webrtc_rs;
 
 use kit::stage;

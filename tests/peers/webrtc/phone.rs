@@ -63,7 +63,6 @@ impl Phone {
     }
 
     /// webrtc-rs.
-    #[cfg(feature = "webrtc-rs")]
     pub(crate) fn webrtc_rs() -> Self {
         let command = Command::new(installed("webrtc-rs/debug/phone"));
         Self::run(command, Some(Ear::new()))

@@ -114,6 +114,7 @@ impl Writer {
             writing: self.noted(begun.await)?,
             writer: self.clone(),
             failed: false,
+            touched: false,
         })
     }
 
@@ -293,6 +294,8 @@ pub(in crate::db) struct Tx {
     writer: Writer,
     /// A statement failed: SQLite may have undone all before it, and what came now would stand alone.
     failed: bool,
+    /// A statement wrote a row: a commit then shows that writes are taken.
+    touched: bool,
 }
 
 impl Tx {
@@ -307,6 +310,7 @@ impl Tx {
         }
         let done = self.writing.run(sql, args, want).await;
         self.failed = done.is_err();
+        self.touched |= matches!(done, Ok(Answer::Touched(rows)) if rows > 0);
         self.writer.noted(done)
     }
 
@@ -315,7 +319,11 @@ impl Tx {
             return Err(DbError::Aborted);
         }
         let done = self.writing.command("commit", Left::Clean).await;
-        self.writer.noted(done)
+        self.writer.noted(done)?;
+        if self.touched {
+            self.writer.outage.wrote();
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 use super::{LATER, Place, Point, Seen, Stage};
+use crate::jobs::store::NOBODY_KNOWS;
 
 /// A deed whose process was killed at that point; its claim is over.
 async fn killed_at(point: Point) -> (Place, Arc<Stage>, Uuid) {
@@ -130,10 +131,15 @@ async fn a_cancelled_job_whose_deed_may_be_done_says_so() {
     let (place, stage, id) = killed_at(Point::Did).await;
     place.cancel(id).await;
     work(&place, &stage).await;
-    assert_eq!(place.see(id).await.status, "unknown");
+    let seen = place.see(id).await;
+    assert_eq!(
+        (seen.status.as_str(), seen.error.as_deref()),
+        ("unknown", Some(NOBODY_KNOWS))
+    );
     let (place, stage, id) = killed_at(Point::Begun).await;
     place.cancel(id).await;
     work(&place, &stage).await;
-    assert_eq!(place.see(id).await.status, "canceled");
+    let seen = place.see(id).await;
+    assert_eq!((seen.status.as_str(), seen.error), ("canceled", None));
     assert_eq!(deeds(&stage), 0);
 }

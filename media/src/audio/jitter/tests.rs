@@ -468,6 +468,39 @@ fn timestamps_that_jump_are_a_restart_and_no_pause_of_hours() {
     assert_eq!(out.len(), 101);
 }
 
+/// A PBX that was silent for a moment goes on with timestamps of another stream, from far back: no clock stood still.
+#[test]
+fn timestamps_that_jump_back_after_a_silence_are_a_restart_at_once() {
+    // At pace, and a packet alone with the others seconds behind it.
+    for alone in [0, 3_000] {
+        for back in [FRAME * 60, 1 << 20, 1 << 30] {
+            let mut buffer = JitterBuffer::new(8_000);
+            let packets = (0..100_u32)
+                .map(|n| {
+                    let silence = if n >= 50 { 400 } else { 0 };
+                    let more = if n >= 51 { alone } else { 0 };
+                    let jump = if n >= 50 { back } else { 0 };
+                    (
+                        u64::from(n) * 20 + silence + more,
+                        n,
+                        (1 << 31) + n * FRAME + (more as u32) * 8 - jump,
+                    )
+                })
+                .collect();
+            let out = run(&mut buffer, packets, 0);
+            let restarts = out.iter().filter(|one| **one == Out::Restart).count();
+            assert_eq!((&out[50], restarts), (&Out::Restart, 1), "{back}");
+            let covered: u64 = out.iter().map(|one| one.duration()).sum();
+            let second_pause = alone * 8;
+            assert_eq!(
+                covered,
+                100 * u64::from(FRAME) + second_pause,
+                "{back}, {alone}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_packet_a_second_is_a_stream_of_pauses() {
     let mut buffer = JitterBuffer::new(8_000);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use media::rtp::sdp::{self, Agreed, Flow, Offered};
 use media::shell::PortPair;
-use sip::event::{CallId as LineId, Command, Event, Forwarded, Place};
+use sip::event::{CallId as LineId, Command, EndedBy, Event, Forwarded, Place};
 use sip::message::Body;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -246,9 +246,13 @@ impl Placing {
                 }) => {
                     let end = outcome(by, code, rang);
                     let told = end.reason == "carrier_error";
+                    let who = match by {
+                        EndedBy::Remote => "the carrier",
+                        EndedBy::Local | EndedBy::Network => "no word of the carrier's",
+                    };
                     let why = told.then(|| match code {
-                        Some(code) => format!("the carrier: {code} {reason}"),
-                        None => format!("the carrier: {reason}"),
+                        Some(code) => format!("{who}: {code} {reason}"),
+                        None => format!("{who}: {reason}"),
                     });
                     return Err(Over::Unanswered(end, why));
                 }

@@ -361,5 +361,6 @@ async fn the_relay_of_the_deployment_relays_to_nodes_in_a_network_of_ones_own() 
     let mut page = caller(&server, &talker(&client).await, relayed).await;
     heard(&mut page).await;
     assert_eq!(page.eval("way()").await, "relay host");
+    interrupts_and_is_answered(&mut page).await;
     hangs_up(&mut page, &client).await;
 }

@@ -65,7 +65,7 @@ bar "60,000 SIPp calls at 3,000 a second of signalling over UDP, none of them fa
     best_of_three env SIDETONE_SIPP_RATE=3000 SIDETONE_SIPP_CALLS=60000 \
     cargo test --release -p sidetone-sip --test sipp -- --nocapture calls_a_second
 bar "floods, idle sockets, racing connects and ends at full volume" \
-    env SIDETONE_SOAK=1 cargo test --release --workspace --test calls -- --test-threads 32
+    env SIDETONE_SOAK=1 cargo test --release --workspace --test calls
 bar "an unknown id and another account's take the same time, to the millisecond" \
     env SIDETONE_SOAK=1 cargo test --release --workspace --test api -- isolation --nocapture
 bar "10,000 ends of calls, 100 kills, a receiver that fails 30 % of the time" \

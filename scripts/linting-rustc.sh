@@ -11,13 +11,13 @@ shift
 # What clippy is told: the same, but that it leaves nothing behind, and no word to cargo of files that are there.
 told=()
 crate=
-while read -r -d '' argument; do
+for argument in "$@"; do
     case $argument in
         --emit=*) crate=yes argument=--emit=metadata ;;
         --json=*) argument=${argument//,artifacts/} argument=${argument//artifacts,/} ;;
     esac
     told+=("$argument")
-done < <([ $# = 0 ] || printf '%s\0' "$@")
+done
 
 if [ -n "$crate" ]; then
     nowhere=$(mktemp -d)

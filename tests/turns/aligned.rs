@@ -539,6 +539,22 @@ fn stays_aligned(
 /// Eight seconds in which places are put right.
 const EIGHT_SECONDS: u64 = 400;
 
+/// The first piece of a stream tells its place, and comes late when the network held the beginning back.
+#[test]
+fn a_stream_whose_beginning_was_held_back_is_put_right() {
+    for over in ALL {
+        for silence in [Silence::Sent, Silence::Suppressed, Silence::Noise] {
+            for frames in 2..40 {
+                let mut troubles = vec![(0, Trouble::Stalled(frames))];
+                stays_aligned(over, silence, (0, 0, 0), troubles.clone(), EIGHT_SECONDS).unwrap();
+                // The same of a source that takes the first one's place, in its words and between them.
+                troubles.insert(0, (100 + frames, Trouble::NewSource));
+                stays_aligned(over, silence, (0, 0, 0), troubles, EIGHT_SECONDS).unwrap();
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(300))]
 

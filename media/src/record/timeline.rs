@@ -132,8 +132,16 @@ impl Timeline {
     /// How much silence is put before a piece with a timestamp, and how much of it is left out, so that the stream keeps
     /// up with the clock.
     fn correct(&mut self, now: u64, length: u64, quiet: impl Fn() -> bool) -> (u64, u64) {
+        let end = self.next + length;
+        if self.lags.is_young() {
+            // Sound that comes before it was said, soon after a beginning: the network had held the beginning back.
+            let lag = now as i64 - end as i64;
+            if lag < -(CLOSE as i64) {
+                self.owed = self.owed.min(lag);
+            }
+        }
         if self.owed == 0 {
-            self.lags.note(now, self.next + length);
+            self.lags.note(now, end);
             let lag = self.lags.lasting();
             if lag.unsigned_abs() <= CLOSE {
                 return (0, 0);
@@ -147,8 +155,8 @@ impl Timeline {
         if self.owed > 0 {
             return (std::mem::take(&mut self.owed).unsigned_abs(), 0);
         }
-        // Half of a piece stays: it shows that the stream lives.
-        let skip = self.owed.unsigned_abs().min(length / 2);
+        // An eighth of a piece stays: it shows that the stream lives.
+        let skip = self.owed.unsigned_abs().min(length - length / 8);
         self.owed += skip as i64;
         (0, skip)
     }
@@ -234,6 +242,11 @@ impl Lags {
             newest.least = lag;
         }
         newest.pieces += 1;
+    }
+
+    /// Whether the stream's place rests on one piece alone: no whole span has passed since it was found.
+    fn is_young(&self) -> bool {
+        self.spans[1].pieces == 0
     }
 
     /// How far the stream is behind for good; 0: that is not known.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set-up, format check, lints, every test; in the optimised profile, as a call has deadlines to keep. A table of what each
-# of these took comes last.
+# Set-up, format check, lints, every test; in the optimised profile, as a call has deadlines to keep, but for what no frame
+# passes (scripts/tested.toml). A table of what each of these took comes last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -87,6 +87,11 @@ once_more_on_postgres() {
     done
     # Crowds of callers at one database want more of the machine than on SQLite.
     SIDETONE_TEST_DATABASE=postgres tests --test api -- --test-threads 4 "${skipped[@]}"
+}
+
+# The same settings each time, or the crates are compiled anew.
+cargo() {
+    command cargo --config scripts/tested.toml "$@"
 }
 
 timed "set-up: packages" bash scripts/setup.sh test packages

@@ -139,64 +139,85 @@ pub fn soak() -> bool {
     std::env::var_os("SIDETONE_SOAK").is_some()
 }
 
-/// The machine, as a test of this binary has it: with others, or for itself.
+/// The machine, as a test of this binary has it: with others, with few, or for itself.
 ///
-/// Tests that measure time or load the machine have it for themselves, after all that share it: one that waits holds
-/// nobody up, so a binary runs many tests at once and its sharers never wait for a single one. So many share it as keeps
-/// their own deadlines; the rest of what runs at once (`--test-threads`) waits.
+/// One that waits holds nobody up, so a binary runs many tests at once. First come those that mostly wait for a
+/// caller's words: so many at once as keeps their own deadlines; the rest of what runs at once (`--test-threads`)
+/// waits. Then those with seconds for each deadline and a crowd of callers, a few at once. Those that count
+/// milliseconds or load the machine have it for themselves, after all others.
 struct Machine {
     turns: Mutex<Turns>,
     changed: Notify,
 }
 
+/// How a test has the machine; in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum With {
+    Many,
+    Few,
+    Nobody,
+}
+
+impl With {
+    const ALL: [Self; 3] = [Self::Many, Self::Few, Self::Nobody];
+
+    /// How many have it so at once.
+    fn most(self) -> usize {
+        match self {
+            Self::Many => 3 * std::thread::available_parallelism().map_or(1, usize::from),
+            Self::Few => 3,
+            Self::Nobody => 1,
+        }
+    }
+}
+
+/// For each [`With`]: how many have a turn, and how many wait for one.
 #[derive(Default)]
 struct Turns {
-    sharing: usize,
-    /// Those that want to share it.
-    wanting: usize,
-    taken: bool,
+    having: [usize; With::ALL.len()],
+    waiting: [usize; With::ALL.len()],
+}
+
+impl Turns {
+    /// Takes a turn, if one is free.
+    fn take(&mut self, with: With) -> bool {
+        let free = With::ALL.into_iter().all(|other| {
+            let (having, waiting) = (self.having[other as usize], self.waiting[other as usize]);
+            match other == with {
+                true => having < with.most(),
+                false => having == 0 && (other > with || waiting == 0),
+            }
+        });
+        self.having[with as usize] += usize::from(free);
+        self.waiting[with as usize] -= usize::from(free);
+        free
+    }
 }
 
 static MACHINE: Machine = Machine {
     turns: Mutex::new(Turns {
-        sharing: 0,
-        wanting: 0,
-        taken: false,
+        having: [0; With::ALL.len()],
+        waiting: [0; With::ALL.len()],
     }),
     changed: Notify::const_new(),
 };
 
-/// How many share a core: each is mostly waiting for a caller's words.
-const A_CORE: usize = 3;
-
 /// A test's turn at the machine, until it is dropped.
-pub struct Turn {
-    alone: bool,
-}
+pub struct Turn(With);
 
-/// The machine for this test alone, once nobody shares it or wants to.
+/// The machine for this test alone.
 pub async fn alone() -> Turn {
-    let free = |turns: &mut Turns| {
-        let free = !turns.taken && turns.sharing == 0 && turns.wanting == 0;
-        turns.taken |= free;
-        free
-    };
-    MACHINE.turn(free).await;
-    Turn { alone: true }
+    MACHINE.turn(With::Nobody).await
 }
 
-/// The machine beside a few others.
+/// The machine beside two others at most.
+pub async fn among_few() -> Turn {
+    MACHINE.turn(With::Few).await
+}
+
+/// The machine beside a few others a core.
 pub async fn together() -> Turn {
-    let most = A_CORE * std::thread::available_parallelism().map_or(1, usize::from);
-    MACHINE.turns().wanting += 1;
-    let free = |turns: &mut Turns| {
-        let free = !turns.taken && turns.sharing < most;
-        turns.sharing += usize::from(free);
-        turns.wanting -= usize::from(free);
-        free
-    };
-    MACHINE.turn(free).await;
-    Turn { alone: false }
+    MACHINE.turn(With::Many).await
 }
 
 impl Machine {
@@ -204,13 +225,13 @@ impl Machine {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `free` takes it.
-    async fn turn(&self, mut free: impl FnMut(&mut Turns) -> bool) {
+    async fn turn(&self, with: With) -> Turn {
+        self.turns().waiting[with as usize] += 1;
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if free(&mut self.turns()) {
-                return;
+            if self.turns().take(with) {
+                return Turn(with);
             }
             changed.await;
         }
@@ -219,12 +240,7 @@ impl Machine {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut turns = MACHINE.turns();
-        match self.alone {
-            true => turns.taken = false,
-            false => turns.sharing -= 1,
-        }
-        drop(turns);
+        MACHINE.turns().having[self.0 as usize] -= 1;
         MACHINE.changed.notify_waiters();
     }
 }

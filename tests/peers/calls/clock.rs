@@ -58,7 +58,7 @@ fn now() -> i64 {
 /// Row 25.
 #[tokio::test]
 async fn calls_outlive_jumps_of_the_clock_and_last_as_long_as_they_are_heard() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let count = if stage::soak() { 48 } else { 6 };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("offset");

@@ -16,7 +16,7 @@ use crate::stage;
 
 #[tokio::test]
 async fn after_kill_9_calls_are_node_lost_once_each_and_heard_to_the_last_second() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let mut server = stage::server().await;
     let client = server.client();
     let fields = json!({"first_message": stage::long_greeting(), "interruption_enabled": false});
@@ -99,7 +99,7 @@ async fn after_kill_9_calls_are_node_lost_once_each_and_heard_to_the_last_second
 #[tokio::test]
 async fn after_kill_9_calls_without_a_socket_are_node_lost_once_each_and_heard_to_the_last_second()
 {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let listen = free_udp();
     let mut server = stage::setup().telephones(listen).start().await;
     let client = server.client();

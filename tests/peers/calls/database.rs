@@ -137,7 +137,7 @@ async fn check_events(server: &Server, calls: &BTreeMap<String, Value>) {
 
 #[tokio::test]
 async fn calls_live_through_an_outage_of_the_database_and_are_written_once() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let (sockets, browsers, telephones, called, away) = match stage::soak() {
         true => (30, 10, 8, 2, Duration::from_secs(30)),
         false => (9, 2, 2, 1, Duration::from_secs(4)),
@@ -278,7 +278,7 @@ async fn client_turns(client: &Client, id: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn what_a_killed_process_could_not_write_the_next_one_does() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let mix = Mix {
         sockets: 2,
         browsers: 2,

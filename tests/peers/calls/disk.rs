@@ -67,7 +67,7 @@ fn partial(server: &Server, call: &str) -> Option<PathBuf> {
 
 #[tokio::test]
 async fn calls_go_on_when_the_disk_is_full_and_no_half_recording_is_ready() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let (sockets, browsers, telephones, called) = match stage::soak() {
         true => (30, 10, 8, 2),
         false => (3, 1, 1, 1),

@@ -65,7 +65,7 @@ async fn wait_for_audio(caller: &mut Caller) {
 
 #[tokio::test]
 async fn turns_stand_in_the_recording_where_the_transcript_says() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let server = stage::server().await;
     let client = server.client();
     let agent = stage::agent(&client, json!({"barge_in_min_speech_secs": 0.3})).await;

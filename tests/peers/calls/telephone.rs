@@ -222,7 +222,7 @@ async fn a_plain_call_to_an_encrypted_line_is_refused_and_an_agent_hangs_up_by_i
 /// caller's silence: nothing of it is heard or recorded, and nothing is sent there.
 #[tokio::test]
 async fn a_strangers_packets_are_neither_heard_nor_recorded() {
-    let _alone = stage::alone().await;
+    let _few = stage::among_few().await;
     let calls = if stage::soak() { 50 } else { 3 };
     let (server, listen) = listening(json!({}), "allow").await;
     let client = server.client();

@@ -25,8 +25,8 @@ struct Proxy {
     key: String,
     http: reqwest::Client,
     turn: Arc<AtomicUsize>,
-    /// Answers by their status, and how often no node answered at all.
-    seen: Arc<std::sync::Mutex<BTreeMap<u16, usize>>>,
+    /// Answers by their status and error code.
+    seen: Arc<std::sync::Mutex<BTreeMap<(u16, String), usize>>>,
 }
 
 impl Proxy {
@@ -44,14 +44,17 @@ impl Proxy {
                 continue;
             };
             let status = answer.status().as_u16();
-            *self.seen.lock().unwrap().entry(status).or_default() += 1;
             let waits = answer.headers().contains_key("retry-after");
+            let body = answer.json::<Value>().await.unwrap_or_default();
+            let code = body["error"]["code"].as_str().unwrap_or_default();
+            let seen = (status, code.to_owned());
+            *self.seen.lock().unwrap().entry(seen).or_default() += 1;
             assert!(
                 status == 200 || (status == 503 && waits),
-                "{status}, {waits}"
+                "{status}, {waits}: {body}"
             );
             if status == 200 {
-                return answer.json().await.ok();
+                return Some(body);
             }
         }
         None

@@ -260,7 +260,14 @@ impl Inner {
         let admitted = self.admit_uncounted(request).await;
         match &admitted {
             Ok(_) => self.metrics.admitted(LeaseStep::Acquire),
-            Err(error) => self.metrics.refused_with(LeaseStep::Acquire, error),
+            Err(ApiError::Capacity {
+                reason, resource, ..
+            }) => self
+                .metrics
+                .refused(LeaseStep::Acquire, reason.name(), *resource),
+            Err(_) => self
+                .metrics
+                .refused(LeaseStep::Acquire, "service_unavailable", None),
         }
         admitted
     }
@@ -304,7 +311,10 @@ impl Inner {
         let adopted = self.adopt_uncounted(request).await;
         match &adopted {
             Ok(_) => self.metrics.admitted(LeaseStep::Adopt),
-            Err(refusal) => self.metrics.refused(LeaseStep::Adopt, refusal),
+            Err(refusal) => {
+                self.metrics
+                    .refused(LeaseStep::Adopt, refusal.reason.name(), refusal.resource)
+            }
         }
         adopted
     }

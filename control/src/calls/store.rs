@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::db::{Arg, Db, DbError, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
-use crate::sip_trunks::rules::digits;
+use crate::numbers::digits;
 use crate::time::Timestamp;
 
 pub use progress::{NewCall, finish, insert, refused, rings, set_cost, take, take_ringing};

@@ -6,8 +6,8 @@ use axum::response::Response;
 use bytes::Bytes;
 
 use super::rules::{Day, parse};
-use crate::http::health::json;
 use crate::http::page::Items;
+use crate::http::resource::json;
 use crate::http::{Access, Endpoint};
 
 /// The log itself.

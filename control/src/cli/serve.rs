@@ -19,7 +19,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use super::Failure;
 use crate::admission::Leases;
-use crate::admission::lease::{Redis, SERVER_CLOCK};
+use crate::admission::lease::Redis;
 use crate::admission::local::Local;
 use crate::admission::policy::Caps;
 use crate::app::{App, Incarnation, Parts};
@@ -29,7 +29,7 @@ use crate::db::Db;
 use crate::egress::Egress;
 use crate::http::serve::{Patience, serve_with};
 use crate::http::tls::{self, Greeting};
-use crate::redis_link::Link;
+use crate::redis_link::{Link, SERVER_CLOCK};
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::supervisor::Supervisor;

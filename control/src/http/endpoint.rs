@@ -27,6 +27,11 @@ use crate::app::App;
 use crate::db::Record;
 use crate::metrics::LeaseStep;
 
+/// The header by which a request names itself.
+pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// Its longest value, characters.
+pub const LONGEST_IDEMPOTENCY_KEY: usize = 200;
+
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -454,7 +459,8 @@ async fn uncounted(app: &App, class: Class, unmetered: Unmetered) -> ApiError {
     if class == Class::CallCreation
         && let Err(refusal) = app.admission.counts().await
     {
-        app.metrics.refused(LeaseStep::Acquire, &refusal);
+        app.metrics
+            .refused(LeaseStep::Acquire, refusal.reason.name(), refusal.resource);
         return refusal.into();
     }
     unmetered.into()

@@ -5,8 +5,9 @@ use std::ops::Deref;
 use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, NoContent, Response};
-use http::StatusCode;
+use bytes::Bytes;
 use http::request::Parts;
+use http::{StatusCode, header};
 use serde::Serialize;
 
 use super::auth::Caller;
@@ -70,6 +71,11 @@ pub type Made<T> = Result<Created<T>, ApiError>;
 
 /// What a handler gives back that has nothing to say.
 pub type Done = Result<NoContent, ApiError>;
+
+/// A body that is JSON already.
+pub fn json(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
 
 /// What a row is to a client that asked for it: 404 where there is none.
 pub trait Found {

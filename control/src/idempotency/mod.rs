@@ -14,16 +14,13 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::http::ApiError;
+use crate::http::endpoint::{IDEMPOTENCY_KEY as HEADER, LONGEST_IDEMPOTENCY_KEY as LONGEST};
 use crate::http::validate::{FieldError, Loc};
 use crate::ids::AccountId;
 use crate::secret::sha256;
 
-/// The header of the request.
-pub const HEADER: &str = "Idempotency-Key";
 /// The header of an answer that was given before.
 pub const REPLAYED: &str = "Idempotent-Replayed";
-/// The longest key, characters.
-pub const LONGEST: usize = 200;
 /// How long a request is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 

@@ -1,10 +1,9 @@
 //! What this process counts, and `GET /metrics`, which tells it to Prometheus.
 //!
 //! [`table`] names every metric; [`values`] are the counters and histograms that are kept here;
-//! [`render`] reads them and what the engine, the stores and the system tell, and [`text`] writes it.
+//! [`text`] writes them; [`crate::routes`] reads them and what the engine, the stores and the system tell.
 
 pub mod providers;
-pub mod render;
 pub mod table;
 pub mod text;
 pub mod values;
@@ -16,27 +15,25 @@ use http::{Method, StatusCode};
 use media::call::record::{Owner, Role, Source, Summary, ToolStatus, Turn};
 
 use self::values::{Counts, Timings};
-use crate::admission::Refusal;
-use crate::http::ApiError;
 
 /// The counters of this process that belong to no other part of it.
 #[derive(Debug)]
 pub struct Metrics {
-    http_requests: Counts<3>,
-    http_seconds: Timings<1>,
-    calls_ended: Counts<2>,
-    call_seconds: Timings<0>,
-    trunk_failures: Counts<2>,
-    admissions: Counts<3>,
-    lease_seconds: Timings<1>,
-    turns: Counts<2>,
-    turn_response: Timings<0>,
-    turn_part: Timings<2>,
-    interruptions: Counts<0>,
-    underruns: Counts<0>,
-    tool_calls: Counts<2>,
-    tool_seconds: Timings<1>,
-    webhook_seconds: Timings<0>,
+    pub(crate) http_requests: Counts<3>,
+    pub(crate) http_seconds: Timings<1>,
+    pub(crate) calls_ended: Counts<2>,
+    pub(crate) call_seconds: Timings<0>,
+    pub(crate) trunk_failures: Counts<2>,
+    pub(crate) admissions: Counts<3>,
+    pub(crate) lease_seconds: Timings<1>,
+    pub(crate) turns: Counts<2>,
+    pub(crate) turn_response: Timings<0>,
+    pub(crate) turn_part: Timings<2>,
+    pub(crate) interruptions: Counts<0>,
+    pub(crate) underruns: Counts<0>,
+    pub(crate) tool_calls: Counts<2>,
+    pub(crate) tool_seconds: Timings<1>,
+    pub(crate) webhook_seconds: Timings<0>,
 }
 
 /// A step at the lease store.
@@ -103,18 +100,8 @@ impl Metrics {
     }
 
     /// Counts somebody who got none, for this reason.
-    pub fn refused(&self, step: LeaseStep, refusal: &Refusal) {
-        self.answered(step, refusal.reason.name(), refusal.resource);
-    }
-
-    /// The same where the error is all that is known.
-    pub fn refused_with(&self, step: LeaseStep, error: &ApiError) {
-        match error {
-            ApiError::Capacity {
-                reason, resource, ..
-            } => self.answered(step, reason.name(), *resource),
-            _ => self.answered(step, "service_unavailable", None),
-        }
+    pub fn refused(&self, step: LeaseStep, reason: &'static str, resource: Option<&'static str>) {
+        self.answered(step, reason, resource);
     }
 
     fn answered(&self, step: LeaseStep, outcome: &'static str, resource: Option<&'static str>) {

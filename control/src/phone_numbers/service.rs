@@ -5,11 +5,11 @@ use super::store::{self, PhoneNumber};
 use super::wire::{PatchNumber, RegisterSipNumber};
 use crate::agents;
 use crate::app::App;
-use crate::calls::dial::number::{means, right_spelling};
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
 use crate::http::{ApiError, Found, Patch};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
+use crate::numbers::spelling::{means, right_spelling};
 use crate::sip_trunks::{self, Status};
 
 /// So many digits at its end a number has in common with every way to dial it, whatever its country dials before

@@ -5,8 +5,9 @@ use media::config::{AudioFormat, Direction, OptionalEvents, Protocol};
 use super::store::SessionRow;
 use super::wire::Connect;
 use crate::http::auth::Grant;
-use crate::http::validate::{FieldError, is_e164, origin_address};
+use crate::http::validate::{FieldError, origin_address};
 use crate::ids::{AgentId, SessionId};
+use crate::numbers::is_e164;
 
 /// A session as it was asked for, with the defaults of the API applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

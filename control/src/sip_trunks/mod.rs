@@ -11,9 +11,10 @@ pub mod service;
 pub mod store;
 pub mod wire;
 
+pub use crate::numbers::DialFormat;
 pub use rules::{
-    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth, Status,
-    Transport, TrunkType,
+    AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, Status, Transport,
+    TrunkType,
 };
 pub use store::Trunk;
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::auth::{self, Given};
 use super::rules::{
-    AuthMode, DialFormat, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES,
-    RegistrationStatus, Status, Transport, TrunkType, digits, host_and_port,
+    AuthMode, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES, RegistrationStatus,
+    Status, Transport, TrunkType, host_and_port,
 };
 use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
@@ -16,6 +16,7 @@ use crate::egress::{self, Allow};
 use crate::http::validate::{FieldError, Loc};
 use crate::http::{ApiError, Found};
 use crate::ids::{AccountId, TrunkId};
+use crate::numbers::{DialFormat, digits};
 use crate::phone_numbers::wire::RegisterSipNumber;
 use crate::phone_numbers::{self, PhoneNumber};
 

@@ -15,9 +15,9 @@ pub use store::suppress;
 use serde_json::json;
 
 use crate::app::App;
-use crate::calls::dial::number::{canonical, with_prefix};
 use crate::http::ApiError;
 use crate::ids::AccountId;
+use crate::numbers::spelling::{canonical, with_prefix};
 
 /// How long a client waits before it asks again while the list cannot be read, seconds.
 const RETRY_AFTER: u32 = 5;

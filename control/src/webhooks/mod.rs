@@ -13,7 +13,6 @@ pub mod deliver;
 pub mod event;
 pub mod http;
 pub mod outbox;
-pub mod schedule;
 pub mod service;
 pub mod sign;
 pub mod store;
@@ -25,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use event::Status;
 
 use crate::jobs::Queue;
+
+pub use crate::jobs::schedule;
 
 pub use worker::{Delivery, run_pruning};
 

@@ -7,10 +7,10 @@ use http::StatusCode;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use super::answers::{Answer, Refusal};
-use super::endpoint::{Access, Class, Endpoint};
-use super::error::{ApiError, Reason};
-use super::scope::Scope;
+use super::super::answers::{Answer, Refusal};
+use super::super::endpoint::{Access, Class, Endpoint};
+use super::super::error::{ApiError, Reason};
+use super::super::scope::Scope;
 
 /// The `responses` of a route. `example` gives that of a component; the slugs are noted in `codes`.
 pub(super) fn responses(
@@ -67,7 +67,7 @@ pub(super) fn headers() -> Value {
     json!({
         "RequestId": {
             "description": "The id of the request; that of an error's `request_id`.",
-            "required": true, "schema": super::openapi_ids::reference()
+            "required": true, "schema": super::ids::reference()
         },
         "RetryAfter": {
             "description": "Whole seconds to wait before the next try.",
@@ -381,7 +381,7 @@ fn error(refusal: Refusal) -> ApiError {
         "not_found" if status == StatusCode::NOT_FOUND => ApiError::NotFound,
         "request_timeout" => ApiError::RequestTimeout,
         "payload_too_large" => ApiError::PayloadTooLarge {
-            limit: super::extract::MAX_BODY,
+            limit: super::super::extract::MAX_BODY,
         },
         "unsupported_media_type" => ApiError::UnsupportedMediaType {
             expected: "application/json",

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Metrics;
-use super::table::{self, ENGINE_PASS_LATENESS};
-use super::text::Text;
-use super::values::Histogram;
 use crate::admission::{Counts, Health};
 use crate::app::Inner;
+use crate::metrics::Metrics;
+use crate::metrics::table::{self, ENGINE_PASS_LATENESS};
+use crate::metrics::text::Text;
+use crate::metrics::values::Histogram;
 use crate::sip_trunks;
 use crate::webhooks::outbox::{self, Depth};
 
@@ -15,7 +15,7 @@ use crate::webhooks::outbox::{self, Depth};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All of it as text.
-pub async fn render(app: &Inner) -> String {
+pub(super) async fn render(app: &Inner) -> String {
     // What the stores do not tell is left out: none is not zero.
     let leases = async { app.admission.counts().await.ok() };
     let depth = async { outbox::depth(&app.db, app.clock.now()).await.ok() };

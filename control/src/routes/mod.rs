@@ -1,5 +1,10 @@
 //! Every route there is: the resources' tables, one after the other.
 
+mod document;
+mod events;
+mod figures;
+mod health;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -13,12 +18,13 @@ use http::{HeaderValue, Method, StatusCode, header};
 use crate::app::App;
 use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
-use crate::http::health;
 use crate::{
     accounts, agents, api_keys, billing, calls, changelog, cluster, conversations, models,
     phone_numbers, recordings, sessions, sip_traces, sip_trunks, suppressions, tts, usage, voices,
     webhooks,
 };
+
+pub use events::EVENTS;
 
 /// All endpoint tables.
 pub fn endpoints() -> Vec<Endpoint> {

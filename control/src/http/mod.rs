@@ -25,7 +25,7 @@ pub mod wire;
 
 pub use auth::Caller;
 pub use axum::response::NoContent;
-pub use endpoint::{Access, Class, Endpoint};
+pub use endpoint::{Access, Class, Endpoint, Operation};
 pub use error::ApiError;
 pub use extract::{Body, Id, Query, Wire};
 pub use page::{List, Page};

@@ -9,6 +9,7 @@ pub mod text;
 pub mod values;
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -34,7 +35,11 @@ pub struct Metrics {
     pub(crate) tool_calls: Counts<2>,
     pub(crate) tool_seconds: Timings<1>,
     pub(crate) webhook_seconds: Timings<0>,
+    webhooks_ended: [AtomicU64; WEBHOOK_ENDS.len()],
 }
+
+/// The states that an attempt to deliver an event can end in; the words of the outbox.
+const WEBHOOK_ENDS: [&str; 5] = ["delivered", "failed", "exhausted", "unsafe", "skipped"];
 
 /// A step at the lease store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,7 @@ impl Default for Metrics {
             tool_calls: Counts::new(&table::TOOL_CALLS),
             tool_seconds: Timings::new(&table::TOOL_SECONDS),
             webhook_seconds: Timings::new(&table::WEBHOOK_SECONDS),
+            webhooks_ended: Default::default(),
         }
     }
 }
@@ -182,6 +188,22 @@ impl Metrics {
             self.tool_seconds
                 .observe([kind.into()], Duration::from_millis(tool.duration_ms));
         }
+    }
+
+    /// Counts an attempt to deliver an event, by the state that it ended in. One that goes on is not counted.
+    pub fn webhook_ended(&self, status: &str) {
+        let place = WEBHOOK_ENDS.iter().position(|end| *end == status);
+        if let Some(count) = place.and_then(|place| self.webhooks_ended.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many attempts ended in each state that one can end in.
+    pub fn webhooks_ended(&self) -> [(&'static str, u64); WEBHOOK_ENDS.len()] {
+        std::array::from_fn(|place| {
+            let count = self.webhooks_ended[place].load(Ordering::Relaxed);
+            (WEBHOOK_ENDS[place], count)
+        })
     }
 
     /// Counts one attempt to deliver an event.

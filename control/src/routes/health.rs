@@ -18,8 +18,8 @@ use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::metrics::text;
 
 /// The routes that tell about the server itself.
-pub(super) fn endpoints() -> Vec<Endpoint> {
-    let own = |endpoint: Endpoint| endpoint.at_root().class(Class::Exempt);
+pub(super) fn endpoints() -> Vec<Endpoint<App>> {
+    let own = |endpoint: Endpoint<App>| endpoint.at_root().class(Class::Exempt);
     vec![
         own(Endpoint::get("/healthz", Access::None, healthz))
             .summary("The process lives")

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::Trunks;
 use super::auth::{self, Given};
 use super::rules::{
     AuthMode, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES, RegistrationStatus,
@@ -9,13 +10,12 @@ use super::rules::{
 };
 use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
-use crate::app::App;
-use crate::calls::bridge::telephone;
 use crate::db::Tx;
 use crate::egress::{self, Allow};
 use crate::http::validate::{FieldError, Loc};
 use crate::http::{ApiError, Found};
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
 use crate::numbers::{DialFormat, digits};
 use crate::phone_numbers::wire::RegisterSipNumber;
 use crate::phone_numbers::{self, PhoneNumber};
@@ -33,7 +33,7 @@ const UNREGISTERED: Registration = Registration {
 
 /// An outbound trunk with its numbers, all or nothing.
 pub async fn onboard(
-    app: &App,
+    app: &Trunks,
     account: AccountId,
     body: OnboardTrunk,
 ) -> Result<(Trunk, Vec<PhoneNumber>), ApiError> {
@@ -114,7 +114,11 @@ pub async fn onboard(
 }
 
 /// A trunk by itself.
-pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
+pub async fn create(
+    app: &Trunks,
+    account: AccountId,
+    body: CreateTrunk,
+) -> Result<Trunk, ApiError> {
     let wrong = match body.kind {
         TrunkType::Inbound => distinct(&body.numbers, as_written),
         TrunkType::Outbound => distinct(&body.numbers, digits),
@@ -131,7 +135,7 @@ pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<
 
 /// Changes a trunk: only what is given.
 pub async fn change(
-    app: &App,
+    app: &Trunks,
     account: AccountId,
     id: TrunkId,
     body: PatchTrunk,
@@ -221,7 +225,7 @@ pub async fn change(
 
 /// 409 where the account has as many trunks as it may; disabled ones are among them. Whoever adds one to an account
 /// comes here one after the other.
-async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
+async fn has_room(app: &Node, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
     store::hold_account(tx, account).await?;
     let most = app.config.sip.account_trunks;
     match tx.of::<Trunk>(account).count().await? < u64::from(most) {
@@ -237,7 +241,7 @@ async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiE
 
 /// Gives a changed trunk its mode and credentials, if they go together with the rest of it.
 fn reauthenticate(
-    app: &App,
+    app: &Node,
     trunk: &mut Trunk,
     mode: Option<AuthMode>,
     username: Option<String>,
@@ -277,7 +281,7 @@ fn check_auth(trunk: &Trunk, username: bool, password: bool) -> Result<(), ApiEr
 
 /// Makes an active outbound trunk the account's default.
 pub async fn set_default_outbound(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: TrunkId,
 ) -> Result<Trunk, ApiError> {
@@ -297,7 +301,7 @@ pub async fn set_default_outbound(
 }
 
 /// Deletes a trunk, if it is there; its numbers stay, without a trunk.
-pub async fn delete(app: &App, account: AccountId, id: TrunkId) -> Result<(), ApiError> {
+pub async fn delete(app: &Node, account: AccountId, id: TrunkId) -> Result<(), ApiError> {
     let mut tx = app.db.begin_write().await?;
     if store::delete(&mut tx, account, id, app.clock.now()).await? {
         phone_numbers::store::leave_trunk(&mut tx, account, id, app.clock.now()).await?;
@@ -308,7 +312,7 @@ pub async fn delete(app: &App, account: AccountId, id: TrunkId) -> Result<(), Ap
 
 /// What a body makes, with the defaults of the document. `wrong`: what the caller found already.
 fn new_trunk(
-    app: &App,
+    app: &Node,
     account: AccountId,
     body: CreateTrunk,
     mut wrong: Vec<FieldError>,
@@ -411,15 +415,17 @@ fn new_trunk(
 
 /// The SIP stack of this node, listening, over the transport of a trunk that begins to be used too: 502 when
 /// it does not. What a carrier asks for over TCP or TLS comes to where we listen (RFC 3261 section 18).
-async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
+async fn edge(app: &Trunks, transport: Option<Transport>) -> Result<(), ApiError> {
     let failed = |why: String| ApiError::Upstream {
         code: "provisioning_failed",
         message: format!("The SIP stack does not listen: {why}"),
     };
-    let exchange = telephone::open(app).await;
-    let exchange = exchange.map_err(|error| failed(error.to_string()))?;
+    // Whatever it listens over, it has to be there.
+    let asked = transport.unwrap_or(Transport::Udp);
+    let listens = app.stack.listens(&app.node, asked).await;
+    let listens = listens.map_err(|error| failed(error.to_string()))?;
     match transport {
-        Some(transport) if !exchange.listens_on(transport) => {
+        Some(transport) if !listens => {
             Err(failed(format!("sip.listen names no {transport} address")))
         }
         _ => Ok(()),
@@ -427,10 +433,10 @@ async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
 }
 
 /// Commits, and tells every node.
-async fn commit(app: &App, mut tx: Tx) -> Result<(), ApiError> {
+async fn commit(app: &Node, mut tx: Tx) -> Result<(), ApiError> {
     store::changed(&mut tx).await?;
     tx.commit().await?;
-    app.telephone.trunks_changed();
+    app.trunks_changed.notify_one();
     Ok(())
 }
 
@@ -451,7 +457,7 @@ async fn not_elsewhere(
     Ok(())
 }
 
-fn seal(app: &App, id: TrunkId, password: Option<&str>) -> Result<Option<String>, ApiError> {
+fn seal(app: &Node, id: TrunkId, password: Option<&str>) -> Result<Option<String>, ApiError> {
     password
         .map(|password| store::seal(&app.master_key, id, password))
         .transpose()

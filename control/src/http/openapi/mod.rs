@@ -18,7 +18,7 @@ pub use events::Event;
 
 use self::ids::Side;
 use super::answers::{Answer, Refusal};
-use super::endpoint::{Access, Endpoint, IDEMPOTENCY_KEY, LONGEST_IDEMPOTENCY_KEY};
+use super::endpoint::{Access, Endpoint, IDEMPOTENCY_KEY, LONGEST_IDEMPOTENCY_KEY, Operation};
 use super::validate::{Field, Kind};
 
 /// An example of each body and answer, by the name of its component.
@@ -94,7 +94,7 @@ const TAGS: &[(&str, &str)] = &[
 ];
 
 /// The document of these endpoints and events on the server at `public_url`.
-pub fn document(endpoints: &[Endpoint], events: &[Event], public_url: &str) -> Value {
+pub fn document<S>(endpoints: &[Endpoint<S>], events: &[Event], public_url: &str) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
@@ -223,7 +223,7 @@ pub(super) fn component(schema: &Value) -> Option<&str> {
 }
 
 fn operation(
-    endpoint: &Endpoint,
+    endpoint: &Operation,
     generator: &mut SchemaGenerator,
     examples: &Examples,
     codes: &mut BTreeMap<&'static str, Refusal>,
@@ -272,7 +272,7 @@ fn operation(
 }
 
 /// The resource: the first part of the path; what is no resource is the server's own.
-fn tag(endpoint: &Endpoint) -> &'static str {
+fn tag(endpoint: &Operation) -> &'static str {
     let first = endpoint.path.split('/').nth(1).unwrap_or_default();
     if endpoint.root && first != "ws" || first.contains('.') {
         return "server";
@@ -280,7 +280,7 @@ fn tag(endpoint: &Endpoint) -> &'static str {
     first
 }
 
-fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+fn parameters(endpoint: &Operation) -> Vec<Value> {
     let mut parameters: Vec<Value> = endpoint
         .path
         .split('/')
@@ -335,7 +335,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     parameters
 }
 
-fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
+fn path_parameter(endpoint: &Operation, name: &str) -> Value {
     let (schema, about) = match name {
         "voice_id" => (
             json!({"anyOf": [ids::reference(), {"type": "string", "minLength": 1}]}),
@@ -359,7 +359,7 @@ fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
-fn security(endpoint: &Endpoint) -> Value {
+fn security(endpoint: &Operation) -> Value {
     match endpoint.access {
         Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_) => {
             json!([{"apiKey": []}, {"bearer": []}])

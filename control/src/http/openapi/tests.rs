@@ -13,7 +13,7 @@ fn made() -> Value {
 }
 
 /// The name of each route, for messages.
-fn named(endpoint: &Endpoint) -> String {
+fn named(endpoint: &Operation) -> String {
     format!("{} {}", endpoint.method, endpoint.full_path())
 }
 
@@ -22,7 +22,7 @@ fn every_route_tells_what_it_answers() {
     let untold: Vec<String> = routes::endpoints()
         .iter()
         .filter(|endpoint| matches!(endpoint.answer, Answer::Untold) || endpoint.summary.is_empty())
-        .map(named)
+        .map(|endpoint| named(endpoint))
         .collect();
     assert!(
         untold.is_empty(),

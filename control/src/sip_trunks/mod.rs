@@ -5,6 +5,7 @@
 //! [`store::find_default_outbound`] and [`store::for_number`]; the SIP stack knows it by [`sip_id`].
 
 pub mod auth;
+mod entries;
 pub mod http;
 pub mod rules;
 pub mod service;

@@ -2,6 +2,7 @@
 //! checked at the start; a wrong one is named.
 
 mod providers;
+pub mod proxies;
 mod read;
 pub mod sip;
 pub mod stores;
@@ -12,12 +13,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::proxies::Proxies;
+use crate::catalogue::providers::{RecogniserKind, RemoteSettings};
+use crate::credential::Presented;
 use crate::egress::Allow;
-use crate::http::proxies::Proxies;
+use crate::jobs::schedule::Schedule;
 use crate::secret::Secret;
-use crate::vendors::RecogniserKind;
-use crate::vendors::remote::settings::RemoteSettings;
-use crate::webhooks::schedule::Schedule;
 
 pub use read::ConfigError;
 pub use stores::{Cluster, Database, Storage};
@@ -296,7 +297,7 @@ impl Config {
             settings.wrong("SIDETONE_MASTER_KEY", "must be 32 bytes in base64");
         }
         if let Some(key) = &config.bootstrap_api_key
-            && crate::api_keys::rules::Presented::chosen(key.expose()).is_none()
+            && Presented::chosen(key.expose()).is_none()
         {
             settings.wrong(
                 "SIDETONE_BOOTSTRAP_API_KEY",

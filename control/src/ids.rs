@@ -54,10 +54,6 @@ macro_rules! ids {
 
         crate::db::text_column!($name);
 
-        impl crate::http::validate::Shape for $name {
-            const KIND: crate::http::validate::Kind = crate::http::validate::Kind::Uuid;
-        }
-
         impl schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
@@ -71,15 +67,15 @@ macro_rules! ids {
                 schemars::json_schema!({"type": "string", "format": "uuid"})
             }
         }
+    )+
 
-        impl crate::http::extract::PathId for $name {
-            const PARAMS: usize = 1;
-
-            fn read(texts: &[(&str, &str)]) -> Result<Self, crate::http::validate::FieldError> {
-                crate::http::extract::path_uuid(texts, 0).map(Self)
-            }
+        /// Hands the names of all id types to another macro, for the rooms above that give them more to do.
+        macro_rules! each_id {
+            ($then:ident) => { $then! { $($name),+ } };
         }
-    )+};
+
+        pub(crate) use each_id;
+    };
 }
 
 ids! {

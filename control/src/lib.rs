@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`cli`] | The command line, one file a subcommand; `serve` puts everything together |
 //! | [`config`] | Settings: defaults, over them a file, over that the environment |
-//! | [`app`] | What every handler can reach |
+//! | [`app`] | The whole application, put together from its parts |
 //! | [`routes`] | Every route: the tables of all resources |
 //! | [`supervisor`] | The watch over tasks and threads: what dies is noticed |
 //! | [`testing`] | A whole application for tests, without a server |
@@ -20,7 +20,10 @@
 //! | [`db`] | SQLite or PostgreSQL, behind one text of SQL |
 //! | [`idempotency`] | A request that is sent again makes nothing anew |
 //! | [`jobs`] | Work that outlives the request which asked for it |
-//! | [`ids`], [`time`], [`secret`] | Typed ids; the clock; what must not be seen |
+//! | [`ids`], [`words`], [`numbers`], [`credential`] | Typed ids; closed sets of words; phone numbers and keys as text |
+//! | [`time`], [`secret`] | The clock; what must not be seen |
+//! | [`node`], [`live`] | What every resource works on; the calls that this process hosts |
+//! | [`catalogue`] | Voices, models and providers, as data |
 //! | [`storage`] | The object store of recordings and tapes |
 //! | [`egress`] | The one client for addresses that users gave |
 //! | [`redis_link`] | The connection to Redis |
@@ -33,6 +36,7 @@
 //! | [`calls`] | The record of a call and its life, dialling, the bridge to the engine and the SIP stack |
 //! | [`sessions`] | How a caller gets onto a call, over a WebSocket or WebRTC |
 //! | [`conversations`], [`recordings`], [`sip_traces`] | What was said, the audio, the SIP messages |
+//! | [`transcript`] | A turn as the API shows it |
 //! | [`admission`] | Leases: who may have one more call |
 //! | [`cluster`] | Which nodes live, and what becomes of what a dead one left |
 //! | [`vendors`] | Recognisers, language models and voices |
@@ -46,6 +50,8 @@
 //! | [`webhooks`] | Events, told to an address of the user's |
 //! | [`usage`], [`billing`] | What is used, and what it costs |
 //! | [`changelog`] | What changed for clients |
+//!
+//! Which room may name which stands in `docs/architecture.md`; `tests/tidy.rs` keeps it.
 //!
 //! # Contract
 //!
@@ -75,19 +81,24 @@ pub mod api_keys;
 pub mod app;
 pub mod billing;
 pub mod calls;
+pub mod catalogue;
 pub mod changelog;
 pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod conversations;
+pub mod credential;
 pub mod db;
 pub mod egress;
 pub mod http;
 pub mod idempotency;
 pub mod ids;
 pub mod jobs;
+pub mod live;
 pub mod metrics;
 pub mod models;
+pub mod node;
+pub mod numbers;
 pub mod phone_numbers;
 pub mod recordings;
 pub mod redis_link;
@@ -103,6 +114,7 @@ pub mod suppressions;
 pub mod telemetry;
 pub mod testing;
 pub mod time;
+pub mod transcript;
 pub mod tts;
 pub mod usage;
 pub mod vendors;

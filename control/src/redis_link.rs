@@ -20,6 +20,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::secret::Secret;
 
+/// The clock that all nodes share: a Lua function that reads the server's own.
+pub const SERVER_CLOCK: &str = include_str!("redis_link/clock.lua");
+
 /// How long a connection may take to stand.
 const CONNECT: Duration = Duration::from_millis(200);
 /// How long an operation may take. Redis answers these scripts within a tenth of a millisecond.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::app::App;
 use crate::db::{Db, DbError};
+use crate::node::Node;
 use crate::secret::{MasterKey, Purpose};
 
 /// How often a server looks whether another process has added a key.
@@ -38,7 +38,7 @@ const SEALED: &[Sealed] = &[
 ];
 
 /// Follows the file of the master key until the process ends.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     loop {
         tick.tick().await;

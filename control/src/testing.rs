@@ -16,12 +16,13 @@ use tower::ServiceExt;
 use media::shell::{Engine, EngineConfig};
 
 use crate::admission::local::Local;
-use crate::app::{App, Incarnation, Parts};
+use crate::app::App;
 use crate::config::Config;
 use crate::db::Db;
 use crate::egress::{Egress, Resolver, Resolving};
 use crate::http::scope::{Scope, Scopes};
 use crate::ids::{AccountId, AgentId, CallId};
+use crate::node::{Incarnation, Parts};
 use crate::secret::{MasterKey, Secret};
 use crate::storage::Storage;
 use crate::supervisor::Supervisor;

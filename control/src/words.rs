@@ -17,8 +17,14 @@
 //! makes enums with `ALL`, `NAMES` and `name()` that are also
 //!
 //! - parsed from their words and shown as them (`FromStr`, `Display`),
-//! - fields of bodies and answers (serde, the JSON schema, [`Shape`](crate::http::validate::Shape)),
+//! - fields of bodies and answers (serde, the JSON schema, [`Word`], which tells bodies what they may hold),
 //! - values of statements and columns of records ([`crate::db`]).
+
+/// A type whose values are the words of a closed set.
+pub trait Word {
+    /// All of them, in the order of the API.
+    const NAMES: &'static [&'static str];
+}
 
 /// See the [module](self).
 macro_rules! words {
@@ -90,8 +96,8 @@ macro_rules! words {
             }
         }
 
-        impl $crate::http::validate::Shape for $name {
-            const KIND: $crate::http::validate::Kind = $crate::http::validate::Kind::Enum(Self::NAMES);
+        impl $crate::words::Word for $name {
+            const NAMES: &'static [&'static str] = Self::NAMES;
         }
 
         impl From<$name> for $crate::db::Arg {

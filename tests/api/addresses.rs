@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use control::http::endpoint::Endpoint;
+use control::http::endpoint::Operation;
 use control::http::validate::Kind;
 use control::routes;
 use http::Method;
@@ -87,7 +87,7 @@ const INSIDE: [&str; 64] = [
 ];
 
 /// The fields of a route's body that hold an address for the server to connect to.
-fn addresses(endpoint: &Endpoint) -> Vec<&'static str> {
+fn addresses(endpoint: &Operation) -> Vec<&'static str> {
     let fields = endpoint.body.map_or(&[][..], |schema| schema.fields);
     let urls = fields
         .iter()
@@ -96,7 +96,7 @@ fn addresses(endpoint: &Endpoint) -> Vec<&'static str> {
 }
 
 /// A body whose other fields are right.
-fn body(endpoint: &Endpoint, voice: &str) -> Value {
+fn body(endpoint: &Operation, voice: &str) -> Value {
     match (endpoint.method.clone(), endpoint.path) {
         (Method::POST, "/agents") => {
             json!({"name": "x", "system_prompt": "You are kind.", "voice_id": voice})

@@ -155,7 +155,7 @@ async fn a_live_call_ends_when_it_has_used_up_its_credit() {
     let mut caller = Caller::join(&ws_url).await;
     caller.until("audio").await;
     let sweep = async || {
-        control::billing::guard::sweep(&server.test.app)
+        control::usage::guard::sweep(&server.test.app)
             .await
             .unwrap()
     };

@@ -142,7 +142,7 @@ fn prose(value: &Value, into: &mut String) {
 
 #[test]
 fn every_route_that_a_document_names_is_mounted() {
-    let api = document(&routes::endpoints(), "");
+    let api = document(&routes::endpoints(), routes::EVENTS, "");
     let mut count = 0;
     for (file, text) in all_that_is_told(&api) {
         for route in named(&text) {
@@ -167,7 +167,7 @@ fn every_route_that_a_document_names_is_mounted() {
 /// As soon as an agent can be given tools, the documents have to say so.
 #[test]
 fn the_documents_speak_of_tools_as_what_is_missing_for_as_long_as_it_is() {
-    let api = document(&routes::endpoints(), "");
+    let api = document(&routes::endpoints(), routes::EVENTS, "");
     let bodies = api["components"]["schemas"].as_object().unwrap();
     let can_be_given = ["CreateAgent", "UpdateAgent"].iter().any(|name| {
         let schema = bodies

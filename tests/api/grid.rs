@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::http::Access;
-use control::http::endpoint::Endpoint;
+use control::http::endpoint::Operation;
 use control::routes;
 use kit::client::Client;
 use kit::server::Server;
@@ -91,7 +91,7 @@ fn every_documented_route_that_is_said_to_be_mounted_is_and_no_other() {
 }
 
 /// The route with these values in place of its parameters.
-fn filled(endpoint: &Endpoint, id: &str) -> String {
+fn filled(endpoint: &Operation, id: &str) -> String {
     let full = endpoint.full_path();
     let parts: Vec<&str> = full
         .split('/')
@@ -100,7 +100,7 @@ fn filled(endpoint: &Endpoint, id: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn keyed(endpoint: &Endpoint) -> bool {
+fn keyed(endpoint: &Operation) -> bool {
     matches!(
         endpoint.access,
         Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_)
@@ -229,7 +229,7 @@ async fn ids_that_are_unknown_or_malformed_are_told_apart() {
 }
 
 /// A body that passes the table of the route, so that the id is what is judged.
-pub(crate) fn body_for(endpoint: &Endpoint) -> serde_json::Value {
+pub(crate) fn body_for(endpoint: &Operation) -> serde_json::Value {
     let path = endpoint.full_path();
     if path.ends_with("/feedback") {
         json!({"rating": 5})

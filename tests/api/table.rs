@@ -70,7 +70,7 @@ fn both_agree_on_how_long_a_page_is() {
 /// Method and path; parameters without their names.
 type Route = (String, String);
 
-fn mounted() -> BTreeMap<Route, Endpoint> {
+fn mounted() -> BTreeMap<Route, Endpoint<control::app::App>> {
     let mut routes = BTreeMap::new();
     for endpoint in control::routes::endpoints() {
         let route = (endpoint.method.to_string(), unnamed(&endpoint.full_path()));

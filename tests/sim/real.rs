@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use control::admission::Owner as LeaseOwner;
 use control::admission::lease::{self, KEY_CLOCK};
-use control::app::Incarnation;
 use control::calls::journal::Entry;
 use control::calls::{self, ending, writer};
 use control::cluster;
 use control::http::scope::Scopes;
 use control::ids::{AccountId, AgentId, CallId, EventId};
 use control::jobs::{self, Held, Look, Then};
+use control::node::Incarnation;
 use control::redis_link::Link;
 use control::secret::Secret;
 use control::sessions;
@@ -110,7 +110,7 @@ impl Place {
     }
 
     async fn run(&mut self, ask: &Ask) -> Told {
-        let app = self.test.app.clone();
+        let app = self.test.app.node.clone();
         let db = &app.db;
         match ask {
             Ask::Start => Told::Number(Incarnation::take(db, "x").await.unwrap().number),

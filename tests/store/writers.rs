@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use control::agents::rules::{World, change};
 use control::agents::store::{self as agents, Update};
-use control::app::Incarnation;
 use control::calls::journal::Owner;
 use control::calls::store as calls;
 use control::config::{BillingMode, Prices};
 use control::db::{Db, Tx};
 use control::egress::Allow;
 use control::ids::{AccountId, AgentId, CallId};
+use control::node::Incarnation;
 use control::secret::Secret;
 use control::sessions::store as sessions;
 use control::testing::TestApp;
@@ -246,7 +246,7 @@ async fn an_agent_is_not_deleted_under_a_call_that_begins() {
         let delete = async {
             let mut tx = db.begin_write().await.unwrap();
             let gone = agents::delete(&mut tx, account, id).await.unwrap();
-            let live = calls::agent_is_live(&mut tx, account, id).await.unwrap();
+            let live = agents::agent_is_live(&mut tx, account, id).await.unwrap();
             (gone, live)
         };
         let begin = async {

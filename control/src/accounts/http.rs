@@ -9,16 +9,16 @@ use super::store::{self, Account};
 use super::wire::{AccountOut, BlockAccount, CreateAccount, CreateAccountKey, PatchAccount};
 use crate::api_keys;
 use crate::api_keys::wire::ApiKeyOut;
-use crate::app::App;
-use crate::billing::guard;
 use crate::http::page::{List, Page, UpTo};
 use crate::http::scope::Scopes;
 use crate::http::{Access, ApiError, Body, Class, Endpoint, Id};
 use crate::ids::AccountId;
+use crate::node::Node;
+use crate::usage::guard;
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
-    let admin = |endpoint: Endpoint| endpoint.class(Class::Exempt);
+pub fn endpoints() -> Vec<Endpoint<Node>> {
+    let admin = |endpoint: Endpoint<Node>| endpoint.class(Class::Exempt);
     vec![
         admin(Endpoint::post("/admin/accounts", Access::Admin, create))
             .body::<CreateAccount>()
@@ -118,7 +118,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn create(
-    State(app): State<App>,
+    State(app): State<Node>,
     Body(body): Body<CreateAccount>,
 ) -> Result<impl IntoResponse, ApiError> {
     let account = store::create(&app.db, &app.clock, &body.name)
@@ -128,7 +128,7 @@ async fn create(
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     page: Page<UpTo<200>>,
 ) -> Result<impl IntoResponse, ApiError> {
     let (accounts, total) = store::list(&app.db, page.limit, page.offset).await?;
@@ -140,12 +140,15 @@ async fn list(
     Ok(List::new(accounts, total, page))
 }
 
-async fn get(State(app): State<App>, Id(id): Id<AccountId>) -> Result<impl IntoResponse, ApiError> {
+async fn get(
+    State(app): State<Node>,
+    Id(id): Id<AccountId>,
+) -> Result<impl IntoResponse, ApiError> {
     Ok(out(&app, found(&app, id).await?))
 }
 
 async fn patch(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(id): Id<AccountId>,
     Body(body): Body<PatchAccount>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -159,7 +162,7 @@ async fn patch(
 }
 
 async fn block(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(id): Id<AccountId>,
     Body(body): Body<BlockAccount>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -173,7 +176,7 @@ async fn block(
 }
 
 async fn unblock(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(id): Id<AccountId>,
 ) -> Result<impl IntoResponse, ApiError> {
     if !store::set_blocked(&app.db, id, false, None, app.clock.now()).await? {
@@ -183,7 +186,7 @@ async fn unblock(
 }
 
 async fn create_key(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(id): Id<AccountId>,
     Body(body): Body<CreateAccountKey>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -198,11 +201,11 @@ async fn create_key(
     Ok((StatusCode::CREATED, Json(out)))
 }
 
-async fn found(app: &App, id: AccountId) -> Result<Account, ApiError> {
+async fn found(app: &Node, id: AccountId) -> Result<Account, ApiError> {
     store::get(&app.db, id).await?.ok_or(ApiError::NotFound)
 }
 
-fn out(app: &App, account: Account) -> Json<AccountOut> {
+fn out(app: &Node, account: Account) -> Json<AccountOut> {
     Json(AccountOut::new(account, app.config.billing.mode))
 }
 

@@ -45,9 +45,7 @@ macro_rules! script {
     };
 }
 
-/// The lease clock: the server's, or for tests a key that they write.
-pub const SERVER_CLOCK: &str = include_str!("scripts/clock.lua");
-/// The clock of tests: microseconds in the key `sidetone:{adm}:now`.
+/// The clock of tests, in place of [`SERVER_CLOCK`](crate::redis_link::SERVER_CLOCK): microseconds in the key `sidetone:{adm}:now`.
 pub const KEY_CLOCK: &str = include_str!("scripts/clock_key.lua");
 
 struct Scripts {

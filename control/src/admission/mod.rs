@@ -12,6 +12,7 @@ pub mod lease;
 pub mod ledger;
 pub mod local;
 pub mod policy;
+pub mod seats;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -11,10 +11,10 @@ use super::{
     store,
 };
 use crate::{
-    app::App,
+    catalogue::voices,
     db::DbError,
     ids::{AccountId, AgentId},
-    voices,
+    node::Node,
 };
 
 /// What the agent knows: plain facts in short sentences.
@@ -51,7 +51,7 @@ pub fn id(account: AccountId) -> AgentId {
 }
 
 /// Makes the demo agent of an account the first time; one that was changed or deleted is left so.
-pub async fn ensure(app: &App, account: AccountId) -> Result<AgentId, DemoError> {
+pub async fn ensure(app: &Node, account: AccountId) -> Result<AgentId, DemoError> {
     let id = id(account);
     let (stored, settings) =
         change(&Map::new(), &body(), &world(app)).map_err(DemoError::Refused)?;
@@ -65,8 +65,7 @@ pub async fn ensure(app: &App, account: AccountId) -> Result<AgentId, DemoError>
 }
 
 fn body() -> Map<String, Value> {
-    let voice =
-        voices::catalogue::default_voice().map_or_else(String::new, |voice| voice.id.to_string());
+    let voice = voices::default_voice().map_or_else(String::new, |voice| voice.id.to_string());
     let settings = [
         ("name", json!("Demo")),
         ("system_prompt", json!(PROMPT)),

@@ -10,21 +10,22 @@ use super::{
     wire::{AgentItem, AgentRecord, CreateAgent, DuplicateAgent, UpdateAgent, field_error},
 };
 use crate::{
-    app::App,
-    calls,
+    catalogue::voices,
     http::{
         Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope, Wire,
         page::AgentsPage,
         validate::{Field, Kind, Schema, Unknown},
     },
     ids::{AccountId, AgentId, PhoneNumberId, TrunkId},
-    models, phone_numbers, sip_trunks, voices,
+    models,
+    node::Node,
+    phone_numbers, sip_trunks,
 };
 
 const NO_NUMBER: &str = "`sms_sender_number_id` is no number of the account";
 
 /// The routes, in the order of the document.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/agents", Access::Scopes(&[Scope::AgentsRead]), list)
             .summary("Agents, newest first")
@@ -117,7 +118,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     page: Page<AgentsPage>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -130,7 +131,7 @@ async fn list(
 }
 
 async fn create(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Body(body): Body<CreateAgent>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -151,7 +152,7 @@ async fn create(
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<AgentId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -162,7 +163,7 @@ async fn get(
 }
 
 async fn update(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<AgentId>,
     Body(body): Body<UpdateAgent>,
@@ -196,7 +197,7 @@ impl Wire for DeleteQuery {
 }
 
 async fn delete(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<AgentId>,
     Query(query): Query<DeleteQuery>,
@@ -206,7 +207,7 @@ async fn delete(
     if !store::delete(&mut tx, caller.account, id).await? {
         return Err(ApiError::NotFound);
     }
-    if !query.force && calls::agent_is_live(&mut tx, caller.account, id).await? {
+    if !query.force && store::agent_is_live(&mut tx, caller.account, id).await? {
         return Err(ApiError::Conflict {
             code: "agent_in_use",
             message: "The agent is on a live call: end the call or pass force=true".into(),
@@ -225,7 +226,7 @@ async fn delete(
 }
 
 async fn duplicate(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<AgentId>,
     Body(body): Body<DuplicateAgent>,
@@ -255,7 +256,7 @@ async fn duplicate(
 }
 
 /// What the rules have to know of this installation.
-pub(super) fn world(app: &App) -> World<'_> {
+pub(super) fn world(app: &Node) -> World<'_> {
     World {
         voice: |key| voices::find(key).map(|voice| voice.id),
         model: |id| models::resolve(id).is_some(),
@@ -267,7 +268,7 @@ pub(super) fn world(app: &App) -> World<'_> {
 
 /// The same, with the trunk and the number that a change names.
 async fn world_of<'a>(
-    app: &'a App,
+    app: &'a Node,
     account: AccountId,
     change: &Map<String, Value>,
 ) -> Result<World<'a>, ApiError> {
@@ -292,7 +293,7 @@ async fn world_of<'a>(
 }
 
 /// The record with the numbers that the agent answers.
-async fn record(app: &App, account: AccountId, agent: Agent) -> Result<AgentRecord, ApiError> {
+async fn record(app: &Node, account: AccountId, agent: Agent) -> Result<AgentRecord, ApiError> {
     let numbers = phone_numbers::store::of_agent(&app.db, account, agent.id).await?;
     Ok(AgentRecord {
         phone_number_ids: numbers,

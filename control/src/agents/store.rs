@@ -169,6 +169,21 @@ pub async fn delete(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool
     Ok(rows > 0)
 }
 
+/// Whether the agent is on a call that has not ended, or that somebody may still join.
+pub async fn agent_is_live(
+    tx: &mut Tx,
+    account: AccountId,
+    agent: AgentId,
+) -> Result<bool, DbError> {
+    tx.query(
+        "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
+    )
+    .bind(account)
+    .bind(agent)
+    .one(|row| Ok(row.i64("live")? > 0))
+    .await
+}
+
 /// Whether the agent is there, and stays so until the transaction ends.
 pub async fn hold(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
     let lock = tx.engine().for_share();

@@ -11,13 +11,13 @@ use super::rules::{
     Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, SETTINGS, Status, language_name,
 };
 use crate::{
+    catalogue::voices,
     http::{
         Wire, openapi,
         validate::{Field, FieldError, Kind, Schema, Unknown},
     },
     ids::{AgentId, PhoneNumberId},
     time::Timestamp,
-    voices,
 };
 
 /// The body of `POST /agents`: the settings that are given.

@@ -14,6 +14,7 @@ use crate::http::{
     Patch, Reply, Scope,
 };
 use crate::ids::ApiKeyId;
+use crate::node::Node;
 use crate::time::Timestamp;
 
 const READ: Access = Access::Scopes(&[Scope::ApiKeysRead]);
@@ -22,7 +23,7 @@ const WRITE: Access = Access::Scopes(&[Scope::ApiKeysWrite]);
 const REVOKED: &str = "conflict: the key is revoked";
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::post("/api-keys", WRITE, create)
             .body::<CreateApiKey>()
@@ -84,7 +85,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn create(cx: Context, Body(body): Body<CreateApiKey>) -> Made<ApiKeyOut> {
+async fn create(cx: Context<Node>, Body(body): Body<CreateApiKey>) -> Made<ApiKeyOut> {
     let (clock, now) = (&cx.clock, cx.clock.now());
     let scopes = match body.scopes {
         Some(scopes) => scopes.into_iter().collect(),
@@ -101,19 +102,19 @@ async fn create(cx: Context, Body(body): Body<CreateApiKey>) -> Made<ApiKeyOut> 
     Ok(Created(out.with_key(&created.key)))
 }
 
-async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<ApiKeyOut>, ApiError> {
+async fn list(cx: Context<Node>, page: Page<UpTo<200>>) -> Result<List<ApiKeyOut>, ApiError> {
     let now = cx.clock.now();
     let keys = cx.rows().page(page).await?;
     Ok(List::each(keys, page, |key| ApiKeyOut::new(key, now)))
 }
 
-async fn get(cx: Context, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
+async fn get(cx: Context<Node>, Id(id): Id<ApiKeyId>) -> Reply<ApiKeyOut> {
     let key = cx.rows().get(id).await?.found()?;
     Ok(Json(ApiKeyOut::new(key, cx.clock.now())))
 }
 
 async fn patch(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<PatchApiKey>,
 ) -> Reply<ApiKeyOut> {
@@ -152,7 +153,7 @@ async fn patch(
     Ok(Json(ApiKeyOut::new(new, now)))
 }
 
-async fn delete(cx: Context, Id(id): Id<ApiKeyId>) -> Done {
+async fn delete(cx: Context<Node>, Id(id): Id<ApiKeyId>) -> Done {
     may(cx.caller, Write::Revoke)?;
     let mut tx = cx.db.begin_write().await?;
     let is_there = store::revoke(&mut tx, cx.account, id, cx.clock.now()).await?;
@@ -161,7 +162,7 @@ async fn delete(cx: Context, Id(id): Id<ApiKeyId>) -> Done {
 }
 
 async fn rotate(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<ApiKeyId>,
     Body(body): Body<RotateApiKey>,
 ) -> Reply<ApiKeyOut> {

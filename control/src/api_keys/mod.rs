@@ -3,7 +3,6 @@
 
 pub mod grants;
 pub mod http;
-pub mod rules;
 pub mod store;
 pub mod wire;
 
@@ -13,8 +12,11 @@ use crate::ids::{AccountId, ApiKeyId};
 use crate::secret::Secret;
 use crate::time::{Clock, Timestamp};
 
-use rules::{Minted, Presented};
 use store::ApiKey;
+
+pub use crate::credential as rules;
+
+use rules::{Minted, Presented};
 
 /// A key that was just made, with its string.
 #[derive(Debug)]

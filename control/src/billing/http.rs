@@ -6,11 +6,11 @@ use axum::response::IntoResponse;
 use http::StatusCode;
 
 use super::wire::{AdjustmentRecord, BillingStatus, CreateAdjustment};
-use crate::app::App;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Scope};
+use crate::node::Node;
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get(
             "/billing/status",
@@ -39,7 +39,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn status(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
+async fn status(State(app): State<Node>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
     let standing = super::standing(&app, caller.account).await?;
     Ok(Json(BillingStatus {
         enabled: standing.prepaid,
@@ -49,7 +49,7 @@ async fn status(State(app): State<App>, caller: Caller) -> Result<impl IntoRespo
 }
 
 async fn adjust(
-    State(app): State<App>,
+    State(app): State<Node>,
     Body(body): Body<CreateAdjustment>,
 ) -> Result<impl IntoResponse, ApiError> {
     let CreateAdjustment {

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::admission::{Renewal, State};
-use crate::billing::guard;
 use crate::calls::dial::store::Placing;
 use crate::calls::live::{Canceled, Dialling};
 use crate::calls::{self, bridge};
 use crate::config::{BillingMode, Config, Prices};
-use crate::http::Endpoint;
 use crate::ids::{AgentId, CallId};
 use crate::secret::Secret;
 use crate::testing::TestApp;
+use crate::usage::guard;
 use crate::usage::{Resource, Used, record};
 
 const ADMIN: &str = "swordfish-of-the-operator";
@@ -264,9 +263,8 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
 
 #[test]
 fn every_route_that_makes_calls_or_speech_asks_for_credit() {
-    let spends = |endpoint: &Endpoint| endpoint.spends;
     let all = crate::routes::endpoints();
-    assert!(all.iter().any(spends));
+    assert!(all.iter().any(|endpoint| endpoint.spends));
     for endpoint in all {
         let costs = matches!(endpoint.class, Class::CallCreation | Class::Tts);
         assert!(!costs || endpoint.spends, "{}", endpoint.path);

@@ -3,29 +3,26 @@
 //! An account is hard-blocked when the operator blocked it, or when billing is prepaid and its balance
 //! is below one cent. A blocked account gets 402 on every route that spends ([`require`], which the gate
 //! of such routes asks), its live calls end with
-//! `billing_blocked` ([`run_guard`]). What usage costs
+//! `billing_blocked` ([`crate::usage::run_guard`]). What usage costs
 //! comes off the balance in the transaction that writes the usage ([`charge`]).
 
-pub mod guard;
 pub mod http;
 pub mod rules;
 pub mod store;
 pub mod wire;
 
-pub use guard::run as run_guard;
-
 use rules::Standing;
 use store::Adjustment;
 
-use crate::app::App;
 use crate::config::BillingMode;
 use crate::db::{Db, DbError, Tx};
 use crate::http::ApiError;
 use crate::ids::{AccountId, AdjustmentId};
+use crate::node::Node;
 use crate::time::Clock;
 
 /// Where an account stands.
-pub async fn standing(app: &App, account: AccountId) -> Result<Standing, DbError> {
+pub async fn standing(app: &Node, account: AccountId) -> Result<Standing, DbError> {
     let (balance_microcents, blocked) = store::get(&app.db, account).await?;
     Ok(Standing {
         prepaid: app.config.billing.mode == BillingMode::Prepaid,
@@ -35,7 +32,7 @@ pub async fn standing(app: &App, account: AccountId) -> Result<Standing, DbError
 }
 
 /// 402 unless the account may spend. An unreadable balance refuses too: nothing is given away.
-pub async fn require(app: &App, account: AccountId) -> Result<(), ApiError> {
+pub async fn require(app: &Node, account: AccountId) -> Result<(), ApiError> {
     let standing = standing(app, account).await?;
     if standing.is_hard_blocked() {
         return Err(ApiError::PaymentRequired {
@@ -49,7 +46,7 @@ pub async fn require(app: &App, account: AccountId) -> Result<(), ApiError> {
 /// Takes what usage cost off a prepaid balance. Usage that was made is never refused: the balance may
 /// go below zero, and then blocks.
 pub async fn charge(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     microcents: i64,

@@ -23,16 +23,15 @@ use tracing::Instrument;
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
 use super::live::{LiveCall, Peer, Pulse, TellDropped};
-use super::rules::Ending;
+use super::rules::{self, Ending};
+use super::store::sessions::SessionRow;
 use super::store::{self, CallRow};
 use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent};
-use crate::app::App;
 use crate::billing;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, CallId, TrunkId};
-use crate::sessions::rules as session_rules;
-use crate::sessions::store::SessionRow;
+use crate::node::Node;
 use crate::sip_trunks;
 use crate::supervisor::{self, panic_text};
 use crate::vendors::CallSpeech;
@@ -68,7 +67,7 @@ pub struct Way {
 
 /// Makes this process the host of a call that somebody joins, as the last thing of the transaction in
 /// which they joined. `false`: somebody else hosts it, or it is over.
-pub async fn take(app: &App, mut tx: Tx, account: AccountId, id: CallId) -> Result<bool, DbError> {
+pub async fn take(app: &Node, mut tx: Tx, account: AccountId, id: CallId) -> Result<bool, DbError> {
     let (node, number) = (&app.config.cluster.node, app.incarnation.number);
     let now = app.clock.now();
     if !store::take(&mut tx, account, id, node, number, now).await? {
@@ -91,15 +90,15 @@ pub async fn take(app: &App, mut tx: Tx, account: AccountId, id: CallId) -> Resu
 /// Hands a joined session to the engine, with its connection where it has one yet, and starts writing
 /// down what happens. `lease`: where it was taken before the caller joined.
 pub async fn place(
-    app: &App,
+    app: &Node,
     session: &SessionRow,
     events: OptionalEvents,
     carrier: Carrier,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
     let way = Way {
-        protocol: session_rules::protocol(&session.protocol),
-        audio_format: session_rules::audio_format(&session.audio_format),
+        protocol: rules::protocol(&session.protocol),
+        audio_format: rules::audio_format(&session.audio_format),
         events,
         carrier,
         over: None,
@@ -111,7 +110,7 @@ pub async fn place(
 
 /// Puts a call that this process hosts on the engine, and starts writing down what happens.
 pub async fn run(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     way: Way,
@@ -133,7 +132,7 @@ pub async fn run(
 }
 
 async fn run_in_span(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     way: Way,
@@ -269,7 +268,7 @@ async fn run_in_span(
 }
 
 /// Prepares a call as its record, its agent and its trunk say.
-async fn prepare(app: &App, account: AccountId, id: CallId) -> Result<Prepared, Ending> {
+async fn prepare(app: &Node, account: AccountId, id: CallId) -> Result<Prepared, Ending> {
     let found = records(app, account, id).await;
     let (call, agent) = found.map_err(Ending::engine_error)?;
     let trunk = trunk_of(app, &call).await;
@@ -279,7 +278,7 @@ async fn prepare(app: &App, account: AccountId, id: CallId) -> Result<Prepared, 
 }
 
 /// The call and its agent, or what is missing.
-async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
+async fn records(app: &Node, account: AccountId, id: CallId) -> Result<(CallRow, Agent), String> {
     let call = store::get(&app.db, account, id)
         .await
         .map_err(|error| error.to_string())?;
@@ -292,7 +291,7 @@ async fn records(app: &App, account: AccountId, id: CallId) -> Result<(CallRow, 
 }
 
 /// The trunk that a call goes over, and how many calls that may have.
-async fn trunk_of(app: &App, call: &CallRow) -> Result<Option<(TrunkId, u32)>, DbError> {
+async fn trunk_of(app: &Node, call: &CallRow) -> Result<Option<(TrunkId, u32)>, DbError> {
     let Some(id) = call.trunk_id else {
         return Ok(None);
     };
@@ -303,7 +302,7 @@ async fn trunk_of(app: &App, call: &CallRow) -> Result<Option<(TrunkId, u32)>, D
 }
 
 /// What this process asks of the lease store for a call.
-pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Request {
+pub fn wish(app: &Node, account: AccountId, lease: CallId, state: State) -> Request {
     Request {
         lease,
         owner: app.incarnation.owner.clone(),
@@ -318,7 +317,7 @@ pub fn wish(app: &App, account: AccountId, lease: CallId, state: State) -> Reque
 /// Ends a call that this process hosts and that the engine never had. `answered`: the other side knows of an
 /// answer.
 pub async fn could_not_start(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     why: &str,
@@ -339,7 +338,7 @@ pub async fn could_not_start(
 
 /// Ends a call that this process hosts as `engine_error`, because what carried it panicked: on the engine, where it is
 /// there, and else in the records. `why` goes to the log alone, for it may say what the call said.
-pub async fn broke(app: &App, account: AccountId, call: CallId, why: &str, answered: bool) {
+pub async fn broke(app: &Node, account: AccountId, call: CallId, why: &str, answered: bool) {
     tracing::error!(why, "what carried a call panicked: the call ends");
     if let Some(live) = app.live.get(account, call) {
         live.insist(|handle| handle.end(EndRequest::Fault)).await;

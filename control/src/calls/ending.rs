@@ -4,11 +4,10 @@
 use super::latency;
 use super::rules::{self, CallStatus, Ending};
 use super::store::{self, CallRow};
-use crate::app::App;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, CallId, EventId, RecordingId};
+use crate::node::Node;
 use crate::recordings;
-use crate::sessions;
 use crate::time::Timestamp;
 use crate::usage;
 use crate::webhooks::bodies;
@@ -37,7 +36,7 @@ pub struct Written {
 
 impl Written {
     /// Counts it.
-    pub fn count(&self, app: &App) {
+    pub fn count(&self, app: &Node) {
         app.metrics
             .call_ended(&self.reason, &self.channel, self.duration_ms);
         if let Some((direction, code)) = &self.trunk_failure {
@@ -49,7 +48,7 @@ impl Written {
 /// Ends a call that `incarnation` hosts (0: nobody joined yet). `false`: it had ended already, or
 /// has another host, and nothing was written.
 pub async fn end(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     incarnation: i64,
@@ -74,7 +73,7 @@ pub async fn end(
     reason = "whose call, under which claim, how, when"
 )]
 pub async fn end_in(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     id: CallId,
@@ -93,7 +92,7 @@ pub async fn end_in(
     if !store::finish(tx, account, id, incarnation, ending, summary.as_ref(), now).await? {
         return Ok(None);
     }
-    sessions::store::close(tx, account, id, now).await?;
+    store::sessions::close(tx, account, id, now).await?;
     let Some(mut call) = store::get_in(tx, account, id).await? else {
         return Ok(None);
     };
@@ -126,7 +125,7 @@ pub async fn end_in(
 
 /// Adds `call.ended` with its frozen body.
 async fn event(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     call: &CallRow,
     turns: &[serde_json::Value],

@@ -3,20 +3,16 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::StatusCode;
 
-use super::end_by_api;
 use super::store;
-use super::wire::{CallEnded, CallRecord, CallsQuery};
-use crate::app::App;
+use super::wire::{CallRecord, CallsQuery};
 use crate::http::page::CallsPage;
-use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
+use crate::http::{Access, ApiError, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::CallId;
-use crate::sessions::End;
-use crate::sessions::http::hosted;
+use crate::node::Node;
 
 /// The routes.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/calls", Access::Scopes(&[Scope::CallsRead]), list)
             .summary("Calls, newest first; without their transcripts")
@@ -37,26 +33,11 @@ pub fn endpoints() -> Vec<Endpoint> {
                  transcript. While a call is live its transcript grows.",
             )
             .answers::<CallRecord>(),
-        hosted(Endpoint::post(
-            "/calls/{call_id}/end",
-            Access::Scopes(&[Scope::CallsWrite]),
-            end,
-        ))
-        .summary("End a call")
-        .operation(
-            "endCall",
-            "Ends a call, whatever its state: one that rings is canceled, one that is live hangs \
-             up. The answer comes when the end is written, and `call.ended` is sent as for every \
-             call. A call that is over already is no error: `already_ended` says so.",
-        )
-        .body::<End>()
-        .answers::<CallEnded>()
-        .returns(StatusCode::OK),
     ]
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     page: Page<CallsPage>,
     Query(query): Query<CallsQuery>,
@@ -77,7 +58,7 @@ async fn list(
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -86,20 +67,4 @@ async fn get(
         .ok_or(ApiError::NotFound)?;
     let turns = store::turns(&app.db, caller.account, id).await?;
     Ok(Json(CallRecord::with_turns(call, turns)))
-}
-
-async fn end(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id<CallId>,
-    Body(body): Body<End>,
-) -> Result<impl IntoResponse, ApiError> {
-    let ended = end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
-    Ok(Json(CallEnded {
-        call_id: id,
-        status: "ended",
-        end_reason: ended.end_reason,
-        ended_at: ended.ended_at,
-        already_ended: ended.already,
-    }))
 }

@@ -17,10 +17,11 @@ use tracing::Instrument;
 use super::journal::{Entry, Owner};
 use super::live::{LiveCall, Pulse};
 use super::rules::{self, Ending};
+use super::trace;
 use super::writer::Writer;
 use crate::admission::Lease;
-use crate::app::App;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::supervisor::{self, panic_text};
 use crate::telemetry;
 
@@ -74,7 +75,7 @@ pub fn line(
 /// Writes down one call until the engine has nothing more to tell and all of it is written, then
 /// forgets it.
 pub async fn follow(
-    app: App,
+    app: Node,
     claim: Claim,
     call: Arc<LiveCall>,
     lease: Lease,
@@ -84,7 +85,7 @@ pub async fn follow(
     let mut following = Following {
         writer: Writer::new(app.clone(), owner),
         // Boxed, what is long gone or seldom comes: a call's task lives as long as the call.
-        trace: Box::pin(telemetry::begin(&app, claim.account, id)).await,
+        trace: Box::pin(trace::begin(&app, claim.account, id)).await,
         lease: Some(lease),
         ended: false,
         app: app.clone(),
@@ -118,7 +119,7 @@ fn broken() -> Ending {
 
 /// A call that is being written down.
 struct Following {
-    app: App,
+    app: Node,
     claim: Claim,
     call: Arc<LiveCall>,
     news: mpsc::Receiver<CallNews>,
@@ -279,18 +280,18 @@ impl Following {
 }
 
 /// Ends a call that could not start, now or when the database takes it.
-pub async fn could_not_start(app: &App, owner: Owner, ending: Ending) {
+pub async fn could_not_start(app: &Node, owner: Owner, ending: Ending) {
     let span = super::span(owner.account, owner.call);
     write_no_start(app, owner, ending).instrument(span).await;
 }
 
-async fn write_no_start(app: &App, owner: Owner, ending: Ending) {
+async fn write_no_start(app: &Node, owner: Owner, ending: Ending) {
     tracing::warn!(reason = %ending.reason, "a call could not start");
     write_end(app, owner, ending).await;
 }
 
 /// Writes the end of a call that the engine never had, now or when the database takes it.
-pub async fn write_end(app: &App, owner: Owner, ending: Ending) {
+pub async fn write_end(app: &Node, owner: Owner, ending: Ending) {
     let mut writer = Writer::new(app.clone(), owner);
     let at = app.clock.now();
     let recording = false;

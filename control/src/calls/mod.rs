@@ -16,35 +16,20 @@ pub mod http;
 pub mod journal;
 pub mod latency;
 pub mod lifecycle;
-pub mod live;
 pub mod matched;
 pub mod recover;
 pub mod renewal;
 pub mod rules;
 pub mod service;
 pub mod store;
-pub mod turn;
+mod trace;
 pub mod wire;
 pub mod writer;
 
-use std::path::PathBuf;
-
-use crate::config::Config;
-use crate::ids::{AccountId, CallId};
-
-pub use live::LiveCalls;
+pub use crate::live::{self, LiveCalls};
+pub use crate::recordings::spool::spool_dir;
+pub use crate::telemetry::span;
+pub use crate::transcript as turn;
 pub use recover::recover;
 pub use renewal::run as run_renewals;
-pub use service::{EndedCall, end_by_api};
-pub use store::agent_is_live;
-
-/// What every line of the log about a call carries: its id and its account. It holds at any level of the
-/// filter.
-pub fn span(account: AccountId, call: CallId) -> tracing::Span {
-    tracing::error_span!("call", %call, %account)
-}
-
-/// Where the engine writes what it records, until a call is over.
-pub fn spool_dir(config: &Config) -> PathBuf {
-    config.server.data_dir.join("spool")
-}
+pub use service::EndedCall;

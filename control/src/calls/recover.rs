@@ -11,15 +11,15 @@ use super::rules::Ending;
 use super::store::{self, CallRow};
 use super::writer;
 use crate::admission::Owner;
-use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::recordings;
 use crate::recordings::spool::{self, Left};
 
 /// Ends what the process before this one left behind, and saves its recordings. How many calls there
 /// were. Calls that this process places meanwhile are not touched: their incarnation is its own.
-pub async fn recover(app: &App) -> Result<usize, DbError> {
+pub async fn recover(app: &Node) -> Result<usize, DbError> {
     replay(app).await?;
     // Not before: what is written down leaves room.
     if let Err(error) = Journal::of(&app.config).hold_room().await {
@@ -53,7 +53,7 @@ pub async fn recover(app: &App) -> Result<usize, DbError> {
 
 /// Writes what earlier processes could not. A file that the database refuses stays, for somebody to
 /// look at; the calls of this process are written by their own writers.
-async fn replay(app: &App) -> Result<(), DbError> {
+async fn replay(app: &Node) -> Result<(), DbError> {
     let journal = Journal::of(&app.config);
     // Whoever ended calls without having read it would call those lost that ended well.
     let calls = journal
@@ -96,12 +96,12 @@ async fn replay(app: &App) -> Result<(), DbError> {
 }
 
 /// Ends one call whose process is no more, and frees its slot. Whoever calls it holds `app.burying`.
-pub async fn lost(app: &App, call: &CallRow) -> Result<(), DbError> {
+pub async fn lost(app: &Node, call: &CallRow) -> Result<(), DbError> {
     let span = super::span(call.account, call.id);
     end_lost(app, call).instrument(span).await
 }
 
-async fn end_lost(app: &App, call: &CallRow) -> Result<(), DbError> {
+async fn end_lost(app: &Node, call: &CallRow) -> Result<(), DbError> {
     let (account, id) = (call.account, call.id);
     // What the disk refuses now is salvaged by a later sweep of the spool.
     let file = spool::salvage(app, id).await.ok().flatten();
@@ -135,7 +135,7 @@ async fn end_lost(app: &App, call: &CallRow) -> Result<(), DbError> {
 }
 
 /// The end of the last turn that was written: without a recording, all that tells how long it was.
-async fn last_turn_ms(app: &App, account: AccountId, id: CallId) -> Result<Option<u64>, DbError> {
+async fn last_turn_ms(app: &Node, account: AccountId, id: CallId) -> Result<Option<u64>, DbError> {
     let turns = store::turns(&app.db, account, id).await?;
     let ends = turns.iter().filter_map(|turn| {
         turn.get("end_ms")

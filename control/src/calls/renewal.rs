@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::admission::RENEW_EVERY;
-use crate::app::App;
+use crate::node::Node;
 
 /// Pause after a renewal that failed: leases last for three renewals, not for four.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Renews until the process ends.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     loop {
         let pause = if renew(&app).await {
             RENEW_EVERY
@@ -24,7 +24,7 @@ pub async fn run(app: App) {
 
 /// Renews once; whether it was done. A store that does not answer loses nothing: the calls live, and a
 /// lease that it forgot is taken up again by a later renewal.
-pub async fn renew(app: &App) -> bool {
+pub async fn renew(app: &Node) -> bool {
     let leases = app.live.renewals();
     if leases.is_empty() {
         return true;

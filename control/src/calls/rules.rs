@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use media::call::record::{EndReason, EndedBy, Offsets, Summary, Turn};
+use media::config::{AudioFormat, Protocol};
 use media::peer::MediaTotals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -361,6 +362,24 @@ const fn ended_by(who: EndedBy) -> &'static str {
         EndedBy::Agent => "agent",
         EndedBy::System => "system",
         EndedBy::Api => "api",
+    }
+}
+
+/// The protocol of this name; `native` for any other word.
+pub fn protocol(name: &str) -> Protocol {
+    match name {
+        "telco" => Protocol::Telco,
+        "webrtc" => Protocol::WebRtc,
+        _ => Protocol::Native,
+    }
+}
+
+/// The audio format of this name; `pcm_16000` for any other word.
+pub fn audio_format(name: &str) -> AudioFormat {
+    match name {
+        "ulaw_8000" => AudioFormat::Ulaw8000,
+        "opus_48000" => AudioFormat::Opus48000,
+        _ => AudioFormat::Pcm16000,
     }
 }
 

@@ -11,10 +11,9 @@ use super::ending::{self, Also};
 use super::live::Canceled;
 use super::rules::Ending;
 use super::store::{self, CallRow};
-use crate::app::App;
-use crate::cluster::route::{self, Ask};
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// How long the engine may take to say goodbye and the end to be written. The engine itself closes
@@ -42,28 +41,9 @@ impl EndedCall {
     }
 }
 
-/// Ends a call for an API client, at the node that hosts it, and answers when it is over. `reason` is
-/// for the log.
-pub async fn end_by_api(
-    app: &App,
-    account: AccountId,
-    id: CallId,
-    reason: Option<&str>,
-) -> Result<EndedCall, ApiError> {
-    let call = store::get(&app.db, account, id)
-        .await?
-        .ok_or(ApiError::NotFound)?;
-    if route::is_elsewhere(app, &call) {
-        let reason = reason.map(str::to_owned);
-        let ended = route::ask(app, &call, Ask::End { reason }).await?;
-        return serde_json::from_value(ended).map_err(ApiError::internal);
-    }
-    end_here(app, account, id, reason).await
-}
-
 /// Ends a call that this node hosts, or that nobody joined.
 pub async fn end_here(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     reason: Option<&str>,
@@ -73,7 +53,7 @@ pub async fn end_here(
 }
 
 async fn end_in_span(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     reason: Option<&str>,
@@ -118,7 +98,7 @@ async fn end_in_span(
     reread(app, account, id).await
 }
 
-async fn reread(app: &App, account: AccountId, id: CallId) -> Result<EndedCall, ApiError> {
+async fn reread(app: &Node, account: AccountId, id: CallId) -> Result<EndedCall, ApiError> {
     let call = store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;

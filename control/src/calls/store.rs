@@ -1,9 +1,10 @@
 //! The `calls` and `turns` tables: a call's row, and the lists of them.
 //!
 //! `progress.rs` writes what becomes of a call, `turns.rs` what is said in it; `unended.rs` asks which calls of all
-//! accounts have not ended.
+//! accounts have not ended. [`sessions`] is who may join a call.
 
 mod progress;
+pub mod sessions;
 mod turns;
 mod unended;
 
@@ -11,16 +12,14 @@ use serde_json::Value;
 
 use crate::db::{Arg, Db, DbError, Query, Row, Tx};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
-use crate::sip_trunks::rules::digits;
+use crate::numbers::digits;
 use crate::time::Timestamp;
 
 pub use progress::{NewCall, finish, insert, refused, rings, set_cost, take, take_ringing};
 pub use turns::{
     NewTurn, insert_lone_turn, insert_turn, replace_turn, turns, turns_in, turns_with,
 };
-pub use unended::{
-    OpenRow, agent_is_live, lost_without_recording, open, open_among, orphans, without_node,
-};
+pub use unended::{OpenRow, open, open_among, orphans, without_node};
 
 /// One call with its delivery state. Call, conversation and session read the same row. It has no
 /// `Debug`: it holds phone numbers.

@@ -15,10 +15,9 @@ use super::turn::TurnRecord;
 use crate::http::extract::Wire;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
 use crate::ids::{AgentId, CallId, PhoneNumberId, RecordingId, TrunkId};
+pub use crate::live::DIRECTIONS;
 use crate::time::Timestamp;
 
-/// Who calls whom.
-pub const DIRECTIONS: &[&str] = &["inbound", "outbound"];
 /// What a call comes over.
 pub const CHANNELS: &[&str] = &["telco", "sip", "webrtc", "websocket", "collab", "chatapp"];
 

@@ -10,8 +10,8 @@ use super::backlog::Backlog;
 use super::ending::{self, Also};
 use super::journal::{Entry, Journal, Owner};
 use super::store;
-use crate::app::App;
 use crate::db::DbError;
+use crate::node::Node;
 use crate::recordings;
 
 /// The pause between two tries to put into the journal what it did not take: its disk was full.
@@ -19,7 +19,7 @@ const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// The writer of one call.
 pub struct Writer {
-    app: App,
+    app: Node,
     owner: Owner,
     journal: Journal,
     backlog: Backlog,
@@ -27,7 +27,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(app: App, owner: Owner) -> Self {
+    pub fn new(app: Node, owner: Owner) -> Self {
         let journal = Journal::of(&app.config);
         Self {
             app,
@@ -125,7 +125,7 @@ impl Writer {
 
 /// Writes a call's entries in their order and takes those away that are in the database: turns and end
 /// in one transaction. Entries that were written before change nothing.
-pub async fn write(app: &App, owner: Owner, entries: &mut Vec<Entry>) -> Result<(), DbError> {
+pub async fn write(app: &Node, owner: Owner, entries: &mut Vec<Entry>) -> Result<(), DbError> {
     while !entries.is_empty() {
         let written = write_first(app, owner, entries).await?;
         entries.drain(..written);
@@ -134,7 +134,7 @@ pub async fn write(app: &App, owner: Owner, entries: &mut Vec<Entry>) -> Result<
 }
 
 /// Writes the first entries, all turns with the end behind them. How many they are.
-async fn write_first(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
+async fn write_first(app: &Node, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
     let Owner { account, call, .. } = owner;
     match entries.first() {
         None => Ok(0),
@@ -155,7 +155,7 @@ async fn write_first(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize
 }
 
 /// Writes the turns and the end that come first. How many they are.
-pub async fn write_rows(app: &App, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
+pub async fn write_rows(app: &Node, owner: Owner, entries: &[Entry]) -> Result<usize, DbError> {
     let Owner {
         account,
         call,

@@ -6,15 +6,16 @@ use axum::response::Response;
 use bytes::Bytes;
 
 use super::rules::{Day, parse};
-use crate::http::health::json;
 use crate::http::page::Items;
+use crate::http::resource::json;
 use crate::http::{Access, Endpoint};
+use crate::node::Node;
 
 /// The log itself.
 pub const CHANGES: &str = include_str!("../../CHANGES.md");
 
 /// The route. What changed is no secret.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/changelog", Access::None, list)
             .summary("Changes that clients can see, newest first")

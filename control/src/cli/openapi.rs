@@ -8,7 +8,11 @@ use crate::http::openapi::document;
 use crate::routes;
 
 pub(super) fn run(config: Config) -> Result<(), Failure> {
-    let document = document(&routes::endpoints(), &config.server.public_url);
+    let document = document(
+        &routes::endpoints(),
+        routes::EVENTS,
+        &config.server.public_url,
+    );
     let mut text = serde_json::to_string_pretty(&document)?;
     text.push('\n');
     std::io::stdout().write_all(text.as_bytes())?;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::FromRef;
 use media::call::input::EndRequest;
 use media::shell::{Engine, EngineConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,17 +20,19 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use super::Failure;
 use crate::admission::Leases;
-use crate::admission::lease::{Redis, SERVER_CLOCK};
+use crate::admission::lease::Redis;
 use crate::admission::local::Local;
 use crate::admission::policy::Caps;
-use crate::app::{App, Incarnation, Parts};
+use crate::app::App;
+use crate::calls::bridge::telephone::Calling;
 use crate::cluster::folder::Unclaimed;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::db::Db;
 use crate::egress::Egress;
 use crate::http::serve::{Patience, serve_with};
 use crate::http::tls::{self, Greeting};
-use crate::redis_link::Link;
+use crate::node::{Incarnation, Node, Parts};
+use crate::redis_link::{Link, SERVER_CLOCK};
 use crate::secret::MasterKey;
 use crate::storage::Storage;
 use crate::supervisor::Supervisor;
@@ -37,8 +40,8 @@ use crate::telemetry::Telemetry;
 use crate::time::Clock;
 use crate::vendors::{Speech, SpeechSettings};
 use crate::{
-    accounts, agents, billing, calls, cluster, jobs, models, recordings, rotation, routes,
-    sessions, voices, webhooks,
+    accounts, agents, calls, cluster, jobs, models, recordings, rotation, routes, sessions, usage,
+    voices, webhooks,
 };
 
 #[derive(Debug, clap::Args)]
@@ -104,7 +107,8 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     let incarnation = Incarnation::take(&db, &config.cluster.node).await?;
     let app = assemble(config, db, clock, incarnation, supervisor.clone())?;
-    cluster::register(&app).await?;
+    let node = app.node.clone();
+    cluster::register(&node).await?;
     match agents::demo::ensure(&app, bootstrap.account.id).await {
         Ok(agent) => println!("demo agent: {agent}"),
         // Without an offline voice there is nobody to talk to, but the server is whole.
@@ -112,29 +116,29 @@ async fn run_async(mut config: Config) -> Result<(), Failure> {
     }
     app.set_recovering(true);
     let watch = &supervisor;
-    watch.once("the recovery of calls", recover(app.clone()));
+    watch.once("the recovery of calls", recover(node.clone()));
     watch.keep(
         "the sweeper of sessions",
-        sessions::run_sweeper(app.clone()),
+        sessions::run_sweeper(node.clone()),
     );
-    let recordings = recordings::run_sweeper(app.clone());
+    let recordings = recordings::run_sweeper(node.clone());
     watch.keep("the sweeper of recordings", recordings);
-    let spool = recordings::spool::run(app.clone());
+    let spool = recordings::spool::run(node.clone());
     watch.keep("the sweeper of the spool", spool);
-    watch.keep("the renewals of leases", calls::run_renewals(app.clone()));
-    watch.keep("the node's heart", cluster::run_node_heart(app.clone()));
-    let leases = cluster::run_lease_heart(app.clone());
+    watch.keep("the renewals of leases", calls::run_renewals(node.clone()));
+    watch.keep("the node's heart", cluster::run_node_heart(node.clone()));
+    let leases = cluster::run_lease_heart(node.clone());
     watch.keep("the heart at the lease store", leases);
-    watch.keep("the reconciler", cluster::run_reconciler(app.clone()));
-    watch.keep("the guard of balances", billing::run_guard(app.clone()));
-    watch.keep("the reader of the master key", rotation::run(app.clone()));
+    watch.keep("the reconciler", cluster::run_reconciler(node.clone()));
+    watch.keep("the guard of balances", usage::run_guard(node.clone()));
+    watch.keep("the reader of the master key", rotation::run(node.clone()));
     // It has nothing to do where events are kept for ever.
-    watch.once("the pruning of events", webhooks::run_pruning(app.clone()));
-    calls::bridge::telephone::start(&app)
+    watch.once("the pruning of events", webhooks::run_pruning(node.clone()));
+    calls::bridge::telephone::start(&Calling::from_ref(&app))
         .await
         .map_err(|error| ConfigError::one("sip", error))?;
     let (stop, stopped) = watch::channel(false);
-    let delivery = webhooks::Delivery::new(app.clone());
+    let delivery = webhooks::Delivery::new(node.clone());
     let delivering = jobs::run(delivery, app.db.clone(), app.clock.clone(), stopped.clone());
     let delivering = watch.keep("the delivery of events", delivering);
     let serving = watch.keep("the server of requests", {
@@ -283,7 +287,7 @@ fn or_cores(threads: usize) -> usize {
 }
 
 /// Ends the calls that the process before this one left behind. New calls need not wait for it.
-async fn recover(app: App) {
+async fn recover(app: Node) {
     while let Err(error) = calls::recover(&app).await {
         tracing::error!(%error, "calls of an earlier process could not be ended");
         if !error.is_unavailable() {
@@ -324,7 +328,7 @@ async fn drain(app: &App) {
             "some calls were not written down; the next start ends them"
         );
     }
-    calls::bridge::telephone::settle(app).await;
+    calls::bridge::telephone::settle(&Calling::from_ref(app)).await;
 }
 
 /// For giving back leases to a store that may be away, and for the last spans.

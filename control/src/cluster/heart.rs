@@ -10,9 +10,9 @@ use super::rules::Standing;
 use super::watch::Watch;
 use super::{reconcile, rules, store};
 use crate::admission::{Health, Roll};
-use crate::app::App;
 use crate::calls;
 use crate::db::{Db, DbError};
+use crate::node::Node;
 use crate::time::Clock;
 
 /// How often a heart beats.
@@ -23,7 +23,7 @@ const PROMPT: Duration = Duration::from_millis(500);
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// Beats in the database and watches the others, until the process ends.
-pub async fn run_node_heart(app: App) {
+pub async fn run_node_heart(app: Node) {
     let mut ticks = interval(BEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut watch, started) = (Watch::default(), Instant::now());
@@ -57,7 +57,7 @@ pub async fn agree(db: &Db, clock: &Clock) -> Result<(), DbError> {
 
 /// One beat. Whom the others took for dead takes no calls until it has none of its old ones, which are
 /// not its own any more.
-pub async fn beat(app: &App) -> Result<(), DbError> {
+pub async fn beat(app: &Node) -> Result<(), DbError> {
     let beaten = store::beat(&app.db, app.incarnation.number, app.clock.shared()).await?;
     match rules::standing(beaten, app.is_draining(), app.live.len()) {
         Standing::Well => {
@@ -83,7 +83,7 @@ pub async fn beat(app: &App) -> Result<(), DbError> {
     Ok(())
 }
 
-async fn look(app: &App, watch: &mut Watch, now: Duration) -> Result<(), DbError> {
+async fn look(app: &Node, watch: &mut Watch, now: Duration) -> Result<(), DbError> {
     let nodes = store::live(&app.db).await?;
     let others = nodes
         .iter()
@@ -104,7 +104,7 @@ async fn look(app: &App, watch: &mut Watch, now: Duration) -> Result<(), DbError
 /// Keeps the lease store's counts trusted until the process ends: quickly while they are not. Whoever
 /// comes to trust them looks at once whether a host does not renew its leases: they may have no more
 /// left than the counts had.
-pub async fn run_lease_heart(app: App) {
+pub async fn run_lease_heart(app: Node) {
     let mut trusted = false;
     loop {
         let health = tend(&app).await;
@@ -129,7 +129,7 @@ pub async fn run_lease_heart(app: App) {
 }
 
 /// One beat in the lease store; a cold one is opened once all nodes have told it of their calls.
-pub async fn tend(app: &App) -> Health {
+pub async fn tend(app: &Node) -> Health {
     let health = app.admission.beat().await;
     if health != Health::Cold || app.is_lost() || app.is_recovering() {
         return health;
@@ -143,7 +143,7 @@ pub async fn tend(app: &App) -> Health {
     }
 }
 
-async fn open(app: &App) -> Result<Health, DbError> {
+async fn open(app: &Node) -> Result<Health, DbError> {
     let nodes = store::live(&app.db).await?;
     let mut roll = Roll {
         owners: nodes.iter().map(store::NodeRow::owner).collect(),

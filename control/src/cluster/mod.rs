@@ -16,14 +16,14 @@ pub mod rules;
 pub mod store;
 pub mod watch;
 
-use crate::app::App;
 use crate::db::DbError;
+use crate::node::Node;
 
 pub use heart::{run_lease_heart, run_node_heart};
 pub use reconcile::run as run_reconciler;
 
 /// Writes down that this process lives, before it takes any call.
-pub async fn register(app: &App) -> Result<(), DbError> {
+pub async fn register(app: &Node) -> Result<(), DbError> {
     let node = store::NewNode {
         incarnation: app.incarnation.number,
         name: &app.config.cluster.node,
@@ -34,7 +34,7 @@ pub async fn register(app: &App) -> Result<(), DbError> {
 }
 
 /// Whether another node lives that could take a call.
-pub async fn has_others(app: &App) -> Result<bool, DbError> {
+pub async fn has_others(app: &Node) -> Result<bool, DbError> {
     let nodes = store::live(&app.db).await?;
     Ok(nodes
         .iter()
@@ -42,6 +42,6 @@ pub async fn has_others(app: &App) -> Result<bool, DbError> {
 }
 
 /// Writes down that this process is over.
-pub async fn leave(app: &App) -> Result<(), DbError> {
+pub async fn leave(app: &Node) -> Result<(), DbError> {
     store::leave(&app.db, app.incarnation.number).await
 }

@@ -6,9 +6,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{rules, store};
 use crate::admission::{Health, Held};
-use crate::app::App;
 use crate::calls;
 use crate::db::DbError;
+use crate::node::Node;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(5);
@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Reconciles until the process ends.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -28,14 +28,14 @@ pub async fn run(app: App) {
 }
 
 /// All of it once.
-pub async fn once(app: &App) -> Result<(), DbError> {
+pub async fn once(app: &Node) -> Result<(), DbError> {
     end_calls(app).await?;
     mend_leases(app).await?;
     store::forget(&app.db, app.clock.shared().minus(REMEMBERED)).await
 }
 
 /// Ends calls whose node is dead. How many there were.
-pub async fn end_calls(app: &App) -> Result<usize, DbError> {
+pub async fn end_calls(app: &Node) -> Result<usize, DbError> {
     if app.is_recovering() {
         return Ok(0);
     }
@@ -52,7 +52,7 @@ pub async fn end_calls(app: &App) -> Result<usize, DbError> {
 }
 
 /// Frees leases without a call, and renews those of calls whose host does not. How many were freed.
-pub async fn mend_leases(app: &App) -> Result<usize, DbError> {
+pub async fn mend_leases(app: &Node) -> Result<usize, DbError> {
     if app.admission.health() != Health::Ready {
         return Ok(0);
     }
@@ -75,7 +75,7 @@ pub async fn mend_leases(app: &App) -> Result<usize, DbError> {
 
 /// Renews leases whose host lives (else its calls were ended a moment ago) but does not reach the lease
 /// store: its calls go on, and their slots must not be given to others.
-async fn vouch(app: &App, unrenewed: &[&Held]) -> Result<(), DbError> {
+async fn vouch(app: &Node, unrenewed: &[&Held]) -> Result<(), DbError> {
     if unrenewed.is_empty() {
         return Ok(());
     }

@@ -8,23 +8,19 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::store;
-use crate::app::App;
-use crate::calls;
 use crate::calls::store::CallRow;
+use crate::http::ApiError;
 use crate::http::extract::query_pairs;
 use crate::http::validate::FieldError;
-use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::ids::{AccountId, SessionId};
+use crate::node::Node;
 use crate::secret::{Purpose, same, sha256};
-use crate::sessions;
-use crate::sessions::wire::{Offer, ToolResult, Trickle, TrickledCandidate};
 use crate::time::Timestamp;
 
 /// How long a request may take to arrive, and how far apart two nodes may take the database's time to be.
@@ -62,6 +58,14 @@ pub enum Ask {
     },
 }
 
+/// One candidate, as `RTCIceCandidate` has it.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct TrickledCandidate {
+    pub candidate: String,
+    pub sdp_mid: Option<String>,
+    pub sdp_mline_index: Option<u16>,
+}
+
 /// An answer of this node, or of the one that hosts the session.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -79,33 +83,21 @@ struct Envelope {
 
 /// The answer of a node to another: status and body as a client would have them.
 #[derive(Deserialize, Serialize)]
-struct Reply {
+pub struct Reply {
     status: u16,
     body: Value,
 }
 
-/// The route between nodes.
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        Endpoint::post(PATH, Access::SignedUrl, answer)
-            .summary("Between nodes: a request for a session that this node hosts")
-            .class(Class::Exempt)
-            .returns(StatusCode::OK)
-            .answers_nothing()
-            .internal()
-            .at_root(),
-    ]
-}
-
-const PATH: &str = "/internal/v1/sessions/{session_id}";
+/// Where a node is asked.
+pub const PATH: &str = "/internal/v1/sessions/{session_id}";
 
 /// Whether another process hosts this call now.
-pub fn is_elsewhere(app: &App, call: &CallRow) -> bool {
+pub fn is_elsewhere(app: &Node, call: &CallRow) -> bool {
     call.ended_at.is_none() && call.incarnation != 0 && call.incarnation != app.incarnation.number
 }
 
 /// Asks the node that hosts this call.
-pub async fn ask(app: &App, call: &CallRow, ask: Ask) -> Result<Value, ApiError> {
+pub async fn ask(app: &Node, call: &CallRow, ask: Ask) -> Result<Value, ApiError> {
     let unreachable = || ApiError::Upstream {
         code: "session_host_unreachable",
         message: "The node that hosts this session does not answer: try once more".to_owned(),
@@ -198,7 +190,8 @@ fn fields(body: &Value) -> Option<Vec<FieldError>> {
     named.collect()
 }
 
-async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>, ApiError> {
+/// What another node asks; 404 for whoever is none.
+pub async fn asked(app: &Node, request: Request) -> Result<(AccountId, SessionId, Ask), ApiError> {
     let (parts, body) = request.into_parts();
     let id = parts.uri.path().rsplit('/').next().unwrap_or_default();
     let id: SessionId = id.parse().map_err(|_| ApiError::NotFound)?;
@@ -233,58 +226,24 @@ async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>,
         return Err(ApiError::NotFound);
     }
     let Envelope { account, ask } = serde_json::from_slice(&body).map_err(ApiError::internal)?;
-    let done = match ask {
-        Ask::Status => json(sessions::service::status_here(&app, account, id).await),
-        Ask::End { reason } => {
-            json(calls::service::end_here(&app, account, id, reason.as_deref()).await)
-        }
-        Ask::Offer {
-            sdp,
-            kind,
-            pc_id,
-            restart_pc,
-        } => {
-            let body = Offer {
-                sdp,
-                r#type: kind,
-                pc_id,
-                restart_pc,
-            };
-            json(sessions::peer::offer_here(&app, account, id, body).await)
-        }
-        Ask::MakeOffer => json(sessions::peer::make_offer_here(&app, account, id).await),
-        Ask::Ice { pc_id, candidates } => {
-            let body = Trickle { pc_id, candidates };
-            json(sessions::peer::trickle_here(&app, account, id, body).await)
-        }
-        Ask::ToolResult {
-            tool_call_id,
-            result,
-            is_error,
-        } => {
-            let body = ToolResult {
-                tool_call_id,
-                result,
-                is_error,
-            };
-            json(sessions::service::tool_result_here(&app, account, id, body).await)
-        }
-    };
-    Ok(Json(match done {
-        Ok(body) => Reply { status: 200, body },
-        Err(error) => Reply {
-            status: error.status().as_u16(),
-            body: error.body(""),
-        },
-    }))
+    Ok((account, id, ask))
 }
 
-fn json<T: Serialize>(done: Result<T, ApiError>) -> Result<Value, ApiError> {
-    done.and_then(|done| serde_json::to_value(done).map_err(ApiError::internal))
+impl Reply {
+    /// What a client would have been answered.
+    pub fn of(done: Result<Value, ApiError>) -> Self {
+        match done {
+            Ok(body) => Self { status: 200, body },
+            Err(error) => Self {
+                status: error.status().as_u16(),
+                body: error.body(""),
+            },
+        }
+    }
 }
 
 /// Where this body is posted now, signed.
-pub(super) fn signed_path(app: &App, id: SessionId, body: &[u8]) -> String {
+pub(super) fn signed_path(app: &Node, id: SessionId, body: &[u8]) -> String {
     let (at, hash) = (app.clock.shared(), sha256(body));
     let signature = app.master_key.sign(Purpose::Node, &message(id, at, &hash));
     let path = PATH.replace("{session_id}", &id.to_string());

@@ -5,13 +5,12 @@ use reqwest::Url;
 use toml::Value;
 
 use super::read::Settings;
-use crate::models;
-use crate::secret::Secret;
-use crate::vendors::RecogniserKind;
-use crate::vendors::remote::settings::{
-    ModelSettings, ProviderKind, ProviderSettings, RemoteSettings, SoundFormat, VoiceSettings,
+use crate::catalogue::providers::{
+    ModelSettings, ProviderKind, ProviderSettings, RecogniserKind, RemoteSettings, SoundFormat,
+    VoiceSettings,
 };
-use crate::voices;
+use crate::catalogue::{models, voices};
+use crate::secret::Secret;
 
 /// What a provider's table may hold.
 pub(super) const KEYS: &[&str] = &[
@@ -86,7 +85,7 @@ pub(super) fn read(settings: &mut Settings) -> Chosen {
     let model_fallback = model(settings, "speech.model_fallback", &providers);
     let voice_fallback = given(settings.text("speech.voice_fallback"));
     if let Some(key) = &voice_fallback
-        && !voices::catalogue::all().iter().any(|v| v.key == key)
+        && !voices::all().iter().any(|v| v.key == key)
         && !providers
             .iter()
             .flat_map(|p| &p.voices)
@@ -109,7 +108,7 @@ pub(super) fn read(settings: &mut Settings) -> Chosen {
 /// A public id of a model, ours or a provider's.
 fn model(settings: &mut Settings, key: &str, providers: &[ProviderSettings]) -> Option<String> {
     let id = given(settings.text(key))?;
-    let known = models::catalogue::BUILT_IN.iter().any(|m| m.id == id)
+    let known = models::BUILT_IN.iter().any(|m| m.id == id)
         || providers.iter().flat_map(|p| &p.models).any(|m| m.id == id);
     if !known || id == models::DEFAULT_ALIAS {
         settings.wrong(key, "must be the id of a model");
@@ -238,8 +237,8 @@ fn secret(settings: &mut Settings, direct: &str, file: &str) -> Option<Secret<St
 
 /// Public ids and keys are unique, and none is that of a built-in model or voice.
 fn no_name_twice(settings: &mut Settings, providers: &[ProviderSettings]) {
-    let mut ids: Vec<&str> = models::catalogue::BUILT_IN.iter().map(|m| m.id).collect();
-    let mut keys: Vec<&str> = voices::catalogue::all().iter().map(|v| v.key).collect();
+    let mut ids: Vec<&str> = models::BUILT_IN.iter().map(|m| m.id).collect();
+    let mut keys: Vec<&str> = voices::all().iter().map(|v| v.key).collect();
     for provider in providers {
         for model in &provider.models {
             if ids.contains(&model.id.as_str()) {
@@ -330,8 +329,8 @@ impl Settings {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::catalogue::providers::RecogniserKind;
     use crate::config::Config;
-    use crate::vendors::RecogniserKind;
     use crate::vendors::remote::settings::{ProviderKind, SoundFormat};
 
     fn load(file: &str, env: &[(&str, &str)]) -> Result<Config, String> {

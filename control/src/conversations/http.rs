@@ -10,20 +10,20 @@ use super::wire::{
     AudioLink, AudioQuery, ConversationRecord, Diagnostics, Found, Rate, Revoke, Revoked,
     SearchQuery, Transcript,
 };
-use super::{audio_url, rules, store};
-use crate::app::App;
+use super::{rules, store};
 use crate::calls;
 use crate::calls::store::Filter;
 use crate::http::page::ConversationsPage;
 use crate::http::validate::{FieldError, Loc};
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::recordings::audio::{FILE, UNREADABLE};
 use crate::recordings::{self, token};
 use crate::secret::Purpose;
 
 /// The routes, in the order of the document.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     let read = Access::Scopes(&[Scope::ConversationsRead]);
     vec![
         Endpoint::get("/conversations", read, list)
@@ -134,7 +134,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     page: Page<ConversationsPage>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -153,7 +153,7 @@ async fn list(
 }
 
 async fn search(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Query(query): Query<SearchQuery>,
     page: Page<ConversationsPage>,
@@ -196,7 +196,7 @@ async fn search(
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -204,7 +204,7 @@ async fn get(
 }
 
 async fn transcript(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -217,7 +217,7 @@ async fn transcript(
 }
 
 async fn diagnostics(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -232,7 +232,7 @@ async fn diagnostics(
 }
 
 async fn link(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -247,7 +247,7 @@ async fn link(
     tx.commit().await?;
     let text = token::mint(&app.master_key, Purpose::AudioToken, id.0, signed);
     Ok(Json(AudioLink {
-        audio_url: audio_url(&app.config, id, &text),
+        audio_url: token::audio_url(&app.config, id, &text),
         token: text,
         expires_at: signed.expires_at,
         expires_in: token::LIFETIME_SECONDS,
@@ -257,7 +257,7 @@ async fn link(
 }
 
 async fn audio(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Option<Caller>,
     Id(id): Id<CallId>,
     Query(query): Query<AudioQuery>,
@@ -279,7 +279,7 @@ async fn audio(
 }
 
 async fn revoke(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
     Body(body): Body<Revoke>,
@@ -294,7 +294,7 @@ async fn revoke(
 }
 
 async fn feedback(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<CallId>,
     Body(body): Body<Rate>,
@@ -316,7 +316,7 @@ async fn feedback(
 }
 
 async fn record(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
 ) -> Result<Json<ConversationRecord>, ApiError> {
@@ -329,7 +329,7 @@ async fn record(
     )))
 }
 
-async fn exists(app: &App, account: AccountId, id: CallId) -> Result<(), ApiError> {
+async fn exists(app: &Node, account: AccountId, id: CallId) -> Result<(), ApiError> {
     calls::store::get(&app.db, account, id)
         .await?
         .map(drop)
@@ -338,7 +338,7 @@ async fn exists(app: &App, account: AccountId, id: CallId) -> Result<(), ApiErro
 
 /// The account that a signed token speaks for. Anything but a token that was made here for this
 /// conversation, has not run out and stands unrevoked in the database is no credential.
-async fn holder(app: &App, id: CallId, text: &str) -> Result<AccountId, ApiError> {
+async fn holder(app: &Node, id: CallId, text: &str) -> Result<AccountId, ApiError> {
     let signed = token::open(&app.master_key, Purpose::AudioToken, id.0, text)
         .filter(|signed| signed.expires_at > app.clock.now())
         .ok_or(ApiError::Unauthorized)?;

@@ -9,11 +9,7 @@ use http::request::Parts;
 
 use super::error::ApiError;
 use super::scope::{Scope, Scopes};
-use crate::api_keys::{self, rules::Presented};
-use crate::app::App;
 use crate::ids::{AccountId, AgentId, ApiKeyId, SessionId};
-use crate::secret::{same, sha256};
-use crate::sessions::call_token;
 
 /// The account and key behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,42 +106,4 @@ pub fn credential(headers: &HeaderMap) -> Option<&str> {
 /// Whether a request says anything at all about who sends it.
 pub fn has_credential(headers: &HeaderMap) -> bool {
     headers.contains_key("x-api-key") || headers.contains_key(http::header::AUTHORIZATION)
-}
-
-/// The caller behind these headers. `tokens`: a call token will do. A failure costs the address one of
-/// its failures; when those are used up the answer is 429.
-pub async fn authenticate(
-    app: &App,
-    headers: &HeaderMap,
-    ip: IpAddr,
-    tokens: bool,
-) -> Result<Caller, ApiError> {
-    let text = credential(headers);
-    let tokens = tokens && !headers.contains_key("x-api-key");
-    let caller = match (text.and_then(|text| presented(app, text)), text) {
-        (Some(presented), _) => {
-            api_keys::store::authenticate(&app.db, &presented, app.clock.now()).await?
-        }
-        (None, Some(text)) if tokens => call_token::caller(app, text).await?,
-        (None, _) => None,
-    };
-    match caller {
-        Some(caller) => Ok(caller),
-        None => Err(failed(app, ip).await),
-    }
-}
-
-/// A credential that opens nothing: 401, and 429 once the address has used up its failures.
-pub async fn failed(app: &App, ip: IpAddr) -> ApiError {
-    let failures = app.limits.failed_auth(ip, app.clock.moment()).await;
-    failures.refusal().err().unwrap_or(ApiError::Unauthorized)
-}
-
-/// A string that may be a key: by its checksum, or because it is the one that the operator chose.
-fn presented(app: &App, text: &str) -> Option<Presented> {
-    Presented::parse(text).or_else(|| {
-        let chosen = app.config.bootstrap_api_key.as_ref()?.expose();
-        let same = same(&sha256(text.as_bytes()), &sha256(chosen.as_bytes()));
-        same.then(|| Presented::chosen(text)).flatten()
-    })
 }

@@ -3,7 +3,6 @@
 
 use std::io::Write;
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
@@ -11,23 +10,7 @@ use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
-use super::openapi;
 use super::range::none_match_hits;
-use crate::app::App;
-
-/// `GET /openapi.json`.
-pub async fn get(State(app): State<App>, asked: HeaderMap) -> Response {
-    written(&app).answer(&asked)
-}
-
-/// The document of this server.
-fn written(app: &App) -> &Written {
-    app.openapi.get_or_init(|| {
-        let base = &app.config.server.public_url;
-        let document = openapi::document(&crate::routes::endpoints(), base);
-        Written::of(document.to_string().into_bytes())
-    })
-}
 
 /// The document in both forms.
 #[derive(Debug)]
@@ -44,7 +27,7 @@ struct Form {
 }
 
 impl Written {
-    fn of(text: Vec<u8>) -> Self {
+    pub fn of(text: Vec<u8>) -> Self {
         let digest: String = Sha256::digest(&text)[..16]
             .iter()
             .map(|byte| format!("{byte:02x}"))
@@ -61,7 +44,7 @@ impl Written {
         }
     }
 
-    fn answer(&self, asked: &HeaderMap) -> Response {
+    pub fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
         let form = gzip.unwrap_or(&self.plain);
         let mut headers = HeaderMap::new();
@@ -124,5 +107,32 @@ fn weighed(part: &str) -> (&str, f32) {
 }
 
 #[cfg(test)]
-#[path = "document_tests.rs"]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+
+    #[test]
+    fn a_client_says_which_codings_it_takes() {
+        for (header, takes) in [
+            ("gzip", true),
+            ("GZIP", true),
+            ("x-gzip", true),
+            ("br, gzip;q=0.5", true),
+            ("*", true),
+            ("gzip;q=0", false),
+            ("*, gzip;q=0", false),
+            ("br", false),
+            ("", false),
+            ("identity, gzip;q=0.1", false),
+            ("identity;q=0.5, gzip;q=0.5", true),
+            ("gzip;q=x", false),
+            ("gzip ; q=1", true),
+        ] {
+            let mut asked = HeaderMap::new();
+            asked.insert(header::ACCEPT_ENCODING, header.parse().unwrap());
+            assert_eq!(takes_gzip(&asked), takes, "{header}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use uuid::Uuid;
 
 use super::error::ApiError;
-use crate::app::App;
+use crate::metrics::Metrics;
 use crate::supervisor::panic_text;
 
 /// The name of the header that carries the request id.
@@ -40,7 +40,11 @@ pub struct RequestId(pub Uuid);
 pub struct Route(pub &'static str);
 
 /// The layer.
-pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub async fn envelope(
+    State(metrics): State<Arc<Metrics>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = RequestId(Uuid::new_v4());
     request.extensions_mut().insert(id);
     let method = request.method().clone();
@@ -60,8 +64,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         .extensions()
         .get::<Route>()
         .map_or("unmatched", |route| route.0);
-    app.metrics
-        .request(&method, route, response.status(), began.elapsed());
+    metrics.request(&method, route, response.status(), began.elapsed());
     let mut response = finish(response, id);
     if cut && is_error(response.status()) {
         let close = HeaderValue::from_static("close");

@@ -117,7 +117,10 @@ async fn a_panic_is_a_500_that_tells_nothing() {
                 }
             }),
         )
-        .layer(middleware::from_fn_with_state(test.app.clone(), envelope));
+        .layer(middleware::from_fn_with_state(
+            test.app.metrics.clone(),
+            envelope,
+        ));
     let (status, _, body) = send(&test, request("GET", "/boom"), "").await;
     assert_eq!(
         (status, &body["code"]),

@@ -17,10 +17,9 @@ use http::HeaderMap;
 
 use super::endpoint::Class;
 use super::error::ApiError;
-use crate::admission::lease::SERVER_CLOCK;
 use crate::config::Limits as Settings;
 use crate::ids::ApiKeyId;
-use crate::redis_link::Link;
+use crate::redis_link::{Link, SERVER_CLOCK};
 use crate::time::Moment;
 
 /// Buckets kept at most. A full bucket can be forgotten without harm; if none is full, the fullest

@@ -5,47 +5,47 @@ use std::ops::Deref;
 use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, NoContent, Response};
-use http::StatusCode;
+use bytes::Bytes;
 use http::request::Parts;
+use http::{StatusCode, header};
 use serde::Serialize;
 
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Id, PathId};
 use super::page::{Limits, List, Page};
-use crate::app::App;
-use crate::db::{Record, Rows};
+use crate::db::{Db, Record, Rows};
 use crate::ids::AccountId;
 
-/// What a handler of a resource starts with: this installation, and who asks.
-pub struct Context {
-    app: App,
+/// What a handler of a resource starts with: the parts of the application that it works on, and who asks.
+pub struct Context<S> {
+    state: S,
     pub caller: Caller,
     pub account: AccountId,
 }
 
-impl Context {
+impl<S: AsRef<Db>> Context<S> {
     /// The rows of the account that asks.
     pub fn rows<R: Record>(&self) -> Rows<'_, R> {
-        self.app.db.of(self.account)
+        self.state.as_ref().of(self.account)
     }
 }
 
-impl Deref for Context {
-    type Target = App;
+impl<S> Deref for Context<S> {
+    type Target = S;
 
-    fn deref(&self) -> &App {
-        &self.app
+    fn deref(&self) -> &S {
+        &self.state
     }
 }
 
-impl FromRequestParts<App> for Context {
+impl<S: Clone + Send + Sync> FromRequestParts<S> for Context<S> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let caller = <Caller as FromRequestParts<App>>::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let caller = <Caller as FromRequestParts<S>>::from_request_parts(parts, state).await?;
         Ok(Self {
-            app: app.clone(),
+            state: state.clone(),
             caller,
             account: caller.account,
         })
@@ -70,6 +70,11 @@ pub type Made<T> = Result<Created<T>, ApiError>;
 
 /// What a handler gives back that has nothing to say.
 pub type Done = Result<NoContent, ApiError>;
+
+/// A body that is JSON already.
+pub fn json(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
 
 /// What a row is to a client that asked for it: 404 where there is none.
 pub trait Found {
@@ -100,8 +105,9 @@ impl Found for bool {
 }
 
 /// `GET` of one row of the account, by the id of the path.
-pub(super) async fn one<R, O>(cx: Context, Id(id): Id<R::Id>) -> Reply<O>
+pub(super) async fn one<S, R, O>(cx: Context<S>, Id(id): Id<R::Id>) -> Reply<O>
 where
+    S: AsRef<Db>,
     R: Record + Send,
     R::Id: PathId,
     O: From<R>,
@@ -111,8 +117,9 @@ where
 }
 
 /// `GET` of a page of the account's rows, newest first.
-pub(super) async fn list<R, O, L>(cx: Context, page: Page<L>) -> Result<List<O>, ApiError>
+pub(super) async fn list<S, R, O, L>(cx: Context<S>, page: Page<L>) -> Result<List<O>, ApiError>
 where
+    S: AsRef<Db>,
     R: Record + Send,
     O: From<R>,
     L: Limits,

@@ -23,9 +23,9 @@ use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 use super::auth::Peer;
-use super::proxies::Proxies;
 use super::tls::{self, Greeting};
 use crate::config::Server;
+use crate::config::proxies::Proxies;
 use crate::supervisor;
 
 /// How long a peer may take.

@@ -47,7 +47,7 @@
 //! its fields that the others are made of, and `hides` those that no client sees. It does not compile before every
 //! field of `Trigger` stands in one of the three. With `of Trigger (now: Timestamp)` it is `new(trigger, now)`.
 //!
-//! A new body and a new answer have an example in `openapi_examples.json`, under the name behind `=`.
+//! A new body and a new answer have an example in `openapi/examples.json`, under the name behind `=`.
 
 use serde::de::{DeserializeOwned, Error};
 use serde_json::{Map, Value};

@@ -12,18 +12,15 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde::Serialize;
 
-use crate::app::App;
 use crate::http::ApiError;
+use crate::http::endpoint::{IDEMPOTENCY_KEY as HEADER, LONGEST_IDEMPOTENCY_KEY as LONGEST};
 use crate::http::validate::{FieldError, Loc};
 use crate::ids::AccountId;
+use crate::node::Node;
 use crate::secret::sha256;
 
-/// The header of the request.
-pub const HEADER: &str = "Idempotency-Key";
 /// The header of an answer that was given before.
 pub const REPLAYED: &str = "Idempotent-Replayed";
-/// The longest key, characters.
-pub const LONGEST: usize = 200;
 /// How long a request is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
@@ -88,7 +85,7 @@ pub enum Seen {
 
 /// Whether this request was here within the last day. 409 `idempotency_conflict` when another one was,
 /// under the same key.
-pub async fn find(app: &App, account: AccountId, key: &Key) -> Result<Seen, ApiError> {
+pub async fn find(app: &Node, account: AccountId, key: &Key) -> Result<Seen, ApiError> {
     let since = app.clock.shared().minus(REMEMBERED);
     match store::find(&app.db, account, &key.hash, since).await? {
         None => Ok(Seen::Never),

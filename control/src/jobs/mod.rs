@@ -45,6 +45,7 @@
 pub mod backoff;
 pub mod kind;
 pub mod policy;
+pub mod schedule;
 pub mod store;
 pub mod worker;
 

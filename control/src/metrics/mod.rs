@@ -1,43 +1,45 @@
 //! What this process counts, and `GET /metrics`, which tells it to Prometheus.
 //!
 //! [`table`] names every metric; [`values`] are the counters and histograms that are kept here;
-//! [`render`] reads them and what the engine, the stores and the system tell, and [`text`] writes it.
+//! [`text`] writes them; [`crate::routes`] reads them and what the engine, the stores and the system tell.
 
 pub mod providers;
-pub mod render;
 pub mod table;
 pub mod text;
 pub mod values;
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use media::call::record::{Owner, Role, Source, Summary, ToolStatus, Turn};
 
 use self::values::{Counts, Timings};
-use crate::admission::Refusal;
-use crate::http::ApiError;
 
 /// The counters of this process that belong to no other part of it.
 #[derive(Debug)]
 pub struct Metrics {
-    http_requests: Counts<3>,
-    http_seconds: Timings<1>,
-    calls_ended: Counts<2>,
-    call_seconds: Timings<0>,
-    trunk_failures: Counts<2>,
-    admissions: Counts<3>,
-    lease_seconds: Timings<1>,
-    turns: Counts<2>,
-    turn_response: Timings<0>,
-    turn_part: Timings<2>,
-    interruptions: Counts<0>,
-    underruns: Counts<0>,
-    tool_calls: Counts<2>,
-    tool_seconds: Timings<1>,
-    webhook_seconds: Timings<0>,
+    pub(crate) http_requests: Counts<3>,
+    pub(crate) http_seconds: Timings<1>,
+    pub(crate) calls_ended: Counts<2>,
+    pub(crate) call_seconds: Timings<0>,
+    pub(crate) trunk_failures: Counts<2>,
+    pub(crate) admissions: Counts<3>,
+    pub(crate) lease_seconds: Timings<1>,
+    pub(crate) turns: Counts<2>,
+    pub(crate) turn_response: Timings<0>,
+    pub(crate) turn_part: Timings<2>,
+    pub(crate) interruptions: Counts<0>,
+    pub(crate) underruns: Counts<0>,
+    pub(crate) tool_calls: Counts<2>,
+    pub(crate) tool_seconds: Timings<1>,
+    pub(crate) webhook_seconds: Timings<0>,
+    webhooks_ended: [AtomicU64; WEBHOOK_ENDS.len()],
 }
+
+/// The states that an attempt to deliver an event can end in; the words of the outbox.
+const WEBHOOK_ENDS: [&str; 5] = ["delivered", "failed", "exhausted", "unsafe", "skipped"];
 
 /// A step at the lease store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,7 @@ impl Default for Metrics {
             tool_calls: Counts::new(&table::TOOL_CALLS),
             tool_seconds: Timings::new(&table::TOOL_SECONDS),
             webhook_seconds: Timings::new(&table::WEBHOOK_SECONDS),
+            webhooks_ended: Default::default(),
         }
     }
 }
@@ -103,18 +106,8 @@ impl Metrics {
     }
 
     /// Counts somebody who got none, for this reason.
-    pub fn refused(&self, step: LeaseStep, refusal: &Refusal) {
-        self.answered(step, refusal.reason.name(), refusal.resource);
-    }
-
-    /// The same where the error is all that is known.
-    pub fn refused_with(&self, step: LeaseStep, error: &ApiError) {
-        match error {
-            ApiError::Capacity {
-                reason, resource, ..
-            } => self.answered(step, reason.name(), *resource),
-            _ => self.answered(step, "service_unavailable", None),
-        }
+    pub fn refused(&self, step: LeaseStep, reason: &'static str, resource: Option<&'static str>) {
+        self.answered(step, reason, resource);
     }
 
     fn answered(&self, step: LeaseStep, outcome: &'static str, resource: Option<&'static str>) {
@@ -195,6 +188,22 @@ impl Metrics {
             self.tool_seconds
                 .observe([kind.into()], Duration::from_millis(tool.duration_ms));
         }
+    }
+
+    /// Counts an attempt to deliver an event, by the state that it ended in. One that goes on is not counted.
+    pub fn webhook_ended(&self, status: &str) {
+        let place = WEBHOOK_ENDS.iter().position(|end| *end == status);
+        if let Some(count) = place.and_then(|place| self.webhooks_ended.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many attempts ended in each state that one can end in.
+    pub fn webhooks_ended(&self) -> [(&'static str, u64); WEBHOOK_ENDS.len()] {
+        std::array::from_fn(|place| {
+            let count = self.webhooks_ended[place].load(Ordering::Relaxed);
+            (WEBHOOK_ENDS[place], count)
+        })
     }
 
     /// Counts one attempt to deliver an event.

@@ -8,9 +8,10 @@ use super::{
 };
 use crate::http::page::Items;
 use crate::http::{Access, Endpoint, Query, Scope};
+use crate::node::Node;
 
 /// The routes.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/models", Access::Scopes(&[Scope::ModelsRead]), list)
             .summary("Models that an agent may use")

@@ -11,12 +11,13 @@ use crate::http::{
     Access, Body, Context, Created, Done, Endpoint, Found, Id, Made, NoContent, Patch, Reply, Scope,
 };
 use crate::ids::PhoneNumberId;
+use crate::node::Node;
 
 const READ: Access = Access::Scopes(&[Scope::PhoneNumbersRead]);
 const WRITE: Access = Access::Scopes(&[Scope::PhoneNumbersWrite]);
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::list::<PhoneNumber, PhoneNumberRecord, UpTo<1000>>("/phone-numbers", READ)
             .summary("Numbers that are not released, newest first")
@@ -85,13 +86,16 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn register_sip(cx: Context, Body(body): Body<RegisterSipNumber>) -> Made<PhoneNumberRecord> {
+async fn register_sip(
+    cx: Context<Node>,
+    Body(body): Body<RegisterSipNumber>,
+) -> Made<PhoneNumberRecord> {
     let number = service::register_sip(&cx, cx.account, body).await?;
     Ok(Created(number.into()))
 }
 
 async fn patch(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<PhoneNumberId>,
     Body(body): Body<PatchNumber>,
 ) -> Reply<PhoneNumberRecord> {
@@ -100,7 +104,7 @@ async fn patch(
 }
 
 async fn set_routing(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<PhoneNumberId>,
     Body(rules): Body<RoutingRules>,
 ) -> Reply<PhoneNumberRecord> {
@@ -113,7 +117,7 @@ async fn set_routing(
     Ok(Json(number.into()))
 }
 
-async fn release(cx: Context, Id(id): Id<PhoneNumberId>) -> Done {
+async fn release(cx: Context<Node>, Id(id): Id<PhoneNumberId>) -> Done {
     let released = store::release(&cx.db, cx.account, id, cx.clock.now()).await?;
     released.found().map(|()| NoContent)
 }

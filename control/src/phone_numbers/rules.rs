@@ -4,7 +4,7 @@ use crate::http::validate::Kind;
 use crate::http::wire::body;
 use crate::words::words;
 
-pub use crate::sip_trunks::rules::{digits, is_wire_number};
+pub use crate::numbers::{digits, is_wire_number};
 
 /// Who carries the number.
 #[derive(Clone, Debug, PartialEq, Eq)]

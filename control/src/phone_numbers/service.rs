@@ -3,14 +3,12 @@
 use super::rules::{Provider, RoutingRules, digits};
 use super::store::{self, PhoneNumber};
 use super::wire::{PatchNumber, RegisterSipNumber};
-use crate::agents;
-use crate::app::App;
-use crate::calls::dial::number::{means, right_spelling};
 use crate::db::{Db, DbError, Tx};
 use crate::http::validate::FieldError;
 use crate::http::{ApiError, Found, Patch};
 use crate::ids::{AccountId, AgentId, PhoneNumberId, TrunkId};
-use crate::sip_trunks::{self, Status};
+use crate::node::Node;
+use crate::numbers::spelling::{means, right_spelling};
 
 /// So many digits at its end a number has in common with every way to dial it, whatever its country dials before
 /// others (8 in Russia); fewer do not tell a number.
@@ -18,7 +16,7 @@ const ENDING: usize = 6;
 
 /// Registers a number on a trunk, whose agent and trunk are there: 409 when it is somebody's already.
 pub async fn register(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     new: RegisterSipNumber,
@@ -74,7 +72,7 @@ pub async fn register(
 
 /// `POST /phone-numbers/sip/register`.
 pub async fn register_sip(
-    app: &App,
+    app: &Node,
     account: AccountId,
     body: RegisterSipNumber,
 ) -> Result<PhoneNumber, ApiError> {
@@ -89,7 +87,7 @@ pub async fn register_sip(
 
 /// Changes a number: only what is given.
 pub async fn change(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: PhoneNumberId,
     body: PatchNumber,
@@ -228,7 +226,7 @@ pub async fn hold_agent(
     agent: Option<AgentId>,
 ) -> Result<(), ApiError> {
     match agent {
-        Some(agent) if !agents::store::hold(tx, account, agent).await? => {
+        Some(agent) if !store::hold_agent(tx, account, agent).await? => {
             Err(ApiError::missing("agent_id: no such agent"))
         }
         _ => Ok(()),
@@ -236,10 +234,9 @@ pub async fn hold_agent(
 }
 
 async fn hold_trunk(tx: &mut Tx, account: AccountId, trunk: TrunkId) -> Result<(), ApiError> {
-    let found = sip_trunks::store::hold(tx, account, trunk).await?;
-    match found.map(|trunk| trunk.status) {
-        Some(Status::Active) => Ok(()),
-        Some(Status::Disabled) => Err(ApiError::unprocessable(
+    match store::hold_trunk(tx, account, trunk).await? {
+        Some(true) => Ok(()),
+        Some(false) => Err(ApiError::unprocessable(
             "trunk_inactive",
             "The trunk is disabled",
         )),

@@ -207,3 +207,30 @@ pub async fn leave_agent(
         .set(named! { agent_id: None::<AgentId>, updated_at: now })
         .await
 }
+
+/// Whether the agent is there, and stays so until the transaction ends.
+pub async fn hold_agent(tx: &mut Tx, account: AccountId, agent: AgentId) -> db::Result<bool> {
+    let lock = tx.engine().for_share();
+    let found = tx.query_built(format!(
+        "select id from agents where account_id = $1 and id = $2{lock}"
+    ));
+    let found = found.bind(account).bind(agent);
+    Ok(found.optional(|row| row.text("id")).await?.is_some())
+}
+
+/// Whether calls may go over the trunk, which stays as it is until the transaction ends; `None`: there is no such
+/// trunk.
+pub async fn hold_trunk(
+    tx: &mut Tx,
+    account: AccountId,
+    trunk: TrunkId,
+) -> db::Result<Option<bool>> {
+    let lock = tx.engine().for_update();
+    let found = tx.query_built(format!(
+        "select status from sip_trunks where account_id = $1 and id = $2 and deleted_at is null{lock}"
+    ));
+    let found = found.bind(account).bind(trunk);
+    found
+        .optional(|row| Ok(row.text("status")? == "active"))
+        .await
+}

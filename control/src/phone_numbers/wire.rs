@@ -3,9 +3,9 @@
 use super::rules::{FallbackAction, Provider, RoutingRules};
 use super::store::PhoneNumber;
 use crate::http::validate::Kind;
+use crate::http::validate::is_plain;
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, PhoneNumberId, TrunkId};
-use crate::sip_trunks::wire::{NUMBER, is_plain};
 use crate::time::Timestamp;
 
 const FRIENDLY_NAME: Kind = Kind::pattern(r"^[^\u0000-\u001f\u007f-\u009f<>]{0,255}$", is_plain);
@@ -13,7 +13,7 @@ const FRIENDLY_NAME: Kind = Kind::pattern(r"^[^\u0000-\u001f\u007f-\u009f<>]{0,2
 body! {
     /// `POST /phone-numbers/sip/register`.
     pub struct RegisterSipNumber = "RegisterSipNumber";
-    required phone_number: String = NUMBER, "The number, as the carrier knows it";
+    required phone_number: String = Kind::WIRE_NUMBER, "The number, as the carrier knows it";
     required trunk_id: TrunkId, "An active trunk of yours";
     optional friendly_name: String = FRIENDLY_NAME, "A label";
     nullable agent_id: AgentId, "Who answers";

@@ -8,10 +8,10 @@ use http::header::{
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
 use super::store::RecordingRow;
-use crate::app::App;
 use crate::http::answers::Told;
 use crate::http::error::ApiError;
 use crate::http::range::{self, Selected};
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// What is told with a WAV.
@@ -33,7 +33,7 @@ pub const UNREADABLE: &str = "the recording could not be read from storage";
 
 /// Answers a request for a ready recording (RFC 9110 sections 13 and 14). Ranges count for GET only.
 pub async fn serve(
-    app: &App,
+    app: &Node,
     recording: &RecordingRow,
     method: &Method,
     headers: &HeaderMap,

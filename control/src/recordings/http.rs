@@ -8,14 +8,14 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::wire::{DownloadLink, DownloadQuery, RecordingRecord};
 use super::{audio, service, spool, store, token};
-use crate::app::App;
 use crate::http::page::RecordingsPage;
 use crate::http::{Access, ApiError, Caller, Endpoint, Id, List, Page, Query, Scope};
 use crate::ids::RecordingId;
+use crate::node::Node;
 use crate::secret::Purpose;
 
 /// The routes, in the order of the document.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     let read = Access::Scopes(&[Scope::RecordingsRead]);
     vec![
         Endpoint::get("/recordings", read, list)
@@ -91,7 +91,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     page: Page<RecordingsPage>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -104,7 +104,7 @@ async fn list(
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<RecordingId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -115,7 +115,7 @@ async fn get(
 }
 
 async fn link(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<RecordingId>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -147,7 +147,7 @@ async fn link(
 }
 
 async fn download(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(id): Id<RecordingId>,
     Query(query): Query<DownloadQuery>,
     method: Method,
@@ -173,7 +173,7 @@ async fn download(
 }
 
 async fn delete(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<RecordingId>,
 ) -> Result<impl IntoResponse, ApiError> {

@@ -8,10 +8,9 @@ use media::shell::RecordedFile;
 
 use super::store::{self, Kept, Leftover};
 use super::{spool, token};
-use crate::app::App;
-use crate::calls;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId, EventId, RecordingId};
+use crate::node::Node;
 use crate::secret::Purpose;
 use crate::storage::ObjectKey;
 use crate::webhooks::bodies;
@@ -39,7 +38,7 @@ enum NotYet {
 /// error, and the same may be asked again. What is still to be done when the process ends, its next
 /// start does.
 pub async fn keep(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     file: &RecordedFile,
@@ -73,7 +72,7 @@ impl Patience {
 
 /// What was done stays done.
 async fn try_to_keep(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     file: &RecordedFile,
@@ -108,7 +107,7 @@ async fn try_to_keep(
 /// Writes down a recording that is in the store; `broken` says why it is the beginning only. Where it was deleted
 /// meanwhile, or the call has none, its objects go.
 pub(super) async fn write_down(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     kept: &Kept<'_>,
@@ -142,7 +141,7 @@ pub(super) async fn write_down(
 
 /// The recording as ready, or as one that broke off.
 async fn try_to_write_down(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     kept: &Kept<'_>,
@@ -155,8 +154,8 @@ async fn try_to_write_down(
 }
 
 /// Gives a call its recording that was ended as lost with its node. `false`: it was not, or has one.
-pub async fn begin_late(app: &App, account: AccountId, call: CallId) -> Result<bool, DbError> {
-    let lost = calls::store::lost_without_recording(&app.db, call).await?;
+pub async fn begin_late(app: &Node, account: AccountId, call: CallId) -> Result<bool, DbError> {
+    let lost = store::lost_with_node(&app.db, call).await?;
     let Some((_, agent)) = lost.filter(|(owner, _)| *owner == account) else {
         return Ok(false);
     };
@@ -171,7 +170,7 @@ pub async fn begin_late(app: &App, account: AccountId, call: CallId) -> Result<b
 /// Keeps the tape of a call without a recording until it is old, if any are kept. While the store is away it tries
 /// until it is not; what cannot be written down is an error, and the same may be asked again.
 pub async fn keep_tape_alone(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     path: &Path,
@@ -190,7 +189,7 @@ pub async fn keep_tape_alone(
 }
 
 /// Moves a file of the spool into the store, if it is there.
-async fn take(app: &App, key: &ObjectKey, path: &Path) -> io::Result<()> {
+async fn take(app: &Node, key: &ObjectKey, path: &Path) -> io::Result<()> {
     match path.exists() {
         true => app.storage.take_file(key, path).await,
         false => Ok(()),
@@ -199,7 +198,7 @@ async fn take(app: &App, key: &ObjectKey, path: &Path) -> io::Result<()> {
 
 /// Marks a call's recording `failed`, and removes what there is of it: nobody can ask for it any more.
 pub async fn give_up(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     error: &str,
@@ -210,7 +209,7 @@ pub async fn give_up(
 }
 
 /// Sweeps until the process ends. A task of its own: a store that hangs holds nothing else.
-pub async fn run_sweeper(app: App) {
+pub async fn run_sweeper(app: Node) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -223,7 +222,7 @@ pub async fn run_sweeper(app: App) {
 
 /// Forgets tokens that ran out, and removes the objects of deleted recordings and tapes that are old, until
 /// the store does not answer.
-pub async fn sweep(app: &App) -> Result<(), DbError> {
+pub async fn sweep(app: &Node) -> Result<(), DbError> {
     store::forget_tokens(&app.db, app.clock.now()).await?;
     for leftover in store::leftovers(&app.db, SWEEP).await? {
         if !remove(app, &leftover).await? {
@@ -250,7 +249,7 @@ pub async fn sweep(app: &App) -> Result<(), DbError> {
 }
 
 /// Removes what the store holds of one deleted recording, if that takes a moment; else the sweeper does.
-pub async fn remove_now(app: &App, id: RecordingId) -> Result<(), DbError> {
+pub async fn remove_now(app: &Node, id: RecordingId) -> Result<(), DbError> {
     let Some(leftover) = store::leftover(&app.db, id).await? else {
         return Ok(());
     };
@@ -264,7 +263,7 @@ pub async fn remove_now(app: &App, id: RecordingId) -> Result<(), DbError> {
 }
 
 /// Removes the objects of one deleted recording. `false`: the store does not answer.
-async fn remove(app: &App, leftover: &Leftover) -> Result<bool, DbError> {
+async fn remove(app: &Node, leftover: &Leftover) -> Result<bool, DbError> {
     let mut gone = true;
     for key in &leftover.keys {
         if let Err(error) = app.storage.delete(key).await {
@@ -283,7 +282,7 @@ async fn remove(app: &App, leftover: &Leftover) -> Result<bool, DbError> {
 
 /// Row, flag of the call, and the `recording.ready` event in one transaction.
 async fn ready(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     kept: &Kept<'_>,
@@ -293,7 +292,7 @@ async fn ready(
     if !store::ready(&mut tx, account, call, kept, now).await? {
         return Ok(false);
     }
-    let Some(row) = calls::store::get_in(&mut tx, account, call).await? else {
+    let Some(agent) = store::agent_of_call(&mut tx, account, call).await? else {
         return Ok(false);
     };
     let token = token::fresh(now);
@@ -305,14 +304,14 @@ async fn ready(
         timestamp: now.seconds(),
         call_id: call,
         conversation_id: call,
-        audio_url: &crate::conversations::audio_url(&app.config, call, &text),
+        audio_url: &token::audio_url(&app.config, call, &text),
         size_bytes: i64::try_from(kept.size_bytes).unwrap_or(i64::MAX),
         recording_region: app.storage.region(),
     };
     let event = NewEvent {
         id,
         r#type: EventType::RecordingReady,
-        target: Target::Agent(row.agent_id),
+        target: Target::Agent(agent),
         call: Some(call),
         body: serde_json::to_string(&body).unwrap_or_default(),
     };

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::recordings::spool::spool_dir;
 use crate::testing::TestApp;
 
 /// An application whose bucket takes every connection and answers none, and how many it has taken.
@@ -78,8 +79,8 @@ async fn a_store_that_hangs_holds_up_neither_a_deletion_nor_the_sessions() {
         .await;
     assert!(status.is_success(), "{session}");
     let sweepers = [
-        tokio::spawn(run_sweeper(test.app.clone())),
-        tokio::spawn(crate::sessions::run_sweeper(test.app.clone())),
+        tokio::spawn(run_sweeper(test.app.node.clone())),
+        tokio::spawn(crate::sessions::run_sweeper(test.app.node.clone())),
     ];
     // The bucket has been asked, and has not answered.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -145,7 +146,7 @@ async fn recorded(test: &TestApp, status: Option<&str>) -> (CallId, RecordedFile
             .unwrap();
     }
     tx.commit().await.unwrap();
-    let folder = calls::spool_dir(&app.config);
+    let folder = spool_dir(&app.config);
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join(format!("{call}.wav"));
     std::fs::write(&path, b"a file of sound").unwrap();

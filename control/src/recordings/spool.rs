@@ -15,13 +15,19 @@ use tracing::Instrument;
 
 use super::service::{self, begin_late, give_up, keep, keep_tape_alone};
 use super::store::{self, Lot};
-use crate::app::App;
-use crate::calls::{self, spool_dir};
+use crate::config::Config;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::storage::ObjectKey;
 use crate::supervisor;
+use crate::telemetry::span;
 use crate::time::{Moment, Timestamp};
+
+/// Where the engine writes what it records, until a call is over.
+pub fn spool_dir(config: &Config) -> PathBuf {
+    config.server.data_dir.join("spool")
+}
 
 /// How often the spool is looked through.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -51,7 +57,7 @@ pub enum Left {
 
 /// Sweeps until the process ends. Not before the calls of the process before this one are ended: until then nobody
 /// knows what is to become of their files.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     while app.is_recovering() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -81,7 +87,7 @@ pub struct Sweeper {
 
 impl Sweeper {
     /// Looks at the next calls that the spool has files of. Whether there are more.
-    pub async fn sweep(&mut self, app: &App) -> Result<bool, DbError> {
+    pub async fn sweep(&mut self, app: &Node) -> Result<bool, DbError> {
         let after = self.after.take();
         let found = match spooled(app).await {
             Ok(found) => found,
@@ -123,7 +129,7 @@ impl Sweeper {
     }
 
     /// Stores or removes what is left of one call.
-    async fn look_at(&mut self, app: &App, call: CallId, files: Spooled) -> Result<(), DbError> {
+    async fn look_at(&mut self, app: &Node, call: CallId, files: Spooled) -> Result<(), DbError> {
         // Whoever ends calls of dead processes salvages, too.
         let _one = app.burying.lock().await;
         if app.live.has(call) {
@@ -133,14 +139,14 @@ impl Sweeper {
             self.wait_or_discard(app, call, files).await;
             return Ok(());
         };
-        let span = calls::span(account, call);
+        let span = span(account, call);
         settle(app, account, call, lot, files)
             .instrument(span)
             .await
     }
 
     /// Removes files of a call that the database does not know, a day after this process first said so.
-    async fn wait_or_discard(&mut self, app: &App, call: CallId, files: Spooled) {
+    async fn wait_or_discard(&mut self, app: &Node, call: CallId, files: Spooled) {
         let paths: Vec<_> = files.files.iter().map(|path| path.display()).collect();
         let now = app.clock.moment();
         let announced = self.announced.entry(call).or_insert_with(|| {
@@ -157,7 +163,7 @@ impl Sweeper {
     }
 }
 
-async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {
+async fn spooled(app: &Node) -> io::Result<BTreeMap<String, Spooled>> {
     let folder = spool_dir(&app.config);
     tokio::task::spawn_blocking(move || shell::spooled(&folder))
         .await
@@ -165,7 +171,7 @@ async fn spooled(app: &App) -> io::Result<BTreeMap<String, Spooled>> {
 }
 
 async fn settle(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     lot: Lot,
@@ -204,7 +210,7 @@ async fn settle(
 /// Goes on with a recording that a process which is no more was to store, `since` its call is over. Where the disk or
 /// the store refuses what it has of it, a later sweep tries again, for a day.
 pub async fn stranded(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     since: Timestamp,
@@ -235,12 +241,12 @@ pub async fn stranded(
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether it is worth trying again what failed.
-fn is_young(app: &App, since: Timestamp) -> bool {
+fn is_young(app: &Node, since: Timestamp) -> bool {
     app.clock.now().since(since) < GIVEN_UP_AFTER
 }
 
 /// Writes down a recording whose file reached the store before its process died. `false`: the store has none.
-async fn in_the_store(app: &App, account: AccountId, call: CallId) -> io::Result<bool> {
+async fn in_the_store(app: &Node, account: AccountId, call: CallId) -> io::Result<bool> {
     let keys = [
         (ObjectKey::recording(account, call), None),
         (
@@ -287,7 +293,7 @@ const WAV_HEADER: u64 = 44;
 
 /// Stores what is left of a call in a task of its own: the store may be away for long, and other calls wait. Nothing
 /// is done for a call of which somebody stores something already.
-pub fn keep_later(app: &App, account: AccountId, call: CallId, left: Left) {
+pub fn keep_later(app: &Node, account: AccountId, call: CallId, left: Left) {
     if !app.live.begin_keeping(call) {
         return;
     }
@@ -302,12 +308,12 @@ pub fn keep_later(app: &App, account: AccountId, call: CallId, left: Left) {
             tokio::time::sleep(RETRY).await;
         }
     };
-    let span = calls::span(account, call);
+    let span = span(account, call);
     span.in_scope(|| supervisor::detached("what a call left is stored", task));
 }
 
 async fn store_left(
-    app: &App,
+    app: &Node,
     account: AccountId,
     call: CallId,
     left: &Left,
@@ -320,7 +326,7 @@ async fn store_left(
 
 /// One call of which something is being stored, until this is dropped.
 struct Keeping {
-    app: App,
+    app: Node,
     call: CallId,
 }
 
@@ -331,7 +337,7 @@ impl Drop for Keeping {
 }
 
 /// Makes a file of the sound that the spool has of a call that is over. `None`: there is none.
-pub async fn salvage(app: &App, call: CallId) -> io::Result<Option<RecordedFile>> {
+pub async fn salvage(app: &Node, call: CallId) -> io::Result<Option<RecordedFile>> {
     let folder = spool_dir(&app.config);
     let made = tokio::task::spawn_blocking(move || shell::salvage(&folder, &call.to_string()));
     let made = made.await.map_err(io::Error::other).and_then(|made| made);
@@ -339,12 +345,12 @@ pub async fn salvage(app: &App, call: CallId) -> io::Result<Option<RecordedFile>
 }
 
 /// The tape that the spool has of a call, if it has one.
-pub fn tape(app: &App, call: CallId) -> Option<PathBuf> {
+pub fn tape(app: &Node, call: CallId) -> Option<PathBuf> {
     shell::tape_of(&spool_dir(&app.config), &call.to_string())
 }
 
 /// Removes what the spool has of a call. What does not go now is the next sweep's.
-pub async fn discard(app: &App, call: CallId) {
+pub async fn discard(app: &Node, call: CallId) {
     let folder = spool_dir(&app.config);
     let removed = tokio::task::spawn_blocking(move || shell::discard(&folder, &call.to_string()));
     if let Err(error) = removed

@@ -556,6 +556,30 @@ pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> Result<(), DbE
     Ok(())
 }
 
+/// Account and agent of a call that died with its node and has no recording. The account follows from the call.
+pub async fn lost_with_node(db: &Db, id: CallId) -> Result<Option<(AccountId, AgentId)>, DbError> {
+    db.query(
+        "select account_id, agent_id from calls
+         where id = $1 and end_reason = 'node_lost' and recording_id is null and has_recording = false",
+    )
+    .bind(id)
+    .optional(|row| Ok((row.parse("account_id")?, row.parse("agent_id")?)))
+    .await
+}
+
+/// The agent of a call; `None`: there is no such call.
+pub async fn agent_of_call(
+    tx: &mut Tx,
+    account: AccountId,
+    call: CallId,
+) -> Result<Option<AgentId>, DbError> {
+    tx.query("select agent_id from calls where account_id = $1 and id = $2")
+        .bind(account)
+        .bind(call)
+        .optional(|row| row.parse("agent_id"))
+        .await
+}
+
 impl RecordingRow {
     fn read(row: &Row) -> Result<Self, DbError> {
         Ok(Self {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use base64_simd::URL_SAFE_NO_PAD as BASE64;
 use uuid::Uuid;
 
+use crate::config::Config;
+use crate::ids::CallId;
 use crate::secret::{self, MasterKey, Purpose};
 use crate::time::Timestamp;
 
@@ -67,6 +69,14 @@ fn tag(
     let mut tag = [0; TAG];
     tag.copy_from_slice(&full[..TAG]);
     tag
+}
+
+/// The signed URL of a conversation's audio.
+pub fn audio_url(config: &Config, id: CallId, token: &str) -> String {
+    format!(
+        "{}/api/v1/conversations/{id}/audio.wav?token={token}",
+        config.server.public_url
+    )
 }
 
 #[cfg(test)]

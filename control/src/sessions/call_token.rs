@@ -12,11 +12,11 @@ use uuid::Uuid;
 use base64_simd::URL_SAFE_NO_PAD as BASE64;
 
 use crate::api_keys::store::{ApiKey, Status};
-use crate::app::App;
 use crate::http::auth::{Caller, Grant};
 use crate::http::scope::Scope;
 use crate::http::{ApiError, scope::Scopes};
 use crate::ids::{AccountId, AgentId, ApiKeyId, SessionId};
+use crate::node::Node;
 use crate::secret::{MasterKey, Purpose};
 use crate::time::Timestamp;
 
@@ -123,7 +123,7 @@ pub fn read(master: &MasterKey, token: &str, now: Timestamp) -> Option<Claims> {
 
 /// The caller behind a token; `None`: it opens nothing. It never opens more than the key that minted it
 /// does now, and nothing once that key is revoked or has expired.
-pub async fn caller(app: &App, token: &str) -> Result<Option<Caller>, ApiError> {
+pub async fn caller(app: &Node, token: &str) -> Result<Option<Caller>, ApiError> {
     let now = app.clock.now();
     let Some(claims) = read(&app.master_key, token, now) else {
         return Ok(None);

@@ -14,13 +14,13 @@ use super::token;
 use super::wire::{BrowserSession, Connect, Connected, MintToken, Minted, SocketSession};
 use crate::admission::State;
 use crate::agents::{self, Agent};
-use crate::app::App;
 use crate::billing;
 use crate::calls;
 use crate::http::error::Reason;
 use crate::http::limits::network;
 use crate::http::{ApiError, Caller};
 use crate::ids::{AccountId, AgentId, CallId};
+use crate::node::Node;
 use crate::secret::{self, Purpose};
 use crate::webhooks;
 
@@ -38,7 +38,7 @@ const VISITOR_RETRY: u32 = 5;
 /// Opens a session: a slot, a record, and what its caller needs to join it; with the account whose agent
 /// it is.
 pub async fn connect(
-    app: &App,
+    app: &Node,
     caller: Option<Caller>,
     visitor: &Visitor,
     body: Connect,
@@ -141,7 +141,7 @@ pub async fn connect(
 }
 
 /// Mints a call token.
-pub async fn mint_token(app: &App, caller: Caller, body: &MintToken) -> Result<Minted, ApiError> {
+pub async fn mint_token(app: &Node, caller: Caller, body: &MintToken) -> Result<Minted, ApiError> {
     let agent = agents::store::get(&app.db, caller.account, body.agent_id)
         .await?
         .ok_or(ApiError::NotFound)?;
@@ -184,7 +184,7 @@ struct How<'a> {
 
 /// Takes the slot and writes the records; whatever fails leaves nothing behind.
 async fn open(
-    app: &App,
+    app: &Node,
     opening: &Opening<'_>,
     how: &How<'_>,
     variables: &Map<String, Value>,
@@ -253,7 +253,7 @@ async fn open(
 
 /// The agent, for who has a key or a call token.
 async fn of_caller(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     body: &Connect,
     plan: Plan,
@@ -278,7 +278,7 @@ async fn of_caller(
 /// The agent and its account, for who has neither. An agent that is not public is answered like one
 /// that is not there: with the lack of a credential.
 async fn of_visitor(
-    app: &App,
+    app: &Node,
     visitor: &Visitor,
     body: &Connect,
     plan: Plan,
@@ -296,7 +296,7 @@ async fn of_visitor(
     Ok((account, agent))
 }
 
-async fn public(app: &App, agent: AgentId) -> Result<(AccountId, Agent), ApiError> {
+async fn public(app: &Node, agent: AgentId) -> Result<(AccountId, Agent), ApiError> {
     let found = agents::store::get_public(&app.db, agent).await?;
     found.ok_or(ApiError::Unauthorized)
 }
@@ -313,7 +313,7 @@ fn needs_no_key(plan: Plan) -> Result<(), ApiError> {
 }
 
 /// The token that a keyless connect is answered with.
-fn session_token(app: &App, opening: &Opening<'_>) -> Result<String, ApiError> {
+fn session_token(app: &Node, opening: &Opening<'_>) -> Result<String, ApiError> {
     let lifetime = rules::token_lifetime(None, longest_call(app, opening.agent));
     let (agent, now) = (opening.agent.id, app.clock.now());
     let claims = Claims::of_session(opening.account, agent, opening.id, now, lifetime);
@@ -321,13 +321,13 @@ fn session_token(app: &App, opening: &Opening<'_>) -> Result<String, ApiError> {
         .ok_or_else(|| ApiError::internal("a call token could not be signed"))
 }
 
-fn longest_call(app: &App, agent: &Agent) -> u32 {
+fn longest_call(app: &Node, agent: &Agent) -> u32 {
     let own = agent.settings.max_duration_seconds;
     own.unwrap_or(app.config.engine.max_duration_seconds)
 }
 
 /// What a visitor is counted by: not the address itself, which nobody needs to keep.
-fn seen(app: &App, ip: IpAddr) -> String {
+fn seen(app: &Node, ip: IpAddr) -> String {
     let tag = app
         .master_key
         .sign(Purpose::Visitor, network(ip).to_string().as_bytes());

@@ -13,15 +13,14 @@ use super::wire::{
     ToolResult, Trickle, Trickled, WantedEvents,
 };
 use super::{peer, rules, service, store};
-use crate::app::App;
-use crate::calls;
 use crate::http::auth::Peer;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Query, Scope};
 use crate::ids::SessionId;
+use crate::node::Node;
 use crate::telemetry::TraceParent;
 
 /// The routes, in the order of the document; the socket's own come last.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     const WRITE: &[Scope] = &[Scope::CallsWrite];
     let (key, token) = (Access::Scopes(WRITE), Access::CallToken(WRITE));
     let mut endpoints = vec![
@@ -219,7 +218,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// How every route of a session may refuse that goes on to the node which hosts it.
-pub fn hosted(endpoint: Endpoint) -> Endpoint {
+pub fn hosted(endpoint: Endpoint<Node>) -> Endpoint<Node> {
     endpoint.refuses(
         StatusCode::BAD_GATEWAY,
         "session_host_unreachable",
@@ -228,7 +227,7 @@ pub fn hosted(endpoint: Endpoint) -> Endpoint {
 }
 
 /// What the two offers have in common.
-fn negotiated(endpoint: Endpoint) -> Endpoint {
+fn negotiated(endpoint: Endpoint<Node>) -> Endpoint<Node> {
     hosted(endpoint)
         .answers::<Described>()
         .refuses(
@@ -297,7 +296,7 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
 }
 
 async fn open(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Option<Caller>,
     visitor: Visitor,
     headers: HeaderMap,
@@ -317,7 +316,7 @@ async fn open(
 }
 
 async fn mint_token(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Body(body): Body<MintToken>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -325,7 +324,7 @@ async fn mint_token(
 }
 
 async fn offer(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
     Query(wanted): Query<WantedEvents>,
@@ -337,7 +336,7 @@ async fn offer(
 }
 
 async fn make_offer(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
     Query(wanted): Query<WantedEvents>,
@@ -352,7 +351,7 @@ fn events(wanted: &WantedEvents) -> OptionalEvents {
 }
 
 async fn trickle(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
     Body(body): Body<Trickle>,
@@ -361,7 +360,7 @@ async fn trickle(
 }
 
 async fn tool_result(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
     Body(body): Body<ToolResult>,
@@ -378,13 +377,13 @@ async fn tool_result(
 }
 
 async fn end(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
     Body(body): Body<End>,
 ) -> Result<impl IntoResponse, ApiError> {
     service::reach(&app, &caller, id).await?;
-    let ended = calls::end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
+    let ended = super::end::end_by_api(&app, caller.account, id, body.reason.as_deref()).await?;
     Ok(Json(Ended {
         session_id: id,
         status: "ended",
@@ -395,7 +394,7 @@ async fn end(
 }
 
 async fn status(
-    State(app): State<App>,
+    State(app): State<Node>,
     caller: Caller,
     Id(id): Id<SessionId>,
 ) -> Result<impl IntoResponse, ApiError> {

@@ -6,8 +6,10 @@
 //! a browser joins with its first offer ([`peer`]). A call token ([`call_token`]) stands in for a key where
 //! a browser calls, and the agents that are public may be called with neither.
 
+pub mod between;
 pub mod call_token;
 pub mod connect;
+pub mod end;
 pub mod http;
 pub mod ice_config;
 pub mod peer;
@@ -15,11 +17,11 @@ pub mod rules;
 pub mod sdp;
 pub mod service;
 pub mod start_token;
-pub mod store;
 pub mod sweeper;
 pub mod token;
 pub mod wire;
 pub mod ws;
 
+pub use crate::calls::store::sessions as store;
 pub use sweeper::{run as run_sweeper, sweep};
 pub use wire::End;

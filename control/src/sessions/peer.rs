@@ -15,17 +15,17 @@ use media::shell::Carrier;
 use super::sdp;
 use super::service::reach;
 use super::store::{self, SessionRow};
-use super::wire::{Described, Offer, Trickle, Trickled, TrickledCandidate};
+use super::wire::{Described, Offer, Trickle, Trickled};
 use crate::admission::{Refusal, State};
-use crate::app::App;
 use crate::billing;
 use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::live::{LiveCall, Peer};
 use crate::calls::store::CallRow;
 use crate::cluster;
-use crate::cluster::route::{self, Answer, Ask};
+use crate::cluster::route::{self, Answer, Ask, TrickledCandidate};
 use crate::http::{ApiError, Caller, abandoned};
 use crate::ids::{AccountId, SessionId};
+use crate::node::Node;
 
 /// How long a session that is just being joined may take to reach the engine.
 const PLACING_PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers a client's offer, or takes its answer to ours, at the node that hosts the session.
 pub async fn offer(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     id: SessionId,
     body: Offer,
@@ -63,7 +63,7 @@ pub async fn offer(
 
 /// Makes an offer for the client to answer.
 pub async fn make_offer(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     id: SessionId,
     events: OptionalEvents,
@@ -98,7 +98,7 @@ pub async fn make_offer(
 
 /// Adds candidates of the client, at the node that hosts the session.
 pub async fn trickle(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     id: SessionId,
     body: Trickle,
@@ -119,7 +119,7 @@ pub async fn trickle(
 /// The session and its call, if descriptions can be exchanged about it. Of another account's session
 /// document 2 says 403 here, and only here.
 async fn negotiable(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     id: SessionId,
 ) -> Result<(SessionRow, CallRow), ApiError> {
@@ -154,7 +154,7 @@ async fn negotiable(
 
 /// Answers the offer that joins the session.
 async fn first(
-    app: &App,
+    app: &Node,
     session: &SessionRow,
     body: Offer,
     events: OptionalEvents,
@@ -184,7 +184,7 @@ async fn first(
 /// Joins the session and has the engine take the call, whether or not the client waits: a call that somebody joined
 /// must come to the engine, which ends what nobody connects to.
 async fn begin(
-    app: &App,
+    app: &Node,
     session: &SessionRow,
     events: OptionalEvents,
 ) -> Result<Arc<LiveCall>, ApiError> {
@@ -195,7 +195,7 @@ async fn begin(
 
 /// The slot comes first: where there is none the session stays open, for another try within its time.
 async fn join(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
     events: OptionalEvents,
@@ -268,7 +268,7 @@ async fn give_up(live: &LiveCall, answer: Option<Result<PeerReply, PeerError>>) 
 
 /// Answers an offer about a call of this node that was joined before, or takes the answer to ours.
 pub async fn offer_here(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
     body: Offer,
@@ -318,7 +318,7 @@ pub async fn offer_here(
 
 /// Our offer about a call of this node: the one that waits for its answer.
 pub async fn make_offer_here(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
 ) -> Result<Described, ApiError> {
@@ -336,7 +336,7 @@ pub async fn make_offer_here(
 
 /// Adds candidates to the connection of a call of this node.
 pub async fn trickle_here(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
     body: Trickle,
@@ -381,7 +381,7 @@ fn candidate(candidate: TrickledCandidate) -> Candidate {
 }
 
 /// The call, if it is with this node's engine.
-async fn hosted(app: &App, account: AccountId, id: SessionId) -> Result<Arc<LiveCall>, ApiError> {
+async fn hosted(app: &Node, account: AccountId, id: SessionId) -> Result<Arc<LiveCall>, ApiError> {
     match app.live.get(account, id) {
         Some(live) => Ok(live),
         // Joined a moment ago, perhaps, or over this moment.

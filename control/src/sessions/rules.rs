@@ -4,9 +4,11 @@ use media::config::{AudioFormat, Direction, OptionalEvents, Protocol};
 
 use super::store::SessionRow;
 use super::wire::Connect;
+use crate::calls::rules::{audio_format, protocol};
 use crate::http::auth::Grant;
-use crate::http::validate::{FieldError, is_e164, origin_address};
+use crate::http::validate::{FieldError, origin_address};
 use crate::ids::{AgentId, SessionId};
+use crate::numbers::is_e164;
 
 /// A session as it was asked for, with the defaults of the API applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,24 +103,6 @@ pub fn opens(grant: &Grant, session: &SessionRow, agent: AgentId) -> bool {
         && session
             .opened_by
             .map_or(grant.session.is_none(), |id| id == grant.id)
-}
-
-/// The protocol of this name; `native` for any other word.
-pub fn protocol(name: &str) -> Protocol {
-    match name {
-        "telco" => Protocol::Telco,
-        "webrtc" => Protocol::WebRtc,
-        _ => Protocol::Native,
-    }
-}
-
-/// The audio format of this name; `pcm_16000` for any other word.
-pub fn audio_format(name: &str) -> AudioFormat {
-    match name {
-        "ulaw_8000" => AudioFormat::Ulaw8000,
-        "opus_48000" => AudioFormat::Opus48000,
-        _ => AudioFormat::Pcm16000,
-    }
 }
 
 /// Where a session is joined. The telephony vendor drops query strings, so its token stands in the

@@ -5,7 +5,6 @@ use media::call::input::ToolOutcome;
 use super::rules;
 use super::store::{self, SessionRow};
 use super::wire::{Quality, Status, TOOL_RESULT_LIMIT, ToolResult};
-use crate::app::App;
 use crate::calls;
 use crate::calls::ending::seconds;
 use crate::calls::live::{Claimed, Peer};
@@ -14,11 +13,12 @@ use crate::cluster::route::{self, Answer, Ask};
 use crate::http::validate::FieldError;
 use crate::http::{ApiError, Caller};
 use crate::ids::{AccountId, SessionId};
+use crate::node::Node;
 
 /// A session and its call, if this caller may know of them: those of the account, for a call token those
 /// that it opens.
 pub async fn reach(
-    app: &App,
+    app: &Node,
     caller: &Caller,
     id: SessionId,
 ) -> Result<(SessionRow, CallRow), ApiError> {
@@ -35,7 +35,11 @@ pub async fn reach(
 }
 
 /// Where a session stands, asked at the node that hosts it.
-pub async fn status(app: &App, caller: &Caller, id: SessionId) -> Result<Answer<Status>, ApiError> {
+pub async fn status(
+    app: &Node,
+    caller: &Caller,
+    id: SessionId,
+) -> Result<Answer<Status>, ApiError> {
     let (_, call) = reach(app, caller, id).await?;
     if route::is_elsewhere(app, &call) {
         return route::ask(app, &call, Ask::Status).await.map(Answer::There);
@@ -44,7 +48,11 @@ pub async fn status(app: &App, caller: &Caller, id: SessionId) -> Result<Answer<
 }
 
 /// Where a session stands, with what only the engine knows of a live one.
-pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result<Status, ApiError> {
+pub async fn status_here(
+    app: &Node,
+    account: AccountId,
+    id: SessionId,
+) -> Result<Status, ApiError> {
     let session = store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
@@ -91,7 +99,7 @@ pub async fn status_here(app: &App, account: AccountId, id: SessionId) -> Result
 
 /// The call, if another node hosts it now.
 async fn hosted_elsewhere(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
 ) -> Result<Option<CallRow>, ApiError> {
@@ -103,7 +111,7 @@ async fn hosted_elsewhere(
 
 /// Hands a tool's answer to the live call that waits for it, at the node that hosts it.
 pub async fn tool_result(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
     body: ToolResult,
@@ -129,7 +137,7 @@ pub async fn tool_result(
 
 /// Hands a tool's answer to a live call of this node.
 pub async fn tool_result_here(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: SessionId,
     body: ToolResult,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::store;
-use crate::app::App;
 use crate::calls::ending::{self, Also};
 use crate::calls::rules::Ending;
 use crate::db::DbError;
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// How often the sweeper looks: an expired session is unusable at once, only its record is late.
@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(2);
 const BATCH: u32 = 200;
 
 /// Sweeps until the process ends.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -29,7 +29,7 @@ pub async fn run(app: App) {
 
 /// Ends every session that nobody joined by `now`: call `canceled`, conversation `abandoned`, no
 /// event, its slot freed. How many there were.
-pub async fn sweep(app: &App, now: Timestamp) -> Result<usize, DbError> {
+pub async fn sweep(app: &Node, now: Timestamp) -> Result<usize, DbError> {
     let expired = store::expired(&app.db, now, BATCH).await?;
     for (account, id) in &expired {
         let also = Also {

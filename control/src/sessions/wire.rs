@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ice_config::IceConfig;
+use crate::cluster::route::TrickledCandidate;
 use crate::http::extract::Wire;
 use crate::http::scope::Scopes;
 use crate::http::validate::{Field, Kind, Schema, Unknown};
@@ -264,14 +265,6 @@ pub struct Described {
 pub struct Trickle {
     pub pc_id: String,
     pub candidates: Vec<TrickledCandidate>,
-}
-
-/// One candidate, as `RTCIceCandidate` has it.
-#[derive(Debug, Deserialize, Serialize)]
-pub struct TrickledCandidate {
-    pub candidate: String,
-    pub sdp_mid: Option<String>,
-    pub sdp_mline_index: Option<u16>,
 }
 
 impl Wire for Trickle {

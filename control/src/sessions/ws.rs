@@ -27,7 +27,6 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::{rules, start_token, store, token};
-use crate::app::App;
 use crate::calls::bridge;
 use crate::cluster;
 use crate::db::DbError;
@@ -37,6 +36,7 @@ use crate::http::extract::query_pairs;
 use crate::http::serve::{Slot, Taken};
 use crate::http::{Access, ApiError, Class, Endpoint, upgrade};
 use crate::ids::CallId;
+use crate::node::Node;
 use crate::supervisor;
 
 /// How long the peer may take to let go of the HTTP exchange after the 101 answer.
@@ -46,7 +46,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The routes of the socket. The token may stand in the query or, for vendors that drop the query,
 /// in the path.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         upgrades(Endpoint::get(
             "/ws/v1/conversation/{session_id}",
@@ -80,7 +80,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// What the document says of a socket: whoever is not let in learns it from the close code.
-fn upgrades(endpoint: Endpoint) -> Endpoint {
+fn upgrades(endpoint: Endpoint<Node>) -> Endpoint<Node> {
     endpoint
         .returns(StatusCode::SWITCHING_PROTOCOLS)
         .answers_nothing()
@@ -151,7 +151,7 @@ impl Refusal {
 }
 
 async fn socket(
-    State(app): State<App>,
+    State(app): State<Node>,
     params: RawPathParams,
     mut request: Request,
 ) -> Result<Response, ApiError> {
@@ -215,7 +215,7 @@ fn ticket(params: &RawPathParams, request: Request) -> Ticket {
 
 /// Whether the ticket may open a call: its token is one of the session and not used up, or may yet come in
 /// the `start` message of a telephony vendor. A database that does not answer says nothing against it.
-async fn may_open(app: &App, ticket: &Ticket) -> bool {
+async fn may_open(app: &Node, ticket: &Ticket) -> bool {
     let Some(id) = ticket.session else {
         return false;
     };
@@ -251,7 +251,7 @@ impl Counted {
 }
 
 /// Lets the one winner onto the call and tells everybody else why not.
-async fn join(app: &App, mut ticket: Ticket, taken: Taken) {
+async fn join(app: &Node, mut ticket: Ticket, taken: Taken) {
     // Declared first, it is dropped last: after the connection.
     let counted = Counted::new(taken.slot);
     let (mut stream, mut leftover) = (taken.stream, taken.leftover);
@@ -319,7 +319,7 @@ async fn read_token(
 }
 
 /// Uses up the token: `None` for everybody but the one who may join.
-async fn admit(app: &App, ticket: &Ticket) -> Result<Option<store::SessionRow>, DbError> {
+async fn admit(app: &Node, ticket: &Ticket) -> Result<Option<store::SessionRow>, DbError> {
     let Some(id) = ticket
         .session
         .filter(|id| token::genuine(&app.master_key, *id, &ticket.token))

@@ -10,9 +10,9 @@ use sip::time::Time;
 
 use super::store::{self, Kept};
 use super::wire::SipMessage;
-use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::time::{Clock, Moment, Timestamp};
 
 /// Messages of one call: a call has about eight, one with holds, refreshes and losses some dozens.
@@ -190,13 +190,13 @@ impl Trace {
 }
 
 /// Writes down what is new, each second, until the process ends.
-pub async fn run(app: App, exchange: std::sync::Arc<crate::calls::bridge::telephone::Exchange>) {
+pub async fn run(app: Node, keeper: std::sync::Arc<Keeper>) {
     let mut tick = tokio::time::interval(WRITE_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failed = false;
     loop {
         tick.tick().await;
-        match write(&app, &exchange.traces).await {
+        match write(&app, &keeper).await {
             Ok(()) => failed = false,
             // Said once, not every second.
             Err(error) if !failed => {
@@ -205,12 +205,12 @@ pub async fn run(app: App, exchange: std::sync::Arc<crate::calls::bridge::teleph
             }
             Err(_) => {}
         }
-        exchange.traces.forget(app.clock.moment());
+        keeper.forget(app.clock.moment());
     }
 }
 
 /// Writes down all that is new.
-pub async fn write(app: &App, keeper: &Keeper) -> Result<(), DbError> {
+pub async fn write(app: &Node, keeper: &Keeper) -> Result<(), DbError> {
     loop {
         let new = keeper.take_new();
         if new.is_empty() {

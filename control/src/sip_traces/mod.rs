@@ -3,7 +3,6 @@
 //! The stack tells each message with credentials, keys and keypad digits masked. [`Keeper`] holds those of
 //! the calls of this process, within bounds, and writes what is new into the `sip_traces` table each second.
 
-pub mod http;
 mod keeper;
 pub mod store;
 pub mod wire;

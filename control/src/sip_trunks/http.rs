@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::Json;
 
+use super::Trunks;
 use super::service;
 use super::store::{self, Traffic, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, OnboardedTrunk, PatchTrunk, TrunkRecord};
-use crate::app::App;
 use crate::db;
 use crate::http::page::UpTo;
 use crate::http::{
@@ -16,13 +16,14 @@ use crate::http::{
     Page, Reply, Scope,
 };
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
 
 const READ: Access = Access::Scopes(&[Scope::SipTrunksRead]);
 const WRITE: Access = Access::Scopes(&[Scope::SipTrunksWrite]);
 const ONBOARD: Access = Access::Scopes(&[Scope::SipTrunksWrite, Scope::PhoneNumbersWrite]);
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Trunks>> {
     vec![
         made(Endpoint::post("/sip-trunks/onboard", ONBOARD, onboard))
             .summary("Create an outbound trunk and register its numbers, all or nothing")
@@ -103,12 +104,12 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// What a new trunk is refused for.
-fn made(endpoint: Endpoint) -> Endpoint {
+fn made(endpoint: Endpoint<Trunks>) -> Endpoint<Trunks> {
     endpoint.or_409("trunk_limit_reached: the account has as many trunks as it may")
 }
 
 /// What a trunk is refused for, new or changed.
-fn written(endpoint: Endpoint) -> Endpoint {
+fn written(endpoint: Endpoint<Trunks>) -> Endpoint<Trunks> {
     endpoint
         .or_400("trunk_auth_inconsistent: the fields of authentication do not go together")
         .or_409("number_already_registered: a number belongs to another account")
@@ -116,7 +117,7 @@ fn written(endpoint: Endpoint) -> Endpoint {
         .or_502("provisioning_failed: the SIP stack cannot take it; nothing is stored")
 }
 
-async fn onboard(cx: Context, Body(body): Body<OnboardTrunk>) -> Made<OnboardedTrunk> {
+async fn onboard(cx: Context<Trunks>, Body(body): Body<OnboardTrunk>) -> Made<OnboardedTrunk> {
     let (trunk, numbers) = service::onboard(&cx, cx.account, body).await?;
     Ok(Created(OnboardedTrunk {
         trunk: record(trunk, &mut HashMap::new()),
@@ -124,12 +125,12 @@ async fn onboard(cx: Context, Body(body): Body<OnboardTrunk>) -> Made<OnboardedT
     }))
 }
 
-async fn create(cx: Context, Body(body): Body<CreateTrunk>) -> Made<TrunkRecord> {
+async fn create(cx: Context<Trunks>, Body(body): Body<CreateTrunk>) -> Made<TrunkRecord> {
     let trunk = service::create(&cx, cx.account, body).await?;
     Ok(Created(record(trunk, &mut HashMap::new())))
 }
 
-async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, ApiError> {
+async fn list(cx: Context<Trunks>, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, ApiError> {
     let trunks = cx.rows::<Trunk>().page(page).await?;
     let mut traffic = traffic(&cx, cx.account).await?;
     Ok(List::each(trunks, page, |trunk| {
@@ -137,13 +138,13 @@ async fn list(cx: Context, page: Page<UpTo<200>>) -> Result<List<TrunkRecord>, A
     }))
 }
 
-async fn get(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+async fn get(cx: Context<Trunks>, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
     let trunk = cx.rows().get(id).await?.found()?;
     with_traffic(&cx, trunk).await
 }
 
 async fn patch(
-    cx: Context,
+    cx: Context<Trunks>,
     Id(id): Id<TrunkId>,
     Body(body): Body<PatchTrunk>,
 ) -> Reply<TrunkRecord> {
@@ -151,12 +152,12 @@ async fn patch(
     with_traffic(&cx, trunk).await
 }
 
-async fn set_default_outbound(cx: Context, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
+async fn set_default_outbound(cx: Context<Trunks>, Id(id): Id<TrunkId>) -> Reply<TrunkRecord> {
     let trunk = service::set_default_outbound(&cx, cx.account, id).await?;
     with_traffic(&cx, trunk).await
 }
 
-async fn delete(cx: Context, Id(id): Id<TrunkId>) -> Done {
+async fn delete(cx: Context<Trunks>, Id(id): Id<TrunkId>) -> Done {
     service::delete(&cx, cx.account, id).await?;
     Ok(NoContent)
 }
@@ -164,11 +165,11 @@ async fn delete(cx: Context, Id(id): Id<TrunkId>) -> Done {
 /// For so long a call that failed is told of.
 const LATELY: Duration = Duration::from_secs(86_400);
 
-async fn traffic(app: &App, account: AccountId) -> db::Result<HashMap<TrunkId, Traffic>> {
+async fn traffic(app: &Node, account: AccountId) -> db::Result<HashMap<TrunkId, Traffic>> {
     store::traffic(&app.db, account, app.clock.now().minus(LATELY)).await
 }
 
-async fn with_traffic(app: &App, trunk: Trunk) -> Reply<TrunkRecord> {
+async fn with_traffic(app: &Node, trunk: Trunk) -> Reply<TrunkRecord> {
     let mut traffic = traffic(app, trunk.account).await?;
     Ok(Json(record(trunk, &mut traffic)))
 }

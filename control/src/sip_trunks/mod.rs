@@ -5,19 +5,29 @@
 //! [`store::find_default_outbound`] and [`store::for_number`]; the SIP stack knows it by [`sip_id`].
 
 pub mod auth;
+mod entries;
 pub mod http;
 pub mod rules;
 pub mod service;
 pub mod store;
 pub mod wire;
 
+pub use crate::numbers::DialFormat;
 pub use rules::{
-    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth, Status,
-    Transport, TrunkType,
+    AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, Status, Transport,
+    TrunkType,
 };
 pub use store::Trunk;
 
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use futures_util::future::BoxFuture;
+
+use crate::db::Db;
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
 
 /// The trunk's number in the SIP stack, the same on every node: the random half of its id.
 pub const fn sip_id(id: TrunkId) -> sip::trunk::TrunkId {
@@ -28,4 +38,42 @@ pub const fn sip_id(id: TrunkId) -> sip::trunk::TrunkId {
 /// account's.
 pub const fn tenant(account: AccountId) -> sip::trunk::Tenant {
     sip::trunk::Tenant(account.0.as_u64_pair().1)
+}
+
+/// The SIP stack, as far as trunks ask for it.
+pub trait Stack: Send + Sync {
+    /// Opens the stack where it is not open; whether it listens over this transport. The error says why it does not
+    /// listen at all.
+    fn listens<'a>(
+        &'a self,
+        node: &'a Node,
+        transport: Transport,
+    ) -> BoxFuture<'a, std::io::Result<bool>>;
+}
+
+/// What the routes of trunks work on: the node and its SIP stack.
+#[derive(Clone)]
+pub struct Trunks {
+    pub node: Node,
+    pub stack: Arc<dyn Stack>,
+}
+
+impl Deref for Trunks {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl AsRef<Db> for Trunks {
+    fn as_ref(&self) -> &Db {
+        &self.node.db
+    }
+}
+
+impl FromRef<Trunks> for Node {
+    fn from_ref(trunks: &Trunks) -> Self {
+        trunks.node.clone()
+    }
 }

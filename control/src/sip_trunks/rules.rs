@@ -31,16 +31,6 @@ words! {
         Require = "require",
     }
 
-    /// How the number that is called is written to the carrier.
-    pub enum DialFormat {
-        /// `+4930123456`.
-        E164 = "e164",
-        /// `4930123456`.
-        Digits = "digits",
-        /// `030123456`.
-        National = "national",
-    }
-
     /// Where a trunk that registers sends its calls.
     pub enum OutboundAuth {
         /// Through the registrar.
@@ -135,19 +125,6 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     is_host.then_some((host, port))
 }
 
-/// The digits of a number: `+4930123456` and `4930123456` are one.
-pub fn digits(number: &str) -> &str {
-    number.strip_prefix('+').unwrap_or(number)
-}
-
-/// Whether this is a number as carriers write them: E.164, or 3 to 20 digits.
-pub fn is_wire_number(text: &str) -> bool {
-    if text.starts_with('+') {
-        return crate::http::validate::is_e164(text);
-    }
-    (3..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,24 +149,6 @@ mod tests {
         ] {
             assert_eq!(only.allow(number), listed, "{number}");
             assert_eq!(none.allow(number), !listed, "{number}");
-        }
-    }
-
-    #[test]
-    fn numbers_of_carriers() {
-        for good in ["+4930123456", "4930123456", "030123456", "100"] {
-            assert!(is_wire_number(good), "{good}");
-        }
-        for bad in [
-            "",
-            "10",
-            "+0301234",
-            "+49 30",
-            "sip:1@x",
-            "123456789012345678901",
-            "12a",
-        ] {
-            assert!(!is_wire_number(bad), "{bad}");
         }
     }
 }

@@ -1,21 +1,20 @@
 //! Trunks as they are made and changed: what a rule of one field cannot tell, and the SIP stack's word.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
+use super::Trunks;
 use super::auth::{self, Given};
+use super::entries::{as_written, check_addresses, check_host, distinct};
 use super::rules::{
-    AuthMode, DialFormat, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES,
-    RegistrationStatus, Status, Transport, TrunkType, digits, host_and_port,
+    AuthMode, FromUser, MediaEncryption, OutboundAuth, REGISTER_EXPIRES, RegistrationStatus,
+    Status, Transport, TrunkType, host_and_port,
 };
 use super::store::{self, Registration, Trunk};
 use super::wire::{CreateTrunk, OnboardTrunk, PatchTrunk};
-use crate::app::App;
-use crate::calls::bridge::telephone;
 use crate::db::Tx;
-use crate::egress::{self, Allow};
-use crate::http::validate::{FieldError, Loc};
+use crate::http::validate::FieldError;
 use crate::http::{ApiError, Found};
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
+use crate::numbers::{DialFormat, digits};
 use crate::phone_numbers::wire::RegisterSipNumber;
 use crate::phone_numbers::{self, PhoneNumber};
 
@@ -32,7 +31,7 @@ const UNREGISTERED: Registration = Registration {
 
 /// An outbound trunk with its numbers, all or nothing.
 pub async fn onboard(
-    app: &App,
+    app: &Trunks,
     account: AccountId,
     body: OnboardTrunk,
 ) -> Result<(Trunk, Vec<PhoneNumber>), ApiError> {
@@ -113,7 +112,11 @@ pub async fn onboard(
 }
 
 /// A trunk by itself.
-pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<Trunk, ApiError> {
+pub async fn create(
+    app: &Trunks,
+    account: AccountId,
+    body: CreateTrunk,
+) -> Result<Trunk, ApiError> {
     let wrong = match body.kind {
         TrunkType::Inbound => distinct(&body.numbers, as_written),
         TrunkType::Outbound => distinct(&body.numbers, digits),
@@ -130,7 +133,7 @@ pub async fn create(app: &App, account: AccountId, body: CreateTrunk) -> Result<
 
 /// Changes a trunk: only what is given.
 pub async fn change(
-    app: &App,
+    app: &Trunks,
     account: AccountId,
     id: TrunkId,
     body: PatchTrunk,
@@ -220,7 +223,7 @@ pub async fn change(
 
 /// 409 where the account has as many trunks as it may; disabled ones are among them. Whoever adds one to an account
 /// comes here one after the other.
-async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
+async fn has_room(app: &Node, tx: &mut Tx, account: AccountId) -> Result<(), ApiError> {
     store::hold_account(tx, account).await?;
     let most = app.config.sip.account_trunks;
     match tx.of::<Trunk>(account).count().await? < u64::from(most) {
@@ -236,7 +239,7 @@ async fn has_room(app: &App, tx: &mut Tx, account: AccountId) -> Result<(), ApiE
 
 /// Gives a changed trunk its mode and credentials, if they go together with the rest of it.
 fn reauthenticate(
-    app: &App,
+    app: &Node,
     trunk: &mut Trunk,
     mode: Option<AuthMode>,
     username: Option<String>,
@@ -276,7 +279,7 @@ fn check_auth(trunk: &Trunk, username: bool, password: bool) -> Result<(), ApiEr
 
 /// Makes an active outbound trunk the account's default.
 pub async fn set_default_outbound(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: TrunkId,
 ) -> Result<Trunk, ApiError> {
@@ -296,7 +299,7 @@ pub async fn set_default_outbound(
 }
 
 /// Deletes a trunk, if it is there; its numbers stay, without a trunk.
-pub async fn delete(app: &App, account: AccountId, id: TrunkId) -> Result<(), ApiError> {
+pub async fn delete(app: &Node, account: AccountId, id: TrunkId) -> Result<(), ApiError> {
     let mut tx = app.db.begin_write().await?;
     if store::delete(&mut tx, account, id, app.clock.now()).await? {
         phone_numbers::store::leave_trunk(&mut tx, account, id, app.clock.now()).await?;
@@ -307,7 +310,7 @@ pub async fn delete(app: &App, account: AccountId, id: TrunkId) -> Result<(), Ap
 
 /// What a body makes, with the defaults of the document. `wrong`: what the caller found already.
 fn new_trunk(
-    app: &App,
+    app: &Node,
     account: AccountId,
     body: CreateTrunk,
     mut wrong: Vec<FieldError>,
@@ -410,15 +413,17 @@ fn new_trunk(
 
 /// The SIP stack of this node, listening, over the transport of a trunk that begins to be used too: 502 when
 /// it does not. What a carrier asks for over TCP or TLS comes to where we listen (RFC 3261 section 18).
-async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
+async fn edge(app: &Trunks, transport: Option<Transport>) -> Result<(), ApiError> {
     let failed = |why: String| ApiError::Upstream {
         code: "provisioning_failed",
         message: format!("The SIP stack does not listen: {why}"),
     };
-    let exchange = telephone::open(app).await;
-    let exchange = exchange.map_err(|error| failed(error.to_string()))?;
+    // Whatever it listens over, it has to be there.
+    let asked = transport.unwrap_or(Transport::Udp);
+    let listens = app.stack.listens(&app.node, asked).await;
+    let listens = listens.map_err(|error| failed(error.to_string()))?;
     match transport {
-        Some(transport) if !exchange.listens_on(transport) => {
+        Some(transport) if !listens => {
             Err(failed(format!("sip.listen names no {transport} address")))
         }
         _ => Ok(()),
@@ -426,10 +431,10 @@ async fn edge(app: &App, transport: Option<Transport>) -> Result<(), ApiError> {
 }
 
 /// Commits, and tells every node.
-async fn commit(app: &App, mut tx: Tx) -> Result<(), ApiError> {
+async fn commit(app: &Node, mut tx: Tx) -> Result<(), ApiError> {
     store::changed(&mut tx).await?;
     tx.commit().await?;
-    app.telephone.trunks_changed();
+    app.trunks_changed.notify_one();
     Ok(())
 }
 
@@ -450,7 +455,7 @@ async fn not_elsewhere(
     Ok(())
 }
 
-fn seal(app: &App, id: TrunkId, password: Option<&str>) -> Result<Option<String>, ApiError> {
+fn seal(app: &Node, id: TrunkId, password: Option<&str>) -> Result<Option<String>, ApiError> {
     password
         .map(|password| store::seal(&app.master_key, id, password))
         .transpose()
@@ -470,171 +475,4 @@ fn fits(written: bool) -> Result<(), ApiError> {
         "Another inbound trunk of this account is known by this auth_username: choose another";
     let taken = || ApiError::conflict("name_taken", why);
     written.then_some(()).ok_or_else(taken)
-}
-
-/// An inbound trunk takes what its carrier sends, which may be one number in two ways.
-fn as_written(number: &str) -> &str {
-    number
-}
-
-/// Numbers that stand in a list twice: those of which this is the same.
-fn distinct(numbers: &[String], told_by: fn(&str) -> &str) -> Vec<FieldError> {
-    let twice =
-        |at: usize, number: &String| numbers[..at].iter().any(|n| told_by(n) == told_by(number));
-    numbers
-        .iter()
-        .enumerate()
-        .filter(|(at, number)| twice(*at, number))
-        .map(|(at, _)| entry("numbers", at, "The number is given twice"))
-        .collect()
-}
-
-/// A carrier's host must be one of the public Internet, as its text tells; what its name resolves to is
-/// judged when it is called.
-fn check_host(field: &str, text: &str, allow: &Allow) -> Option<FieldError> {
-    let (host, _) = host_and_port(text)?;
-    egress::check_host(host, allow)
-        .err()
-        .map(|why| FieldError::value(field, why))
-}
-
-/// Blocks of public IPv4 addresses, /24 to /32; `allow` lets others in, and those of IPv6 that it names, /64 to
-/// /128.
-fn check_addresses(addresses: &[String], allow: &Allow) -> Vec<FieldError> {
-    addresses
-        .iter()
-        .enumerate()
-        .filter_map(|(at, text)| {
-            let why = check_block(text, allow).err()?;
-            Some(entry("allowed_addresses", at, why))
-        })
-        .collect()
-}
-
-fn check_block(text: &str, allow: &Allow) -> Result<(), &'static str> {
-    let (ip, bits) = match text.split_once('/') {
-        Some((ip, bits)) => (ip, Some(bits)),
-        None => (text, None),
-    };
-    let ip: IpAddr = ip
-        .parse()
-        .map_err(|_| "Input should be an IP address or a block of them")?;
-    // Else a block of IPv4 could be larger than it may.
-    if ip != ip.to_canonical() {
-        return Err("An IPv4 address should be written as one");
-    }
-    let (least, most) = if ip.is_ipv4() { (24, 32) } else { (64, 128) };
-    let bits: u32 = bits
-        .map_or(Some(most), |bits| bits.parse().ok())
-        .filter(|bits| (least..=most).contains(bits))
-        .ok_or("A block should be between /24 and /32, of IPv6 between /64 and /128")?;
-    let ends: [IpAddr; 2] = match ip {
-        IpAddr::V4(ip) => {
-            let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
-            [ip.to_bits() & !hosts, ip.to_bits() | hosts].map(|ip| Ipv4Addr::from_bits(ip).into())
-        }
-        IpAddr::V6(ip) => {
-            let hosts = u128::MAX.checked_shr(bits).unwrap_or(0);
-            [ip.to_bits() & !hosts, ip.to_bits() | hosts].map(|ip| Ipv6Addr::from_bits(ip).into())
-        }
-    };
-    let fine = |ip: IpAddr| match ip {
-        IpAddr::V4(_) => egress::permits(ip, allow),
-        IpAddr::V6(_) => allow.address(ip),
-    };
-    if ends.into_iter().all(fine) {
-        Ok(())
-    } else {
-        Err("Addresses should be public ones of IPv4")
-    }
-}
-
-/// A wrong entry of a list.
-fn entry(list: &str, at: usize, why: &str) -> FieldError {
-    FieldError {
-        loc: vec![Loc::from("body"), Loc::from(list), Loc::from(at)],
-        msg: why.to_owned(),
-        kind: "value_error",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
-
-    use super::*;
-
-    #[test]
-    fn blocks_are_public_ones_of_ipv4_and_no_larger_than_24_bits_leave() {
-        let allow = Allow::default();
-        for good in ["8.8.8.8", "8.8.8.0/24", "8.8.8.8/32", "8.8.8.77/28"] {
-            assert_eq!(check_block(good, &allow), Ok(()), "{good}");
-        }
-        for bad in [
-            "8.8.0.0/23",
-            "8.8.8.8/33",
-            "8.8.8.8/x",
-            "0.0.0.0/0",
-            "10.0.0.1",
-            "127.0.0.1",
-            "192.168.1.0/24",
-            "169.254.169.254",
-            "2001:4860::1",
-            "::/0",
-            "::1",
-            "fd00::/64",
-            "fe80::1",
-            "::ffff:8.8.8.8",
-            "::ffff:8.0.0.0/104",
-            "[2001:4860::1]",
-            "carrier.example.com",
-            "",
-        ] {
-            assert!(check_block(bad, &allow).is_err(), "{bad}");
-        }
-        let allow = Allow::parse(&["127.0.0.0/8", "::1", "2001:4860::/32"]).unwrap();
-        for good in [
-            "127.0.0.1",
-            "::1",
-            "2001:4860::1",
-            "2001:4860:0:0:ffff:ffff:ffff:ffff/128",
-            "2001:4860::77/64",
-        ] {
-            assert_eq!(check_block(good, &allow), Ok(()), "{good}");
-        }
-        for bad in [
-            "10.0.0.1",
-            "fd01::/64",
-            "2001:4860::/63",
-            "2001:4860::/129",
-            "2001:4860::/32",
-        ] {
-            assert!(check_block(bad, &allow).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_carriers_host_is_public() {
-        let allow = Allow::default();
-        for good in ["sip.acme.com", "sip.acme.com:5070", "8.8.8.8:5060"] {
-            assert!(
-                check_host("outbound_address", good, &allow).is_none(),
-                "{good}"
-            );
-        }
-        for bad in [
-            "127.0.0.1",
-            "10.0.0.1:5060",
-            "169.254.169.254",
-            "pbx.internal",
-            "pbx.localhost",
-            "[::1]:5060",
-            "[fd00::1]",
-        ] {
-            assert!(
-                check_host("outbound_address", bad, &allow).is_some(),
-                "{bad}"
-            );
-        }
-    }
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::rules::{
-    AuthMode, Destinations, DialFormat, FromUser, MediaEncryption, OutboundAuth,
-    RegistrationStatus, Status, Transport, TrunkType,
+    AuthMode, Destinations, FromUser, MediaEncryption, OutboundAuth, RegistrationStatus, Status,
+    Transport, TrunkType,
 };
 use crate::db::{self, Db, Record, Row, Tx, args, json_column, named, record};
 use crate::ids::{AccountId, CallId, TrunkId};
+use crate::numbers::DialFormat;
 use crate::phone_numbers::PhoneNumber;
 use crate::secret::{MasterKey, Purpose, Secret};
 use crate::time::Timestamp;

@@ -1,13 +1,14 @@
 //! Bodies of the trunk routes.
 
 use super::rules::{
-    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth,
-    RegistrationStatus, Status, Transport, TrunkType, host_and_port, is_wire_number,
+    AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, RegistrationStatus,
+    Status, Transport, TrunkType, host_and_port,
 };
 use super::store::{FailedCall, Failure, Registration, Trunk};
-use crate::http::validate::Kind;
+use crate::http::validate::{Kind, is_plain};
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, CallId, TrunkId};
+use crate::numbers::DialFormat;
 use crate::phone_numbers::RoutingRules;
 use crate::phone_numbers::wire::PhoneNumberRecord;
 use crate::time::Timestamp;
@@ -17,14 +18,6 @@ pub const PLAIN_NAME: Kind = Kind::Pattern {
     name: r"^(?=[\s\S]*\S)[^\u0000-\u001f\u007f-\u009f<>]{1,255}$",
     check: |text| is_plain(text) && !text.trim().is_empty(),
 };
-
-/// Whether this is plain text of at most 255 characters.
-pub fn is_plain(text: &str) -> bool {
-    text.chars().count() <= 255 && !text.chars().any(|c| c.is_control() || "<>".contains(c))
-}
-
-/// A number as a carrier knows it: E.164 or digits.
-pub const NUMBER: Kind = Kind::pattern(r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$", is_wire_number);
 
 /// What a SIP header carries without quoting it.
 const USERNAME: Kind = Kind::Pattern {
@@ -59,8 +52,8 @@ const ADDRESSES: Kind = Kind::list(&Kind::Str { min: 1, max: 43 }, 0, 100);
 
 const CALLS: Kind = Kind::int(1, 1_000_000);
 
-const NUMBERS: Kind = Kind::list(&NUMBER, 0, 100);
-const NEW_NUMBERS: Kind = Kind::list(&NUMBER, 1, 100);
+const NUMBERS: Kind = Kind::list(&Kind::WIRE_NUMBER, 0, 100);
+const NEW_NUMBERS: Kind = Kind::list(&Kind::WIRE_NUMBER, 1, 100);
 const EXPIRES: Kind = Kind::int(30, 3600);
 const CARRIER_MODES: Kind = Kind::Enum(&["digest", "ip_acl", "digest_plus_ip_acl"]);
 

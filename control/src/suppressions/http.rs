@@ -11,12 +11,13 @@ use crate::http::{
     Scope,
 };
 use crate::ids::SuppressionId;
+use crate::node::Node;
 
 const READ: Access = Access::Scopes(&[Scope::CallsRead]);
 const WRITE: Access = Access::Scopes(&[Scope::CallsWrite]);
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/suppressions", READ, list)
             .query::<SuppressionsQuery>()
@@ -62,7 +63,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    cx: Context,
+    cx: Context<Node>,
     Query(query): Query<SuppressionsQuery>,
     page: Page<UpTo<200>>,
 ) -> Result<List<SuppressionRecord>, ApiError> {
@@ -73,7 +74,7 @@ async fn list(
     Ok(List::of(found.page(page).await?, page))
 }
 
-async fn create(cx: Context, Body(body): Body<CreateSuppression>) -> Made<SuppressionRecord> {
+async fn create(cx: Context<Node>, Body(body): Body<CreateSuppression>) -> Made<SuppressionRecord> {
     let source = body.source.unwrap_or(Source::Manual);
     let (number, reason) = (body.phone_number.as_str(), body.reason.as_deref());
     store::suppress(&cx.db, &cx.clock, cx.account, number, source, reason)
@@ -82,7 +83,7 @@ async fn create(cx: Context, Body(body): Body<CreateSuppression>) -> Made<Suppre
         .ok_or_else(|| ApiError::conflict("conflict", "This number is on the list for this reason"))
 }
 
-async fn release(cx: Context, Id(id): Id<SuppressionId>) -> Reply<SuppressionRecord> {
+async fn release(cx: Context<Node>, Id(id): Id<SuppressionId>) -> Reply<SuppressionRecord> {
     let entries = || cx.rows::<Suppression>();
     if !entries().get(id).await?.found()?.source.releasable() {
         return Err(ApiError::Forbidden {

@@ -14,17 +14,17 @@ pub use store::suppress;
 
 use serde_json::json;
 
-use crate::app::App;
-use crate::calls::dial::number::{canonical, with_prefix};
 use crate::http::ApiError;
 use crate::ids::AccountId;
+use crate::node::Node;
+use crate::numbers::spelling::{canonical, with_prefix};
 
 /// How long a client waits before it asks again while the list cannot be read, seconds.
 const RETRY_AFTER: u32 = 5;
 
 /// Refuses a number that is on the list, in whichever spelling: 403 `number_suppressed`. A list that cannot be
 /// read refuses as well (503 `suppression_check_unavailable`): no call is placed on a guess.
-pub async fn check(app: &App, account: AccountId, phone_number: &str) -> Result<(), ApiError> {
+pub async fn check(app: &Node, account: AccountId, phone_number: &str) -> Result<(), ApiError> {
     let number = canonical(phone_number);
     // Entries of before a prefix behind the country code was refused have it.
     let with_prefix = with_prefix(&number);

@@ -15,40 +15,10 @@ pub mod spans;
 pub use export::Telemetry;
 pub use parent::TraceParent;
 
-use std::time::{Duration, UNIX_EPOCH};
-
-use self::spans::{About, CallTrace};
-use crate::app::App;
-use crate::calls;
 use crate::ids::{AccountId, CallId};
-use crate::sessions;
 
-/// The trace of a call that begins now; `None`: traces are off, or this call is not traced.
-pub async fn begin(app: &App, account: AccountId, id: CallId) -> Option<CallTrace> {
-    let percent = app.telemetry.sample_percent()?;
-    let began = UNIX_EPOCH + Duration::from_micros(app.clock.now().0.max(0).unsigned_abs());
-    let read = async {
-        let call = calls::store::get(&app.db, account, id).await?;
-        let session = sessions::store::get(&app.db, account, id).await?;
-        Ok::<_, crate::db::DbError>((call, session))
-    };
-    let (call, session) = match read.await {
-        Ok((Some(call), session)) => (call, session),
-        Ok((None, _)) => return None,
-        Err(error) => {
-            tracing::warn!(%error, "a call is not traced: its record cannot be read");
-            return None;
-        }
-    };
-    let parent = session
-        .and_then(|session| session.traceparent)
-        .and_then(|text| TraceParent::parse(&text));
-    let about = About {
-        call: id.0,
-        account: account.to_string(),
-        agent: call.agent_id.to_string(),
-        channel: call.channel,
-        direction: call.direction,
-    };
-    CallTrace::begin(about, parent, began, percent)
+/// What every line of the log about a call carries: its id and its account. It holds at any level of the
+/// filter.
+pub fn span(account: AccountId, call: CallId) -> tracing::Span {
+    tracing::error_span!("call", %call, %account)
 }

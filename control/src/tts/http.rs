@@ -8,19 +8,19 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::response::Builder;
 
+use super::Tts;
 use super::rules::{self, MAX_TEXT, RATE};
 use super::service::{self, Pace};
 use super::wire::Speak;
-use crate::app::App;
+use crate::catalogue::voices::Voice;
 use crate::http::answers::Told;
 use crate::http::endpoint::Class;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Scope};
 use crate::ids::AccountId;
 use crate::usage::{self, Resource};
-use crate::voices::Voice;
 
 /// The routes.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Tts>> {
     vec![
         speaks(Endpoint::post(
             "/tts",
@@ -74,7 +74,7 @@ pub const TOLD: &[Told] = &[
 ];
 
 /// How every route that speaks may refuse.
-pub fn speaks(endpoint: Endpoint) -> Endpoint {
+pub fn speaks(endpoint: Endpoint<Tts>) -> Endpoint<Tts> {
     endpoint
         .refuses(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -94,7 +94,7 @@ pub fn speaks(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn speak(
-    State(app): State<App>,
+    State(app): State<Tts>,
     caller: Caller,
     Body(body): Body<Speak>,
 ) -> Result<Response, ApiError> {
@@ -128,13 +128,13 @@ async fn speak(
 /// The samples as they come. What breaks in the middle breaks the connection: the client sees that it
 /// has not got everything.
 async fn stream_of(
-    app: &App,
+    app: &Tts,
     account: AccountId,
     voice: &Voice,
     text: &str,
     answer: Builder,
 ) -> Result<http::Result<Response>, ApiError> {
-    let share = app.tts.share(account);
+    let share = app.desk.share(account);
     let (speaking, first) = service::begin(app, &share, voice, text, Pace::Stream).await?;
     let pieces = stream::try_unfold(
         (speaking, Some(first)),

@@ -13,8 +13,36 @@ pub mod rules;
 pub mod service;
 pub mod wire;
 
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+
+use crate::node::Node;
+
 pub use desk::Desk;
 pub use service::{find_voice, previews, refused, whole_for};
 
 #[cfg(test)]
 mod http_tests;
+
+/// What synthesis by request works on: the node, and the sound on its way to clients.
+#[derive(Clone)]
+pub struct Tts {
+    pub node: Node,
+    pub desk: Arc<Desk>,
+}
+
+impl Deref for Tts {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl FromRef<Tts> for Node {
+    fn from_ref(tts: &Tts) -> Self {
+        tts.node.clone()
+    }
+}

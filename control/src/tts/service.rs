@@ -9,17 +9,18 @@ use media::audio::resample::Resampler;
 use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
 use tokio::sync::{mpsc, oneshot};
 
+use super::Tts;
 use super::desk::{Active, Room, Share, held};
 use super::ear::{Ear, Meter};
 use super::rules::{self, RATE, Unspeakable};
-use crate::app::App;
+use crate::catalogue::voices::{self, Voice};
 use crate::http::ApiError;
 use crate::http::validate::FieldError;
 use crate::ids::AccountId;
+use crate::node::Node;
 use crate::supervisor;
 use crate::usage::{self, Resource};
 use crate::vendors::SpeechUnavailable;
-use crate::voices::{self, Voice, catalogue};
 
 /// Pieces of one sentence that may wait to be sent: a voice that makes them as small as 20 ms fills
 /// it after 80 s, which is longer than any sentence. A voice that fills it is stopped.
@@ -38,15 +39,15 @@ const REPLY: ReplyId = ReplyId(1);
 /// The voice that is asked for: by id or legacy key, the sentinel `default` or nothing for the
 /// deployment's own, of the language that is asked for.
 pub fn find_voice(
-    app: &App,
+    app: &Node,
     voice: Option<&str>,
     language: Option<&str>,
 ) -> Result<&'static Voice, ApiError> {
     let Some(named) = voice.filter(|voice| !["", "default"].contains(voice)) else {
         return default_voice(app, language.unwrap_or("english")).ok_or_else(unlinked);
     };
-    let Some(voice) = catalogue::find(named) else {
-        let known = catalogue::known(named).is_some();
+    let Some(voice) = voices::find(named) else {
+        let known = voices::known(named).is_some();
         return Err(if known {
             unlinked()
         } else {
@@ -62,15 +63,15 @@ pub fn find_voice(
     }
 }
 
-fn default_voice(app: &App, language: &str) -> Option<&'static Voice> {
+fn default_voice(app: &Node, language: &str) -> Option<&'static Voice> {
     [
         voices::find(&app.config.speech.default_voice),
-        catalogue::default_voice(),
+        voices::default_voice(),
     ]
     .into_iter()
     .flatten()
     .find(|voice| voice.language == language)
-    .or_else(|| catalogue::offered().find(|voice| voice.language == language))
+    .or_else(|| voices::offered().find(|voice| voice.language == language))
 }
 
 /// The voice is in the catalogue, and nothing here can speak with it.
@@ -279,7 +280,7 @@ impl Drop for Speaking {
 /// Begins a text with a voice and waits for its first sound, so that what goes wrong is still an
 /// answer.
 pub async fn begin(
-    app: &App,
+    app: &Node,
     share: &Share,
     voice: &Voice,
     text: &str,
@@ -319,19 +320,19 @@ async fn start(
 /// used, also when the client leaves in its middle, which ends the synthesis. What the voice cannot speak
 /// is not.
 pub async fn whole_for(
-    app: &App,
+    app: &Tts,
     account: AccountId,
     voice: &Voice,
     text: &str,
     characters: usize,
 ) -> Result<Bytes, ApiError> {
-    let share = app.tts.share(account);
+    let share = app.desk.share(account);
     let begun = begin(app, &share, voice, text, Pace::Whole).await?;
     metered(app, account, characters, begun).await
 }
 
 async fn metered(
-    app: &App,
+    app: &Node,
     account: AccountId,
     characters: usize,
     (speaking, first): (Speaking, Bytes),
@@ -374,11 +375,11 @@ async fn to_wav(mut speaking: Speaking, first: Bytes) -> Result<Bytes, ApiError>
 }
 
 /// The WAV of a voice's sample sentence, made once.
-pub async fn previews(app: &App, voice: &Voice) -> Result<Bytes, ApiError> {
-    let place = app.tts.preview(voice.id);
+pub async fn previews(app: &Tts, voice: &Voice) -> Result<Bytes, ApiError> {
+    let place = app.desk.preview(voice.id);
     let made = async {
         let text = rules::sample_sentence(voice.language);
-        let (speaking, first) = begin(app, &app.tts.whole(), voice, text, Pace::Whole).await?;
+        let (speaking, first) = begin(app, &app.desk.whole(), voice, text, Pace::Whole).await?;
         let wav = to_wav(speaking, first).await?;
         // A copy: it stays, and must not keep the room of requests.
         Ok(Bytes::copy_from_slice(&wav))

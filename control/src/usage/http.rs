@@ -12,7 +12,6 @@ use super::triggers;
 use super::wire::{
     CreateTrigger, FiringRecord, PatchTrigger, TriggerRecord, UsageQuery, UsageReport,
 };
-use crate::app::App;
 use crate::http::page::UpTo;
 use crate::http::validate::is_https_url;
 use crate::http::{
@@ -20,6 +19,7 @@ use crate::http::{
     Page, Query, Reply, Scope,
 };
 use crate::ids::{UsageFiringId, UsageTriggerId};
+use crate::node::Node;
 use crate::webhooks::outbox;
 
 const READ: Access = Access::Scopes(&[Scope::UsageRead]);
@@ -29,7 +29,7 @@ const WRITE: Access = Access::Scopes(&[Scope::UsageWrite]);
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::get("/usage", READ, usage)
             .query::<UsageQuery>()
@@ -109,7 +109,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn usage(cx: Context, Query(query): Query<UsageQuery>) -> Reply<UsageReport> {
+async fn usage(cx: Context<Node>, Query(query): Query<UsageQuery>) -> Reply<UsageReport> {
     let to = query.to.unwrap_or_else(|| cx.clock.now());
     let from = query.from.unwrap_or_else(|| rules::month_start(to));
     if to < from {
@@ -126,7 +126,7 @@ async fn usage(cx: Context, Query(query): Query<UsageQuery>) -> Reply<UsageRepor
     Ok(Json(report))
 }
 
-async fn create(cx: Context, Body(body): Body<CreateTrigger>) -> Made<TriggerRecord> {
+async fn create(cx: Context<Node>, Body(body): Body<CreateTrigger>) -> Made<TriggerRecord> {
     let now = cx.clock.now();
     let trigger = Trigger {
         id: UsageTriggerId::new(&cx.clock),
@@ -159,7 +159,7 @@ async fn create(cx: Context, Body(body): Body<CreateTrigger>) -> Made<TriggerRec
 }
 
 async fn patch(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<UsageTriggerId>,
     Body(body): Body<PatchTrigger>,
 ) -> Reply<TriggerRecord> {
@@ -200,7 +200,7 @@ async fn patch(
     Ok(Json(new.into()))
 }
 
-async fn delete(cx: Context, Id(id): Id<UsageTriggerId>) -> Done {
+async fn delete(cx: Context<Node>, Id(id): Id<UsageTriggerId>) -> Done {
     let mut tx = cx.db.begin_write().await?;
     let deleted = trigger_store::delete(&mut tx, cx.account, id).await?;
     deleted.found()?;
@@ -209,7 +209,7 @@ async fn delete(cx: Context, Id(id): Id<UsageTriggerId>) -> Done {
 }
 
 async fn firings(
-    cx: Context,
+    cx: Context<Node>,
     Id(id): Id<UsageTriggerId>,
     page: Page<UpTo<200>>,
 ) -> Result<List<FiringRecord>, ApiError> {
@@ -220,7 +220,7 @@ async fn firings(
 }
 
 async fn redeliver(
-    cx: Context,
+    cx: Context<Node>,
     Id((trigger, id)): Id<(UsageTriggerId, UsageFiringId)>,
 ) -> Result<(StatusCode, Json<FiringRecord>), ApiError> {
     let firing = async || {
@@ -237,7 +237,7 @@ async fn redeliver(
 }
 
 /// A percentage needs something that it is of.
-fn can_be_reached(app: &App, trigger: &Trigger) -> Result<(), ApiError> {
+fn can_be_reached(app: &Node, trigger: &Trigger) -> Result<(), ApiError> {
     let limit = trigger.resource.monthly_limit(&app.config.usage.limits);
     if trigger.threshold_type == ThresholdType::PercentOfLimit && limit == 0 {
         return Err(ApiError::field(
@@ -253,7 +253,7 @@ fn can_be_reached(app: &App, trigger: &Trigger) -> Result<(), ApiError> {
 }
 
 /// An event goes to a public address, or to one that the operator allows.
-fn can_be_told(app: &App, url: &str) -> Result<(), ApiError> {
+fn can_be_told(app: &Node, url: &str) -> Result<(), ApiError> {
     is_https_url(url, &app.config.egress.allow).map_err(|why| {
         let message = format!("Input should be a public HTTPS URL: {why}");
         ApiError::field("event_callback_url", "url_parsing", message)

@@ -7,6 +7,7 @@
 //! [`record`] (the same, within a transaction) and [`record_call`] (a call's
 //! end); both take the cost off a prepaid balance and fire what they cross, in the same transaction.
 
+pub mod guard;
 pub mod http;
 pub mod rules;
 pub mod service;
@@ -15,5 +16,6 @@ pub mod trigger_store;
 pub mod triggers;
 pub mod wire;
 
+pub use guard::run as run_guard;
 pub use rules::Resource;
 pub use service::{CallUse, Used, record, record_call, record_request};

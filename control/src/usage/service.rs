@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::Resource;
 use super::{store, triggers};
-use crate::app::App;
 use crate::billing;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, AgentId, CallId};
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// Something that an account used.
@@ -42,7 +42,7 @@ pub struct CallUse {
 /// nothing costs, when the amount is zero or the source was counted before. A transaction does it once:
 /// see [`record_all`].
 pub async fn record(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     used: &Used<'_>,
@@ -55,7 +55,7 @@ pub async fn record(
 /// waits for the other wherever they meet, so all meet in one order: the sums of the day, resource by
 /// resource, then the balance, once, then the triggers.
 async fn record_all(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     all: &[Used<'_>],
@@ -85,7 +85,7 @@ async fn record_all(
 /// Writes down what a request used that has no transaction of its own: a synthesis, a transcription.
 /// `request` is unique (the id of what was made, or a new one); `amount` is in stored parts.
 pub async fn record_request(
-    app: &App,
+    app: &Node,
     account: AccountId,
     resource: Resource,
     amount: usize,
@@ -109,7 +109,7 @@ pub async fn record_request(
 
 /// Writes down what a call used, in the transaction that ends it; what it cost.
 pub async fn record_call(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     (call, agent): (CallId, AgentId),

@@ -7,9 +7,9 @@ use super::rules::{self, DAY, Period, Resource};
 use super::store;
 use super::trigger_store::{self, NewFiring, Trigger};
 use super::wire::ThresholdCrossed;
-use crate::app::App;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, EventId, UsageFiringId};
+use crate::node::Node;
 use crate::time::Timestamp;
 use crate::webhooks::event::EventType;
 use crate::webhooks::outbox::{self, NewEvent, Target};
@@ -19,7 +19,7 @@ pub const MOST: u64 = 100;
 
 /// Fires every trigger on this resource whose threshold its period has reached, once a period.
 pub(super) async fn fire(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     resource: Resource,
@@ -44,7 +44,7 @@ pub(super) async fn fire(
 
 /// Fires a trigger of which so much was used in its period.
 async fn fire_one(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     (trigger, amount): (&Trigger, i64),

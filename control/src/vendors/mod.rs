@@ -32,11 +32,14 @@ use media::speech::{LanguageModel, Providers, Recogniser, SpeechSink, Synthesise
 use self::fallback::Candidate;
 use self::pocketsphinx::pool::{NoSeat, Pool};
 use self::remote::Remote;
-use self::remote::settings::RemoteSettings;
+pub use crate::catalogue::providers::RecogniserKind;
+
 use self::usage::SpeechUsage;
+use crate::catalogue::models;
+use crate::catalogue::providers::RemoteSettings;
+use crate::catalogue::voices::{self, Engine, Voice};
 use crate::metrics::providers::ProviderMetrics;
 use crate::supervisor::Supervisor;
-use crate::voices::{self, Engine, Voice};
 
 /// Makes the providers of one call as it is placed on the engine, given where their answers go.
 pub type ProviderFactory = Box<dyn FnOnce(Arc<dyn SpeechSink>) -> Providers + Send>;
@@ -71,17 +74,6 @@ impl Default for SpeechSettings {
             supervisor: Supervisor::default(),
         }
     }
-}
-
-/// Who turns the caller's voice into words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecogniserKind {
-    /// pocketsphinx, English only.
-    Offline,
-    /// The lines of a script, whatever was said.
-    Scripted,
-    /// The configured provider of this name.
-    Provider(String),
 }
 
 /// The speech of one call.
@@ -219,7 +211,7 @@ impl Speech {
         let id = if remote.is_some_and(|remote| remote.offers(id)) {
             id
         } else {
-            crate::models::resolve(id).ok_or_else(|| self.no_model(id))?
+            models::resolve(id).ok_or_else(|| self.no_model(id))?
         };
         let first = self.one_model(id, language, usage)?;
         first.backed(&self.metrics, || {

@@ -15,7 +15,6 @@ use super::{
     wire::{Country, PreviewQuery, TagVocabulary, VoiceRecord, VoicesQuery},
 };
 use crate::{
-    app::App,
     http::{
         Access, ApiError, Body, Caller, Class, Endpoint, Id, List, Page, Query, Scope,
         extract::PathId,
@@ -23,8 +22,9 @@ use crate::{
         range::{self, Selected},
         validate::FieldError,
     },
+    node::Node,
     tts::{
-        self,
+        self, Tts,
         http::{TOLD, speaks},
         rules as speech,
         wire::Preview,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The routes, in the order of the document.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Tts>> {
     const READ: Access = Access::Scopes(&[Scope::VoicesRead]);
     vec![
         Endpoint::get("/voices", READ, list)
@@ -119,7 +119,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(
-    State(app): State<App>,
+    State(app): State<Node>,
     Query(query): Query<VoicesQuery>,
     page: Page<VoicesPage>,
 ) -> impl IntoResponse {
@@ -163,7 +163,7 @@ impl PathId for VoiceRef {
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Node>,
     Id(VoiceRef(voice)): Id<VoiceRef>,
 ) -> Result<impl IntoResponse, ApiError> {
     find(&voice)
@@ -172,7 +172,7 @@ async fn get(
 }
 
 async fn speak_preview(
-    State(app): State<App>,
+    State(app): State<Tts>,
     caller: Caller,
     Body(body): Body<Preview>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -193,7 +193,7 @@ async fn speak_preview(
 }
 
 async fn play_preview(
-    State(app): State<App>,
+    State(app): State<Tts>,
     Id(VoiceRef(voice)): Id<VoiceRef>,
     Query(query): Query<PreviewQuery>,
     headers: HeaderMap,
@@ -231,7 +231,7 @@ async fn play_preview(
         .map_err(ApiError::internal)
 }
 
-fn record(app: &App, voice: &Voice) -> VoiceRecord {
+fn record(app: &Node, voice: &Voice) -> VoiceRecord {
     let token = preview::sign(&app.master_key, voice, app.clock.now());
     let base = &app.config.server.public_url;
     VoiceRecord::of(

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::calls::turn::TurnRecord;
-use crate::calls::wire::DIRECTIONS;
 use crate::ids::{AgentId, CallId, EventId};
+use crate::live::DIRECTIONS;
 use crate::time::Timestamp;
+use crate::transcript::TurnRecord;
 
 /// The longest body, bytes. Receivers commonly refuse bodies over 1 MiB, and small functions far
 /// less; the rest is at `GET /calls/{id}`.

@@ -8,10 +8,10 @@ use super::event::Status;
 use super::outbox::Event;
 use super::schedule::{Class, Schedule};
 use super::{service, sign};
-use crate::app::App;
 use crate::egress::{Answer, Call, Failure, Ports};
 use crate::ids::{AccountId, EventId};
 use crate::jobs::Finished;
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// How an attempt went.
@@ -26,7 +26,7 @@ pub enum Outcome {
 }
 
 /// Sends the event to `url`, signed with the secret of this moment.
-pub async fn attempt(app: &App, account: AccountId, event: &Event, url: &str) -> Outcome {
+pub async fn attempt(app: &Node, account: AccountId, event: &Event, url: &str) -> Outcome {
     let secret = match service::signing_secret(app, account).await {
         Ok(secret) => secret,
         Err(error) => {

@@ -7,11 +7,11 @@ use http::StatusCode;
 
 use super::service::{self, NoSecret};
 use super::wire::Rotated;
-use crate::app::App;
 use crate::http::{Access, ApiError, Caller, Endpoint, Scope};
+use crate::node::Node;
 
 /// The route table.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Node>> {
     vec![
         Endpoint::post(
             "/usage/webhook-secret/rotate",
@@ -30,7 +30,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn rotate(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
+async fn rotate(State(app): State<Node>, caller: Caller) -> Result<impl IntoResponse, ApiError> {
     let (secret, rotated_at) = service::rotate(&app, caller.account).await?;
     Ok(Json(Rotated {
         secret: secret.expose().clone(),

@@ -45,7 +45,7 @@ pub struct Event {
 pub(super) const OPEN: &str = "status in ('pending', 'failed', 'delivering')";
 
 /// Adds an event in the transaction that made it true, at `now` by the wall; it is due at `due`. Without an
-/// address now it is kept as `skipped`. After the commit, [`super::Webhooks::wake`] spares it the wait for
+/// address now it is kept as `skipped`. After the commit, `wake` of the queue spares it the wait for
 /// the next look.
 pub async fn insert(
     tx: &mut Tx,

@@ -7,9 +7,9 @@ use super::event::EventType;
 use super::outbox::{self, NewEvent, Target};
 use super::store;
 use crate::agents::{self, Agent, placeholders};
-use crate::app::App;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, CallId, EventId};
+use crate::node::Node;
 use crate::secret::{self, Purpose, Secret};
 use crate::time::Timestamp;
 
@@ -52,7 +52,7 @@ impl From<io::Error> for NoSecret {
 
 /// The secret that signs the account's events now. An account that never asked for one has one all the
 /// same, so that no event goes out unsigned.
-pub async fn signing_secret(app: &App, account: AccountId) -> Result<Secret<Vec<u8>>, NoSecret> {
+pub async fn signing_secret(app: &Node, account: AccountId) -> Result<Secret<Vec<u8>>, NoSecret> {
     let sealed = match store::sealed(&app.db, account).await? {
         Some(sealed) => sealed,
         None => {
@@ -69,7 +69,7 @@ pub async fn signing_secret(app: &App, account: AccountId) -> Result<Secret<Vec<
 
 /// Gives the account a new secret, which signs every attempt from now on.
 pub async fn rotate(
-    app: &App,
+    app: &Node,
     account: AccountId,
 ) -> Result<(Secret<String>, Timestamp), NoSecret> {
     let (secret, sealed) = fresh(app, account)?;
@@ -78,7 +78,7 @@ pub async fn rotate(
     Ok((secret, now))
 }
 
-fn fresh(app: &App, account: AccountId) -> io::Result<(Secret<String>, String)> {
+fn fresh(app: &Node, account: AccountId) -> io::Result<(Secret<String>, String)> {
     let text = format!("whsec_{}", secret::random_token::<SECRET_BYTES>()?);
     let row = account.to_string();
     let sealed = app
@@ -91,7 +91,7 @@ fn fresh(app: &App, account: AccountId) -> io::Result<(Secret<String>, String)> 
 /// asks for what neither it nor the session gives: once an agent and UTC day. Without an address
 /// nothing is noted. Says whether an event was added: then the worker is to be woken after the commit.
 pub async fn tell_unfilled(
-    app: &App,
+    app: &Node,
     tx: &mut Tx,
     account: AccountId,
     agent: &Agent,

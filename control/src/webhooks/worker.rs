@@ -12,20 +12,20 @@ use super::event::Status;
 use super::outbox::{self, Event, Target};
 use super::schedule::Class;
 use crate::agents;
-use crate::app::App;
-use crate::calls;
 use crate::db::{Arg, DbError, Row, Tx};
 use crate::ids::{AccountId, AgentId, EventId};
 use crate::jobs::{
     Claim, Ended, Found, Held, Kind, Lane, Lease, Left, Limits, Look, Plan, Queue, Table,
 };
+use crate::node::Node;
+use crate::telemetry::span;
 
 /// Attempts of this node at the same time: each holds a socket and a body of at most 256 KiB.
 const IN_FLIGHT: usize = 128;
 
 /// The delivery of events.
 pub struct Delivery {
-    app: App,
+    app: Node,
 }
 
 /// Where an event goes now: the lane of its attempts.
@@ -44,7 +44,7 @@ impl Lane for Receiver {
 }
 
 impl Delivery {
-    pub const fn new(app: App) -> Self {
+    pub const fn new(app: Node) -> Self {
         Self { app }
     }
 
@@ -120,7 +120,7 @@ impl Kind for Delivery {
     }
 
     fn queue(&self) -> &Queue {
-        &self.app.webhooks.queue
+        &self.app.webhooks
     }
 
     async fn due(
@@ -196,13 +196,13 @@ impl Kind for Delivery {
     }
 
     fn ended(&self, status: Status) {
-        self.app.webhooks.count(status);
+        self.app.metrics.webhook_ended(status.name());
     }
 
     fn span(&self, held: &Held, event: &Event) -> tracing::Span {
         let account = held.account;
         match event.call {
-            Some(call) => calls::span(account, call),
+            Some(call) => span(account, call),
             None => tracing::error_span!("event", %account),
         }
     }
@@ -221,7 +221,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 const PRUNED: u32 = 500;
 
 /// Lets go of settled events once they are as old as the setting says, until the process ends.
-pub async fn run_pruning(app: App) {
+pub async fn run_pruning(app: Node) {
     let Some(age) = app.config.webhooks.kept else {
         return;
     };

@@ -106,7 +106,7 @@ async fn app() -> TestApp {
 }
 
 fn deliverer(test: &TestApp) -> Worker<Delivery> {
-    let app = test.app.clone();
+    let app = test.app.node.clone();
     let (db, clock) = (app.db.clone(), app.clock.clone());
     Worker::new(Delivery::new(app), db, clock)
 }
@@ -713,7 +713,7 @@ async fn a_tarpit_holds_up_neither_other_accounts_nor_its_own_other_receivers() 
     }
     event(&test, test.account, &beside, EventType::RecordingReady).await;
     let (stop, stopped) = watch::channel(false);
-    let app = test.app.clone();
+    let app = test.app.node.clone();
     let (db, clock) = (app.db.clone(), app.clock.clone());
     let worker = tokio::spawn(jobs::run(Delivery::new(app), db, clock, stopped));
     let mut waits = Vec::new();

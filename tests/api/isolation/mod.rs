@@ -8,7 +8,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::http::Access;
-use control::http::endpoint::Endpoint;
+use control::http::endpoint::Operation;
 use control::routes;
 use http::Method;
 use kit::client::Answer;
@@ -75,7 +75,7 @@ const METHODS: [Method; 7] = [
 struct Asked<'a> {
     what: String,
     /// `None`: the path exists, the method does not.
-    endpoint: Option<&'a Endpoint>,
+    endpoint: Option<&'a Operation>,
     method: Method,
     caller: &'a Caller,
     which: Which,
@@ -93,7 +93,7 @@ async fn nobody_learns_of_another_accounts_rows() {
         "the rows show no mark"
     );
     let endpoints = routes::endpoints();
-    let mut paths: BTreeMap<String, Vec<&Endpoint>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
     for endpoint in &endpoints {
         paths
             .entry(endpoint.full_path())
@@ -165,7 +165,7 @@ impl Asked<'_> {
         reads || !own
     }
 
-    async fn send(&self, world: &World, any: &Endpoint) -> Answer {
+    async fn send(&self, world: &World, any: &Operation) -> Answer {
         let endpoint = self.endpoint.unwrap_or(any);
         let path = with_ids(endpoint, |kind| self.which.id(world, kind));
         let bodiless = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control::http::Access;
-use control::http::endpoint::Endpoint;
+use control::http::endpoint::Operation;
 use http::Method;
 use kit::client::Client;
 use kit::server::{Server, Setup};
@@ -237,12 +237,12 @@ async fn until(client: &Client, path: &str, find: impl Fn(&Value) -> Option<Stri
 }
 
 /// Whether a key opens the route.
-pub(super) fn is_keyed(endpoint: &Endpoint) -> bool {
+pub(super) fn is_keyed(endpoint: &Operation) -> bool {
     matches!(endpoint.access, Access::Scopes(_) | Access::AnyScope(_))
 }
 
 /// The route's path as [`Client`] takes one from the root, with an id of each kind that it names.
-pub(super) fn with_ids(endpoint: &Endpoint, id: impl Fn(&'static str) -> String) -> String {
+pub(super) fn with_ids(endpoint: &Operation, id: impl Fn(&'static str) -> String) -> String {
     let full = endpoint.full_path();
     let part = |part: &str| kind(&full, part).map_or_else(|| part.to_owned(), &id);
     full.split('/').map(part).collect::<Vec<_>>().join("/")

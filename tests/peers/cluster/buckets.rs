@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use control::admission::lease::{KEY_CLOCK, SERVER_CLOCK};
+use control::admission::lease::KEY_CLOCK;
 use control::config::Config;
 use control::http::Class;
 use control::http::limits::{Limits, Shared, Unmetered};
 use control::ids::ApiKeyId;
+use control::redis_link::SERVER_CLOCK;
 use control::time::{Clock, Moment};
 use kit::redis::Redis;
 use uuid::Uuid;

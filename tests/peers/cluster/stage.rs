@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::admission::lease::{self, KEY_CLOCK, SERVER_CLOCK};
+use control::admission::lease::{self, KEY_CLOCK};
 use control::admission::local::Local;
 use control::admission::policy::Caps;
 use control::admission::{Health, Leases, Owner, Request, Roll, State};
@@ -14,6 +14,7 @@ use control::config::Config;
 use control::db::Db;
 use control::ids::{AccountId, CallId};
 use control::redis_link::Link;
+use control::redis_link::SERVER_CLOCK;
 use control::secret::Secret;
 use control::supervisor::Supervisor;
 use control::time::{Clock, Timestamp};

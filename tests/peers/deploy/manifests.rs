@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use control::config::Config;
-use control::http::proxies::Proxies;
+use control::config::proxies::Proxies;
 use serde_json::Value;
 
 use crate::{file, read};

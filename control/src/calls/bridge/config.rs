@@ -7,9 +7,9 @@ use media::config::{
 use serde_json::Value;
 
 use crate::agents::{Agent, Builtins, Variables};
-use crate::app::App;
 use crate::calls::store::{CallRow, NewCall};
 use crate::ids::{AgentId, CallId};
+use crate::node::Node;
 use crate::time::Timestamp;
 
 /// A call's record, as far as the engine is told of it.
@@ -63,7 +63,7 @@ impl<'a> From<&NewCall<'a>> for Facts<'a> {
 const MESSAGE_SILENCE: u32 = 8;
 
 /// What the engine is told of a call; how it is reached stands there until it is known.
-pub(super) fn call_config(app: &App, call: &Facts<'_>, agent: &Agent) -> CallConfig {
+pub(super) fn call_config(app: &Node, call: &Facts<'_>, agent: &Agent) -> CallConfig {
     let variables: Variables = call.variables.as_object().cloned().unwrap_or_default();
     let mut told = agent
         .settings
@@ -84,7 +84,7 @@ pub(super) fn call_config(app: &App, call: &Facts<'_>, agent: &Agent) -> CallCon
 
 /// What the engine is told of a call that takes a message. It is recorded whatever the agent's settings
 /// say of conversations: that is what it is for.
-pub(super) fn message_config(app: &App, call: &Facts<'_>, agent: Option<&Agent>) -> CallConfig {
+pub(super) fn message_config(app: &Node, call: &Facts<'_>, agent: Option<&Agent>) -> CallConfig {
     let language = agent.map_or(Language::English, |agent| agent.settings.language);
     let announcement = match language {
         Language::English => {
@@ -112,7 +112,7 @@ pub(super) fn message_config(app: &App, call: &Facts<'_>, agent: Option<&Agent>)
 }
 
 /// What every call has.
-fn engine_config(app: &App, call: &Facts<'_>, agent: AgentConfig) -> CallConfig {
+fn engine_config(app: &Node, call: &Facts<'_>, agent: AgentConfig) -> CallConfig {
     CallConfig {
         session_id: call.id.to_string(),
         agent_id: call.agent_id.to_string(),

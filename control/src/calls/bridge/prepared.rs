@@ -6,8 +6,8 @@ use media::config::CallConfig;
 use super::config::{Facts, call_config, message_config};
 use super::speech::{announcer, speech};
 use crate::agents::Agent;
-use crate::app::App;
 use crate::ids::TrunkId;
+use crate::node::Node;
 use crate::vendors::{CallSpeech, SpeechUnavailable};
 
 /// A call before it is placed. How it is reached stands in its configuration once it is known.
@@ -24,7 +24,7 @@ pub struct Prepared {
 impl Prepared {
     /// A conversation with this agent.
     pub fn conversation(
-        app: &App,
+        app: &Node,
         call: &Facts<'_>,
         agent: &Agent,
         trunk: Option<(TrunkId, u32)>,
@@ -41,7 +41,7 @@ impl Prepared {
 
     /// A message that the caller leaves: for this agent, or for the number alone.
     pub fn message(
-        app: &App,
+        app: &Node,
         call: &Facts<'_>,
         agent: Option<&Agent>,
         trunk: Option<(TrunkId, u32)>,

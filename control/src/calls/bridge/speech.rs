@@ -3,13 +3,13 @@
 use media::config::{AgentConfig, Language};
 
 use crate::agents::{Agent, Builtins, Variables};
-use crate::app::App;
 use crate::http::ApiError;
+use crate::node::Node;
 use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
 use crate::voices;
 
 /// Whether a call of this agent could be served at all; asked before a session is opened.
-pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
+pub fn can_speak(app: &Node, agent: &Agent) -> Result<(), ApiError> {
     let told = agent
         .settings
         .engine_config(&Variables::new(), &Builtins::default());
@@ -40,7 +40,7 @@ pub fn can_speak(app: &App, agent: &Agent) -> Result<(), ApiError> {
 
 /// The speech providers of a call of this agent.
 pub(super) fn speech(
-    app: &App,
+    app: &Node,
     agent: &Agent,
     told: &AgentConfig,
 ) -> Result<CallSpeech, SpeechUnavailable> {
@@ -55,7 +55,7 @@ pub(super) fn speech(
 }
 
 /// Who announces that a message is taken: the agent's voice, or a default one.
-pub(super) fn announcer(app: &App, agent: Option<&Agent>, language: Language) -> CallSpeech {
+pub(super) fn announcer(app: &Node, agent: Option<&Agent>, language: Language) -> CallSpeech {
     let voice = match agent {
         Some(agent) => voices::find(&agent.settings.voice_id)
             .map(|voice| voice.styled(agent.settings.dialect_style.as_deref())),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::service;
 use super::wire::{PlaceCall, PlacedCall, TriggerCall};
-use crate::app::App;
+use crate::calls::bridge::telephone::Calling;
 use crate::http::answers::Told;
 use crate::http::extract::Wire;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Scope};
@@ -18,7 +18,7 @@ const CALLS: &str = "/calls";
 const TRIGGER: &str = "/calls/trigger";
 
 /// The routes.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Calling>> {
     vec![
         placing::<PlaceCall>(Endpoint::post(
             CALLS,
@@ -50,7 +50,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// What both routes have in common.
-fn placing<T: Wire>(endpoint: Endpoint) -> Endpoint {
+fn placing<T: Wire>(endpoint: Endpoint<Calling>) -> Endpoint<Calling> {
     endpoint
         .body::<T>()
         .answers::<PlacedCall>()
@@ -101,7 +101,7 @@ fn placing<T: Wire>(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn place(
-    State(app): State<App>,
+    State(app): State<Calling>,
     caller: Caller,
     headers: HeaderMap,
     Body(wish): Body<PlaceCall>,
@@ -111,7 +111,7 @@ async fn place(
 }
 
 async fn trigger(
-    State(app): State<App>,
+    State(app): State<Calling>,
     caller: Caller,
     headers: HeaderMap,
     Body(wish): Body<TriggerCall>,
@@ -125,7 +125,7 @@ fn named(headers: &HeaderMap, route: &str, wish: &impl Serialize) -> Result<Opti
 }
 
 async fn answer(
-    app: &App,
+    app: &Calling,
     caller: &Caller,
     wish: PlaceCall,
     key: Option<Key>,

@@ -7,8 +7,9 @@
 //! carrier says so, `in_progress` from the answer on, or ends as [`rules::outcome`] says.
 
 pub mod http;
-pub mod number;
 pub mod rules;
 pub mod service;
 pub mod store;
 pub mod wire;
+
+pub use crate::numbers::spelling as number;

@@ -4,8 +4,8 @@ use sip::event::EndedBy;
 
 use crate::calls::rules::{CallStatus, ConversationStatus};
 use crate::ids::PhoneNumberId;
+use crate::numbers::digits;
 use crate::phone_numbers::{PhoneNumber, Provider};
-use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{FromUser, Trunk};
 use crate::time::Timestamp;
 

@@ -11,8 +11,7 @@ use super::wire::{PlaceCall, PlacedCall, unfit};
 use super::{number, rules};
 use crate::admission::{Lease, Renewal, Request, State};
 use crate::agents::{self, Agent};
-use crate::app::App;
-use crate::calls::bridge::telephone::{self, Exchange, outbound};
+use crate::calls::bridge::telephone::{Calling, Exchange, outbound};
 use crate::calls::journal::Owner;
 use crate::calls::live::Dialling;
 use crate::calls::rules::Ending;
@@ -21,8 +20,9 @@ use crate::db::DbError;
 use crate::http::{ApiError, abandoned};
 use crate::idempotency::{self, Key, Seen};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
+use crate::node::Node;
+use crate::numbers::digits;
 use crate::phone_numbers::{self, PhoneNumber};
-use crate::sip_trunks::rules::digits;
 use crate::sip_trunks::{self, DialFormat, Trunk};
 use crate::time::Timestamp;
 use crate::{billing, suppressions, webhooks};
@@ -40,7 +40,7 @@ pub struct Answer {
 
 /// Places a call, unless this request did before.
 pub async fn place(
-    app: &App,
+    app: &Calling,
     account: AccountId,
     wish: PlaceCall,
     key: Option<Key>,
@@ -59,7 +59,7 @@ pub async fn place(
 
 /// Takes a slot, writes the call down and dials.
 async fn begin(
-    app: &App,
+    app: &Node,
     account: AccountId,
     judged: Judged,
     wish: &PlaceCall,
@@ -107,7 +107,7 @@ async fn begin(
 
 /// A call among those that this process places: no more, once this is dropped.
 struct Noted<'a> {
-    app: &'a App,
+    app: &'a Node,
     id: CallId,
 }
 
@@ -125,7 +125,7 @@ impl Drop for Noted<'_> {
 }
 
 /// What an earlier request of this key was answered with.
-async fn replay(app: &App, account: AccountId, key: &Key) -> Result<Option<Answer>, ApiError> {
+async fn replay(app: &Node, account: AccountId, key: &Key) -> Result<Option<Answer>, ApiError> {
     let Seen::Again(id) = idempotency::find(app, account, key).await? else {
         return Ok(None);
     };
@@ -152,7 +152,7 @@ struct Judged {
 impl Judged {
     fn dial(
         self,
-        app: &App,
+        app: &Node,
         account: AccountId,
         id: CallId,
         ring_seconds: u32,
@@ -174,7 +174,7 @@ impl Judged {
     }
 }
 
-async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged, ApiError> {
+async fn judge(app: &Calling, account: AccountId, wish: &PlaceCall) -> Result<Judged, ApiError> {
     wish.check()?;
     let agent: AgentId = wish.agent_id.parse().map_err(|_| ApiError::NotFound)?;
     let agent = agents::store::get(&app.db, account, agent)
@@ -193,7 +193,7 @@ async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged
     let of_agent = of_agent.and_then(|id| id.parse().ok());
     let (trunk, to) = way_out(app, account, of_agent, &number, &wish.to_number).await?;
     bridge::can_speak(app, &agent)?;
-    let exchange = match telephone::open(app).await {
+    let exchange = match app.telephone.open(app).await {
         Ok(exchange) => Arc::clone(exchange),
         Err(error) => {
             tracing::error!(%error, "this node places no telephone calls");
@@ -220,7 +220,7 @@ async fn judge(app: &App, account: AccountId, wish: &PlaceCall) -> Result<Judged
 }
 
 async fn calling_number(
-    app: &App,
+    app: &Node,
     account: AccountId,
     asked: Option<&str>,
 ) -> Result<PhoneNumber, ApiError> {
@@ -239,7 +239,7 @@ async fn calling_number(
 /// The account's number of that name (E.164): registered so, or as its country writes it, where its carrier
 /// knows it by that.
 pub(in crate::calls) async fn own_number(
-    app: &App,
+    app: &Node,
     account: AccountId,
     asked: &str,
 ) -> Result<Option<PhoneNumber>, DbError> {
@@ -258,7 +258,11 @@ pub(in crate::calls) async fn own_number(
 
 /// Whether a number that was registered as its country writes it is not the one that is asked for (E.164), as the
 /// other numbers of its trunk tell. Where they tell nothing, the client knows best.
-async fn is_of_another_country(app: &App, own: &PhoneNumber, asked: &str) -> Result<bool, DbError> {
+async fn is_of_another_country(
+    app: &Node,
+    own: &PhoneNumber,
+    asked: &str,
+) -> Result<bool, DbError> {
     let written = own.phone_number.as_str();
     let (Some(trunk), false) = (own.trunk_id, digits(written) == digits(asked)) else {
         return Ok(false);
@@ -273,7 +277,7 @@ async fn is_of_another_country(app: &App, own: &PhoneNumber, asked: &str) -> Res
 
 /// The trunk (the number's, the agent's or the default one), and the number to call as it wants it.
 pub(in crate::calls) async fn way_out(
-    app: &App,
+    app: &Node,
     account: AccountId,
     of_agent: Option<TrunkId>,
     number: &PhoneNumber,
@@ -343,7 +347,7 @@ enum Written {
 /// Writes the call down as one that this process hosts. Whoever places calls over one trunk comes here
 /// one after the other, so that its hour is counted exactly.
 async fn write(
-    app: &App,
+    app: &Node,
     account: AccountId,
     id: CallId,
     judged: &Judged,
@@ -413,7 +417,7 @@ async fn write(
     Ok(Written::Call(now))
 }
 
-async fn never_dialled(app: &App, account: AccountId, id: CallId, error: &DbError) {
+async fn never_dialled(app: &Node, account: AccountId, id: CallId, error: &DbError) {
     let owner = Owner {
         account,
         call: id,

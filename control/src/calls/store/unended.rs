@@ -3,24 +3,9 @@
 use std::collections::HashSet;
 
 use super::{COLUMNS, CallRow};
-use crate::db::{Db, DbError, Tx};
-use crate::ids::{AccountId, AgentId, CallId};
+use crate::db::{Db, DbError};
+use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
-
-/// Whether the agent is on a call that has not ended, or that somebody may still join.
-pub async fn agent_is_live(
-    tx: &mut Tx,
-    account: AccountId,
-    agent: AgentId,
-) -> Result<bool, DbError> {
-    tx.query(
-        "select count(*) as live from calls where account_id = $1 and agent_id = $2 and ended_at is null",
-    )
-    .bind(account)
-    .bind(agent)
-    .one(|row| Ok(row.i64("live")? > 0))
-    .await
-}
 
 /// Calls that earlier incarnations of this node hosted and never ended. Of all accounts: this is the
 /// node's own housekeeping.
@@ -93,19 +78,4 @@ pub async fn open_among(db: &Db, ids: &[CallId]) -> Result<HashSet<CallId>, DbEr
         open.extend::<Vec<CallId>>(found);
     }
     Ok(open)
-}
-
-/// Ended calls among these that died with their node and have no recording. The account follows from
-/// the call.
-pub async fn lost_without_recording(
-    db: &Db,
-    id: CallId,
-) -> Result<Option<(AccountId, AgentId)>, DbError> {
-    db.query(
-        "select account_id, agent_id from calls
-         where id = $1 and end_reason = 'node_lost' and recording_id is null and has_recording = false",
-    )
-    .bind(id)
-    .optional(|row| Ok((row.parse("account_id")?, row.parse("agent_id")?)))
-    .await
 }

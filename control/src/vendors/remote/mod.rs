@@ -17,7 +17,6 @@ mod http;
 mod live;
 mod mute;
 mod plan;
-pub mod settings;
 mod socket;
 mod speech;
 mod sse;
@@ -35,6 +34,8 @@ use self::completions::{Model, RemoteModel};
 use self::contexts::SocketVoice;
 use self::heard::Other;
 use self::http::Endpoint;
+pub use crate::catalogue::providers as settings;
+
 use self::settings::{ProviderKind, ProviderSettings, RemoteSettings};
 use self::speech::{RemoteVoice, Speaker};
 use self::transcriptions::Transcriber;

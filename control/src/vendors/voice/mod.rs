@@ -21,8 +21,8 @@ use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
 
 use super::queue::{Queue, lock};
 use super::{Part, SpeechUnavailable};
+use crate::catalogue::voices::Engine;
 use crate::supervisor::Supervisor;
-use crate::voices::Engine;
 pub use program::{Program, render};
 
 /// Calls that can wait for a thread; each call waits at most once, so this is far above any node's cap.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::super::queue::lock;
 use super::wav;
-use crate::voices::Engine;
+use crate::catalogue::voices::Engine;
 
 /// Characters of one sentence that are spoken; the engine's segments are far shorter. It keeps the
 /// text within a pipe's buffer, so that writing it never waits.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::called::Called;
 use crate::admission::{Lease, Renewal, Request};
-use crate::app::App;
 use crate::calls::dial::store as dial;
 use crate::calls::journal::Owner;
 use crate::calls::lifecycle;
@@ -12,10 +11,11 @@ use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::http::ApiError;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 
 /// The caller's leg while it rings or is forwarded, or the leg of the callee to whom it is forwarded.
 pub(super) struct CallLeg {
-    app: App,
+    app: Node,
     pub(super) account: AccountId,
     pub(super) id: CallId,
     pub(super) dialling: Arc<Dialling>,
@@ -25,7 +25,7 @@ pub(super) struct CallLeg {
 
 impl CallLeg {
     /// A leg that goes out, with its slot.
-    pub(super) async fn take(app: &App, wish: Request) -> Result<Self, ApiError> {
+    pub(super) async fn take(app: &Node, wish: Request) -> Result<Self, ApiError> {
         let (account, id, slot) = (wish.account, wish.lease, Renewal::from(&wish));
         let lease = app.admit(wish).await?;
         let dialling = Arc::new(Dialling::new(account, slot));
@@ -42,7 +42,7 @@ impl CallLeg {
 
     /// A call that came in and rings: who ends it finds it, and a process that ends waits for it. `None`: as many
     /// ring over its trunk as it may have calls.
-    pub(super) fn ring(app: &App, called: &Called) -> Option<Self> {
+    pub(super) fn ring(app: &Node, called: &Called) -> Option<Self> {
         let (account, trunk) = (called.account, called.room());
         let id = CallId::new(&app.clock);
         let dialling = Arc::new(Dialling::came_in(account, trunk.map(|(trunk, _)| trunk)));

@@ -14,10 +14,10 @@ use super::task::InboundTask;
 use super::{SOURCES, caller, diversion, trunks};
 use crate::admission::{Request, State};
 use crate::agents::Agent;
-use crate::app::App;
 use crate::calls::bridge;
 use crate::calls::matched::{MatchedBy, Proof, Spelling};
 use crate::ids::{AccountId, AgentId, CallId, TrunkId};
+use crate::node::Node;
 use crate::phone_numbers::{self, PhoneNumber};
 use crate::sip_trunks::rules::RegistrationStatus;
 use crate::sip_trunks::{self, AuthMode, Status, Trunk, TrunkType};
@@ -53,7 +53,7 @@ impl Called {
     }
 
     /// What is asked of the lease store for the call.
-    pub(super) fn wish(&self, app: &App, id: CallId, state: State) -> Request {
+    pub(super) fn wish(&self, app: &Node, id: CallId, state: State) -> Request {
         Request {
             trunk: self.room(),
             ..bridge::wish(app, self.account, id, state)

@@ -5,9 +5,8 @@
 
 use phonenumber::{Mode, country};
 
-use crate::calls::dial::number::written;
-use crate::http::validate::is_e164;
-use crate::sip_trunks::DialFormat;
+use crate::numbers::spelling::written;
+use crate::numbers::{DialFormat, is_e164};
 
 /// The longest number that is kept which is not E.164: an extension, or a number of a private plan.
 const LONGEST: usize = 20;

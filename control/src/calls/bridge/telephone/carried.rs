@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sip::event::CallId as LineId;
 
 use super::Exchange;
-use crate::app::App;
 use crate::calls::bridge;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 
 /// Shared by the task and by whoever puts right what it left.
 #[derive(Clone, Default)]
@@ -55,7 +55,7 @@ impl Carried {
     }
 
     /// Ends all of them; `why` goes to the log.
-    pub(super) async fn put_right(&self, app: &App, exchange: &Exchange, why: &str) {
+    pub(super) async fn put_right(&self, app: &Node, exchange: &Exchange, why: &str) {
         let Load { lines, calls } = std::mem::take(&mut *self.load());
         for line in lines {
             exchange.abandon(line);

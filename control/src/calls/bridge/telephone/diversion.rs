@@ -20,9 +20,9 @@ use std::time::Duration;
 use sip::event::{Forwarded, Hops};
 use sip::message::{NameAddr, Uri};
 
-use crate::calls::dial::number::means;
 use crate::calls::dial::rules::LiveForward;
 use crate::ids::PhoneNumberId;
+use crate::numbers::spelling::means;
 use crate::phone_numbers::routing::Lack;
 use crate::time::Timestamp;
 

@@ -10,21 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use media::leg::rtp::RtpLeg;
 use media::rtp::sdp::{Encryption, Local};
-use media::shell::{PortPair, Ports};
+use media::shell::{PortPair, Ports, Relays};
 use sip::endpoint::Config as Endpoint;
 use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::{Host, Transport};
 use sip::shell::{Settings as Stack, Sip};
 use sip::trunk::{InboundAuth, Net, Outbound, Trunk};
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 
 use super::standings::{self, Standings};
 use super::whereabouts::{Rules, Whereabouts};
 use super::{SOURCES, inbound, trunks};
-use crate::app::App;
 use crate::calls::bridge::transports;
 use crate::config::sip::Sip as Settings;
 use crate::ids::AccountId;
+use crate::node::Node;
 use crate::{accounts, secret, sip_traces, sip_trunks, supervisor};
 
 /// Events of all calls on their way to their tasks: as many as the stack itself keeps.
@@ -82,8 +82,10 @@ pub struct Exchange {
     pub(super) trunks: trunks::Register,
     /// What carriers said of them last.
     pub(super) standings: Standings,
+    /// The thread on which two telephones hear each other; started with the first call that is handed on.
+    pub(super) relays: OnceCell<Relays>,
     /// What was said on the lines.
-    pub traces: sip_traces::Keeper,
+    pub traces: Arc<sip_traces::Keeper>,
 }
 
 /// One call as the stack sees it: its number, and what happens to it.
@@ -94,7 +96,7 @@ pub struct Line {
 
 impl Exchange {
     /// Listens, and knows the trunk of the settings.
-    pub(super) async fn bind(app: &App) -> io::Result<Self> {
+    pub(super) async fn bind(app: &Node) -> io::Result<Self> {
         let settings = &app.config.sip;
         if settings.listen.is_empty() {
             return Err(io::Error::other("sip.listen: names no address"));
@@ -170,12 +172,13 @@ impl Exchange {
             full: std::sync::atomic::AtomicBool::new(false),
             trunks: trunks::Register::default(),
             standings: Standings::default(),
-            traces: sip_traces::Keeper::default(),
+            relays: OnceCell::new(),
+            traces: Arc::default(),
         })
     }
 
     /// Begins to hand events on. Ends with the process.
-    pub(super) fn run(self: Arc<Self>, app: &App) -> io::Result<()> {
+    pub(super) fn run(self: Arc<Self>, app: &Node) -> io::Result<()> {
         let (sender, events) = mpsc::channel(EVENTS);
         let told = self.sip.events().clone();
         let watch = &app.supervisor;
@@ -186,7 +189,7 @@ impl Exchange {
                 }
             }
         })?;
-        let traces = sip_traces::run(app.clone(), Arc::clone(&self));
+        let traces = sip_traces::run(app.clone(), Arc::clone(&self.traces));
         watch.keep("the keeper of SIP traces", traces);
         let standings = standings::follow(app.clone(), Arc::clone(&self));
         watch.keep("the writer of registrations", standings);
@@ -194,6 +197,13 @@ impl Exchange {
         let dispatching = dispatch(app.clone(), self, events);
         watch.once("the dispatch of SIP events", dispatching);
         Ok(())
+    }
+
+    /// The thread on which two telephones hear each other.
+    pub(super) async fn relays(&self) -> io::Result<&Relays> {
+        self.relays
+            .get_or_try_init(|| async { Relays::start() })
+            .await
     }
 
     /// How the stack's thread ended, if it has.
@@ -370,7 +380,7 @@ fn places(settings: &Settings) -> io::Result<Vec<Place>> {
     Ok(places)
 }
 
-async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {
+async fn dispatch(app: Node, exchange: Arc<Exchange>, mut events: mpsc::Receiver<Event>) {
     while let Some(event) = events.recv().await {
         hand_on(&app, &exchange, event);
     }
@@ -379,7 +389,7 @@ async fn dispatch(app: App, exchange: Arc<Exchange>, mut events: mpsc::Receiver<
 }
 
 /// Hands an event to whom it concerns, and waits for nobody: those of all calls stand behind it.
-pub(super) fn hand_on(app: &App, exchange: &Arc<Exchange>, event: Event) {
+pub(super) fn hand_on(app: &Node, exchange: &Arc<Exchange>, event: Event) {
     match event {
         Event::Incoming(line, incoming) => {
             let line = exchange.open_line(line);

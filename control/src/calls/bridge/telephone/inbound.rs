@@ -22,7 +22,6 @@ use super::session::Ours;
 use super::talking::{How, Settled, Talking};
 use super::task::InboundTask;
 use super::{Exchange, Line};
-use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::dial::rules::Unanswered;
 use crate::calls::journal::Owner;
@@ -30,6 +29,7 @@ use crate::calls::lifecycle;
 use crate::calls::rules::Ending;
 use crate::calls::store;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::supervisor;
 
 /// How long a call whose INVITE had no offer may take to answer ours, and one that is over to end.
@@ -42,7 +42,7 @@ pub(super) enum Conversation {
 }
 
 /// Serves one call, from its INVITE to its end, in a task of its own.
-pub(super) fn begin(app: App, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
+pub(super) fn begin(app: Node, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
     let Line { id, events } = line;
     let carried = Carried::default();
     carried.line(id);

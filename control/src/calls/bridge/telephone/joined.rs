@@ -15,9 +15,9 @@ use super::call_leg::{CallLeg, name};
 use super::declined::Declined;
 use super::session::Session;
 use super::talking::Settled;
-use crate::app::App;
 use crate::calls::live::{Canceled, TellDropped};
 use crate::calls::rules::Ending;
+use crate::node::Node;
 use crate::secret;
 
 /// One side: its record and slot, its line, and what it has agreed to.
@@ -57,7 +57,7 @@ enum Over {
 impl Joined {
     /// Puts both on the relay. Where that cannot be, both records end and the callee is let go.
     pub(super) async fn begin(
-        app: &App,
+        app: &Node,
         exchange: &Exchange,
         caller: CallLeg,
         settled: Settled,
@@ -70,7 +70,7 @@ impl Joined {
             settled: of_callee,
         } = callee;
         let lost = Arc::new(Notify::new());
-        let mut made = relay(app, [settled, of_callee], &lost).await;
+        let mut made = relay(exchange, [settled, of_callee], &lost).await;
         if made.is_ok() && !caller.answered().await {
             made = Err("the call is not this node's any more".to_owned());
         }
@@ -156,12 +156,12 @@ impl Joined {
 
 /// Both legs on the relay, and their sessions.
 async fn relay(
-    app: &App,
+    exchange: &Exchange,
     settled: [Settled; 2],
     lost: &Arc<Notify>,
 ) -> Result<(RelayHandle, [Session; 2]), String> {
     let told = |error: std::io::Error| error.to_string();
-    let relays = app.telephone.relays().await.map_err(told)?;
+    let relays = exchange.relays().await.map_err(told)?;
     let seeds: [[u8; 10]; 2] = [
         secret::random_bytes().map_err(told)?,
         secret::random_bytes().map_err(told)?,

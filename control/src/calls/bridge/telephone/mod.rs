@@ -33,32 +33,34 @@ mod talking;
 mod task;
 #[cfg(test)]
 mod tests;
+pub mod traces;
 mod trunks;
 mod whereabouts;
 
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
+use axum::extract::FromRef;
+use futures_util::future::BoxFuture;
 use media::shell::Relays;
 use sip::trunk::TrunkId;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::OnceCell;
 
 pub use exchange::{Exchange, Line};
 
-use crate::app::App;
+use crate::node::Node;
 use crate::sip_traces;
+use crate::sip_trunks::{Stack, Transport};
 use crate::supervisor::Supervisor;
 
 /// The trunk of `sip.sources`, which is no record of the API.
 const SOURCES: TrunkId = TrunkId(1);
 
-/// What this node has of telephony. Part of [`App`].
-#[derive(Default)]
+/// What this node has of telephony. Cheap to clone.
+#[derive(Clone, Default)]
 pub struct Telephone {
-    exchange: OnceCell<Arc<Exchange>>,
-    /// Started with the first call that is handed on.
-    relays: OnceCell<Relays>,
-    changed: Notify,
+    exchange: Arc<OnceCell<Arc<Exchange>>>,
 }
 
 impl Telephone {
@@ -67,31 +69,69 @@ impl Telephone {
         self.exchange.get()
     }
 
-    /// The thread on which two telephones hear each other.
-    async fn relays(&self) -> io::Result<&Relays> {
-        self.relays
-            .get_or_try_init(|| async { Relays::start() })
-            .await
+    /// The stack; opens it when it is not. The error says which setting is in the way.
+    pub async fn open(&self, app: &Node) -> io::Result<&Arc<Exchange>> {
+        let opening = || async move {
+            let exchange = Arc::new(Exchange::bind(app).await?);
+            exchange.clone().run(app)?;
+            Ok::<_, io::Error>(exchange)
+        };
+        self.exchange.get_or_try_init(opening).await
     }
 
     /// Looks whether the threads of telephony live.
     pub fn look_after(&self, supervisor: &Supervisor) {
-        if let Some((name, how)) = self.exchange.get().and_then(|exchange| exchange.fallen()) {
+        let Some(exchange) = self.exchange.get() else {
+            return;
+        };
+        if let Some((name, how)) = exchange.fallen() {
             supervisor.ended(&format!("thread {name}"), how);
         }
-        if self.relays.get().is_some_and(Relays::has_fallen) && supervisor.fault().is_none() {
+        if exchange.relays.get().is_some_and(Relays::has_fallen) && supervisor.fault().is_none() {
             supervisor.ended("thread relay", Ok(()));
         }
     }
+}
 
-    /// A trunk was written: this node looks at once, the others within [`trunks::LOOK_EVERY`].
-    pub fn trunks_changed(&self) {
-        self.changed.notify_one();
+impl std::fmt::Debug for Telephone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Telephone").finish_non_exhaustive()
+    }
+}
+
+impl Stack for Telephone {
+    fn listens<'a>(
+        &'a self,
+        node: &'a Node,
+        transport: Transport,
+    ) -> BoxFuture<'a, io::Result<bool>> {
+        Box::pin(async move { Ok(self.open(node).await?.listens_on(transport)) })
+    }
+}
+
+/// What the routes of telephone calls work on: the node and its SIP stack.
+#[derive(Clone)]
+pub struct Calling {
+    pub node: Node,
+    pub telephone: Telephone,
+}
+
+impl Deref for Calling {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl FromRef<Calling> for Node {
+    fn from_ref(calling: &Calling) -> Self {
+        calling.node.clone()
     }
 }
 
 /// Writes down what the last calls of this process said to their carriers.
-pub async fn settle(app: &App) {
+pub async fn settle(app: &Calling) {
     if let Some(exchange) = app.telephone.exchange()
         && let Err(error) = sip_traces::write(app, &exchange.traces).await
     {
@@ -100,21 +140,11 @@ pub async fn settle(app: &App) {
 }
 
 /// Opens the stack where the settings want it, and follows the trunks until the process ends.
-pub async fn start(app: &App) -> io::Result<()> {
+pub async fn start(app: &Calling) -> io::Result<()> {
     if !app.config.sip.sources.is_empty() {
-        open(app).await?;
+        app.telephone.open(app).await?;
     }
     let following = trunks::follow(app.clone());
     app.supervisor.keep("the follower of SIP trunks", following);
     Ok(())
-}
-
-/// The stack; opens it when it is not. The error says which setting is in the way.
-pub async fn open(app: &App) -> io::Result<&Arc<Exchange>> {
-    let opening = || async move {
-        let exchange = Arc::new(Exchange::bind(app).await?);
-        exchange.clone().run(app)?;
-        Ok::<_, io::Error>(exchange)
-    };
-    app.telephone.exchange.get_or_try_init(opening).await
 }

@@ -19,7 +19,6 @@ use super::session::{Ours, Unusable};
 use super::talking::{How, Settled, Talking};
 use super::{Exchange, Line, trunks};
 use crate::admission::Lease;
-use crate::app::App;
 use crate::calls::bridge;
 use crate::calls::dial::rules::{CallerId, Unanswered, outcome};
 use crate::calls::dial::store;
@@ -28,6 +27,7 @@ use crate::calls::lifecycle;
 use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::sip_trunks::{self, AuthMode, Trunk};
 use crate::supervisor;
 
@@ -66,7 +66,7 @@ pub(super) enum Over {
 }
 
 /// Places the call and follows it to its end, in a task of its own.
-pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
+pub fn dial(app: &Node, exchange: &Arc<Exchange>, call: Dial) {
     let span = crate::calls::span(call.account, call.id);
     if app.is_leaving() {
         // It was let in while those that rang were let go of.
@@ -97,7 +97,7 @@ pub fn dial(app: &App, exchange: &Arc<Exchange>, call: Dial) {
 
 /// One call on its way.
 pub(super) struct Placing {
-    pub(super) app: App,
+    pub(super) app: Node,
     pub(super) exchange: Arc<Exchange>,
     pub(super) account: AccountId,
     pub(super) call: CallId,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::Exchange;
-use crate::app::App;
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
 use crate::sip_trunks::store::{self, Failure};
 use crate::time::Timestamp;
 
@@ -61,7 +61,7 @@ fn whole<T>(words: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
 }
 
 /// Writes down what is put, until the process ends.
-pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
+pub(super) async fn follow(app: Node, exchange: Arc<Exchange>) {
     loop {
         exchange.standings.changed.notified().await;
         write(&app, &exchange.standings).await;
@@ -69,7 +69,7 @@ pub(super) async fn follow(app: App, exchange: Arc<Exchange>) {
 }
 
 /// Writes down what is there.
-pub(super) async fn write(app: &App, standings: &Standings) {
+pub(super) async fn write(app: &Node, standings: &Standings) {
     while let Some((trunk, (account, refused))) = first(&standings.refused) {
         let written = store::challenge_refused(&app.db, account, trunk, refused).await;
         if let Err(error) = written {

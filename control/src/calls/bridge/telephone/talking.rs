@@ -12,10 +12,10 @@ use tokio::sync::{Notify, mpsc};
 use super::Exchange;
 use super::session::{Ours, Session};
 use crate::admission::Lease;
-use crate::app::App;
 use crate::calls::bridge::{self, NotPlaced, Prepared, Way};
 use crate::calls::live::LiveCall;
 use crate::ids::{AccountId, CallId};
+use crate::node::Node;
 use crate::secret;
 
 /// A call on the engine.
@@ -47,7 +47,7 @@ impl Talking {
     /// Puts a call that this process hosts on the engine: to its agent, or to leave a message. Where it
     /// cannot be, its end is written.
     pub(super) async fn begin(
-        app: &App,
+        app: &Node,
         account: AccountId,
         call: CallId,
         settled: Settled,

@@ -6,11 +6,11 @@ use sip::event::{CallId as LineId, Command};
 
 use super::Exchange;
 use super::carried::Carried;
-use crate::app::App;
+use crate::node::Node;
 
 /// The task that serves one inbound call, from its INVITE to its end.
 pub(super) struct InboundTask {
-    pub(super) app: App,
+    pub(super) app: Node,
     pub(super) exchange: Arc<Exchange>,
     /// The lines and records that are put right should the task panic.
     pub(super) carried: Carried,

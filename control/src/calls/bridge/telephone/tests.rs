@@ -30,7 +30,7 @@ use super::inbound::Conversation;
 use super::lobby::Answerer;
 use super::standings::{self, Standings};
 use super::task::InboundTask;
-use super::{Exchange, Line, open};
+use super::{Exchange, Line};
 use crate::admission::{Request, State};
 use crate::calls::bridge;
 use crate::config::Config;
@@ -66,13 +66,13 @@ impl Bench {
             change(config);
         })
         .await;
-        let exchange = Arc::clone(open(&test.app).await.unwrap());
+        let exchange = Arc::clone(test.app.telephone.open(&test.app).await.unwrap());
         Self { test, exchange }
     }
 
     fn task(&self) -> InboundTask {
         InboundTask {
-            app: self.test.app.clone(),
+            app: self.test.app.node.clone(),
             exchange: Arc::clone(&self.exchange),
             carried: Carried::default(),
         }
@@ -390,7 +390,7 @@ async fn audio_is_of_the_family_that_the_call_comes_over() {
         config.sip.listen = vec![udp("[::1]:0"), udp("127.0.0.1:0")];
     })
     .await;
-    let exchange = Arc::clone(open(&test.app).await.unwrap());
+    let exchange = Arc::clone(test.app.telephone.open(&test.app).await.unwrap());
     for (source, ours) in [
         ("127.0.0.1:5060", "127.0.0.1"),
         ("[::1]:5060", "::1"),

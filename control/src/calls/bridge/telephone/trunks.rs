@@ -17,10 +17,11 @@ use sip::trunk::{
     InboundAuth, Net, Outbound, Register as Registration, Trunk as Told, TrunkId as Number,
 };
 
+use super::Calling;
 use super::Exchange;
-use crate::app::App;
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
+use crate::node::Node;
 use crate::sip_trunks::store::Failure;
 use crate::sip_trunks::{
     self, AuthMode, MediaEncryption, OutboundAuth, Transport, Trunk, TrunkType, rules, store,
@@ -91,7 +92,7 @@ impl Register {
 }
 
 /// Follows the trunks until the process ends.
-pub(super) async fn follow(app: App) {
+pub(super) async fn follow(app: Calling) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut edge = Edge::default();
@@ -99,7 +100,7 @@ pub(super) async fn follow(app: App) {
     loop {
         tokio::select! {
             _ = tick.tick() => {}
-            () = app.telephone.changed.notified() => {}
+            () = app.trunks_changed.notified() => {}
         }
         match edge.sync(&app).await {
             Ok(()) => failed = false,
@@ -122,7 +123,10 @@ struct Edge {
 }
 
 impl Edge {
-    async fn sync(&mut self, app: &App) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn sync(
+        &mut self,
+        app: &Calling,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let version = store::version(&app.db).await?;
         if self.version != Some(version) {
             self.trunks = store::all_active(&app.db).await?;
@@ -131,7 +135,7 @@ impl Edge {
             self.version = Some(version);
             return Ok(());
         }
-        let exchange = super::open(app).await?;
+        let exchange = app.telephone.open(app).await?;
         let ours = self.claimed(app).await?;
         exchange.trunks.set(&self.trunks);
         let mut wanted = HashMap::new();
@@ -153,7 +157,7 @@ impl Edge {
     }
 
     /// The trunks that this node registers. One that ends lets go of them.
-    async fn claimed(&self, app: &App) -> Result<Vec<TrunkId>, DbError> {
+    async fn claimed(&self, app: &Node) -> Result<Vec<TrunkId>, DbError> {
         if !self
             .trunks
             .iter()
@@ -186,7 +190,7 @@ fn tell(
 }
 
 /// How a registration goes.
-pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
+pub(super) fn registration(app: &Node, exchange: &Exchange, event: &Event) {
     let (number, outcome) = match event {
         Event::Registered { trunk, expires } => {
             let expires = Duration::from_secs(u64::from(*expires));
@@ -217,7 +221,7 @@ pub(super) fn registration(app: &App, exchange: &Exchange, event: &Event) {
 
 /// A request over a trunk was challenged in vain: its record says so.
 pub(super) fn challenge_withheld(
-    app: &App,
+    app: &Node,
     exchange: &Exchange,
     number: Number,
     code: u16,
@@ -250,7 +254,7 @@ pub(super) fn password_shared(exchange: &Exchange, numbers: &[Number], source: S
 /// A carrier with which a trunk registered began or ceased to answer OPTIONS. One that never answers them
 /// does not know them; one that did and comes back is registered with at once, for it may have forgotten
 /// us, and the trunk's record is right again by the answer.
-pub(super) fn reachable(app: &App, exchange: &Exchange, number: Number, reachable: bool) {
+pub(super) fn reachable(app: &Node, exchange: &Exchange, number: Number, reachable: bool) {
     let before = exchange.trunks.reached(number, reachable);
     let Some((account, trunk)) = exchange.trunks.find(number) else {
         return;
@@ -275,7 +279,7 @@ pub(super) fn reachable(app: &App, exchange: &Exchange, number: Number, reachabl
 
 /// A trunk as the stack knows it; `registers`: it is for this node to register it. `None`: its password
 /// does not open, or its address is none.
-pub(super) fn told(app: &App, trunk: &Trunk, registers: bool) -> Option<Told> {
+pub(super) fn told(app: &Node, trunk: &Trunk, registers: bool) -> Option<Told> {
     let (host, port) = match &trunk.outbound_address {
         Some(address) => {
             let (host, port) = rules::host_and_port(address)?;

@@ -3,53 +3,25 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::usage::wire::ThresholdCrossed;
-use crate::webhooks::bodies::{CallEnded, PromptVariablesUnfilled, RecordingReady};
-use crate::webhooks::event::EventType;
-use crate::webhooks::schedule::Class;
-
 /// An event that this server sends.
 pub struct Event {
-    pub kind: EventType,
-    summary: &'static str,
-    target: &'static str,
-    body: fn(&mut SchemaGenerator) -> Schema,
+    /// As in `call.ended`.
+    pub name: &'static str,
+    pub summary: &'static str,
+    /// Whom it is sent to.
+    pub target: &'static str,
+    /// How hard it is delivered: a sentence without its full stop.
+    pub delivery: &'static str,
+    pub body: fn(&mut SchemaGenerator) -> Schema,
 }
-
-/// Every one of them.
-pub const EVENTS: &[Event] = &[
-    Event {
-        kind: EventType::CallEnded,
-        summary: "A call has ended",
-        target: "the agent's `webhook_url`",
-        body: SchemaGenerator::subschema_for::<CallEnded<'static>>,
-    },
-    Event {
-        kind: EventType::RecordingReady,
-        summary: "A recording can be heard",
-        target: "the agent's `webhook_url`",
-        body: SchemaGenerator::subschema_for::<RecordingReady<'static>>,
-    },
-    Event {
-        kind: EventType::PromptVariablesUnfilled,
-        summary: "A conversation began although its prompt has placeholders that nothing fills; once an agent and UTC day",
-        target: "the agent's `webhook_url`",
-        body: SchemaGenerator::subschema_for::<PromptVariablesUnfilled<'static>>,
-    },
-    Event {
-        kind: EventType::UsageThresholdCrossed,
-        summary: "What was used has reached a trigger's threshold; once in each of its periods",
-        target: "the trigger's `event_callback_url`",
-        body: SchemaGenerator::subschema_for::<ThresholdCrossed>,
-    },
-];
 
 /// The section. `example` gives that of a component.
 pub(super) fn webhooks(
+    events: &[Event],
     generator: &mut SchemaGenerator,
     example: impl Fn(&Value) -> Option<Value>,
 ) -> Map<String, Value> {
-    EVENTS
+    events
         .iter()
         .map(|event| {
             let schema = (event.body)(generator).to_value();
@@ -57,7 +29,7 @@ pub(super) fn webhooks(
             if let Some(example) = example(&schema) {
                 content["example"] = example;
             }
-            let name = event.kind.name();
+            let name = event.name;
             let item = json!({"post": {
                 "operationId": operation_id(event),
                 "summary": event.summary,
@@ -90,7 +62,7 @@ pub(super) fn webhooks(
 
 /// `receiveCallEnded` of `call.ended`: the operation is the receiver's.
 pub(super) fn operation_id(event: &Event) -> String {
-    let words = event.kind.name().split(['.', '_']);
+    let words = event.name.split(['.', '_']);
     std::iter::once("receive".to_owned())
         .chain(words.map(capitalised))
         .collect()
@@ -104,28 +76,8 @@ fn capitalised(word: &str) -> String {
 }
 
 fn description(event: &Event) -> String {
-    let again = match event.kind.class() {
-        Class::Durable => {
-            "It makes three attempts in a row, then up to 20 rounds over three days; `webhook_delivery_status` of the call tells where the delivery stands"
-        }
-        Class::Short => "It makes three attempts in a row, and no more",
-        Class::BestEffort => "It tries for a few minutes and then drops the event",
-    };
     format!(
-        "The server sends this to {}. {again}. Delivery is at least once: `event_id` tells a repetition.",
-        event.target
+        "The server sends this to {}. {}. Delivery is at least once: `event_id` tells a repetition.",
+        event.target, event.delivery
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_stands_once() {
-        for (place, event) in EVENTS.iter().enumerate() {
-            let later = &EVENTS[place + 1..];
-            assert!(later.iter().all(|other| other.kind != event.kind));
-        }
-    }
 }

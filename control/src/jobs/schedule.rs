@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::jobs::backoff::{doubled, jittered};
+use super::backoff::{doubled, jittered};
 
 /// How hard an event is delivered (document 1, Delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,25 +3,23 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
-use bytes::Bytes;
 use http::{StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::answers::Told;
 use super::document;
-use super::endpoint::{Access, Class, Endpoint};
-use super::error::ApiError;
+use super::figures::render;
 use crate::admission::Health as Leases;
 use crate::app::App;
 use crate::db::Readiness;
-use crate::metrics::render::render;
+use crate::http::answers::Told;
+use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::metrics::text;
 
 /// The routes that tell about the server itself.
-pub fn endpoints() -> Vec<Endpoint> {
-    let own = |endpoint: Endpoint| endpoint.at_root().class(Class::Exempt);
+pub(super) fn endpoints() -> Vec<Endpoint<App>> {
+    let own = |endpoint: Endpoint<App>| endpoint.at_root().class(Class::Exempt);
     vec![
         own(Endpoint::get("/healthz", Access::None, healthz))
             .summary("The process lives")
@@ -135,11 +133,6 @@ async fn metrics(State(app): State<App>) -> Response {
         render(&app).await,
     )
         .into_response()
-}
-
-/// A body that is JSON already.
-pub fn json(text: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 async fn docs() -> Response {

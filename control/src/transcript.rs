@@ -1,4 +1,4 @@
-//! A turn of a transcript as the API shows it. The rows hold it as JSON ([`super::rules::turn_json`]); these
+//! A turn of a transcript as the API shows it. The rows hold it as JSON ([`crate::calls::rules::turn_json`]); these
 //! types tell the OpenAPI document what is in it.
 
 use schemars::JsonSchema;

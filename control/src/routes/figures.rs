@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Metrics;
-use super::table::{self, ENGINE_PASS_LATENESS};
-use super::text::Text;
-use super::values::Histogram;
 use crate::admission::{Counts, Health};
-use crate::app::Inner;
+use crate::app::App;
+use crate::metrics::Metrics;
+use crate::metrics::table::{self, ENGINE_PASS_LATENESS};
+use crate::metrics::text::Text;
+use crate::metrics::values::Histogram;
 use crate::sip_trunks;
 use crate::webhooks::outbox::{self, Depth};
 
@@ -15,7 +15,7 @@ use crate::webhooks::outbox::{self, Depth};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All of it as text.
-pub async fn render(app: &Inner) -> String {
+pub(super) async fn render(app: &App) -> String {
     // What the stores do not tell is left out: none is not zero.
     let leases = async { app.admission.counts().await.ok() };
     let depth = async { outbox::depth(&app.db, app.clock.now()).await.ok() };
@@ -41,7 +41,8 @@ pub async fn render(app: &Inner) -> String {
         tool_calls,
         tool_seconds,
         webhook_seconds,
-    } = &app.metrics;
+        ..
+    } = &*app.metrics;
     http_requests.write(&mut text);
     http_seconds.write(&mut text);
 
@@ -95,7 +96,7 @@ pub async fn render(app: &Inner) -> String {
     text.one(&table::TTS_ACTIVE, app.tts.active() as f64);
 
     let mut samples = text.family(&table::WEBHOOK_ATTEMPTS);
-    for (status, count) in app.webhooks.ended() {
+    for (status, count) in app.metrics.webhooks_ended() {
         samples.value(&[status], count as f64);
     }
     webhook_seconds.write(&mut text);
@@ -113,7 +114,7 @@ async fn within<T>(answer: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::time::timeout(PATIENCE, answer).await.ok().flatten()
 }
 
-fn node(text: &mut Text, app: &Inner) {
+fn node(text: &mut Text, app: &App) {
     text.family(&table::BUILD)
         .value(&[env!("CARGO_PKG_VERSION"), &app.config.cluster.node], 1.0);
     let states = [
@@ -134,7 +135,7 @@ fn node(text: &mut Text, app: &Inner) {
     text.flag(&table::DRAINING, app.is_draining());
 }
 
-fn caps(text: &mut Text, app: &Inner) {
+fn caps(text: &mut Text, app: &App) {
     let limits = &app.config.limits;
     let mut samples = text.family(&table::CALL_CAP);
     for (resource, cap) in [
@@ -146,7 +147,7 @@ fn caps(text: &mut Text, app: &Inner) {
     }
 }
 
-fn engine(text: &mut Text, app: &Inner) {
+fn engine(text: &mut Text, app: &App) {
     let media::shell::Counters {
         calls,
         passes,
@@ -212,7 +213,7 @@ fn waiting(text: &mut Text, depth: &Depth) {
     text.one(&table::WEBHOOK_OLDEST, depth.oldest.as_secs_f64());
 }
 
-fn stores(text: &mut Text, app: &Inner) {
+fn stores(text: &mut Text, app: &App) {
     text.flag(&table::DATABASE_UP, !app.db.is_away());
     let (idle, used) = app.db.connections();
     let mut samples = text.family(&table::DATABASE_CONNECTIONS);

@@ -1,10 +1,16 @@
 //! Every route there is: the resources' tables, one after the other.
 
+mod document;
+mod events;
+mod figures;
+mod gate;
+mod health;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
@@ -13,41 +19,50 @@ use http::{HeaderValue, Method, StatusCode, header};
 use crate::app::App;
 use crate::http::endpoint::Endpoint;
 use crate::http::envelope::{allow_origin, envelope};
-use crate::http::health;
 use crate::{
-    accounts, agents, api_keys, billing, calls, changelog, cluster, conversations, models,
-    phone_numbers, recordings, sessions, sip_traces, sip_trunks, suppressions, tts, usage, voices,
-    webhooks,
+    accounts, agents, api_keys, billing, calls, changelog, conversations, models, phone_numbers,
+    recordings, sessions, sip_trunks, suppressions, tts, usage, voices, webhooks,
 };
 
+pub use events::EVENTS;
+
 /// All endpoint tables.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<App>> {
     [
-        health::endpoints(),
-        accounts::http::endpoints(),
-        api_keys::http::endpoints(),
-        agents::http::endpoints(),
-        models::http::endpoints(),
-        voices::http::endpoints(),
-        tts::http::endpoints(),
-        sessions::http::endpoints(),
-        cluster::route::endpoints(),
-        calls::http::endpoints(),
-        calls::dial::http::endpoints(),
-        sip_traces::http::endpoints(),
-        conversations::http::endpoints(),
-        recordings::http::endpoints(),
-        webhooks::http::endpoints(),
-        changelog::http::endpoints(),
-        suppressions::http::endpoints(),
-        phone_numbers::http::endpoints(),
-        sip_trunks::http::endpoints(),
-        usage::http::endpoints(),
-        billing::http::endpoints(),
+        whole(health::endpoints()),
+        whole(accounts::http::endpoints()),
+        whole(api_keys::http::endpoints()),
+        whole(agents::http::endpoints()),
+        whole(models::http::endpoints()),
+        whole(voices::http::endpoints()),
+        whole(tts::http::endpoints()),
+        whole(sessions::http::endpoints()),
+        whole(sessions::between::endpoints()),
+        whole(calls::http::endpoints()),
+        whole(sessions::end::endpoints()),
+        whole(calls::dial::http::endpoints()),
+        whole(calls::bridge::telephone::traces::endpoints()),
+        whole(conversations::http::endpoints()),
+        whole(recordings::http::endpoints()),
+        whole(webhooks::http::endpoints()),
+        whole(changelog::http::endpoints()),
+        whole(suppressions::http::endpoints()),
+        whole(phone_numbers::http::endpoints()),
+        whole(sip_trunks::http::endpoints()),
+        whole(usage::http::endpoints()),
+        whole(billing::http::endpoints()),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// The table of a resource that works on a part of the application.
+fn whole<S>(endpoints: Vec<Endpoint<S>>) -> Vec<Endpoint<App>>
+where
+    S: FromRef<App> + Clone + Send + Sync + 'static,
+{
+    endpoints.into_iter().map(Endpoint::within).collect()
 }
 
 /// The application as a service.
@@ -65,7 +80,7 @@ pub fn router(app: &App) -> Router {
             mounted.cors = true;
             shared.insert(endpoint.full_path());
         }
-        mounted.route = std::mem::take(&mut mounted.route).merge(endpoint.into_route(app));
+        mounted.route = std::mem::take(&mut mounted.route).merge(gate::gated(endpoint, app));
     }
     paths
         .into_iter()
@@ -75,10 +90,12 @@ pub fn router(app: &App) -> Router {
         .merge(crate::web::router())
         // Each extractor has its own bound.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(app.clone(), envelope))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app.metrics),
+            envelope,
+        ))
         // Outermost, so that a browser of another origin can read every answer, whoever made it.
         .layer(middleware::from_fn_with_state(Arc::new(shared), share))
-        .with_state(app.clone())
 }
 
 /// Lets browsers of other origins read what the routes of these paths answer.
@@ -99,7 +116,7 @@ async fn share(
 
 #[derive(Default)]
 struct Mounted {
-    route: MethodRouter<App>,
+    route: MethodRouter,
     methods: Vec<Method>,
     cors: bool,
 }
@@ -107,7 +124,7 @@ struct Mounted {
 impl Mounted {
     /// With an answer to `OPTIONS`: what is allowed here, and to browsers of other origins where
     /// that is wanted.
-    fn with_options(self) -> MethodRouter<App> {
+    fn with_options(self) -> MethodRouter {
         let mut names: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
         if names.contains(&"GET") {
             names.push("HEAD");

@@ -1,18 +1,18 @@
-//! The route of traces.
+//! The route of the SIP messages of calls.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 
-use super::store;
-use super::wire::SipTrace;
-use crate::app::App;
+use super::Calling;
 use crate::calls;
 use crate::http::{Access, ApiError, Caller, Endpoint, Id, Scope};
 use crate::ids::CallId;
+use crate::sip_traces::store;
+use crate::sip_traces::wire::SipTrace;
 
 /// The routes.
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint<Calling>> {
     vec![
         Endpoint::get(
             "/calls/{call_id}/sip-trace",
@@ -32,7 +32,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get(
-    State(app): State<App>,
+    State(app): State<Calling>,
     caller: Caller,
     Id(id): Id<CallId>,
 ) -> Result<impl IntoResponse, ApiError> {

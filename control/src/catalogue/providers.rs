@@ -17,6 +17,17 @@ pub struct RemoteSettings {
     pub voice_fallback: Option<String>,
 }
 
+/// Who turns the caller's voice into words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecogniserKind {
+    /// pocketsphinx, English only.
+    Offline,
+    /// The lines of a script, whatever was said.
+    Scripted,
+    /// The configured provider of this name.
+    Provider(String),
+}
+
 /// One provider.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
@@ -192,7 +203,7 @@ impl VoiceSettings {
                 "male" => parsed.gender = "male",
                 "neutral" => parsed.gender = "neutral",
                 other => {
-                    let country = crate::voices::countries::COUNTRIES
+                    let country = super::countries::COUNTRIES
                         .iter()
                         .find(|(code, _)| *code == other);
                     parsed.country = country

@@ -5,11 +5,15 @@ use super::*;
 use crate::routes;
 
 fn made() -> Value {
-    document(&routes::endpoints(), "http://127.0.0.1:8080")
+    document(
+        &routes::endpoints(),
+        routes::EVENTS,
+        "http://127.0.0.1:8080",
+    )
 }
 
 /// The name of each route, for messages.
-fn named(endpoint: &Endpoint) -> String {
+fn named(endpoint: &Operation) -> String {
     format!("{} {}", endpoint.method, endpoint.full_path())
 }
 
@@ -18,7 +22,7 @@ fn every_route_tells_what_it_answers() {
     let untold: Vec<String> = routes::endpoints()
         .iter()
         .filter(|endpoint| matches!(endpoint.answer, Answer::Untold) || endpoint.summary.is_empty())
-        .map(named)
+        .map(|endpoint| named(endpoint))
         .collect();
     assert!(
         untold.is_empty(),
@@ -63,20 +67,14 @@ fn every_body_and_every_answer_of_a_name_has_an_example() {
             bare.push(name.clone());
         }
     }
-    assert!(
-        bare.is_empty(),
-        "write them into openapi_examples.json: {bare:?}"
-    );
+    assert!(bare.is_empty(), "write them into examples.json: {bare:?}");
 }
 
 #[test]
 fn no_example_is_of_something_that_is_gone() {
     let document = made();
     let examples = Examples::read();
-    assert!(
-        !examples.0.is_empty(),
-        "openapi_examples.json cannot be read"
-    );
+    assert!(!examples.0.is_empty(), "examples.json cannot be read");
     let gone: Vec<&String> = examples
         .0
         .keys()
@@ -294,7 +292,7 @@ fn every_field_says_what_it_means() {
 #[test]
 fn every_id_refers_to_the_one_schema() {
     let document = made();
-    let id = openapi_ids::reference();
+    let id = ids::reference();
     let (mut wrong, mut ids) = (Vec::new(), 0);
     let mut met = BTreeSet::new();
     let refers = |schema: &Value| {
@@ -306,12 +304,12 @@ fn every_id_refers_to_the_one_schema() {
         plain || items || one
     };
     every_schema(&document, |of, at, schema| {
-        if of != openapi_ids::NAME && schema["format"] == "uuid" {
+        if of != ids::NAME && schema["format"] == "uuid" {
             wrong.push(format!("{at} has a UUID of its own"));
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let called_so = name == "id" || name.ends_with("_id") || name.ends_with("_ids");
-            if openapi_ids::is_id(of, name) {
+            if ids::is_id(of, name) {
                 ids += 1;
                 if !refers(property) {
                     wrong.push(format!("{at}.{name}"));
@@ -325,14 +323,14 @@ fn every_id_refers_to_the_one_schema() {
     for (name, operation) in operations(&document) {
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
             let field = text(parameter, "name");
-            if openapi_ids::is_id("", field) && !refers(&parameter["schema"]) {
+            if ids::is_id("", field) && !refers(&parameter["schema"]) {
                 wrong.push(format!("{name}: {field}"));
             }
         }
     }
     assert!(ids > 80, "{ids}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for (field, _) in openapi_ids::FOREIGN {
+    for (field, _) in ids::FOREIGN {
         assert!(met.contains(*field), "{field} is gone");
     }
     let schemas = &document["components"]["schemas"];

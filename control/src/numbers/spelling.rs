@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use phonenumber::Mode;
 use phonenumber::metadata::DATABASE;
 
-use crate::http::validate::is_e164;
-use crate::sip_trunks::DialFormat;
+use super::{DialFormat, is_e164};
 
 /// The country codes of no country: services of the whole world (ITU-T E.164, list of assigned codes).
 const NO_COUNTRY: &[u16] = &[800, 808, 870, 878, 881, 882, 883, 888, 979];

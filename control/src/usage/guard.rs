@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use media::call::input::EndRequest;
 
-use super::rules::Standing;
-use super::store;
-use crate::app::App;
+use super::Resource;
+use crate::billing::rules::Standing;
+use crate::billing::store;
 use crate::config::BillingMode;
 use crate::db::DbError;
-use crate::usage::Resource;
+use crate::node::Node;
 
 /// How often balances are held against live calls: the most that a call can go on without credit.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Runs until the process ends.
-pub async fn run(app: App) {
+pub async fn run(app: Node) {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -32,7 +32,7 @@ pub async fn run(app: App) {
 }
 
 /// Ends this node's calls of every account that may not go on; how many.
-pub async fn sweep(app: &App) -> Result<usize, DbError> {
+pub async fn sweep(app: &Node) -> Result<usize, DbError> {
     let mut ended = 0;
     let own = app.incarnation.number;
     for talking in store::talking(&app.db, own, app.clock.shared()).await? {

@@ -1,9 +1,9 @@
 //! Tables of fields as JSON Schema (draft 2020-12). What a schema lets through, the check of
-//! [`super::validate`] lets through, and the other way round, as far as a schema can say it.
+//! [`validate`](super::super::validate) lets through, and the other way round, as far as a schema can say it.
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{Field, Kind, LONGEST_SCALAR, Schema, Unknown};
+use super::super::validate::{Field, Kind, LONGEST_SCALAR, Schema, Unknown};
 
 /// Text without NUL, which no database takes.
 const TEXT: &str = r"^[^\u0000]*$";
@@ -194,5 +194,5 @@ fn key_pattern(rule: &str) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "openapi_schema_tests.rs"]
+#[path = "schema_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use uuid::Uuid;
 
-use crate::vendors::remote::settings::RemoteSettings;
+use super::providers::RemoteSettings;
 
 /// One voice. `engine` is for the synthesiser; everything else is what the API shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -492,7 +492,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::voices::{countries::COUNTRIES, rules::TAGS};
+    use crate::catalogue::countries::COUNTRIES;
+    use crate::voices::rules::TAGS;
 
     #[test]
     fn ids_and_keys_are_unique_and_a_key_is_no_uuid_and_not_the_sentinel() {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::vendors::remote::settings::RemoteSettings;
+use super::providers::RemoteSettings;
 
 /// One catalogue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

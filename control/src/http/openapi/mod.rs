@@ -1,22 +1,28 @@
 //! The OpenAPI 3.1 document, made from the endpoint tables, the tables of bodies and queries, and the wire
 //! types of answers. `docs/openapi.json` is a copy of it (`sidetone openapi` prints it anew).
 
+mod answers;
+mod events;
+mod ids;
+mod sample;
+mod schema;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-pub use super::openapi_events::{EVENTS, Event};
+pub use events::Event;
 
+use self::ids::Side;
 use super::answers::{Answer, Refusal};
-use super::endpoint::{Access, Endpoint};
-use super::openapi_ids::{self, Side};
+use super::endpoint::{Access, Endpoint, IDEMPOTENCY_KEY, LONGEST_IDEMPOTENCY_KEY, Operation};
 use super::validate::{Field, Kind};
-use super::{openapi_answers, openapi_events, openapi_sample, openapi_schema, openapi_words};
 
 /// An example of each body and answer, by the name of its component.
-const EXAMPLES: &str = include_str!("openapi_examples.json");
+const EXAMPLES: &str = include_str!("examples.json");
 
 /// What stands above everything else.
 const ABOUT: &str = "Voice agents that talk in real time, on a server of your own.
@@ -87,8 +93,8 @@ const TAGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The document of these endpoints on the server at `public_url`.
-pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
+/// The document of these endpoints and events on the server at `public_url`.
+pub fn document<S>(endpoints: &[Endpoint<S>], events: &[Event], public_url: &str) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
@@ -97,11 +103,11 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     let mut asked = Map::new();
     let mut takers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut bodies = openapi_words::Bodies::new();
+    let mut bodies = words::Bodies::new();
     let mut codes: BTreeMap<&'static str, Refusal> = BTreeMap::new();
     for endpoint in endpoints.iter().filter(|endpoint| !endpoint.internal) {
         if let Some(schema) = endpoint.body {
-            asked.insert(schema.name.to_owned(), openapi_schema::body(schema));
+            asked.insert(schema.name.to_owned(), schema::body(schema));
             takers.entry(schema.name).or_default().push(endpoint.id);
             if let Answer::Json(answer) = endpoint.answer
                 && let Some(record) = component(&answer(&mut generator).to_value())
@@ -118,7 +124,7 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
         let takers: Vec<String> = takers.iter().map(|id| format!("`{id}`")).collect();
         asked[name]["description"] = format!("The body of {}.", takers.join(" and ")).into();
     }
-    let webhooks = openapi_events::webhooks(&mut generator, |schema| examples.of(schema));
+    let webhooks = events::webhooks(events, &mut generator, |schema| examples.of(schema));
     let schemas = schemas(asked, generator, &bodies);
     let tags: Vec<Value> = TAGS
         .iter()
@@ -138,8 +144,8 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
         "webhooks": webhooks,
         "components": {
             "schemas": schemas,
-            "examples": openapi_answers::examples(&codes),
-            "headers": openapi_answers::headers(),
+            "examples": answers::examples(&codes),
+            "headers": answers::headers(),
             "securitySchemes": {
                 "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A key of the account."},
                 "bearer": {"type": "http", "scheme": "bearer", "description": "The same key."},
@@ -148,7 +154,7 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
             }
         }
     });
-    openapi_sample::fill(&mut document);
+    sample::fill(&mut document);
     document
 }
 
@@ -156,28 +162,28 @@ pub fn document(endpoints: &[Endpoint], public_url: &str) -> Value {
 fn schemas(
     asked: Map<String, Value>,
     mut generator: SchemaGenerator,
-    bodies: &openapi_words::Bodies,
+    bodies: &words::Bodies,
 ) -> Map<String, Value> {
     let names: BTreeSet<String> = asked.keys().cloned().collect();
     let mut schemas = asked;
     schemas.extend(generator.take_definitions(true));
     schemas.insert("Error".to_owned(), error_schema());
-    openapi_words::describe(&mut schemas, bodies);
+    words::describe(&mut schemas, bodies);
     for (name, schema) in &mut schemas {
-        openapi_schema::part_null_from_words(schema);
+        schema::part_null_from_words(schema);
         let side = match names.contains(name) {
             true => Side::Asked,
             false => Side::Told,
         };
-        openapi_ids::refer(name, side, schema);
+        ids::refer(name, side, schema);
     }
-    schemas.insert(openapi_ids::NAME.to_owned(), openapi_ids::schema());
+    schemas.insert(ids::NAME.to_owned(), ids::schema());
     schemas
 }
 
 /// Fields of a table as an answer shows them.
 pub fn record(fields: impl Iterator<Item = Field>) -> Schema {
-    match openapi_schema::record(fields) {
+    match schema::record(fields) {
         Value::Object(map) => map.into(),
         _ => Schema::default(),
     }
@@ -217,13 +223,12 @@ pub(super) fn component(schema: &Value) -> Option<&str> {
 }
 
 fn operation(
-    endpoint: &Endpoint,
+    endpoint: &Operation,
     generator: &mut SchemaGenerator,
     examples: &Examples,
     codes: &mut BTreeMap<&'static str, Refusal>,
 ) -> Value {
-    let responses =
-        openapi_answers::responses(endpoint, generator, |schema| examples.of(schema), codes);
+    let responses = answers::responses(endpoint, generator, |schema| examples.of(schema), codes);
     let mut operation = json!({
         "operationId": endpoint.id,
         "summary": endpoint.summary,
@@ -267,7 +272,7 @@ fn operation(
 }
 
 /// The resource: the first part of the path; what is no resource is the server's own.
-fn tag(endpoint: &Endpoint) -> &'static str {
+fn tag(endpoint: &Operation) -> &'static str {
     let first = endpoint.path.split('/').nth(1).unwrap_or_default();
     if endpoint.root && first != "ws" || first.contains('.') {
         return "server";
@@ -275,7 +280,7 @@ fn tag(endpoint: &Endpoint) -> &'static str {
     first
 }
 
-fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+fn parameters(endpoint: &Operation) -> Vec<Value> {
     let mut parameters: Vec<Value> = endpoint
         .path
         .split('/')
@@ -294,8 +299,8 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
                 // In a query everything is text.
                 Kind::Any => json!({"type": "string"}),
                 kind => {
-                    let mut schema = openapi_schema::kind(&kind, field.nullable);
-                    openapi_ids::refer("", Side::Asked, &mut schema);
+                    let mut schema = schema::kind(&kind, field.nullable);
+                    ids::refer("", Side::Asked, &mut schema);
                     schema
                 }
             }
@@ -313,10 +318,10 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     }
     if endpoint.idempotent {
         parameters.push(json!({
-            "name": crate::idempotency::HEADER, "in": "header", "required": false,
+            "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
             "description": "Names the request for 24 hours: sent again with the same body it makes nothing anew, \
                 and is answered as before.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": crate::idempotency::LONGEST},
+            "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_IDEMPOTENCY_KEY},
             "example": "order-4711"
         }));
     }
@@ -330,10 +335,10 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     parameters
 }
 
-fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
+fn path_parameter(endpoint: &Operation, name: &str) -> Value {
     let (schema, about) = match name {
         "voice_id" => (
-            json!({"anyOf": [openapi_ids::reference(), {"type": "string", "minLength": 1}]}),
+            json!({"anyOf": [ids::reference(), {"type": "string", "minLength": 1}]}),
             "The id of a voice, or its legacy `voice_key`.".to_owned(),
         ),
         "token" => (
@@ -348,13 +353,13 @@ fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
                     .replace("api-", "API ")
                     .replace('-', " "),
             };
-            (openapi_ids::reference(), format!("The id of the {of}."))
+            (ids::reference(), format!("The id of the {of}."))
         }
     };
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
-fn security(endpoint: &Endpoint) -> Value {
+fn security(endpoint: &Operation) -> Value {
     match endpoint.access {
         Access::Scopes(_) | Access::AnyScope(_) | Access::CallToken(_) => {
             json!([{"apiKey": []}, {"bearer": []}])
@@ -408,5 +413,4 @@ fn error_schema() -> Value {
 }
 
 #[cfg(test)]
-#[path = "openapi_tests.rs"]
 mod tests;

@@ -4,12 +4,16 @@
 //! A check finds all wrong fields at once; the names of the rules are Pydantic's, which clients of
 //! such APIs know.
 
+mod check;
+mod text;
+
 use serde::Serialize;
 use serde_json::Value;
 
-pub use super::validate_text::{
-    is_e164, is_hostname, is_https_url, is_origin_host, is_web_url, origin_address,
-};
+use crate::numbers::is_wire_number;
+use crate::words::Word;
+
+pub use text::{is_hostname, is_https_url, is_origin_host, is_plain, is_web_url, origin_address};
 
 /// The fields of one JSON object.
 #[derive(Debug)]
@@ -148,6 +152,10 @@ impl Kind {
         Self::Int { min, max }
     }
 
+    /// A number as a carrier knows it: E.164 or digits.
+    pub const WIRE_NUMBER: Self =
+        Self::pattern(r"^(\+[1-9][0-9]{1,14}|[0-9]{3,20})$", is_wire_number);
+
     /// Text of this regular expression, which the function judges.
     pub const fn pattern(name: &'static str, check: fn(&str) -> bool) -> Self {
         Self::Pattern { name, check }
@@ -157,6 +165,10 @@ impl Kind {
 /// What a value of a type must look like in a body, where the type alone tells.
 pub trait Shape {
     const KIND: Kind;
+}
+
+impl<T: Word> Shape for T {
+    const KIND: Kind = Kind::Enum(T::NAMES);
 }
 
 impl Shape for bool {
@@ -245,12 +257,12 @@ impl FieldError {
 impl Schema {
     /// Everything that is wrong with `value`; `root` is `body` or `query`.
     pub fn check(&self, root: &str, value: &Value) -> Result<(), Vec<FieldError>> {
-        super::validate_check::check(self, root, value)
+        check::check(self, root, value)
     }
 
     /// Takes whole numbers that are written with a fraction (`3.0`) for the integers they are.
     pub fn settle(&self, value: &mut Value) {
-        super::validate_check::settle(self.fields, value);
+        check::settle(self.fields, value);
     }
 
     /// The field of this name.

@@ -7,14 +7,14 @@ use http::StatusCode;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use super::answers::{Answer, Refusal};
-use super::endpoint::{Access, Class, Endpoint};
-use super::error::{ApiError, Reason};
-use super::scope::Scope;
+use super::super::answers::{Answer, Refusal};
+use super::super::endpoint::{Access, Class, Operation};
+use super::super::error::{ApiError, Reason};
+use super::super::scope::Scope;
 
 /// The `responses` of a route. `example` gives that of a component; the slugs are noted in `codes`.
 pub(super) fn responses(
-    endpoint: &Endpoint,
+    endpoint: &Operation,
     generator: &mut SchemaGenerator,
     example: impl Fn(&Value) -> Option<Value>,
     codes: &mut BTreeMap<&'static str, Refusal>,
@@ -67,7 +67,7 @@ pub(super) fn headers() -> Value {
     json!({
         "RequestId": {
             "description": "The id of the request; that of an error's `request_id`.",
-            "required": true, "schema": super::openapi_ids::reference()
+            "required": true, "schema": super::ids::reference()
         },
         "RetryAfter": {
             "description": "Whole seconds to wait before the next try.",
@@ -93,7 +93,7 @@ pub(super) fn headers() -> Value {
 }
 
 fn success(
-    endpoint: &Endpoint,
+    endpoint: &Operation,
     generator: &mut SchemaGenerator,
     example: &impl Fn(&Value) -> Option<Value>,
 ) -> Value {
@@ -198,11 +198,11 @@ fn refused(status: u16, refusals: &[Refusal]) -> Value {
 }
 
 /// Whether answers tell what is left of the key's budget.
-fn is_counted(endpoint: &Endpoint) -> bool {
+fn is_counted(endpoint: &Operation) -> bool {
     is_keyed(endpoint) && endpoint.class != Class::Exempt && endpoint.access != Access::Signed
 }
 
-fn is_keyed(endpoint: &Endpoint) -> bool {
+fn is_keyed(endpoint: &Operation) -> bool {
     !matches!(endpoint.access, Access::None | Access::SignedUrl)
 }
 
@@ -221,7 +221,7 @@ const OF_ANY_REQUEST: [Refusal; 2] = [
 ];
 
 /// Everything that a client may be refused with, the entry's own refusals first.
-fn refusals(endpoint: &Endpoint) -> Vec<Refusal> {
+fn refusals(endpoint: &Operation) -> Vec<Refusal> {
     let mut all = endpoint.refusals.clone();
     let mut add = |status, code, when| all.push(Refusal { status, code, when });
     let scoped = matches!(
@@ -381,7 +381,7 @@ fn error(refusal: Refusal) -> ApiError {
         "not_found" if status == StatusCode::NOT_FOUND => ApiError::NotFound,
         "request_timeout" => ApiError::RequestTimeout,
         "payload_too_large" => ApiError::PayloadTooLarge {
-            limit: super::extract::MAX_BODY,
+            limit: super::super::extract::MAX_BODY,
         },
         "unsupported_media_type" => ApiError::UnsupportedMediaType {
             expected: "application/json",

@@ -25,6 +25,9 @@ pub use peer::Peer;
 pub use pulse::{Claimed, NetworkLog, Pulse};
 pub use ringing::{Canceled, Dialling};
 
+/// Who calls whom.
+pub const DIRECTIONS: &[&str] = &["inbound", "outbound"];
+
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
 #[derive(Default)]
 pub struct LiveCalls {

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::validate::{
-    Field, FieldError, Kind, LONGEST_SCALAR, Loc, MOST_SCALARS, Schema, Unknown, is_e164,
-    is_origin_host, is_web_url,
+use super::{
+    Field, FieldError, Kind, LONGEST_SCALAR, Loc, MOST_SCALARS, Schema, Unknown, is_origin_host,
+    is_web_url,
 };
-use crate::calls::dial::number::right_spelling;
+use crate::numbers::is_e164;
+use crate::numbers::spelling::right_spelling;
 
 /// No answer lists more wrong fields than this: a hostile body has a million.
 const MAX_ERRORS: usize = 100;

@@ -1,9 +1,9 @@
 //! Examples of bodies and answers that nobody wrote one for, made of their schemas: a new resource needs no entry in
-//! `openapi_examples.json` where these are good enough.
+//! `examples.json` where these are good enough.
 
 use serde_json::{Map, Value, json};
 
-use super::openapi;
+use super as openapi;
 
 /// What stands where a schema asks for an id, a time or an address.
 const UUID: &str = "0193a5c2-7d10-7c3e-9a41-5b6e2f0c1d22";
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_what_its_table_takes() {
-        let schema = super::super::openapi_schema::body(&TABLE);
+        let schema = super::super::schema::body(&TABLE);
         let mut document = json!({
             "components": {"schemas": {"Sampled": schema}},
             "paths": {"/x": {"post": {"requestBody": {"content": {"application/json": {
@@ -138,7 +138,11 @@ mod tests {
 
     #[test]
     fn an_example_that_somebody_wrote_stays() {
-        let document = openapi::document(&crate::routes::endpoints(), "http://127.0.0.1:8080");
+        let document = openapi::document(
+            &crate::routes::endpoints(),
+            crate::routes::EVENTS,
+            "http://127.0.0.1:8080",
+        );
         let key =
             "/paths/~1api~1v1~1api-keys/post/requestBody/content/application~1json/example/name";
         assert_eq!(document.pointer(key), Some(&json!("laptop")));

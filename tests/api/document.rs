@@ -69,7 +69,7 @@ fn every_event_that_is_sent_is_documented() {
                 && !path.ends_with("_tests.rs")
                 && product.contains(&word)
         });
-        let told = EVENTS.iter().any(|event| event.kind == kind);
+        let told = EVENTS.iter().any(|event| event.kind == *kind);
         assert_eq!(sent, told, "{word}: sent against documented");
     }
 }

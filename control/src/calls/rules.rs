@@ -12,74 +12,42 @@ use super::dial::rules::Unanswered;
 use super::live::NetworkLog;
 use crate::usage::CallUse;
 use crate::vendors::faults::ProviderFaults;
+use crate::words::words;
 
-/// Where a call stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    Queued,
-    Ringing,
-    InProgress,
-    Completed,
-    Failed,
-    NoAnswer,
-    Busy,
-    Canceled,
-}
-
-impl CallStatus {
-    /// Every name, for filters and the API document.
-    pub const NAMES: &'static [&'static str] = &[
-        "queued",
-        "ringing",
-        "in_progress",
-        "completed",
-        "failed",
-        "no-answer",
-        "busy",
-        "canceled",
-    ];
-
-    /// The word of the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Ringing => "ringing",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::NoAnswer => "no-answer",
-            Self::Busy => "busy",
-            Self::Canceled => "canceled",
-        }
+words! {
+    /// Where a call stands.
+    pub enum CallStatus {
+        Queued = "queued",
+        Ringing = "ringing",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Failed = "failed",
+        /// Files that nodes of an earlier version left have the other spelling.
+        NoAnswer = "no-answer" | "no_answer",
+        Busy = "busy",
+        Canceled = "canceled",
     }
-}
 
-/// Where a conversation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConversationStatus {
-    Created,
-    InProgress,
-    Completed,
-    Failed,
-    Abandoned,
-}
+    /// Where a conversation stands.
+    pub enum ConversationStatus {
+        Created = "created",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Failed = "failed",
+        Abandoned = "abandoned",
+    }
 
-impl ConversationStatus {
-    /// Every name, for the API document.
-    pub const NAMES: &'static [&'static str] =
-        &["created", "in_progress", "completed", "failed", "abandoned"];
+    /// Who calls whom.
+    pub enum Direction { Inbound = "inbound", Outbound = "outbound" }
 
-    /// The word of the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
+    /// What a call comes over.
+    pub enum Channel {
+        Telco = "telco",
+        Sip = "sip",
+        WebRtc = "webrtc",
+        WebSocket = "websocket",
+        Collab = "collab",
+        ChatApp = "chatapp",
     }
 }
 

@@ -24,7 +24,7 @@ use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::ids::{AccountId, SessionId};
 use crate::secret::{Purpose, same, sha256};
 use crate::sessions;
-use crate::sessions::wire::{Offer, ToolResult, Trickle, TrickledCandidate};
+use crate::sessions::wire::{Offer, SdpType, ToolResult, Trickle, TrickledCandidate};
 use crate::time::Timestamp;
 
 /// How long a request may take to arrive, and how far apart two nodes may take the database's time to be.
@@ -46,7 +46,7 @@ pub enum Ask {
     },
     Offer {
         sdp: String,
-        kind: String,
+        kind: SdpType,
         pc_id: Option<String>,
         restart_pc: Option<bool>,
     },
@@ -246,7 +246,7 @@ async fn answer(State(app): State<App>, request: Request) -> Result<Json<Reply>,
         } => {
             let body = Offer {
                 sdp,
-                r#type: kind,
+                kind,
                 pc_id,
                 restart_pc,
             };

@@ -47,8 +47,8 @@ pub async fn begin(app: &App, account: AccountId, id: CallId) -> Option<CallTrac
         call: id.0,
         account: account.to_string(),
         agent: call.agent_id.to_string(),
-        channel: call.channel,
-        direction: call.direction,
+        channel: call.channel.to_string(),
+        direction: call.direction.to_string(),
     };
     CallTrace::begin(about, parent, began, percent)
 }

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::calls::bridge::telephone::{self, Exchange, outbound};
 use crate::calls::journal::Owner;
 use crate::calls::live::Dialling;
-use crate::calls::rules::Ending;
+use crate::calls::rules::{Channel, Direction, Ending};
 use crate::calls::{self, bridge, lifecycle};
 use crate::db::DbError;
 use crate::http::{ApiError, abandoned};
@@ -374,8 +374,8 @@ async fn write(
         id,
         agent_id: agent.id,
         agent_name: &agent.settings.name,
-        direction: "outbound",
-        channel: "sip",
+        direction: Direction::Outbound,
+        channel: Channel::Sip,
         language: agents::rules::language_name(agent.settings.language),
         from_number: wish.from_number.as_deref(),
         to_number: Some(&wish.to_number),

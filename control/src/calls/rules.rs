@@ -339,6 +339,21 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn an_end_that_an_earlier_version_wrote_down_is_read() {
+        let ending = Ending::node_lost(None);
+        let mut written = json!(ending);
+        for (word, status) in [
+            ("no_answer", CallStatus::NoAnswer),
+            ("no-answer", CallStatus::NoAnswer),
+            ("in_progress", CallStatus::InProgress),
+        ] {
+            written["status"] = json!(word);
+            let read: Ending = serde_json::from_value(written.clone()).unwrap_or(ending.clone());
+            assert_eq!(read.status, status, "{word}");
+        }
+    }
+
     fn turn() -> Turn {
         Turn {
             index: 1,

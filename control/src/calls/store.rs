@@ -196,3 +196,6 @@ fn small(row: &Row, column: &str) -> db::Result<Option<u32>> {
         .opt_i64(column)?
         .and_then(|number| u32::try_from(number).ok()))
 }
+
+#[cfg(test)]
+mod tests;

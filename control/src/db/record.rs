@@ -15,6 +15,7 @@
 //!
 //! db.of::<Trigger>(account).get(id).await?;              // Option<Trigger>
 //! db.of::<Trigger>(account).whose("period", Period::Day).page(page).await?;
+//! db.of::<Trigger>(account).such_if("created_at >= $?", from).some("id", 10).await?;
 //! tx.of::<Trigger>(account).hold(id).await?;             // nobody else changes it until the transaction ends
 //! tx.insert(account, &trigger).also("secret", sealed).run().await?;
 //! tx.update(account, &trigger).await?;

@@ -172,7 +172,7 @@ pub struct Diagnostics {
 /// How well the media travelled; null where the channel measures none of it.
 #[derive(Serialize, JsonSchema)]
 pub struct Network {
-    pub channel: Channel,
+    pub channel: String,
     pub rtt_ms: Option<f64>,
     pub loss_pct: Option<f64>,
     pub jitter_ms: Option<f64>,
@@ -199,7 +199,7 @@ impl Diagnostics {
             latency_summary: call.latency_summary,
             waterfall: rules::waterfall(turns),
             network: Network {
-                channel: call.channel,
+                channel: call.channel.to_string(),
                 rtt_ms: measured
                     .and_then(|network| network.rtt_ms)
                     .or_else(|| rules::round_trip(turns)),

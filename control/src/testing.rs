@@ -4,19 +4,21 @@ pub mod answer;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use ::http::{HeaderMap, Request, StatusCode};
 use axum::Router;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tower::ServiceExt;
 
 use media::shell::{Engine, EngineConfig};
 
 use crate::admission::local::Local;
 use crate::app::App;
+use crate::calls::rules::{Channel, Direction};
+use crate::calls::store::NewCall;
 use crate::config::Config;
 use crate::db::Db;
 use crate::egress::{Egress, Resolver, Resolving};
@@ -24,6 +26,8 @@ use crate::http::scope::{Scope, Scopes};
 use crate::ids::{AccountId, AgentId, CallId};
 use crate::node::{Incarnation, Parts};
 use crate::secret::{MasterKey, Secret};
+use crate::sessions::rules::Transport;
+use crate::sessions::store::NewSession;
 use crate::storage::Storage;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Telemetry;
@@ -51,6 +55,40 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         // What cannot be removed is left to the system's own cleaning.
         drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A call that came in over a WebSocket, to be written down.
+pub fn call_over_socket(id: CallId, agent: AgentId) -> NewCall<'static> {
+    static NO_VARIABLES: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+    NewCall {
+        id,
+        agent_id: agent,
+        agent_name: "Reception",
+        direction: Direction::Inbound,
+        channel: Channel::WebSocket,
+        language: "english",
+        from_number: None,
+        to_number: None,
+        phone_number_id: None,
+        trunk_id: None,
+        matched_by: None,
+        dynamic_variables: &NO_VARIABLES,
+    }
+}
+
+/// How that call is joined, at the latest then, with a token of this fingerprint.
+pub fn session_of_socket(id: CallId, token_hash: &str, expires_at: Timestamp) -> NewSession<'_> {
+    NewSession {
+        id,
+        transport: Transport::WebSocket,
+        protocol: "native",
+        audio_format: "pcm_16000",
+        token_hash,
+        keyless: false,
+        opened_by: None,
+        visitor: None,
+        expires_at,
     }
 }
 
@@ -236,20 +274,7 @@ impl TestApp {
     #[expect(clippy::expect_used, reason = "only tests call it")]
     pub async fn insert_call(&self, tx: &mut crate::db::Tx) -> (CallId, AgentId) {
         let (call, agent) = (CallId::new(&self.app.clock), AgentId::new(&self.app.clock));
-        let new = crate::calls::store::NewCall {
-            id: call,
-            agent_id: agent,
-            agent_name: "Reception",
-            direction: "inbound",
-            channel: "websocket",
-            language: "english",
-            from_number: None,
-            to_number: None,
-            phone_number_id: None,
-            trunk_id: None,
-            matched_by: None,
-            dynamic_variables: &serde_json::json!({}),
-        };
+        let new = call_over_socket(call, agent);
         let now = self.app.clock.now();
         crate::calls::store::insert(tx, self.account, &new, now)
             .await

@@ -19,6 +19,8 @@
 //! - parsed from their words and shown as them (`FromStr`, `Display`),
 //! - fields of bodies and answers (serde, the JSON schema, [`Word`], which tells bodies what they may hold),
 //! - values of statements and columns of records ([`crate::db`]).
+//!
+//! A word that was once written otherwise is read as before: `NoAnswer = "no-answer" | "no_answer"`.
 
 /// A type whose values are the words of a closed set.
 pub trait Word {
@@ -29,7 +31,7 @@ pub trait Word {
 /// See the [module](self).
 macro_rules! words {
     ($($(#[$doc:meta])* $vis:vis enum $name:ident {
-        $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?
+        $($(#[$variant_doc:meta])* $variant:ident = $word:literal $(| $old:literal)*),+ $(,)?
     })+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +65,7 @@ macro_rules! words {
 
             fn from_str(word: &str) -> Result<Self, String> {
                 match word {
-                    $($word => Ok(Self::$variant),)+
+                    $($word $(| $old)* => Ok(Self::$variant),)+
                     _ => Err(format!("{word} is none of {}", Self::NAMES.join(", "))),
                 }
             }
@@ -129,8 +131,15 @@ mod tests {
         enum Light {
             Red = "red",
             /// Both lamps are lit.
-            RedYellow = "red_yellow",
+            RedYellow = "red_yellow" | "amber",
         }
+    }
+
+    #[test]
+    fn a_former_word_is_read_and_not_written() {
+        assert_eq!("amber".parse(), Ok(Light::RedYellow));
+        assert_eq!(Light::RedYellow.name(), "red_yellow");
+        assert!(!Light::NAMES.contains(&"amber"));
     }
 
     #[test]

@@ -283,41 +283,59 @@ async fn a_caller_whose_address_changes_is_followed_without_a_word() {
 #[tokio::test]
 async fn a_call_goes_through_a_relay_alone() {
     let relay = Coturn::start("north").await;
-    let server = relayed_by(&relay, "north").await;
-    let client = server.client();
-    let relayed = json!({"iceTransportPolicy": "relay"});
-    let mut page = caller(&server, &talker(&client).await, relayed).await;
-    heard(&mut page).await;
-    assert_eq!(page.eval("way()").await, "relay host");
-    interrupts_and_is_answered(&mut page).await;
-    let call = hangs_up(&mut page, &client).await;
+    let call = Relayed::by(&relay, "north").await.talks().await;
     // The name is the time until which the password holds, and the session.
     let name = format!(":{}>", call["id"].as_str().unwrap());
     assert!(relay.log().contains(&name), "{}", relay.log());
 }
 
-/// A server whose browsers are told this relay, and know this secret of it.
-async fn relayed_by(relay: &Coturn, secret: &str) -> Server {
-    let setup = stage::setup()
-        .set("WEBRTC__TURN_URLS", &relay.url())
-        .set("WEBRTC__TURN_SECRET", secret);
-    setup.start().await
-}
-
 #[tokio::test]
 async fn a_relay_that_knows_another_secret_relays_nothing() {
     let relay = Coturn::start("north").await;
-    let server = relayed_by(&relay, "south").await;
-    let client = server.client();
-    let relayed = json!({"iceTransportPolicy": "relay"});
-    let mut page = caller(&server, &talker(&client).await, relayed).await;
-    page.until("seen.ended?.code === 'webrtc_unreachable'", 30)
-        .await;
+    Relayed::by(&relay, "south").await.reaches_nobody().await;
     assert!(
         !relay.log().contains("ALLOCATE processed, success"),
         "{}",
         relay.log()
     );
+}
+
+/// A browser whose call may go through a relay alone, at a server that tells it of one.
+struct Relayed {
+    page: Browser,
+    client: Client,
+    _server: Server,
+}
+
+impl Relayed {
+    /// Through this relay, of which the server knows this secret.
+    async fn by(relay: &Coturn, secret: &str) -> Self {
+        let setup = stage::setup()
+            .set("WEBRTC__TURN_URLS", &relay.url())
+            .set("WEBRTC__TURN_SECRET", secret);
+        let server = setup.start().await;
+        let client = server.client();
+        let relayed = json!({"iceTransportPolicy": "relay"});
+        Self {
+            page: caller(&server, &talker(&client).await, relayed).await,
+            client,
+            _server: server,
+        }
+    }
+
+    /// Both sides are heard through the relay; the call as it ended.
+    async fn talks(mut self) -> Value {
+        heard(&mut self.page).await;
+        assert_eq!(self.page.eval("way()").await, "relay host");
+        interrupts_and_is_answered(&mut self.page).await;
+        hangs_up(&mut self.page, &self.client).await
+    }
+
+    /// The call ends, because nothing of it arrives.
+    async fn reaches_nobody(&mut self) {
+        let ended = "seen.ended?.code === 'webrtc_unreachable'";
+        self.page.until(ended, 30).await;
+    }
 }
 
 /// What the deployment's relay is told of whom it sends to, where its nodes are at this address.
@@ -343,24 +361,12 @@ async fn deployed_relay(nodes: &str) -> Coturn {
 #[tokio::test]
 async fn the_relay_of_the_deployment_relays_into_no_network_of_ones_own() {
     let relay = deployed_relay("203.0.113.5").await;
-    let server = relayed_by(&relay, "north").await;
-    let client = server.client();
-    let relayed = json!({"iceTransportPolicy": "relay"});
-    let mut page = caller(&server, &talker(&client).await, relayed).await;
-    page.until("seen.ended?.code === 'webrtc_unreachable'", 30)
-        .await;
+    Relayed::by(&relay, "north").await.reaches_nobody().await;
     assert!(relay.log().contains("403"), "{}", relay.log());
 }
 
 #[tokio::test]
 async fn the_relay_of_the_deployment_relays_to_nodes_in_a_network_of_ones_own() {
     let relay = deployed_relay("127.0.0.1").await;
-    let server = relayed_by(&relay, "north").await;
-    let client = server.client();
-    let relayed = json!({"iceTransportPolicy": "relay"});
-    let mut page = caller(&server, &talker(&client).await, relayed).await;
-    heard(&mut page).await;
-    assert_eq!(page.eval("way()").await, "relay host");
-    interrupts_and_is_answered(&mut page).await;
-    hangs_up(&mut page, &client).await;
+    Relayed::by(&relay, "north").await.talks().await;
 }

@@ -18,7 +18,7 @@ use control::redis_link::Link;
 use control::secret::Secret;
 use control::sessions;
 use control::supervisor::Supervisor;
-use control::testing::TestApp;
+use control::testing::{self, TestApp};
 use control::time::Timestamp;
 use control::webhooks::Delivery;
 use kit::redis::Redis;
@@ -159,31 +159,9 @@ impl Place {
                 expires_at,
                 now,
             } => {
-                let new = calls::store::NewCall {
-                    id: *call,
-                    agent_id: self.agents[account],
-                    agent_name: "Line",
-                    direction: "inbound",
-                    channel: "websocket",
-                    language: "english",
-                    from_number: None,
-                    to_number: None,
-                    phone_number_id: None,
-                    trunk_id: None,
-                    matched_by: None,
-                    dynamic_variables: &json!({}),
-                };
-                let session = sessions::store::NewSession {
-                    id: *call,
-                    transport: "websocket",
-                    protocol: "native",
-                    audio_format: "pcm_16000",
-                    token_hash: &token.to_string(),
-                    keyless: false,
-                    opened_by: None,
-                    visitor: None,
-                    expires_at: *expires_at,
-                };
+                let new = testing::call_over_socket(*call, self.agents[account]);
+                let token = token.to_string();
+                let session = testing::session_of_socket(*call, &token, *expires_at);
                 let mut tx = db.begin_write().await.unwrap();
                 calls::store::insert(&mut tx, *account, &new, *now)
                     .await

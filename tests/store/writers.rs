@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use control::agents::rules::{World, change};
 use control::agents::store::{self as agents, Update};
 use control::calls::journal::Owner;
+use control::calls::rules::CallStatus;
 use control::calls::store as calls;
 use control::config::{BillingMode, Prices};
 use control::db::{Db, Tx};
@@ -13,7 +14,7 @@ use control::ids::{AccountId, AgentId, CallId};
 use control::node::Incarnation;
 use control::secret::Secret;
 use control::sessions::store as sessions;
-use control::testing::TestApp;
+use control::testing::{self, TestApp};
 use control::time::Clock;
 use control::usage::{CallUse, Resource, record_call, record_request};
 use futures_util::future::join_all;
@@ -63,29 +64,13 @@ async fn call_in(
 ) -> CallId {
     let (id, now) = (CallId::new(clock), clock.now());
     let call = calls::NewCall {
-        id,
-        agent_id: agent,
-        agent_name: "A",
-        direction: "inbound",
-        channel: "websocket",
-        language: "english",
-        from_number: None,
         to_number: Some("+4930123456"),
-        phone_number_id: None,
-        trunk_id: None,
-        matched_by: None,
-        dynamic_variables: &json!({}),
+        ..testing::call_over_socket(id, agent)
     };
+    let expires_at = now.plus(std::time::Duration::from_secs(60));
     let session = sessions::NewSession {
-        id,
-        transport: "websocket",
-        protocol: "native",
-        audio_format: "pcm_16000",
-        token_hash: token,
-        keyless: false,
-        opened_by: None,
         visitor,
-        expires_at: now.plus(std::time::Duration::from_secs(60)),
+        ..testing::session_of_socket(id, token, expires_at)
     };
     calls::insert(tx, account, &call, now).await.unwrap();
     let opened = sessions::insert(tx, account, &session, now).await;
@@ -224,7 +209,7 @@ async fn a_call_ends_once_and_takes_no_turn_afterwards() {
         let turns = calls::turns(db, account, id).await.unwrap();
         assert_eq!(turns, [json!({"index": 0})]);
         let filter = calls::Filter {
-            status: Some("failed".to_owned()),
+            status: Some(CallStatus::Failed),
             phone: Some("+4930123456".to_owned()),
             from: Some(row.created_at),
             ..Default::default()
@@ -251,20 +236,7 @@ async fn an_agent_is_not_deleted_under_a_call_that_begins() {
         };
         let begin = async {
             let now = clock.now();
-            let call = calls::NewCall {
-                id: CallId::new(&clock),
-                agent_id: id,
-                agent_name: "A",
-                direction: "inbound",
-                channel: "websocket",
-                language: "english",
-                from_number: None,
-                to_number: None,
-                phone_number_id: None,
-                trunk_id: None,
-                matched_by: None,
-                dynamic_variables: &json!({}),
-            };
+            let call = testing::call_over_socket(CallId::new(&clock), id);
             // Long enough for the other to come to where it has to wait.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             calls::insert(&mut tx, account, &call, now).await.unwrap();

@@ -1,20 +1,20 @@
 //! Routes of agents (document 2, Agents).
 
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
     rules::{Agent, Refused, Status, World, change, copied},
     store::{self, Update},
-    wire::{AgentItem, AgentRecord, CreateAgent, DuplicateAgent, UpdateAgent, field_error},
+    wire::{
+        AgentItem, AgentRecord, CreateAgent, DeleteAgentQuery, DuplicateAgent, UpdateAgent,
+        field_error,
+    },
 };
 use crate::{
     catalogue::voices,
     http::{
-        Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope, Wire,
-        page::AgentsPage,
-        validate::{Field, Kind, Schema, Unknown},
+        Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Query, Scope, page::AgentsPage,
     },
     ids::{AccountId, AgentId, PhoneNumberId, TrunkId},
     models,
@@ -89,7 +89,7 @@ pub fn endpoints() -> Vec<Endpoint<Node>> {
              their end, and its numbers stay without an agent. Its calls and conversations are \
              kept.",
         )
-        .query::<DeleteQuery>()
+        .query::<DeleteAgentQuery>()
         .refuses(
             StatusCode::CONFLICT,
             "agent_in_use",
@@ -177,30 +177,11 @@ async fn update(
     }
 }
 
-/// The query of `DELETE /agents/{id}`.
-#[derive(Debug, Deserialize)]
-struct DeleteQuery {
-    #[serde(default)]
-    force: bool,
-}
-
-impl Wire for DeleteQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "DeleteAgentQuery",
-        fields: &[Field::opt(
-            "force",
-            Kind::Bool,
-            "Delete it even while it is on a live call, which goes on, or on numbers, which stay.",
-        )],
-        unknown: Unknown::Ignore,
-    };
-}
-
 async fn delete(
     State(app): State<Node>,
     caller: Caller,
     Id(id): Id<AgentId>,
-    Query(query): Query<DeleteQuery>,
+    Query(query): Query<DeleteAgentQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
     // A call is only written while its agent is held, so none begins between check and delete.
     let mut tx = app.db.begin_write().await?;

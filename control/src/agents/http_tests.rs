@@ -7,7 +7,13 @@ use serde_json::{Value, json};
 
 use super::{fields::SETTINGS, table_tests::wrong};
 use crate::{
-    agents::demo, calls, http::scope::Scope, ids::CallId, testing::TestApp, time::Timestamp, voices,
+    agents::demo,
+    calls,
+    http::scope::Scope,
+    ids::CallId,
+    testing::{self, TestApp},
+    time::Timestamp,
+    voices,
 };
 
 fn voice() -> Value {
@@ -273,20 +279,8 @@ async fn a_deleted_agent_is_gone() {
 async fn an_agent_on_a_live_call_is_deleted_only_by_force() {
     let test = TestApp::new().await;
     let agent = created(&test).await;
-    let call = calls::store::NewCall {
-        id: CallId::new(&test.app.clock),
-        agent_id: agent["id"].as_str().unwrap().parse().unwrap(),
-        agent_name: "Reception",
-        direction: "inbound",
-        channel: "websocket",
-        language: "english",
-        from_number: None,
-        to_number: None,
-        phone_number_id: None,
-        trunk_id: None,
-        matched_by: None,
-        dynamic_variables: &json!({}),
-    };
+    let id = agent["id"].as_str().unwrap().parse().unwrap();
+    let call = testing::call_over_socket(CallId::new(&test.app.clock), id);
     let mut tx = test.app.db.begin_write().await.unwrap();
     calls::store::insert(&mut tx, test.account, &call, test.app.clock.now())
         .await

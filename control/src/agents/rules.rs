@@ -8,61 +8,23 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use super::fields::{CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, SETTINGS, complete};
+pub use super::store::Agent;
 use super::{
     fields::setting,
     placeholders::{self, Builtins, Variables},
     settings::Settings,
 };
-use crate::{egress, ids::AgentId, time::Timestamp};
+use crate::egress;
+use crate::words::words;
 
-/// An agent as it is stored. Its `Debug` leaves the settings out: they hold phone numbers.
-#[derive(Clone, PartialEq)]
-pub struct Agent {
-    pub id: AgentId,
-    pub status: Status,
-    /// Why, where the status alone does not tell.
-    pub status_reason: Option<String>,
-    /// Only what was set; `complete` adds the rest.
-    pub stored: Map<String, Value>,
-    pub settings: Settings,
-    /// Grows with every change.
-    pub version: i64,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-}
-
-/// Whether an agent can take calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Its script is being written.
-    Provisioning,
-    Active,
-    Failed,
-    Archived,
-}
-
-impl Status {
-    /// Every name, for the API document.
-    pub const NAMES: &'static [&'static str] = &["provisioning", "active", "failed", "archived"];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Provisioning => "provisioning",
-            Self::Active => "active",
-            Self::Failed => "failed",
-            Self::Archived => "archived",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        [
-            Self::Provisioning,
-            Self::Active,
-            Self::Failed,
-            Self::Archived,
-        ]
-        .into_iter()
-        .find(|status| status.name() == name)
+words! {
+    /// Whether an agent can take calls.
+    pub enum Status {
+        /// Its script is being written.
+        Provisioning = "provisioning",
+        Active = "active",
+        Failed = "failed",
+        Archived = "archived",
     }
 }
 

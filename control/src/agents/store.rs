@@ -4,16 +4,41 @@
 use serde_json::{Map, Value};
 
 use super::{
-    rules::{Agent, Refused, Status, World, change},
+    rules::{Refused, Status, World, change},
     settings::Settings,
 };
 use crate::{
-    db::{Db, DbError, Row, Tx},
+    db::{self, Db, DbError, Record, Row, Tx, Window, args, named, record},
     ids::{AccountId, AgentId},
     time::Timestamp,
 };
 
-const COLUMNS: &str = "id, status, status_reason, settings, version, created_at, updated_at";
+record! {
+    /// An agent as it is stored. Its `Debug` leaves the settings out: they hold phone numbers.
+    #[derive(Clone, PartialEq)]
+    pub struct Agent in "agents" {
+        id: AgentId,
+        status: Status,
+        /// Why, where the status alone does not tell.
+        status_reason: Option<String>,
+        /// Only what was set; `complete` adds the rest.
+        stored: Map<String, Value> as "settings",
+        settings: Settings => settings,
+        /// Grows with every change.
+        version: i64,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+    }
+    also "name" = |agent: &Agent| agent.settings.name.clone();
+}
+
+fn settings(row: &Row) -> db::Result<Settings> {
+    let stored = row.json("settings")?;
+    Settings::read(&stored).map_err(|error| DbError::Column {
+        column: "settings".to_owned(),
+        why: error.to_string(),
+    })
+}
 
 /// What a write came to.
 #[derive(Debug)]
@@ -31,7 +56,7 @@ pub async fn create(
     stored: Map<String, Value>,
     settings: Settings,
     now: Timestamp,
-) -> Result<Agent, DbError> {
+) -> db::Result<Agent> {
     let agent = Agent {
         id,
         status: Status::Active,
@@ -42,44 +67,22 @@ pub async fn create(
         created_at: now,
         updated_at: now,
     };
-    tx.query(
-        "insert into agents (account_id, id, name, status, status_reason, settings, version, created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(account)
-    .bind(agent.id)
-    .bind(&agent.settings.name)
-    .bind(agent.status.name())
-    .bind(agent.status_reason.clone())
-    .bind(text(&agent.stored))
-    .bind(agent.version)
-    .bind(agent.created_at)
-    .bind(agent.updated_at)
-    .execute()
-    .await?;
+    tx.insert(account, &agent).run().await?;
     Ok(agent)
 }
 
 /// The agent of this id.
-pub async fn get(db: &Db, account: AccountId, id: AgentId) -> Result<Option<Agent>, DbError> {
-    db.query_built(format!(
-        "select {COLUMNS} from agents where account_id = $1 and id = $2"
-    ))
-    .bind(account)
-    .bind(id)
-    .optional(read)
-    .await
+pub async fn get(db: &Db, account: AccountId, id: AgentId) -> db::Result<Option<Agent>> {
+    db.of(account).get(id).await
 }
 
 /// The public agent of this id, with its account. Who asks has no key: the account follows from the
 /// agent.
-pub async fn get_public(db: &Db, id: AgentId) -> Result<Option<(AccountId, Agent)>, DbError> {
+pub async fn get_public(db: &Db, id: AgentId) -> db::Result<Option<(AccountId, Agent)>> {
     let found = db
-        .query_built(format!(
-            "select account_id, {COLUMNS} from agents where id = $1"
-        ))
+        .query("select * from agents where id = $1")
         .bind(id)
-        .optional(|row| Ok((row.parse("account_id")?, read(row)?)))
+        .optional(|row| Ok((row.parse("account_id")?, Agent::read(row)?)))
         .await?;
     Ok(found.filter(|(_, agent)| agent.settings.public_access))
 }
@@ -90,22 +93,8 @@ pub async fn list(
     account: AccountId,
     limit: u32,
     offset: u32,
-) -> Result<(Vec<Agent>, u64), DbError> {
-    let total = db
-        .query("select count(*) as total from agents where account_id = $1")
-        .bind(account)
-        .one(|row| row.i64("total"))
-        .await?;
-    let agents = db
-        .query_built(format!(
-            "select {COLUMNS} from agents where account_id = $1 order by created_at desc, id desc limit $2 offset $3"
-        ))
-        .bind(account)
-        .bind(limit)
-        .bind(offset)
-        .all(read)
-        .await?;
-    Ok((agents, total.unsigned_abs()))
+) -> db::Result<(Vec<Agent>, u64)> {
+    db.of(account).page(Window { limit, offset }).await
 }
 
 /// Changes an agent: read, judged and written in one writing transaction, so that no other change is
@@ -117,18 +106,9 @@ pub async fn update(
     changes: &Map<String, Value>,
     world: &World<'_>,
     now: Timestamp,
-) -> Result<Update, DbError> {
+) -> db::Result<Update> {
     let mut tx = db.begin_write().await?;
-    let lock = tx.engine().for_update();
-    let found = tx
-        .query_built(format!(
-            "select {COLUMNS} from agents where account_id = $1 and id = $2{lock}"
-        ))
-        .bind(account)
-        .bind(id)
-        .optional(read)
-        .await?;
-    let Some(agent) = found else {
+    let Some(agent) = tx.of::<Agent>(account).hold(id).await? else {
         return Ok(Update::NoSuchAgent);
     };
     let (stored, settings) = match change(&agent.stored, changes, world) {
@@ -145,28 +125,14 @@ pub async fn update(
         updated_at: now.max(agent.updated_at),
         ..agent
     };
-    tx.query("update agents set name = $3, settings = $4, version = $5, updated_at = $6 where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(id)
-        .bind(&agent.settings.name)
-        .bind(text(&agent.stored))
-        .bind(agent.version)
-        .bind(agent.updated_at)
-        .execute()
-        .await?;
+    tx.update(account, &agent).await?;
     tx.commit().await?;
     Ok(Update::Done(Box::new(agent)))
 }
 
 /// Removes an agent; false when there was none.
-pub async fn delete(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
-    let rows = tx
-        .query("delete from agents where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(rows > 0)
+pub async fn delete(tx: &mut Tx, account: AccountId, id: AgentId) -> db::Result<bool> {
+    tx.of::<Agent>(account).delete(id).await
 }
 
 /// Whether the agent is on a call that has not ended, or that somebody may still join.
@@ -185,29 +151,21 @@ pub async fn agent_is_live(
 }
 
 /// Whether the agent is there, and stays so until the transaction ends.
-pub async fn hold(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
+pub async fn hold(tx: &mut Tx, account: AccountId, id: AgentId) -> db::Result<bool> {
     let lock = tx.engine().for_share();
     let found = tx
         .query_built(format!(
             "select id from agents where account_id = $1 and id = $2{lock}"
         ))
-        .bind(account)
-        .bind(id)
+        .bind_all(args![account, id])
         .optional(|row| row.text("id"))
         .await?;
     Ok(found.is_some())
 }
 
 /// Whether the agent has an address for its events; false for one that is deleted.
-pub async fn has_webhook(tx: &mut Tx, account: AccountId, id: AgentId) -> Result<bool, DbError> {
-    let agent = tx
-        .query_built(format!(
-            "select {COLUMNS} from agents where account_id = $1 and id = $2"
-        ))
-        .bind(account)
-        .bind(id)
-        .optional(read)
-        .await?;
+pub async fn has_webhook(tx: &mut Tx, account: AccountId, id: AgentId) -> db::Result<bool> {
+    let agent: Option<Agent> = tx.of(account).get(id).await?;
     Ok(agent.is_some_and(|agent| agent.settings.webhook_url.is_some()))
 }
 
@@ -217,42 +175,9 @@ pub async fn note_demo(
     account: AccountId,
     id: AgentId,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query("insert into demo_agents (account_id, agent_id, created_at) values ($1, $2, $3) on conflict (account_id) do nothing")
-        .bind(account)
-        .bind(id)
-        .bind(now)
-        .execute()
-        .await?;
-    Ok(rows > 0)
-}
-
-fn text(stored: &Map<String, Value>) -> String {
-    // A map of JSON values always prints.
-    Value::Object(stored.clone()).to_string()
-}
-
-fn read(row: &Row) -> Result<Agent, DbError> {
-    let stored: Map<String, Value> = row.json("settings")?;
-    let settings =
-        Settings::read(&stored).map_err(|error| column("settings", &error.to_string()))?;
-    let status = row.text("status")?;
-    Ok(Agent {
-        id: row.parse("id")?,
-        status: Status::from_name(&status).ok_or_else(|| column("status", &status))?,
-        status_reason: row.opt_text("status_reason")?,
-        stored,
-        settings,
-        version: row.i64("version")?,
-        created_at: row.time("created_at")?,
-        updated_at: row.time("updated_at")?,
-    })
-}
-
-fn column(name: &str, why: &str) -> DbError {
-    DbError::Column {
-        column: name.to_owned(),
-        why: why.to_owned(),
-    }
+) -> db::Result<bool> {
+    let given = named! { account_id: account, agent_id: id, created_at: now };
+    let insert = tx.insert_into("demo_agents", given);
+    let before = "on conflict (account_id) do nothing";
+    insert.unless(before).run().await
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::fields::{self, Unset};
+use super::placeholders::RESERVED_PREFIX;
 use super::rules::{
     Agent, CREATE_FIELDS, MAX_NAME, PATCH_FIELDS, Problem, SETTINGS, Status, language_name,
 };
@@ -14,7 +15,8 @@ use crate::{
     catalogue::voices,
     http::{
         Wire, openapi,
-        validate::{Field, FieldError, Kind, Schema, Unknown},
+        validate::{FieldError, Kind, Schema, Unknown},
+        wire::{answer, body},
     },
     ids::{AgentId, PhoneNumberId},
     time::Timestamp,
@@ -46,54 +48,58 @@ impl Wire for UpdateAgent {
     };
 }
 
-/// The body of `POST /agents/{id}/duplicate`; may be left out.
-#[derive(Clone, Debug, Deserialize)]
-pub struct DuplicateAgent {
-    pub name: Option<String>,
+/// Values for placeholders, as a call and a session take them: flat, and without the names that belong to the
+/// built-ins.
+pub const VARIABLES: Kind = Kind::Scalars {
+    max: 200,
+    key_ok: |key| (1..=64).contains(&key.chars().count()) && !key.starts_with(RESERVED_PREFIX),
+    key_rule: "1 to 64 characters, not starting with system__",
+};
+
+const NAME: Kind = Kind::pattern(r"^(?=[^\u0000]*[^\s\u0000])[^\u0000]{1,255}$", |name| {
+    !name.trim().is_empty() && name.chars().count() <= MAX_NAME
+});
+
+body! {
+    /// The body of `POST /agents/{id}/duplicate`; may be left out.
+    #[derive(Clone, Debug)]
+    pub struct DuplicateAgent = "DuplicateAgent";
+    nullable name: String = NAME, "Name of the copy; that of the agent with \"(copy)\" when left out.";
 }
 
-impl Wire for DuplicateAgent {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "DuplicateAgent",
-        fields: &[Field::opt(
-            "name",
-            Kind::Pattern {
-                name: r"^(?=[^\u0000]*[^\s\u0000])[^\u0000]{1,255}$",
-                check: |name| !name.trim().is_empty() && name.chars().count() <= MAX_NAME,
-            },
-            "Name of the copy; that of the agent with \"(copy)\" when left out.",
-        )
-        .nullable()],
-        unknown: Unknown::Refuse,
-    };
+body! {
+    /// The query of `DELETE /agents/{id}`.
+    pub query DeleteAgentQuery;
+    default force: bool, "Delete it even while it is on a live call, which goes on, or on numbers, which stay.";
 }
 
-/// The full record.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Agent")]
-pub struct AgentRecord {
-    pub id: AgentId,
-    /// Where it stands: only an `active` agent takes calls.
-    #[schemars(extend("enum" = Status::NAMES))]
-    pub status: &'static str,
-    /// Why it stands there, where the status alone does not tell.
-    pub status_reason: Option<String>,
-    #[serde(flatten)]
-    #[schemars(with = "AgentSettings")]
-    pub settings: Shown,
-    /// Always empty: agents cannot be given tools by the API yet.
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    pub tools: Vec<Value>,
-    /// Always 0: there are no knowledge bases yet.
-    pub knowledge_base_document_count: u32,
-    /// The numbers that it answers.
-    pub phone_number_ids: Vec<PhoneNumberId>,
-    /// Placeholders of the prompts with neither a default nor a built-in.
-    pub unfilled_variables: Vec<String>,
-    /// Spoken to the person who receives a warm transfer: always null, for agents transfer no calls yet.
-    pub transfer_summary: Option<String>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+answer! {
+    /// The full record.
+    #[derive(Clone, Debug)]
+    pub struct AgentRecord = "Agent" of Agent as agent first(unfilled = agent.unfilled_variables())
+        uses(stored) hides(settings, version) {
+        id: AgentId,
+        /// Where it stands: only an `active` agent takes calls.
+        status: Status,
+        /// Why it stands there, where the status alone does not tell.
+        status_reason: Option<String>,
+        #[serde(flatten)]
+        #[schemars(with = "AgentSettings")]
+        settings: Shown = Shown(stored),
+        /// Always empty: agents cannot be given tools by the API yet.
+        #[schemars(with = "Vec<Map<String, Value>>")]
+        tools: Vec<Value> = Vec::new(),
+        /// Always 0: there are no knowledge bases yet.
+        knowledge_base_document_count: u32 = 0,
+        /// The numbers that it answers.
+        phone_number_ids: Vec<PhoneNumberId> = Vec::new(),
+        /// Placeholders of the prompts with neither a default nor a built-in.
+        unfilled_variables: Vec<String> = unfilled,
+        /// Spoken to the person who receives a warm transfer: always null, for agents transfer no calls yet.
+        transfer_summary: Option<String> = None,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+    }
 }
 
 /// Stored settings, of which the record shows the unset ones too.
@@ -124,52 +130,24 @@ impl JsonSchema for AgentSettings {
     }
 }
 
-impl From<Agent> for AgentRecord {
-    fn from(agent: Agent) -> Self {
-        let unfilled_variables = agent.unfilled_variables();
-        let Agent {
-            id,
-            status,
-            status_reason,
-            stored,
-            settings: _,
-            version: _,
-            created_at,
-            updated_at,
-        } = agent;
-        Self {
-            id,
-            status: status.name(),
-            status_reason,
-            settings: Shown(stored),
-            tools: Vec::new(),
-            knowledge_base_document_count: 0,
-            phone_number_ids: Vec::new(),
-            unfilled_variables,
-            transfer_summary: None,
-            created_at,
-            updated_at,
-        }
+answer! {
+    /// An agent in `GET /agents`.
+    #[derive(Clone, Debug)]
+    pub struct AgentItem = "AgentItem" of Agent uses(settings) hides(status_reason, stored, version) {
+        id: AgentId,
+        /// What it is called.
+        name: String = settings.name,
+        /// The voice that it speaks with, by id and name.
+        voice: VoiceName = VoiceName::of(&settings.voice_id),
+        /// The id of the same voice.
+        voice_id: String = settings.voice_id,
+        #[schemars(extend("enum" = ["english", "french"]))]
+        language: &'static str = language_name(settings.language),
+        /// Where it stands: only an `active` agent takes calls.
+        status: Status,
+        created_at: Timestamp,
+        updated_at: Timestamp,
     }
-}
-
-/// An agent in `GET /agents`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AgentItem {
-    pub id: AgentId,
-    /// What it is called.
-    pub name: String,
-    /// The voice that it speaks with, by id and name.
-    pub voice: VoiceName,
-    /// The id of the same voice.
-    pub voice_id: String,
-    #[schemars(extend("enum" = ["english", "french"]))]
-    pub language: &'static str,
-    /// Where it stands: only an `active` agent takes calls.
-    #[schemars(extend("enum" = Status::NAMES))]
-    pub status: &'static str,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
 }
 
 /// A voice as a list item names it; the name is null when the voice is no longer offered.
@@ -181,30 +159,11 @@ pub struct VoiceName {
     pub name: Option<&'static str>,
 }
 
-impl From<Agent> for AgentItem {
-    fn from(agent: Agent) -> Self {
-        let Agent {
-            id,
-            status,
-            status_reason: _,
-            stored: _,
-            settings,
-            version: _,
-            created_at,
-            updated_at,
-        } = agent;
+impl VoiceName {
+    fn of(id: &str) -> Self {
         Self {
-            id,
-            name: settings.name,
-            voice: VoiceName {
-                id: settings.voice_id.clone(),
-                name: voices::find(&settings.voice_id).map(|voice| voice.name),
-            },
-            voice_id: settings.voice_id,
-            language: language_name(settings.language),
-            status: status.name(),
-            created_at,
-            updated_at,
+            id: id.to_owned(),
+            name: voices::find(id).map(|voice| voice.name),
         }
     }
 }

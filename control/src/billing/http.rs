@@ -65,18 +65,9 @@ async fn adjust(
         note.as_deref(),
     )
     .await?;
-    let (id, balance_cents) = adjusted
+    let adjustment = adjusted
         .ok_or_else(|| ApiError::field("account_id", "value_error", "There is no such account"))?;
-    let now = app.clock.now();
-    let record = AdjustmentRecord {
-        id,
-        account_id,
-        amount_cents,
-        note,
-        balance_cents,
-        created_at: now,
-        updated_at: now,
-    };
+    let record = AdjustmentRecord::from(adjustment);
     Ok((StatusCode::CREATED, Json(record)))
 }
 

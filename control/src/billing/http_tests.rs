@@ -11,11 +11,12 @@ use super::*;
 use crate::admission::{Renewal, State};
 use crate::calls::dial::store::Placing;
 use crate::calls::live::{Canceled, Dialling};
+use crate::calls::rules::{Channel, Direction};
 use crate::calls::{self, bridge};
 use crate::config::{BillingMode, Config, Prices};
 use crate::ids::{AgentId, CallId};
 use crate::secret::Secret;
-use crate::testing::TestApp;
+use crate::testing::{TestApp, call_over_socket};
 use crate::usage::guard;
 use crate::usage::{Resource, Used, record};
 
@@ -218,18 +219,9 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
     for account in [test.account, other] {
         let id = CallId::new(&test.app.clock);
         let call = calls::store::NewCall {
-            id,
-            agent_id: AgentId::new(&test.app.clock),
-            agent_name: "Reception",
-            direction: "outbound",
-            channel: "sip",
-            language: "english",
-            from_number: None,
-            to_number: None,
-            phone_number_id: None,
-            trunk_id: None,
-            matched_by: None,
-            dynamic_variables: &json!({}),
+            direction: Direction::Outbound,
+            channel: Channel::Sip,
+            ..call_over_socket(id, AgentId::new(&test.app.clock))
         };
         let placing = Placing {
             metadata: &json!({}),

@@ -57,15 +57,14 @@ pub async fn charge(
     store::add(tx, account, -microcents, app.clock.now()).await
 }
 
-/// Adds to an account's balance and writes down why: the adjustment's id, and the balance after it in
-/// whole cents. `None`: no such account.
+/// Adds to an account's balance and writes down why. `None`: no such account.
 pub async fn adjust(
     db: &Db,
     clock: &Clock,
     account: AccountId,
     amount_cents: i64,
     note: Option<&str>,
-) -> Result<Option<(AdjustmentId, i64)>, DbError> {
+) -> Result<Option<Adjustment>, DbError> {
     let now = clock.now();
     let mut tx = db.begin_write().await?;
     let microcents = amount_cents.saturating_mul(1_000_000);
@@ -75,12 +74,13 @@ pub async fn adjust(
     };
     let adjustment = Adjustment {
         id: AdjustmentId::new(clock),
+        account,
         amount_cents,
-        note,
+        note: note.map(str::to_owned),
         balance_cents: rules::whole_cents(balance),
+        created_at: now,
     };
-    store::insert_adjustment(&mut tx, account, &adjustment, now).await?;
-    let (id, balance_cents) = (adjustment.id, adjustment.balance_cents);
+    tx.insert(account, &adjustment).run().await?;
     tx.commit().await?;
-    Ok(Some((id, balance_cents)))
+    Ok(Some(adjustment))
 }

@@ -1,16 +1,21 @@
 //! Balances and blocks (columns of `accounts`) and the `billing_adjustments` table.
 
-use crate::db::{Db, DbError, Tx};
+use crate::db::{self, Db, Tx, args, record};
 use crate::ids::{AccountId, AdjustmentId};
 use crate::time::Timestamp;
 
-/// Credit given or taken by the operator.
-pub struct Adjustment<'a> {
-    pub id: AdjustmentId,
-    pub amount_cents: i64,
-    pub note: Option<&'a str>,
-    /// After it.
-    pub balance_cents: i64,
+record! {
+    /// Credit given or taken by the operator.
+    #[derive(Debug)]
+    pub struct Adjustment in "billing_adjustments" {
+        id: AdjustmentId,
+        account: AccountId as "account_id",
+        amount_cents: i64,
+        note: Option<String>,
+        /// After it.
+        balance_cents: i64,
+        created_at: Timestamp,
+    }
 }
 
 /// An account that has live calls, and what decides whether they may go on.
@@ -23,7 +28,7 @@ pub struct Talking {
 }
 
 /// The balance, millionths of a cent, and whether the account is blocked.
-pub async fn get(db: &Db, account: AccountId) -> Result<(i64, bool), DbError> {
+pub async fn get(db: &Db, account: AccountId) -> db::Result<(i64, bool)> {
     db.query("select balance_microcents, blocked_at from accounts where id = $1")
         .bind(account)
         .one(|row| {
@@ -41,51 +46,27 @@ pub async fn add(
     account: AccountId,
     microcents: i64,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.query(
         "update accounts set balance_microcents = balance_microcents + $2, updated_at = $3 where id = $1",
     )
-    .bind(account)
-    .bind(microcents)
-    .bind(now)
+    .bind_all(args![account, microcents, now])
     .execute()
-    .await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// The balance within the transaction; `None`: no such account.
-pub async fn balance_in(tx: &mut Tx, account: AccountId) -> Result<Option<i64>, DbError> {
+pub async fn balance_in(tx: &mut Tx, account: AccountId) -> db::Result<Option<i64>> {
     tx.query("select balance_microcents from accounts where id = $1")
         .bind(account)
         .optional(|row| row.i64("balance_microcents"))
         .await
 }
 
-/// Writes an adjustment down.
-pub async fn insert_adjustment(
-    tx: &mut Tx,
-    account: AccountId,
-    adjustment: &Adjustment<'_>,
-    now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "insert into billing_adjustments (id, account_id, amount_cents, note, balance_cents, created_at)
-         values ($1, $2, $3, $4, $5, $6)",
-    )
-    .bind(adjustment.id)
-    .bind(account)
-    .bind(adjustment.amount_cents)
-    .bind(adjustment.note)
-    .bind(adjustment.balance_cents)
-    .bind(now)
-    .execute()
-    .await?;
-    Ok(())
-}
-
 /// Every account with a call on any node that rings or is live, and how long those have lasted that this
 /// incarnation does not host.
-pub async fn talking(db: &Db, incarnation: i64, now: Timestamp) -> Result<Vec<Talking>, DbError> {
+pub async fn talking(db: &Db, incarnation: i64, now: Timestamp) -> db::Result<Vec<Talking>> {
     db.query(
         "select c.account_id, a.balance_microcents, a.blocked_at,
             cast(coalesce(sum(case when c.owner_incarnation <> $2 and c.answered_at < $1
@@ -94,8 +75,7 @@ pub async fn talking(db: &Db, incarnation: i64, now: Timestamp) -> Result<Vec<Ta
          where c.ended_at is null and c.owner_node is not null
          group by c.account_id, a.balance_microcents, a.blocked_at",
     )
-    .bind(now)
-    .bind(incarnation)
+    .bind_all(args![now, incarnation])
     .all(|row| {
         Ok(Talking {
             account: row.parse("account_id")?,

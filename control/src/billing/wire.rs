@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::store::Adjustment;
 use crate::http::validate::Kind;
-use crate::http::wire::body;
+use crate::http::wire::{answer, body};
 use crate::ids::{AccountId, AdjustmentId};
 use crate::time::Timestamp;
 
@@ -31,16 +32,17 @@ body! {
     nullable note: String = Kind::Str { min: 0, max: 500 }, "Why, for the operator.";
 }
 
-/// An adjustment as it is answered.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Adjustment")]
-pub struct AdjustmentRecord {
-    pub id: AdjustmentId,
-    pub account_id: AccountId,
-    pub amount_cents: i64,
-    pub note: Option<String>,
-    /// The balance that follows, in cents.
-    pub balance_cents: i64,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+answer! {
+    /// An adjustment as it is answered.
+    #[derive(Debug)]
+    pub struct AdjustmentRecord = "Adjustment" of Adjustment uses(account) {
+        id: AdjustmentId,
+        account_id: AccountId = account,
+        amount_cents: i64,
+        note: Option<String>,
+        /// The balance that follows, in cents.
+        balance_cents: i64,
+        created_at: Timestamp,
+        updated_at: Timestamp = created_at,
+    }
 }

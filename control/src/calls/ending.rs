@@ -2,7 +2,7 @@
 //! `call.ended` event and the recording that is to come. A second end finds the row ended and writes nothing.
 
 use super::latency;
-use super::rules::{self, CallStatus, Ending};
+use super::rules::{self, CallStatus, Channel, Direction, Ending};
 use super::store::{self, CallRow};
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, CallId, EventId, RecordingId};
@@ -28,19 +28,19 @@ pub struct Also {
 #[must_use]
 pub struct Written {
     reason: String,
-    channel: String,
+    channel: Channel,
     duration_ms: Option<u64>,
     /// Over a SIP trunk, and it failed or nobody answered: its direction and the final response.
-    trunk_failure: Option<(String, Option<u32>)>,
+    trunk_failure: Option<(Direction, Option<u32>)>,
 }
 
 impl Written {
     /// Counts it.
     pub fn count(&self, app: &Node) {
         app.metrics
-            .call_ended(&self.reason, &self.channel, self.duration_ms);
-        if let Some((direction, code)) = &self.trunk_failure {
-            app.metrics.trunk_failed(direction, *code);
+            .call_ended(&self.reason, self.channel.name(), self.duration_ms);
+        if let Some((direction, code)) = self.trunk_failure {
+            app.metrics.trunk_failed(direction.name(), code);
         }
     }
 }
@@ -140,8 +140,8 @@ async fn event(
         call_id: call.id,
         conversation_id: call.id,
         agent_id: call.agent_id,
-        status: &call.status,
-        direction: &call.direction,
+        status: call.status.name(),
+        direction: call.direction,
         from_number: call.from_number.as_deref(),
         to_number: call.to_number.as_deref(),
         duration_seconds: seconds(call.duration_ms),

@@ -10,77 +10,46 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dial::rules::Unanswered;
-use super::live::NetworkLog;
+pub use crate::live::Direction;
+use crate::live::NetworkLog;
 use crate::usage::CallUse;
 use crate::vendors::faults::ProviderFaults;
+use crate::words::words;
 
-/// Where a call stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    Queued,
-    Ringing,
-    InProgress,
-    Completed,
-    Failed,
-    NoAnswer,
-    Busy,
-    Canceled,
-}
-
-impl CallStatus {
-    /// Every name, for filters and the API document.
-    pub const NAMES: &'static [&'static str] = &[
-        "queued",
-        "ringing",
-        "in_progress",
-        "completed",
-        "failed",
-        "no-answer",
-        "busy",
-        "canceled",
-    ];
-
-    /// The word of the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Ringing => "ringing",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::NoAnswer => "no-answer",
-            Self::Busy => "busy",
-            Self::Canceled => "canceled",
-        }
+words! {
+    /// Where a call stands.
+    pub enum CallStatus {
+        Queued = "queued",
+        Ringing = "ringing",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Failed = "failed",
+        /// Files that nodes of an earlier version left have the other spelling.
+        NoAnswer = "no-answer" | "no_answer",
+        Busy = "busy",
+        Canceled = "canceled",
     }
-}
 
-/// Where a conversation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConversationStatus {
-    Created,
-    InProgress,
-    Completed,
-    Failed,
-    Abandoned,
-}
+    /// Where a conversation stands.
+    pub enum ConversationStatus {
+        Created = "created",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Failed = "failed",
+        Abandoned = "abandoned",
+    }
 
-impl ConversationStatus {
-    /// Every name, for the API document.
-    pub const NAMES: &'static [&'static str] =
-        &["created", "in_progress", "completed", "failed", "abandoned"];
+    /// How the audio of a session travels.
+    pub enum Transport { WebRtc = "webrtc", WebSocket = "websocket" }
 
-    /// The word of the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
+    /// What a call comes over.
+    pub enum Channel {
+        Telco = "telco",
+        Sip = "sip",
+        WebRtc = "webrtc",
+        WebSocket = "websocket",
+        Collab = "collab",
+        ChatApp = "chatapp",
     }
 }
 
@@ -389,6 +358,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_end_that_an_earlier_version_wrote_down_is_read() {
+        let ending = Ending::node_lost(None);
+        let mut written = json!(ending);
+        for (word, status) in [
+            ("no_answer", CallStatus::NoAnswer),
+            ("no-answer", CallStatus::NoAnswer),
+            ("in_progress", CallStatus::InProgress),
+        ] {
+            written["status"] = json!(word);
+            let read: Ending = serde_json::from_value(written.clone()).unwrap_or(ending.clone());
+            assert_eq!(read.status, status, "{word}");
+        }
+    }
 
     fn turn() -> Turn {
         Turn {

@@ -33,8 +33,8 @@ pub(super) async fn begin(app: &Node, account: AccountId, id: CallId) -> Option<
         call: id.0,
         account: account.to_string(),
         agent: call.agent_id.to_string(),
-        channel: call.channel,
-        direction: call.direction,
+        channel: call.channel.to_string(),
+        direction: call.direction.to_string(),
     };
     CallTrace::begin(about, parent, began, percent)
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::providers::RemoteSettings;
 
 /// One voice. `engine` is for the synthesiser; everything else is what the API shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Voice {
     /// UUID v5 of `key`: stable over versions and installations.
     pub id: Uuid,

@@ -78,8 +78,8 @@ async fn run_on(command: &Command, db: &Db, clock: &Clock) -> Result<(), Failure
         Command::Credit { name, cents, note } => {
             let account = found(db, name).await?;
             let adjusted = billing::adjust(db, clock, account.id, *cents, note.as_deref()).await?;
-            let (_, balance_cents) = adjusted.ok_or_else(|| format!("no account {name}"))?;
-            println!("balance: {balance_cents} cents");
+            let adjusted = adjusted.ok_or_else(|| format!("no account {name}"))?;
+            println!("balance: {} cents", adjusted.balance_cents);
         }
     }
     Ok(())

@@ -17,11 +17,13 @@ use super::store;
 use crate::calls::store::CallRow;
 use crate::http::ApiError;
 use crate::http::extract::query_pairs;
-use crate::http::validate::FieldError;
+use crate::http::validate::{FieldError, Kind};
+use crate::http::wire::body;
 use crate::ids::{AccountId, SessionId};
 use crate::node::Node;
 use crate::secret::{Purpose, same, sha256};
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// How long a request may take to arrive, and how far apart two nodes may take the database's time to be.
 const FRESH: Duration = Duration::from_secs(30);
@@ -42,7 +44,7 @@ pub enum Ask {
     },
     Offer {
         sdp: String,
-        kind: String,
+        kind: SdpType,
         pc_id: Option<String>,
         restart_pc: Option<bool>,
     },
@@ -58,12 +60,19 @@ pub enum Ask {
     },
 }
 
-/// One candidate, as `RTCIceCandidate` has it.
-#[derive(Debug, Deserialize, Serialize)]
-pub struct TrickledCandidate {
-    pub candidate: String,
-    pub sdp_mid: Option<String>,
-    pub sdp_mline_index: Option<u16>,
+words! {
+    /// What a description is: an offer, or the answer to one.
+    pub enum SdpType { Offer = "offer", Answer = "answer" }
+}
+
+body! {
+    /// One candidate, as `RTCIceCandidate` has it.
+    #[derive(Debug, Serialize)]
+    pub open struct TrickledCandidate = "TrickledCandidate";
+    required candidate: String = Kind::Str { min: 0, max: 1024 },
+        "As RTCIceCandidate.candidate (RFC 8839 section 5.1); empty: there are no more.";
+    nullable sdp_mid: String = Kind::Str { min: 0, max: 256 }, "The media section that it belongs to, by its mid.";
+    nullable sdp_mline_index: u16 = Kind::int(0, 65_535), "The same by its place.";
 }
 
 /// An answer of this node, or of the one that hosts the session.

@@ -19,6 +19,7 @@ use crate::http::{Access, ApiError, Body, Caller, Endpoint, Id, List, Page, Quer
 use crate::ids::{AccountId, CallId};
 use crate::node::Node;
 use crate::recordings::audio::{FILE, UNREADABLE};
+use crate::recordings::store::Status;
 use crate::recordings::{self, token};
 use crate::secret::Purpose;
 
@@ -145,7 +146,7 @@ async fn list(
     Ok(List::new(
         calls
             .into_iter()
-            .map(|call| ConversationRecord::of(call, base))
+            .map(|call| ConversationRecord::new(call, base))
             .collect(),
         total,
         page,
@@ -189,7 +190,7 @@ async fn search(
         let turns = calls::store::turns_with(&app.db, caller.account, id, said, SHOWN).await?;
         items.push(Found {
             matches: turns.iter().map(rules::shown).collect(),
-            conversation: ConversationRecord::of(call, base),
+            conversation: ConversationRecord::new(call, base),
         });
     }
     Ok(List::new(items, total, page))
@@ -238,7 +239,7 @@ async fn link(
 ) -> Result<impl IntoResponse, ApiError> {
     let recording = recordings::store::of_call(&app.db, caller.account, id)
         .await?
-        .filter(|recording| recording.status == "ready" && recording.size_bytes > 0)
+        .filter(|recording| recording.status == Status::Ready && recording.size_bytes > 0)
         .ok_or(ApiError::NotFound)?;
     let now = app.clock.now();
     let signed = token::fresh(now);
@@ -323,7 +324,7 @@ async fn record(
     let call = calls::store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
-    Ok(Json(ConversationRecord::of(
+    Ok(Json(ConversationRecord::new(
         call,
         &app.config.server.public_url,
     )))

@@ -1,7 +1,8 @@
 //! What a conversation keeps beside its call: feedback, and what went wrong.
 
 use crate::calls::rules::Network;
-use crate::db::{Db, DbError};
+use crate::calls::store::CallRow;
+use crate::db::{self, Db, args, named};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
 use crate::vendors::faults::ProviderFaults;
@@ -17,12 +18,11 @@ pub struct Faults {
 }
 
 /// The faults of one conversation of the account.
-pub async fn faults(db: &Db, account: AccountId, id: CallId) -> Result<Option<Faults>, DbError> {
+pub async fn faults(db: &Db, account: AccountId, id: CallId) -> db::Result<Option<Faults>> {
     db.query(
         "select errors, provider_faults, provider_request_ids, network from calls where account_id = $1 and id = $2",
     )
-    .bind(account)
-    .bind(id)
+    .bind_all(args![account, id])
     .optional(|row| {
         Ok(Faults {
             errors: row.json("errors")?,
@@ -42,18 +42,13 @@ pub async fn rate(
     rating: i64,
     comment: Option<&str>,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = db
-        .query(
-            "update calls set feedback_rating = $1, feedback_comment = $2, feedback_at = $3, updated_at = $3
-             where account_id = $4 and id = $5",
-        )
-        .bind(rating)
-        .bind(comment)
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let rated = named! {
+        feedback_rating: rating,
+        feedback_comment: comment,
+        feedback_at: now,
+        updated_at: now,
+    };
+    let call = db.of::<CallRow>(account).whose("id", id);
+    Ok(call.set(rated).await? == 1)
 }

@@ -4,153 +4,76 @@ use std::collections::BTreeMap;
 
 use media::peer::MediaTotals;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::rules::{self, Fault, Said, Step};
 use super::store::Faults;
 use crate::calls::ending::seconds;
 use crate::calls::latency::Spread;
-use crate::calls::rules::ConversationStatus;
+use crate::calls::rules::{Channel, ConversationStatus, Direction};
 use crate::calls::store::{CallRow, Feedback};
 use crate::calls::turn::TurnRecord;
-use crate::calls::wire::{CHANNELS, DIRECTIONS};
-use crate::http::extract::Wire;
-use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::http::validate::Kind;
+use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, CallId};
 use crate::time::Timestamp;
 
-/// A conversation. Its id is that of its session and of its call.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Conversation")]
-pub struct ConversationRecord {
-    pub id: CallId,
-    pub session_id: CallId,
-    pub call_id: CallId,
-    /// The agent that speaks. Null where no agent answered.
-    pub agent_id: Option<AgentId>,
-    pub agent_name: String,
-    #[schemars(extend("enum" = CHANNELS))]
-    pub channel: String,
-    #[schemars(extend("enum" = DIRECTIONS))]
-    pub direction: String,
-    /// Where the conversation stands. `abandoned`: nobody joined the session or answered the call.
-    #[schemars(extend("enum" = ConversationStatus::NAMES))]
-    pub status: String,
-    pub turn_count: i64,
-    pub duration_seconds: f64,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
-    pub end_reason: Option<String>,
-    pub language: String,
-    /// Whether anything was said that `getTranscript` answers.
-    pub has_transcript: bool,
-    pub has_recording: bool,
-    /// Where the transcript is. It needs a key.
-    pub transcript_url: String,
-    /// Where a signed URL of the WAV is made. It needs a key. Null while there is no recording.
-    pub audio_url: Option<String>,
-    /// What somebody thought of it; null until it is rated.
-    pub feedback: Option<FeedbackRecord>,
-    #[schemars(with = "Map<String, Value>")]
-    pub metadata: Value,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+answer! {
+    /// A conversation. Its id is that of its session and of its call.
+    pub struct ConversationRecord = "Conversation" of CallRow (base: &str)
+        uses(agent_id, conversation_status, duration_ms, feedback)
+        hides(
+            account, status, from_number, to_number, phone_number_id, trunk_id, matched_by, dynamic_variables, batch_id,
+            batch_recipient_index, rang_at, answered_at, ended_by, sip_code, max_duration_seconds, latency_summary,
+            cost_cents, recording_id, incarnation, node, webhook_status, webhook_delivered_at, webhook_attempts
+        ) {
+        id: CallId,
+        session_id: CallId = id,
+        call_id: CallId = id,
+        /// The agent that speaks. Null where no agent answered.
+        agent_id: Option<AgentId> = agent_id.known(),
+        agent_name: String,
+        channel: Channel,
+        direction: Direction,
+        /// Where the conversation stands. `abandoned`: nobody joined the session or answered the call.
+        status: ConversationStatus = conversation_status,
+        turn_count: i64,
+        duration_seconds: f64 = seconds(duration_ms),
+        started_at: Option<Timestamp>,
+        ended_at: Option<Timestamp>,
+        end_reason: Option<String>,
+        language: String,
+        /// Whether anything was said that `getTranscript` answers.
+        has_transcript: bool,
+        has_recording: bool,
+        /// Where the transcript is. It needs a key.
+        transcript_url: String = url(base, id, "transcript"),
+        /// Where a signed URL of the WAV is made. It needs a key. Null while there is no recording.
+        audio_url: Option<String> = has_recording.then(|| url(base, id, "audio")),
+        /// What somebody thought of it; null until it is rated.
+        feedback: Option<FeedbackRecord> = feedback.map(FeedbackRecord::from),
+        #[schemars(with = "Map<String, Value>")]
+        metadata: Value,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+    }
 }
 
-/// What somebody thought of a conversation.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ConversationFeedback")]
-pub struct FeedbackRecord {
-    /// From 1 (worst) to 5 (best).
-    #[schemars(range(min = 1, max = 5))]
-    pub rating: i64,
-    /// A few words to it.
-    pub comment: Option<String>,
-    pub created_at: Timestamp,
+/// Where a part of a conversation is, on a server of this public URL.
+fn url(base: &str, id: CallId, part: &str) -> String {
+    format!("{base}/api/v1/conversations/{id}/{part}")
 }
 
-impl ConversationRecord {
-    /// The record of a call's conversation; `base` is the public URL of the server.
-    pub fn of(call: CallRow, base: &str) -> Self {
-        let CallRow {
-            id,
-            account: _,
-            agent_id,
-            agent_name,
-            status: _,
-            conversation_status,
-            direction,
-            channel,
-            language,
-            from_number: _,
-            to_number: _,
-            phone_number_id: _,
-            trunk_id: _,
-            matched_by: _,
-            dynamic_variables: _,
-            metadata,
-            batch_id: _,
-            batch_recipient_index: _,
-            started_at,
-            rang_at: _,
-            answered_at: _,
-            ended_at,
-            duration_ms,
-            end_reason,
-            ended_by: _,
-            sip_code: _,
-            max_duration_seconds: _,
-            turn_count,
-            has_transcript,
-            latency_summary: _,
-            cost_cents: _,
-            has_recording,
-            recording_id: _,
-            feedback,
-            incarnation: _,
-            node: _,
-            webhook_status: _,
-            webhook_delivered_at: _,
-            webhook_attempts: _,
-            created_at,
-            updated_at,
-        } = call;
-        let path = format!("{base}/api/v1/conversations/{id}");
-        Self {
-            id,
-            session_id: id,
-            call_id: id,
-            agent_id: agent_id.known(),
-            agent_name,
-            channel,
-            direction,
-            status: conversation_status,
-            turn_count,
-            duration_seconds: seconds(duration_ms),
-            started_at,
-            ended_at,
-            end_reason,
-            language,
-            has_transcript,
-            has_recording,
-            transcript_url: format!("{path}/transcript"),
-            audio_url: has_recording.then(|| format!("{path}/audio")),
-            feedback: feedback.map(
-                |Feedback {
-                     rating,
-                     comment,
-                     at,
-                 }| FeedbackRecord {
-                    rating,
-                    comment,
-                    created_at: at,
-                },
-            ),
-            metadata,
-            created_at,
-            updated_at,
-        }
+answer! {
+    /// What somebody thought of a conversation.
+    pub struct FeedbackRecord = "ConversationFeedback" of Feedback uses(at) {
+        /// From 1 (worst) to 5 (best).
+        #[schemars(range(min = 1, max = 5))]
+        rating: i64,
+        /// A few words to it.
+        comment: Option<String>,
+        created_at: Timestamp = at,
     }
 }
 
@@ -177,41 +100,17 @@ pub struct AudioLink {
     pub size_bytes: i64,
 }
 
-/// The query of `GET /conversations/{id}/audio.wav`.
-#[derive(Deserialize)]
-pub struct AudioQuery {
-    pub token: Option<String>,
+body! {
+    /// The query of `GET /conversations/{id}/audio.wav`.
+    pub query AudioQuery;
+    // Whatever is no token is no credential.
+    optional token: String = Kind::Any, "A signed audio token, in place of a key.";
 }
 
-impl Wire for AudioQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "AudioQuery",
-        unknown: Unknown::Ignore,
-        fields: &[Field::opt(
-            "token",
-            // Whatever is no token is no credential.
-            Kind::Any,
-            "A signed audio token, in place of a key.",
-        )],
-    };
-}
-
-/// The body of `POST /conversations/{id}/audio/revoke`.
-#[derive(Deserialize)]
-pub struct Revoke {
-    pub token: String,
-}
-
-impl Wire for Revoke {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "RevokeAudioToken",
-        unknown: Unknown::Refuse,
-        fields: &[Field::req(
-            "token",
-            Kind::Str { min: 1, max: 500 },
-            "The signed audio token to take back.",
-        )],
-    };
+body! {
+    /// The body of `POST /conversations/{id}/audio/revoke`.
+    pub struct Revoke = "RevokeAudioToken";
+    required token: String = Kind::Str { min: 1, max: 500 }, "The signed audio token to take back.";
 }
 
 /// The token is good for nothing any more.
@@ -221,64 +120,21 @@ pub struct Revoked {
     pub revoked: bool,
 }
 
-/// The body of `POST /conversations/{id}/feedback`.
-#[derive(Deserialize)]
-pub struct Rate {
-    pub rating: i64,
-    pub comment: Option<String>,
+body! {
+    /// The body of `POST /conversations/{id}/feedback`.
+    pub struct Rate = "Feedback";
+    required rating: i64 = Kind::int(1, 5), "1 is worst, 5 is best.";
+    nullable comment: String = Kind::Str { min: 0, max: 1000 }, "A few words.";
 }
 
-impl Wire for Rate {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "Feedback",
-        unknown: Unknown::Refuse,
-        fields: &[
-            Field::req(
-                "rating",
-                Kind::Int { min: 1, max: 5 },
-                "1 is worst, 5 is best.",
-            ),
-            Field::opt("comment", Kind::Str { min: 0, max: 1000 }, "A few words.").nullable(),
-        ],
-    };
-}
-
-/// The query of `GET /conversations/search` beside its page.
-#[derive(Deserialize)]
-pub struct SearchQuery {
-    pub q: String,
-    pub agent_id: Option<AgentId>,
-    pub from: Option<Timestamp>,
-    pub to: Option<Timestamp>,
-}
-
-impl Wire for SearchQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "SearchQuery",
-        unknown: Unknown::Ignore,
-        fields: &[
-            Field::req(
-                "q",
-                Kind::Str { min: 1, max: 200 },
-                "Words that were said, by whomever, in any case; each has to occur.",
-            ),
-            Field::opt(
-                "agent_id",
-                Kind::Uuid,
-                "Only conversations with this agent.",
-            ),
-            Field::opt(
-                "from",
-                Kind::Timestamp,
-                "Only conversations created at or after this time.",
-            ),
-            Field::opt(
-                "to",
-                Kind::Timestamp,
-                "Only conversations created before this time.",
-            ),
-        ],
-    };
+body! {
+    /// The query of `GET /conversations/search` beside its page.
+    pub query SearchQuery;
+    required q: String = Kind::Str { min: 1, max: 200 },
+        "Words that were said, by whomever, in any case; each has to occur.";
+    optional agent_id: AgentId, "Only conversations with this agent.";
+    optional from: Timestamp, "Only conversations created at or after this time.";
+    optional to: Timestamp, "Only conversations created before this time.";
 }
 
 /// A conversation that was searched for.
@@ -296,8 +152,7 @@ pub struct Found {
 pub struct Diagnostics {
     pub conversation_id: CallId,
     /// Where the conversation stands.
-    #[schemars(extend("enum" = ConversationStatus::NAMES))]
-    pub status: String,
+    pub status: ConversationStatus,
     pub end_reason: Option<String>,
     /// Percentiles of the turns' `latency`, by its keys, in milliseconds.
     #[schemars(with = "Option<BTreeMap<String, Spread>>")]
@@ -344,7 +199,7 @@ impl Diagnostics {
             latency_summary: call.latency_summary,
             waterfall: rules::waterfall(turns),
             network: Network {
-                channel: call.channel,
+                channel: call.channel.to_string(),
                 rtt_ms: measured
                     .and_then(|network| network.rtt_ms)
                     .or_else(|| rules::round_trip(turns)),

@@ -93,6 +93,7 @@ from! {
     &[u8] => Blob, blob Self::Blob(blob.to_vec()),
     [u8; 32] => Blob, blob Self::Blob(blob.to_vec()),
     Timestamp => Int, time Self::Int(time.micros()),
+    uuid::Uuid => Text, id Self::Text(id.to_string()),
 }
 
 impl<T: Value> From<Option<T>> for Arg {

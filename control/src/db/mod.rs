@@ -29,6 +29,7 @@ macro_rules! asked_for {
 
 mod arg;
 mod error;
+mod insert;
 mod outage;
 mod postgres;
 mod record;
@@ -42,8 +43,9 @@ use sqlx::SqlSafeStr;
 
 pub use arg::{Arg, Kind, Value};
 pub use error::DbError;
+pub use insert::Insert;
 pub use outage::Readiness;
-pub use record::{Column, Insert, Owner, Record, Rows, Window};
+pub use record::{Column, Owner, Record, Rows, Window};
 pub(crate) use record::{args, json_column, named, record, text_column};
 pub use row::Row;
 
@@ -246,8 +248,8 @@ impl Db {
     /// database through that alone, or it would wait for itself.
     pub async fn begin_write(&self) -> Result<Tx, DbError> {
         Ok(Tx(match &self.0 {
-            Store::Sqlite(db) => Inner::Sqlite(db.begin().await?),
-            Store::Postgres(db) => Inner::Postgres(db.begin().await?),
+            Store::Sqlite(db) => Inner::Sqlite(Box::pin(db.begin()).await?),
+            Store::Postgres(db) => Inner::Postgres(Box::pin(db.begin()).await?),
         }))
     }
 
@@ -384,8 +386,8 @@ impl Tx {
     /// is: the answer may have been lost on its way.
     pub async fn commit(self) -> Result<(), DbError> {
         match self.0 {
-            Inner::Sqlite(tx) => tx.commit().await,
-            Inner::Postgres(tx) => tx.commit().await,
+            Inner::Sqlite(tx) => Box::pin(tx.commit()).await,
+            Inner::Postgres(tx) => Box::pin(tx.commit()).await,
         }
     }
 }
@@ -443,17 +445,23 @@ impl Query<'_> {
 
     /// Runs it; how many rows it touched.
     pub async fn execute(self) -> Result<u64, DbError> {
-        match self.run(Want::Count).await? {
+        match self.boxed(Want::Count).await? {
             Answer::Touched(rows) => Ok(rows),
             Answer::Rows(rows) => Ok(rows.len() as u64),
         }
     }
 
     async fn rows(self, want: Want) -> Result<Vec<Row>, DbError> {
-        match self.run(want).await? {
+        match self.boxed(want).await? {
             Answer::Rows(rows) => Ok(rows),
             Answer::Touched(_) => Ok(Vec::new()),
         }
+    }
+
+    /// Runs it on the heap. A statement under way is some kilobytes large, and would be a part of the future of everybody
+    /// who waits for it: tasks that ask for much through a few functions would be too large for a thread's stack.
+    fn boxed(self, want: Want) -> impl Future<Output = Result<Answer, DbError>> {
+        Box::pin(self.run(want))
     }
 
     async fn run(self, want: Want) -> Result<Answer, DbError> {

@@ -15,6 +15,7 @@
 //!
 //! db.of::<Trigger>(account).get(id).await?;              // Option<Trigger>
 //! db.of::<Trigger>(account).whose("period", Period::Day).page(page).await?;
+//! db.of::<Trigger>(account).such_if("created_at >= $?", from).some("id", 10).await?;
 //! tx.of::<Trigger>(account).hold(id).await?;             // nobody else changes it until the transaction ends
 //! tx.insert(account, &trigger).also("secret", sealed).run().await?;
 //! tx.update(account, &trigger).await?;
@@ -26,6 +27,8 @@
 //! - `=> function` reads a field that is made of several columns; nothing writes it but what the resource writes
 //!   itself.
 //! - `where "…"` says which rows there are to clients: others are neither found nor changed.
+//! - `from "(select …) as usage_triggers"`, before it, is what rows are read from where the table alone does not tell all.
+//! - `also "name" = |it: &Trigger| …;`, behind the braces, is a column that is written and never read.
 //! - The table has `account_id`, `id` and `created_at`. A field for `account_id` is optional.
 
 use std::marker::PhantomData;
@@ -125,12 +128,19 @@ macro_rules! json_column {
     )+};
 }
 
-json_column!(Vec<String>, serde_json::Value);
+json_column!(
+    Vec<String>,
+    serde_json::Value,
+    serde_json::Map<String, serde_json::Value>
+);
+text_column!(uuid::Uuid);
 
 /// A row of a table that belongs to an account. [`record!`] makes it.
 pub trait Record: Sized {
     type Id: Into<Arg> + Copy + Send + Sync;
     const TABLE: &'static str;
+    /// What rows are read from: the table, or a query of that name.
+    const SOURCE: &'static str;
     /// Which rows there are to clients.
     const ALIVE: &'static str;
 
@@ -154,12 +164,12 @@ macro_rules! record {
         $list.push(($column, $crate::db::Column::write($value)));
     };
     (@write $list:ident $field:ident $value:expr, => $read:expr) => {};
-    (@alive) => { "true" };
-    (@alive $alive:literal) => { $alive };
-    ($(#[$meta:meta])* $vis:vis struct $name:ident in $table:literal $(where $alive:literal)? {
+    (@or $default:literal) => { $default };
+    (@or $default:literal $given:literal) => { $given };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident in $table:literal $(from $source:literal)? $(where $alive:literal)? {
         id: $id:ty,
         $($(#[$field_meta:meta])* $field:ident: $type:ty $(as $column:literal)? $(=> $read:expr)?),+ $(,)?
-    }) => {
+    } $(also $also:literal = $value:expr;)*) => {
         $(#[$meta])*
         $vis struct $name {
             pub id: $id,
@@ -169,7 +179,8 @@ macro_rules! record {
         impl $crate::db::Record for $name {
             type Id = $id;
             const TABLE: &'static str = $table;
-            const ALIVE: &'static str = $crate::db::record!(@alive $($alive)?);
+            const SOURCE: &'static str = $crate::db::record!(@or $table $($source)?);
+            const ALIVE: &'static str = $crate::db::record!(@or "true" $($alive)?);
 
             fn id(&self) -> $id {
                 self.id
@@ -185,6 +196,7 @@ macro_rules! record {
             fn columns(&self) -> Vec<(&'static str, $crate::db::Arg)> {
                 let mut list = vec![("id", $crate::db::Column::write(&self.id))];
                 $($crate::db::record!(@write list $field &self.$field $(, as $column)? $(, => $read)?);)+
+                $(list.push(($also, $crate::db::Arg::from(($value)(self))));)*
                 list
             }
         }
@@ -193,10 +205,12 @@ macro_rules! record {
 
 pub(crate) use {json_column, record, text_column};
 
-/// Columns and their values, each by its name.
+/// Columns and their values, each by its name; one whose name is a word of Rust in quotes.
 macro_rules! named {
-    ($($column:ident: $value:expr),+ $(,)?) => {
-        [$((stringify!($column), $crate::db::Arg::from($value))),+]
+    (@name $column:ident) => { stringify!($column) };
+    (@name $column:literal) => { $column };
+    ($($column:tt: $value:expr),+ $(,)?) => {
+        [$(($crate::db::named!(@name $column), $crate::db::Arg::from($value))),+]
     };
 }
 
@@ -219,36 +233,12 @@ impl Db {
     pub fn of<R: Record>(&self, account: impl Owner) -> Rows<'_, R> {
         Rows::new(On::Pool(self), account.into())
     }
-
-    /// Adds a row.
-    pub fn insert<R: Record>(&self, account: impl Owner, record: &R) -> Insert<'_> {
-        Insert::new(On::Pool(self), account.into(), record)
-    }
 }
 
 impl Tx {
     /// The rows of an account.
     pub fn of<R: Record>(&mut self, account: impl Owner) -> Rows<'_, R> {
         Rows::new(On::Tx(self), account.into())
-    }
-
-    /// Adds a row.
-    pub fn insert<R: Record>(&mut self, account: impl Owner, record: &R) -> Insert<'_> {
-        Insert::new(On::Tx(self), account.into(), record)
-    }
-
-    /// Adds a row of [`named!`] columns to a table that has no [`Record`].
-    pub fn insert_into(
-        &mut self,
-        table: &'static str,
-        row: impl IntoIterator<Item = (&'static str, Arg)>,
-    ) -> Insert<'_> {
-        Insert {
-            on: On::Tx(self),
-            table,
-            columns: row.into_iter().collect(),
-            conflict: "",
-        }
     }
 
     /// Writes every column of a row that is [held](Rows::hold), but for its id, its account and when it was made.
@@ -294,6 +284,24 @@ impl<'a, R: Record> Rows<'a, R> {
     pub fn whose_if(self, column: &'static str, value: Option<impl Into<Arg>>) -> Self {
         match value {
             Some(value) => self.whose(column, value),
+            None => self,
+        }
+    }
+
+    /// Only those of which this text of SQL is true, in which `$?` stands for the value.
+    #[must_use]
+    pub fn such(mut self, condition: &'static str, value: impl Into<Arg>) -> Self {
+        self.args.push(value.into());
+        let place = format!("${}", self.args.len());
+        self.conditions += &format!(" and {}", condition.replace("$?", &place));
+        self
+    }
+
+    /// The same where there is a value to ask for; else all.
+    #[must_use]
+    pub fn such_if(self, condition: &'static str, value: Option<impl Into<Arg>>) -> Self {
+        match value {
+            Some(value) => self.such(condition, value),
             None => self,
         }
     }
@@ -403,7 +411,7 @@ impl<'a, R: Record> Rows<'a, R> {
 
     fn select(&mut self, end: &str) -> Query<'_> {
         let args = std::mem::take(&mut self.args);
-        let sql = format!("select * from {} where {}{end}", R::TABLE, self.conditions);
+        let sql = format!("select * from {} where {}{end}", R::SOURCE, self.conditions);
         self.query(sql).bind_all(args)
     }
 
@@ -412,61 +420,6 @@ impl<'a, R: Record> Rows<'a, R> {
             On::Pool(db) => db.query_built(sql),
             On::Tx(tx) => tx.query_built(sql),
         }
-    }
-}
-
-/// A row to be added.
-#[derive(Debug)]
-pub struct Insert<'a> {
-    on: On<'a>,
-    table: &'static str,
-    columns: Vec<(&'static str, Arg)>,
-    conflict: &'static str,
-}
-
-impl<'a> Insert<'a> {
-    fn new<R: Record>(on: On<'a>, account: Arg, record: &R) -> Self {
-        let mut columns = record.columns();
-        columns.retain(|(column, _)| *column != "account_id");
-        columns.push(("account_id", account));
-        Self {
-            on,
-            table: R::TABLE,
-            columns,
-            conflict: "",
-        }
-    }
-
-    /// One more column: one that the struct does not know of.
-    #[must_use]
-    pub fn also(mut self, column: &'static str, value: impl Into<Arg>) -> Self {
-        self.columns.push((column, value.into()));
-        self
-    }
-
-    /// Nothing is added where another row has what is unique: `on conflict {which} do nothing`.
-    #[must_use]
-    pub const fn unless(mut self, which: &'static str) -> Self {
-        self.conflict = which;
-        self
-    }
-
-    /// Runs it. `false`: nothing was added.
-    pub async fn run(self) -> Result<bool> {
-        let (names, values): (Vec<&str>, Vec<Arg>) = self.columns.into_iter().unzip();
-        let places: Vec<String> = (1..=values.len()).map(|at| format!("${at}")).collect();
-        let sql = format!(
-            "insert into {} ({}) values ({}) {}",
-            self.table,
-            names.join(", "),
-            places.join(", "),
-            self.conflict
-        );
-        let query = match self.on {
-            On::Pool(db) => db.query_built(sql),
-            On::Tx(tx) => tx.query_built(sql),
-        };
-        Ok(query.bind_all(values).execute().await? == 1)
     }
 }
 
@@ -491,6 +444,21 @@ mod tests {
             /// Of two columns.
             place: (i64, i64) => place,
             created_at: Timestamp,
+        }
+        also "x" = |thing: &Thing| thing.place.0;
+        also "y" = |thing: &Thing| thing.place.1;
+    }
+
+    record! {
+        /// The same, with how many things of the account there are.
+        #[derive(Debug)]
+        struct Counted in "things"
+            from "(select t.*, (select count(*) from things o where o.account_id = t.account_id) as siblings
+                from things t) as things"
+            where "gone_at is null" {
+            id: ToolId,
+            name: String,
+            siblings: i64,
         }
     }
 
@@ -541,8 +509,8 @@ mod tests {
                 created_at: self.clock.now(),
             };
             self.clock.advance(std::time::Duration::from_millis(1));
-            let insert = self.db.insert(account, &thing).also("x", 1_i64);
-            let insert = insert.also("y", 2_i64).unless("on conflict do nothing");
+            let insert = self.db.insert(account, &thing);
+            let insert = insert.unless("on conflict do nothing");
             insert.run().await.unwrap().then_some(thing)
         }
     }
@@ -589,6 +557,50 @@ mod tests {
         assert_eq!(names(mine().like("name", "l%".to_owned()), 9, 0).await.1, 1);
         assert_eq!(mine().only("name <> 'a'").count().await.unwrap(), 3);
         assert_eq!(mine().some("name", 2).await.unwrap().len(), 2);
+        let either = "(name = $? or 'b' < $? and name = 'b')";
+        assert_eq!(names(mine().such(either, "c"), 9, 0).await.0, "cb");
+        let large = mine().such_if("how_large > $?", Some(1_u32));
+        assert_eq!(names(large, 9, 0).await, ("large".to_owned(), 1));
+        let all = mine().such_if("how_large > $?", None::<u32>);
+        assert_eq!(names(all, 0, 0).await.1, 4);
+    }
+
+    #[tokio::test]
+    async fn a_row_is_read_from_more_than_its_table_and_changed_in_it() {
+        let test = Test::new().await;
+        let thing = test.add(test.mine, "a", None).await.unwrap();
+        test.add(test.mine, "b", None).await.unwrap();
+        test.add(test.other, "c", None).await.unwrap();
+        let mine = || test.db.of::<Counted>(test.mine);
+        let read = mine().get(thing.id).await.unwrap().unwrap();
+        assert_eq!((read.name.as_str(), read.siblings), ("a", 2));
+        let renamed = named! { name: "d" };
+        assert_eq!(mine().whose("name", "a").set(renamed).await.unwrap(), 1);
+        let window = Window {
+            limit: 1,
+            offset: 0,
+        };
+        let (page, total) = mine().page(window).await.unwrap();
+        assert_eq!((page[0].name.as_str(), total), ("b", 2));
+        assert!(mine().delete(thing.id).await.unwrap());
+        assert_eq!(mine().first().await.unwrap().unwrap().siblings, 1);
+    }
+
+    #[tokio::test]
+    async fn a_row_that_is_there_is_written_anew() {
+        let test = Test::new().await;
+        let made = async |size: u32| {
+            let row = named! {
+                id: "one", account_id: test.mine, "name": "a", how_large: size, tags: "[]", x: 0_i64, y: 0_i64,
+                created_at: test.clock.now(),
+            };
+            let insert = test.db.insert_into("things", row);
+            insert.or_replace(&["id"]).run().await.unwrap()
+        };
+        assert!(made(1).await && made(2).await);
+        let sizes = test.db.query("select how_large from things");
+        let sizes = sizes.all(|row| row.i64("how_large")).await.unwrap();
+        assert_eq!(sizes, [2]);
     }
 
     #[tokio::test]

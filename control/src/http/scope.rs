@@ -1,81 +1,54 @@
 //! What a key may do.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
-macro_rules! scopes {
-    ($($variant:ident $name:literal),+ $(,)?) => {
-        /// One permission. The names are the API's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Scope {
-            $($variant),+
-        }
+use crate::words::words;
 
-        impl Scope {
-            /// Every scope there is, in the API's order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-            /// Their names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($name),+];
-
-            /// The name in the API, as in `agents:read`.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-
-            /// The scope of this name. Every request asks for those of its key.
-            fn of(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-scopes! {
-    AgentsRead "agents:read",
-    AgentsWrite "agents:write",
-    CallsRead "calls:read",
-    CallsWrite "calls:write",
-    ConversationsRead "conversations:read",
-    RecordingsRead "recordings:read",
-    RecordingsWrite "recordings:write",
-    TranscribeUse "transcribe:use",
-    TtsUse "tts:use",
-    VoicesRead "voices:read",
-    VoicesWrite "voices:write",
-    PhoneNumbersRead "phone_numbers:read",
-    PhoneNumbersWrite "phone_numbers:write",
-    TelcoAccountsRead "telco_accounts:read",
-    TelcoAccountsWrite "telco_accounts:write",
-    SmsMessagesRead "sms_messages:read",
-    SmsMessagesWrite "sms_messages:write",
-    SmsInboxRead "sms_inbox:read",
-    SmsInboxWrite "sms_inbox:write",
-    SmsCampaignsRead "sms_campaigns:read",
-    SmsCampaignsWrite "sms_campaigns:write",
-    MessagingAccountsRead "messaging_accounts:read",
-    MessagingAccountsWrite "messaging_accounts:write",
-    ChatappAccountsRead "chatapp_accounts:read",
-    ChatappAccountsWrite "chatapp_accounts:write",
-    ChatappMessagesWrite "chatapp_messages:write",
-    ChatappInboxRead "chatapp_inbox:read",
-    ChatappInboxWrite "chatapp_inbox:write",
-    CarrierAccountsRead "carrier_accounts:read",
-    CarrierAccountsWrite "carrier_accounts:write",
-    CollabRead "collab:read",
-    CollabWrite "collab:write",
-    IntegrationsRead "integrations:read",
-    IntegrationsWrite "integrations:write",
-    SipTrunksRead "sip_trunks:read",
-    SipTrunksWrite "sip_trunks:write",
-    UsageRead "usage:read",
-    UsageWrite "usage:write",
-    ModelsRead "models:read",
-    ApiKeysRead "api_keys:read",
-    ApiKeysWrite "api_keys:write",
+words! {
+    /// One permission. The names are the API's.
+    pub enum Scope {
+        AgentsRead = "agents:read",
+        AgentsWrite = "agents:write",
+        CallsRead = "calls:read",
+        CallsWrite = "calls:write",
+        ConversationsRead = "conversations:read",
+        RecordingsRead = "recordings:read",
+        RecordingsWrite = "recordings:write",
+        TranscribeUse = "transcribe:use",
+        TtsUse = "tts:use",
+        VoicesRead = "voices:read",
+        VoicesWrite = "voices:write",
+        PhoneNumbersRead = "phone_numbers:read",
+        PhoneNumbersWrite = "phone_numbers:write",
+        TelcoAccountsRead = "telco_accounts:read",
+        TelcoAccountsWrite = "telco_accounts:write",
+        SmsMessagesRead = "sms_messages:read",
+        SmsMessagesWrite = "sms_messages:write",
+        SmsInboxRead = "sms_inbox:read",
+        SmsInboxWrite = "sms_inbox:write",
+        SmsCampaignsRead = "sms_campaigns:read",
+        SmsCampaignsWrite = "sms_campaigns:write",
+        MessagingAccountsRead = "messaging_accounts:read",
+        MessagingAccountsWrite = "messaging_accounts:write",
+        ChatappAccountsRead = "chatapp_accounts:read",
+        ChatappAccountsWrite = "chatapp_accounts:write",
+        ChatappMessagesWrite = "chatapp_messages:write",
+        ChatappInboxRead = "chatapp_inbox:read",
+        ChatappInboxWrite = "chatapp_inbox:write",
+        CarrierAccountsRead = "carrier_accounts:read",
+        CarrierAccountsWrite = "carrier_accounts:write",
+        CollabRead = "collab:read",
+        CollabWrite = "collab:write",
+        IntegrationsRead = "integrations:read",
+        IntegrationsWrite = "integrations:write",
+        SipTrunksRead = "sip_trunks:read",
+        SipTrunksWrite = "sip_trunks:write",
+        UsageRead = "usage:read",
+        UsageWrite = "usage:write",
+        ModelsRead = "models:read",
+        ApiKeysRead = "api_keys:read",
+        ApiKeysWrite = "api_keys:write",
+    }
 }
 
 impl Scope {
@@ -95,34 +68,6 @@ impl Scope {
 
     const fn bit(self) -> u64 {
         1 << self as u64
-    }
-}
-
-impl std::str::FromStr for Scope {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::of(name).ok_or_else(|| format!("no scope {name}"))
-    }
-}
-
-impl std::fmt::Display for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Serialize for Scope {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Scope {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -195,7 +140,11 @@ impl std::str::FromStr for Scopes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split_ascii_whitespace().map(str::parse).collect()
+        let scope = |name: &str| {
+            name.parse::<Scope>()
+                .map_err(|_| format!("no scope {name}"))
+        };
+        text.split_ascii_whitespace().map(scope).collect()
     }
 }
 
@@ -219,6 +168,15 @@ mod tests {
             Scopes::all()
         );
         assert!("agents:fly".parse::<Scopes>().is_err());
+    }
+
+    #[test]
+    fn the_console_offers_every_scope() {
+        let page = include_str!("../../web/page-keys.js");
+        for scope in Scope::ALL {
+            let word = format!("'{scope}'");
+            assert!(page.contains(&word), "{word} is in none of its AREAS");
+        }
     }
 
     #[test]

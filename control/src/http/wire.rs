@@ -25,10 +25,12 @@
 //! | `nullable` | may be left out or null, which is the same | `Option<T>` |
 //! | `default` | may be left out | `T`, then its `Default` |
 //! | `clearable` | left out: stays; null: is cleared | `Patch<T>` |
+//! | `stated` | is there, and may be null | `T`, which reads null itself |
 //!
 //! `patch`, which may be left out, makes the body of a PATCH of the same fields: all may be left out, and those that
 //! are `nullable` become `clearable`. A PATCH with other fields or other words is a body of its own. With
-//! `pub query` instead of `pub struct` it is a query; members that it does not know are ignored.
+//! `pub query` instead of `pub struct` it is a query; members that it does not know are ignored. A `pub open struct` is
+//! a body, or an object within one, of which the same is true.
 //!
 //! # What it is answered
 //!
@@ -45,7 +47,8 @@
 //!
 //! makes the struct with its JSON schema, and `From<Trigger>`. Fields without `=` are those of `Trigger`; `uses` names
 //! its fields that the others are made of, and `hides` those that no client sees. It does not compile before every
-//! field of `Trigger` stands in one of the three. With `of Trigger (now: Timestamp)` it is `new(trigger, now)`.
+//! field of `Trigger` stands in one of the three. With `of Trigger (now: Timestamp)` it is `new(trigger, now)`. What is
+//! asked of the whole before it is taken apart stands in front: `of Trigger as trigger first(due = trigger.is_due())`.
 //!
 //! A new body and a new answer have an example in `openapi/examples.json`, under the name behind `=`.
 
@@ -58,12 +61,14 @@ use super::patch::Patch;
 macro_rules! body {
     (@type whole required $type:ty) => { $type };
     (@type whole default $type:ty) => { $type };
+    (@type whole stated $type:ty) => { $type };
     (@type whole clearable $type:ty) => { $crate::http::Patch<$type> };
     (@type whole $optional:ident $type:ty) => { Option<$type> };
     (@type patch nullable $type:ty) => { $crate::http::Patch<$type> };
     (@type patch $optional:ident $type:ty) => { Option<$type> };
 
     (@read whole required $map:ident $key:expr) => { $crate::http::wire::required(&mut $map, $key) };
+    (@read whole stated $map:ident $key:expr) => { $crate::http::wire::required(&mut $map, $key) };
     (@read whole default $map:ident $key:expr) => { $crate::http::wire::or_default(&mut $map, $key) };
     (@read whole clearable $map:ident $key:expr) => { $crate::http::wire::clearable(&mut $map, $key) };
     (@read whole optional $map:ident $key:expr) => { $crate::http::wire::optional(&mut $map, $key) };
@@ -73,6 +78,9 @@ macro_rules! body {
 
     (@field whole required $key:expr, $kind:expr, $doc:expr) => {
         $crate::http::validate::Field::req($key, $kind, $doc)
+    };
+    (@field whole stated $key:expr, $kind:expr, $doc:expr) => {
+        $crate::http::validate::Field::req($key, $kind, $doc).nullable()
     };
     (@field whole clearable $key:expr, $kind:expr, $doc:expr) => {
         $crate::http::validate::Field::opt($key, $kind, $doc).nullable()
@@ -88,6 +96,8 @@ macro_rules! body {
     (@key $field:ident $key:literal) => { $key };
     (@kind $type:ty) => { <$type as $crate::http::validate::Shape>::KIND };
     (@kind $type:ty, $kind:expr) => { $kind };
+    (@object Refuse $fields:expr) => { $crate::http::validate::Kind::Object($fields) };
+    (@object Ignore $fields:expr) => { $crate::http::validate::Kind::OpenObject($fields) };
 
     (@make $mode:ident $unknown:ident [$(#[$meta:meta])*] $vis:vis $name:ident $title:expr;
      $($presence:ident $field:ident $(as $key:literal)?: $type:ty $(= $kind:expr)?, $doc:expr;)+) => {
@@ -110,8 +120,9 @@ macro_rules! body {
         }
 
         impl $crate::http::validate::Shape for $name {
-            const KIND: $crate::http::validate::Kind =
-                $crate::http::validate::Kind::Object(<Self as $crate::http::Wire>::SCHEMA.fields);
+            const KIND: $crate::http::validate::Kind = $crate::http::wire::body!(
+                @object $unknown <Self as $crate::http::Wire>::SCHEMA.fields
+            );
         }
 
         impl $crate::http::Wire for $name {
@@ -143,6 +154,9 @@ macro_rules! body {
     ($(#[$meta:meta])* $vis:vis struct $name:ident = $title:literal; $($fields:tt)+) => {
         $crate::http::wire::body! { @make whole Refuse [$(#[$meta])*] $vis $name $title; $($fields)+ }
     };
+    ($(#[$meta:meta])* $vis:vis open struct $name:ident = $title:literal; $($fields:tt)+) => {
+        $crate::http::wire::body! { @make whole Ignore [$(#[$meta])*] $vis $name $title; $($fields)+ }
+    };
     ($(#[$meta:meta])* $vis:vis query $name:ident; $($fields:tt)+) => {
         $crate::http::wire::body! { @make whole Ignore [$(#[$meta])*] $vis $name stringify!($name); $($fields)+ }
     };
@@ -165,7 +179,8 @@ macro_rules! answer {
             [$($made)* $field,] $($rest)*
         }
     };
-    (@field [[$(#[$meta:meta])*] $vis:vis $name:ident $title:literal $source:ident [$($arg:ident: $arg_type:ty),*]
+    (@field [[$(#[$meta:meta])*] $vis:vis $name:ident $title:literal $source:ident
+             [$whole:ident $($first:ident = $asked:expr),*] [$($arg:ident: $arg_type:ty),*]
              [$($used:ident),*] [$($hidden:ident),*]]
      [$($moved:ident)*] [$($declared:tt)*] [$($made:tt)*]) => {
         $(#[$meta])*
@@ -176,8 +191,9 @@ macro_rules! answer {
         }
 
         $crate::http::wire::answer! {
-            @from $vis $name [$($arg: $arg_type),*] source: $source => {
-                let $source { $($moved,)* $($used,)* $($hidden: _,)* } = source;
+            @from $vis $name [$($arg: $arg_type),*] $whole: $source => {
+                $(let $first = $asked;)*
+                let $source { $($moved,)* $($used,)* $($hidden: _,)* } = $whole;
                 Self { $($made)* }
             }
         }
@@ -194,10 +210,21 @@ macro_rules! answer {
         }
     };
     ($(#[$meta:meta])* $vis:vis struct $name:ident = $title:literal of $source:ident
+     as $whole:ident first($($first:ident = $asked:expr),+)
      $(($($arg:ident: $type:ty),+))? $(uses($($used:ident),+))? $(hides($($hidden:ident),+))?
      { $($fields:tt)+ }) => {
         $crate::http::wire::answer! {
-            @field [[$(#[$meta])*] $vis $name $title $source [$($($arg: $type),+)?] [$($($used),+)?] [$($($hidden),+)?]]
+            @field [[$(#[$meta])*] $vis $name $title $source [$whole $($first = $asked),+]
+                    [$($($arg: $type),+)?] [$($($used),+)?] [$($($hidden),+)?]]
+            [] [] [] $($fields)+
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident = $title:literal of $source:ident
+     $(($($arg:ident: $type:ty),+))? $(uses($($used:ident),+))? $(hides($($hidden:ident),+))?
+     { $($fields:tt)+ }) => {
+        $crate::http::wire::answer! {
+            @field [[$(#[$meta])*] $vis $name $title $source [source]
+                    [$($($arg: $type),+)?] [$($($used),+)?] [$($($hidden),+)?]]
             [] [] [] $($fields)+
         }
     };
@@ -250,7 +277,7 @@ mod tests {
     use serde_json::json;
 
     use crate::http::extract::parse;
-    use crate::http::validate::{Kind, Unknown};
+    use crate::http::validate::{self, Kind, Unknown};
     use crate::http::{Patch, Wire};
 
     body! {
@@ -270,6 +297,19 @@ mod tests {
         #[derive(Debug, PartialEq)]
         query Asked;
         clearable on: bool, "A flag";
+    }
+
+    body! {
+        #[derive(Debug, PartialEq)]
+        open struct Point = "Point";
+        required x: u32 = Kind::int(0, 9), "A place";
+    }
+
+    body! {
+        #[derive(Debug, PartialEq)]
+        open struct Line = "Line";
+        required points: Vec<Point> = Kind::list(&<Point as validate::Shape>::KIND, 0, 2), "Places";
+        stated note: Option<String> = Kind::Str { min: 0, max: 9 }, "A note";
     }
 
     fn refused<T: Wire>(body: &str) -> String {
@@ -352,6 +392,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_open_body_ignores_what_it_does_not_know_at_every_depth() {
+        let read = parse::<Line>(br#"{"points": [{"x": 1, "y": 2}], "note": null, "z": 3}"#);
+        let line = Line {
+            points: vec![Point { x: 1 }],
+            note: None,
+        };
+        assert_eq!(read.unwrap(), line);
+        let missing = refused::<Line>(r#"{"points": []}"#);
+        assert!(missing.contains("missing") && missing.contains("note"));
+        assert!(refused::<Line>(r#"{"points": [{"y": 2}], "note": "n"}"#).contains("missing"));
+        let note = Line::SCHEMA.field("note").unwrap();
+        assert!(note.required && note.nullable);
+    }
+
     struct Stored {
         id: u32,
         word: String,
@@ -365,6 +420,33 @@ mod tests {
             /// How long the word is.
             length: usize = word.len(),
             by: u32 = by,
+        }
+    }
+
+    impl Stored {
+        fn is_long(&self) -> bool {
+            self.word.len() > self.secret.len()
+        }
+    }
+
+    answer! {
+        struct Judged = "Judged" of Stored as it first(long = it.is_long()) hides(id, secret) {
+            word: String,
+            /// Whether it is long.
+            long: bool = long,
+        }
+    }
+
+    #[test]
+    fn an_answer_asks_the_whole_before_it_is_taken_apart() {
+        for (word, long) in [("abc", true), ("a", false)] {
+            let stored = Stored {
+                id: 7,
+                word: word.into(),
+                secret: "s".into(),
+            };
+            let judged = serde_json::to_value(Judged::from(stored)).unwrap();
+            assert_eq!(judged, json!({"word": word, "long": long}));
         }
     }
 

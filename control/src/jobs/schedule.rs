@@ -3,32 +3,17 @@
 use std::time::Duration;
 
 use super::backoff::{doubled, jittered};
+use crate::words::words;
 
-/// How hard an event is delivered (document 1, Delivery).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Short attempts, then rounds over about three days.
-    Durable,
-    /// Short attempts only.
-    Short,
-    /// Short attempts and a few minutes more.
-    BestEffort,
-}
-
-impl Class {
-    /// As it stands in the outbox.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Durable => "durable",
-            Self::Short => "short",
-            Self::BestEffort => "best_effort",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Durable, Self::Short, Self::BestEffort]
-            .into_iter()
-            .find(|class| class.name() == name)
+words! {
+    /// How hard an event is delivered (document 1, Delivery), as it stands in the outbox.
+    pub enum Class {
+        /// Short attempts, then rounds over about three days.
+        Durable = "durable",
+        /// Short attempts only.
+        Short = "short",
+        /// Short attempts and a few minutes more.
+        BestEffort = "best_effort",
     }
 }
 
@@ -151,14 +136,6 @@ mod tests {
         let low = drawn.iter().copied().fold(f64::MAX, f64::min);
         let high = drawn.iter().copied().fold(0.0, f64::max);
         assert!(low < 54.1 && high > 65.9, "{low} to {high}");
-    }
-
-    #[test]
-    fn classes_read_back() {
-        for class in [Class::Durable, Class::Short, Class::BestEffort] {
-            assert_eq!(Class::from_name(class.name()), Some(class));
-        }
-        assert_eq!(Class::from_name("eager"), None);
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::kind::{Finished, Held, Kind, Table, Then};
-use crate::db::{Arg, Db, DbError, Query, Row, Tx};
+use crate::db::{Arg, Db, DbError, Query, Row, Tx, args};
 use crate::ids::AccountId;
 use crate::time::Timestamp;
 
@@ -53,9 +53,7 @@ impl<'a> Look<'a> {
                  where account_id = $1 and {open} and next_attempt_at <= $2{except}
                  order by next_attempt_at, id limit $3"
             ))
-            .bind(self.account)
-            .bind(self.now)
-            .bind(self.limit)
+            .bind_all(args![self.account, self.now, self.limit])
             .bind_all(values)
             .all(read)
             .await
@@ -101,10 +99,7 @@ pub async fn claim<K: Kind>(
             where account_id = $3 and id = $4 and {open} and next_attempt_at <= $2{skip})
          returning claim_token, attempts, {intended}{columns}"
     ))
-    .bind(lease_end)
-    .bind(now)
-    .bind(account)
-    .bind(id.to_string())
+    .bind_all(args![lease_end, now, account, id])
     .optional(|row| {
         let held = Held {
             account,
@@ -149,11 +144,7 @@ pub async fn close<K: Kind>(
                     updated_at = $2, last_error = coalesce($5, last_error)
                  where account_id = $3 and id = $4 and {open} and next_attempt_at <= $2{which}"
             ))
-            .bind(K::word(*status))
-            .bind(now)
-            .bind(account)
-            .bind(id.to_string())
-            .bind(*error)
+            .bind_all(args![K::word(*status), now, account, id, *error])
             .execute()
             .await?;
         if rows == 1 {
@@ -165,19 +156,7 @@ pub async fn close<K: Kind>(
 
 /// Moves the end of a claim. `false`: the claim is lost.
 pub async fn renew<K: Kind>(db: &Db, held: &Held, lease_end: Timestamp) -> Result<bool, DbError> {
-    let Table { name, claimed, .. } = K::TABLE;
-    let rows = db
-        .query_built(format!(
-            "update {name} set next_attempt_at = $1
-             where account_id = $2 and id = $3 and claim_token = $4 and status = '{claimed}'"
-        ))
-        .bind(lease_end)
-        .bind(held.account)
-        .bind(held.id.to_string())
-        .bind(held.token)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+    move_end::<K>(db, held, lease_end, None).await
 }
 
 /// Notes that the holder of a claim is about to do what must not be repeated, and gives it a whole claim of
@@ -194,17 +173,29 @@ pub async fn intend<K: Kind>(
             "a kind that intends has a word for unknown"
         )
     };
+    move_end::<K>(db, held, lease_end, Some(now)).await
+}
+
+/// Moves the end of a claim, of a deed that is intended then.
+async fn move_end<K: Kind>(
+    db: &Db,
+    held: &Held,
+    lease_end: Timestamp,
+    intended_at: Option<Timestamp>,
+) -> Result<bool, DbError> {
     let Table { name, claimed, .. } = K::TABLE;
+    // Only tables of kinds that intend have the column.
+    let intended = match intended_at {
+        Some(_) => ", intended_at = $5",
+        None => "",
+    };
     let rows = db
         .query_built(format!(
-            "update {name} set intended_at = $1, next_attempt_at = $2
-             where account_id = $3 and id = $4 and claim_token = $5 and status = '{claimed}'"
+            "update {name} set next_attempt_at = $1{intended}
+             where account_id = $2 and id = $3 and claim_token = $4 and status = '{claimed}'"
         ))
-        .bind(now)
-        .bind(lease_end)
-        .bind(held.account)
-        .bind(held.id.to_string())
-        .bind(held.token)
+        .bind_all(args![lease_end, held.account, held.id, held.token])
+        .bind_all(intended_at.map(Arg::from))
         .execute()
         .await?;
     Ok(rows == 1)
@@ -269,12 +260,14 @@ fn bound<'a, K: Kind>(
     } = finished;
     let word = K::word(*status);
     let query = query
-        .bind(word)
-        .bind(*next_attempt_at)
-        .bind(error.as_deref())
-        .bind(now)
-        .bind(held.account)
-        .bind(held.id.to_string())
+        .bind_all(args![
+            word,
+            *next_attempt_at,
+            error.as_deref(),
+            now,
+            held.account,
+            held.id
+        ])
         .bind(held.token);
     match K::TABLE.done {
         Some((done, _)) => query.bind((word == done).then_some(now)),
@@ -290,8 +283,7 @@ pub async fn mend<K: Kind>(db: &Db, now: Timestamp, longest: Duration) -> Result
     db.query_built(format!(
         "update {name} set next_attempt_at = $1 where {open} and next_attempt_at > $2"
     ))
-    .bind(now)
-    .bind(now.plus(longest))
+    .bind_all(args![now, now.plus(longest)])
     .execute()
     .await
 }

@@ -19,14 +19,17 @@ use tokio::sync::Notify;
 use crate::admission::Renewal;
 use crate::ids::{AccountId, CallId};
 use crate::time::Moment;
+use crate::words::words;
 
 pub use hosted::{LiveCall, TellDropped};
 pub use peer::Peer;
 pub use pulse::{Claimed, NetworkLog, Pulse};
 pub use ringing::{Canceled, Dialling};
 
-/// Who calls whom.
-pub const DIRECTIONS: &[&str] = &["inbound", "outbound"];
+words! {
+    /// Who calls whom.
+    pub enum Direction { Inbound = "inbound", Outbound = "outbound" }
+}
 
 /// The calls of this process, by id. Bounded by the engine's cap on calls.
 #[derive(Default)]

@@ -29,7 +29,7 @@ pub fn endpoints() -> Vec<Endpoint<Node>> {
 async fn list(Query(query): Query<ModelsQuery>) -> impl IntoResponse {
     let items: Vec<ModelRecord> = all()
         .filter(|model| model.available || query.include_unavailable)
-        .map(ModelRecord::from)
+        .map(|model| ModelRecord::from(*model))
         .collect();
     Items { items }
 }

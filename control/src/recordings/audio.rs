@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
-use super::store::RecordingRow;
+use super::store::{RecordingRow, Status};
 use crate::http::answers::Told;
 use crate::http::error::ApiError;
 use crate::http::range::{self, Selected};
@@ -41,7 +41,7 @@ pub async fn serve(
     let Some(key) = recording
         .key
         .as_ref()
-        .filter(|_| recording.status == "ready")
+        .filter(|_| recording.status == Status::Ready)
     else {
         return Err(ApiError::NotFound);
     };

@@ -122,7 +122,7 @@ async fn link(
     let recording = store::get(&app.db, caller.account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
-    if recording.status != "ready" {
+    if recording.status != store::Status::Ready {
         return Err(ApiError::Missing {
             code: "recording_not_ready",
             message: format!("The recording is {}", recording.status),

@@ -1,30 +1,45 @@
 //! The `recordings` and `audio_tokens` tables.
 
-use crate::db::{Db, DbError, Row, Tx};
+use crate::calls::store::CallRow;
+use crate::db::{self, Arg, Db, DbError, Row, Rows, Tx, Window, args, named, record};
 use crate::ids::{AccountId, AgentId, CallId, RecordingId};
 use crate::storage::ObjectKey;
 use crate::time::Timestamp;
+use crate::words::words;
 
 use super::token::AudioToken;
 
-/// One recording that was not deleted.
-#[derive(Clone, Debug)]
-pub struct RecordingRow {
-    pub id: RecordingId,
-    pub account: AccountId,
-    pub call_id: CallId,
-    pub agent_id: AgentId,
-    pub status: String,
-    pub sample_rate: i64,
-    pub samples: i64,
-    pub size_bytes: i64,
-    pub sha256: Option<String>,
-    pub region: String,
-    /// Where the WAV lies, once it is ready.
-    pub key: Option<ObjectKey>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-    pub ready_at: Option<Timestamp>,
+record! {
+    /// One recording that was not deleted.
+    #[derive(Clone, Debug)]
+    pub struct RecordingRow in "recordings" where "deleted_at is null" {
+        id: RecordingId,
+        account: AccountId as "account_id",
+        call_id: CallId,
+        agent_id: AgentId,
+        status: Status,
+        sample_rate: i64,
+        samples: i64,
+        size_bytes: i64,
+        sha256: Option<String>,
+        region: String,
+        /// Where the WAV lies, once it is ready.
+        key: Option<ObjectKey> => key,
+        created_at: Timestamp,
+        updated_at: Timestamp,
+        ready_at: Option<Timestamp>,
+    }
+}
+
+words! {
+    /// Where a recording stands.
+    pub enum Status { Uploading = "uploading", Ready = "ready", Failed = "failed" }
+}
+
+/// A key that nobody can read is none: there is nothing to be heard then.
+fn key(row: &Row) -> db::Result<Option<ObjectKey>> {
+    let key = row.opt_text("storage_key")?;
+    Ok(key.and_then(|key| ObjectKey::parse(&key)))
 }
 
 /// What is known of a recording once its file is in the store.
@@ -66,8 +81,6 @@ pub struct Standing {
     pub key: Option<ObjectKey>,
 }
 
-const LIVE: &str = "select * from recordings where deleted_at is null";
-
 /// Adds the recording of a call that has just ended; its file follows.
 pub async fn insert(
     tx: &mut Tx,
@@ -77,41 +90,26 @@ pub async fn insert(
     agent: AgentId,
     region: &str,
     now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "insert into recordings (id, account_id, call_id, agent_id, status, sample_rate, region, created_at, updated_at)
-         values ($1, $2, $3, $4, 'uploading', $5, $6, $7, $7)",
-    )
-    .bind(id)
-    .bind(account)
-    .bind(call)
-    .bind(agent)
-    .bind(i64::from(media::time::RATE))
-    .bind(region)
-    .bind(now)
-    .execute()
-    .await?;
-    tx.query("update calls set recording_id = $1 where account_id = $2 and id = $3")
-        .bind(id)
-        .bind(account)
-        .bind(call)
-        .execute()
-        .await?;
-    Ok(())
+) -> db::Result<()> {
+    let row = named! {
+        id: id,
+        account_id: account,
+        call_id: call,
+        agent_id: agent,
+        status: Status::Uploading,
+        sample_rate: media::time::RATE,
+        region: region,
+        created_at: now,
+        updated_at: now,
+    };
+    tx.insert_into("recordings", row).run().await?;
+    let call = tx.of::<CallRow>(account).whose("id", call);
+    call.set(named! { recording_id: id }).await.map(drop)
 }
 
 /// One recording of the account.
-pub async fn get(
-    db: &Db,
-    account: AccountId,
-    id: RecordingId,
-) -> Result<Option<RecordingRow>, DbError> {
-    let sql = format!("{LIVE} and account_id = $1 and id = $2");
-    db.query_built(sql)
-        .bind(account)
-        .bind(id)
-        .optional(RecordingRow::read)
-        .await
+pub async fn get(db: &Db, account: AccountId, id: RecordingId) -> db::Result<Option<RecordingRow>> {
+    db.of(account).get(id).await
 }
 
 /// The recording of one call of the account.
@@ -119,13 +117,8 @@ pub async fn of_call(
     db: &Db,
     account: AccountId,
     call: CallId,
-) -> Result<Option<RecordingRow>, DbError> {
-    let sql = format!("{LIVE} and account_id = $1 and call_id = $2");
-    db.query_built(sql)
-        .bind(account)
-        .bind(call)
-        .optional(RecordingRow::read)
-        .await
+) -> db::Result<Option<RecordingRow>> {
+    db.of(account).whose("call_id", call).first().await
 }
 
 /// The account's recordings, newest first, and how many there are in all.
@@ -134,43 +127,21 @@ pub async fn list(
     account: AccountId,
     limit: u32,
     offset: u32,
-) -> Result<(Vec<RecordingRow>, u64), DbError> {
-    let sql =
-        format!("{LIVE} and account_id = $1 order by created_at desc, id desc limit $2 offset $3");
-    let rows = db
-        .query_built(sql)
-        .bind(account)
-        .bind(limit)
-        .bind(offset)
-        .all(RecordingRow::read)
-        .await?;
-    let total = db
-        .query(
-            "select count(*) as total from recordings where deleted_at is null and account_id = $1",
-        )
-        .bind(account)
-        .one(|row| row.i64("total"))
-        .await?;
-    Ok((rows, total.unsigned_abs()))
+) -> db::Result<(Vec<RecordingRow>, u64)> {
+    db.of(account).page(Window { limit, offset }).await
 }
 
 /// The recording of a call, be it deleted.
-pub async fn standing(
-    db: &Db,
-    account: AccountId,
-    call: CallId,
-) -> Result<Option<Standing>, DbError> {
+pub async fn standing(db: &Db, account: AccountId, call: CallId) -> db::Result<Option<Standing>> {
     db.query(
         "select id, storage_key, deleted_at from recordings where account_id = $1 and call_id = $2",
     )
-    .bind(account)
-    .bind(call)
+    .bind_all(args![account, call])
     .optional(|row| {
-        let key = row.opt_text("storage_key")?;
         Ok(Standing {
             id: row.parse("id")?,
             deleted: row.opt_time("deleted_at")?.is_some(),
-            key: key.and_then(|key| ObjectKey::parse(&key)),
+            key: key(row)?,
         })
     })
     .await
@@ -182,15 +153,17 @@ pub async fn came_late(
     account: AccountId,
     id: RecordingId,
     kept: &Kept<'_>,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     db.query(
         "update recordings set storage_key = $1, tape_key = $2
          where account_id = $3 and id = $4 and deleted_at is not null",
     )
-    .bind(kept.key.as_str())
-    .bind(kept.tape_key.map(ObjectKey::as_str))
-    .bind(account)
-    .bind(id)
+    .bind_all(args![
+        kept.key.as_str(),
+        kept.tape_key.map(ObjectKey::as_str),
+        account,
+        id
+    ])
     .execute()
     .await?;
     Ok(())
@@ -204,32 +177,17 @@ pub async fn ready(
     call: CallId,
     kept: &Kept<'_>,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update recordings set status = 'ready', samples = $1, size_bytes = $2, sha256 = $3,
-                storage_key = $4, tape_key = $5, ready_at = $6, updated_at = $6
-             where account_id = $7 and call_id = $8 and status = 'uploading' and deleted_at is null",
-        )
-        .bind(i64::try_from(kept.samples).unwrap_or(i64::MAX))
-        .bind(i64::try_from(kept.size_bytes).unwrap_or(i64::MAX))
-        .bind(kept.sha256)
-        .bind(kept.key.as_str())
-        .bind(kept.tape_key.map(ObjectKey::as_str))
-        .bind(now)
-        .bind(account)
-        .bind(call)
-        .execute()
-        .await?;
-    if rows == 1 {
-        tx.query("update calls set has_recording = true, updated_at = $1 where account_id = $2 and id = $3")
-            .bind(now)
-            .bind(account)
-            .bind(call)
-            .execute()
+) -> db::Result<bool> {
+    let stored = named! { status: Status::Ready, ready_at: now, updated_at: now };
+    let recording = uploading(tx.of(account), call);
+    let rows = recording.set(stored.into_iter().chain(kept.columns()));
+    let is_ready = rows.await? == 1;
+    if is_ready {
+        let call = tx.of::<CallRow>(account).whose("id", call);
+        call.set(named! { has_recording: true, updated_at: now })
             .await?;
     }
-    Ok(rows == 1)
+    Ok(is_ready)
 }
 
 /// Turns an uploading recording into a failed one of which the beginning is kept. `false`: as in [`ready`].
@@ -240,25 +198,29 @@ pub async fn broken(
     kept: &Kept<'_>,
     error: &str,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = db
-        .query(
-            "update recordings set status = 'failed', error = $1, samples = $2, size_bytes = $3, sha256 = $4,
-                storage_key = $5, tape_key = $6, updated_at = $7
-             where account_id = $8 and call_id = $9 and status = 'uploading' and deleted_at is null",
-        )
-        .bind(error)
-        .bind(i64::try_from(kept.samples).unwrap_or(i64::MAX))
-        .bind(i64::try_from(kept.size_bytes).unwrap_or(i64::MAX))
-        .bind(kept.sha256)
-        .bind(kept.key.as_str())
-        .bind(kept.tape_key.map(ObjectKey::as_str))
-        .bind(now)
-        .bind(account)
-        .bind(call)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let failed = named! { status: Status::Failed, error: error, updated_at: now };
+    let recording = uploading(db.of(account), call);
+    let rows = recording.set(failed.into_iter().chain(kept.columns()));
+    Ok(rows.await? == 1)
+}
+
+/// The recording of this call, while its file is awaited.
+fn uploading(recordings: Rows<'_, RecordingRow>, call: CallId) -> Rows<'_, RecordingRow> {
+    let of_call = recordings.whose("call_id", call);
+    of_call.whose("status", Status::Uploading)
+}
+
+impl Kept<'_> {
+    fn columns(&self) -> [(&'static str, Arg); 5] {
+        named! {
+            samples: self.samples,
+            size_bytes: self.size_bytes,
+            sha256: self.sha256,
+            storage_key: self.key.as_str(),
+            tape_key: self.tape_key.map(ObjectKey::as_str),
+        }
+    }
 }
 
 /// Writes down the tape of a call without a recording.
@@ -268,18 +230,12 @@ pub async fn insert_tape(
     call: CallId,
     key: &ObjectKey,
     now: Timestamp,
-) -> Result<(), DbError> {
-    db.query(
-        "insert into tapes (call_id, account_id, storage_key, created_at) values ($1, $2, $3, $4)
-         on conflict (call_id) do nothing",
-    )
-    .bind(call)
-    .bind(account)
-    .bind(key.as_str())
-    .bind(now)
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let tape =
+        named! { call_id: call, account_id: account, storage_key: key.as_str(), created_at: now };
+    let there = "on conflict (call_id) do nothing";
+    let insert = db.insert_into("tapes", tape).unless(there);
+    insert.run().await.map(drop)
 }
 
 /// Tapes of calls without recordings that are older than `before`, of all accounts, oldest first: the
@@ -288,12 +244,11 @@ pub async fn old_tapes(
     db: &Db,
     before: Timestamp,
     limit: i64,
-) -> Result<Vec<(CallId, ObjectKey)>, DbError> {
+) -> db::Result<Vec<(CallId, ObjectKey)>> {
     db.query(
         "select call_id, storage_key from tapes where created_at < $1 order by created_at limit $2",
     )
-    .bind(before)
-    .bind(limit)
+    .bind_all(args![before, limit])
     .all(|row| {
         let key = row.text("storage_key")?;
         let key = ObjectKey::parse(&key).ok_or_else(|| DbError::Column {
@@ -306,7 +261,7 @@ pub async fn old_tapes(
 }
 
 /// Forgets a tape that is gone: the node's own housekeeping.
-pub async fn forget_tape(db: &Db, call: CallId) -> Result<(), DbError> {
+pub async fn forget_tape(db: &Db, call: CallId) -> db::Result<()> {
     db.query("delete from tapes where call_id = $1")
         .bind(call)
         .execute()
@@ -321,22 +276,13 @@ pub async fn failed(
     call: CallId,
     error: &str,
     now: Timestamp,
-) -> Result<(), DbError> {
-    db.query(
-        "update recordings set status = 'failed', error = $1, updated_at = $2
-         where account_id = $3 and call_id = $4 and status = 'uploading'",
-    )
-    .bind(error)
-    .bind(now)
-    .bind(account)
-    .bind(call)
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let failed = named! { status: Status::Failed, error: error, updated_at: now };
+    uploading(db.of(account), call).set(failed).await.map(drop)
 }
 
 /// Whose call this is, and what is to become of its files on the disk. `None`: there is no such call.
-pub async fn lot(db: &Db, call: CallId) -> Result<Option<(AccountId, Lot)>, DbError> {
+pub async fn lot(db: &Db, call: CallId) -> db::Result<Option<(AccountId, Lot)>> {
     db.query(
         "select c.account_id, c.ended_at, c.end_reason, r.status, r.created_at, r.deleted_at
          from calls c left join recordings r on r.call_id = c.id where c.id = $1",
@@ -367,43 +313,35 @@ pub async fn delete(
     account: AccountId,
     id: RecordingId,
     now: Timestamp,
-) -> Result<Option<CallId>, DbError> {
+) -> db::Result<Option<CallId>> {
     let call = tx
         .query(
             "update recordings set deleted_at = $1, updated_at = $1
              where account_id = $2 and id = $3 and deleted_at is null returning call_id",
         )
-        .bind(now)
-        .bind(account)
-        .bind(id)
+        .bind_all(args![now, account, id])
         .optional(|row| row.parse::<CallId>("call_id"))
         .await?;
     if let Some(call) = call {
+        let key = ObjectKey::recording(account, call);
         tx.query(
             "update recordings set storage_key = coalesce(storage_key, $1)
              where account_id = $2 and id = $3",
         )
-        .bind(ObjectKey::recording(account, call).as_str())
-        .bind(account)
-        .bind(id)
+        .bind_all(args![key.as_str(), account, id])
         .execute()
         .await?;
-        tx.query(
-            "update calls set has_recording = false, recording_id = null, updated_at = $1
-             where account_id = $2 and recording_id = $3",
-        )
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
+        let call = tx.of::<CallRow>(account).whose("recording_id", id);
+        let none = None::<RecordingId>;
+        call.set(named! { has_recording: false, recording_id: none, updated_at: now })
+            .await?;
     }
     Ok(call)
 }
 
 /// Deleted recordings of all accounts whose objects still lie in the store, oldest first: the node's
 /// own housekeeping.
-pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
+pub async fn leftovers(db: &Db, limit: i64) -> db::Result<Vec<Leftover>> {
     db.query(
         "select id, account_id, call_id from recordings
          where deleted_at is not null and storage_key is not null
@@ -415,7 +353,7 @@ pub async fn leftovers(db: &Db, limit: i64) -> Result<Vec<Leftover>, DbError> {
 }
 
 /// What the store still holds of one deleted recording, of whichever account: who asks has deleted it.
-pub async fn leftover(db: &Db, id: RecordingId) -> Result<Option<Leftover>, DbError> {
+pub async fn leftover(db: &Db, id: RecordingId) -> db::Result<Option<Leftover>> {
     db.query(
         "select id, account_id, call_id from recordings
          where id = $1 and deleted_at is not null and storage_key is not null",
@@ -426,7 +364,7 @@ pub async fn leftover(db: &Db, id: RecordingId) -> Result<Option<Leftover>, DbEr
 }
 
 impl Leftover {
-    fn read(row: &Row) -> Result<Self, DbError> {
+    fn read(row: &Row) -> db::Result<Self> {
         let (account, call): (AccountId, CallId) =
             (row.parse("account_id")?, row.parse("call_id")?);
         // All that may have been stored of it: a process may have died between the store and its row.
@@ -443,7 +381,7 @@ impl Leftover {
 }
 
 /// Notes that the objects of a deleted recording are gone.
-pub async fn cleared(db: &Db, id: RecordingId) -> Result<(), DbError> {
+pub async fn cleared(db: &Db, id: RecordingId) -> db::Result<()> {
     db.query("update recordings set storage_key = null, tape_key = null where id = $1 and deleted_at is not null")
         .bind(id)
         .execute()
@@ -458,16 +396,14 @@ pub async fn stranded(
     node: &str,
     before: Timestamp,
     long_ago: Timestamp,
-) -> Result<Vec<(AccountId, CallId, Timestamp)>, DbError> {
+) -> db::Result<Vec<(AccountId, CallId, Timestamp)>> {
     db.query(
         "select r.account_id, r.call_id, r.created_at from recordings r join calls c on c.id = r.call_id
          where r.status = 'uploading' and r.deleted_at is null
             and (c.owner_node = $1 and r.created_at < $2 or r.created_at < $3)
          order by r.created_at",
     )
-    .bind(node)
-    .bind(before)
-    .bind(long_ago)
+    .bind_all(args![node, before, long_ago])
     .all(|row| {
         let (account, call) = (row.parse("account_id")?, row.parse("call_id")?);
         Ok((account, call, row.time("created_at")?))
@@ -482,16 +418,15 @@ pub async fn insert_token(
     call: CallId,
     token: AudioToken,
     now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query("insert into audio_tokens (id, account_id, call_id, expires_at, created_at) values ($1, $2, $3, $4, $5)")
-        .bind(token.id.to_string())
-        .bind(account)
-        .bind(call)
-        .bind(token.expires_at)
-        .bind(now)
-        .execute()
-        .await?;
-    Ok(())
+) -> db::Result<()> {
+    let row = named! {
+        id: token.id,
+        account_id: account,
+        call_id: call,
+        expires_at: token.expires_at,
+        created_at: now,
+    };
+    tx.insert_into("audio_tokens", row).run().await.map(drop)
 }
 
 /// Whose token this is, unless it was revoked or is unknown. The account follows from the token: its
@@ -500,12 +435,11 @@ pub async fn token_account(
     db: &Db,
     call: CallId,
     token: AudioToken,
-) -> Result<Option<AccountId>, DbError> {
+) -> db::Result<Option<AccountId>> {
     db.query(
         "select account_id from audio_tokens where id = $1 and call_id = $2 and revoked_at is null",
     )
-    .bind(token.id.to_string())
-    .bind(call)
+    .bind_all(args![token.id, call])
     .optional(|row| row.parse("account_id"))
     .await
 }
@@ -515,13 +449,12 @@ pub async fn recording_token_account(
     db: &Db,
     recording: RecordingId,
     token: AudioToken,
-) -> Result<Option<AccountId>, DbError> {
+) -> db::Result<Option<AccountId>> {
     db.query(
         "select t.account_id from audio_tokens t join recordings r on r.call_id = t.call_id
          where t.id = $1 and r.id = $2 and t.revoked_at is null and r.deleted_at is null",
     )
-    .bind(token.id.to_string())
-    .bind(recording)
+    .bind_all(args![token.id, recording])
     .optional(|row| row.parse("account_id"))
     .await
 }
@@ -533,22 +466,19 @@ pub async fn revoke_token(
     call: CallId,
     token: AudioToken,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     db.query(
         "update audio_tokens set revoked_at = coalesce(revoked_at, $1)
          where id = $2 and account_id = $3 and call_id = $4",
     )
-    .bind(now)
-    .bind(token.id.to_string())
-    .bind(account)
-    .bind(call)
+    .bind_all(args![now, token.id, account, call])
     .execute()
     .await?;
     Ok(())
 }
 
 /// Forgets tokens that ran out: an expired token is refused before its row is looked for.
-pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> Result<(), DbError> {
+pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> db::Result<()> {
     db.query("delete from audio_tokens where expires_at < $1")
         .bind(expired_before)
         .execute()
@@ -557,7 +487,7 @@ pub async fn forget_tokens(db: &Db, expired_before: Timestamp) -> Result<(), DbE
 }
 
 /// Account and agent of a call that died with its node and has no recording. The account follows from the call.
-pub async fn lost_with_node(db: &Db, id: CallId) -> Result<Option<(AccountId, AgentId)>, DbError> {
+pub async fn lost_with_node(db: &Db, id: CallId) -> db::Result<Option<(AccountId, AgentId)>> {
     db.query(
         "select account_id, agent_id from calls
          where id = $1 and end_reason = 'node_lost' and recording_id is null and has_recording = false",
@@ -572,33 +502,10 @@ pub async fn agent_of_call(
     tx: &mut Tx,
     account: AccountId,
     call: CallId,
-) -> Result<Option<AgentId>, DbError> {
+) -> db::Result<Option<AgentId>> {
     tx.query("select agent_id from calls where account_id = $1 and id = $2")
         .bind(account)
         .bind(call)
         .optional(|row| row.parse("agent_id"))
         .await
-}
-
-impl RecordingRow {
-    fn read(row: &Row) -> Result<Self, DbError> {
-        Ok(Self {
-            id: row.parse("id")?,
-            account: row.parse("account_id")?,
-            call_id: row.parse("call_id")?,
-            agent_id: row.parse("agent_id")?,
-            status: row.text("status")?,
-            sample_rate: row.i64("sample_rate")?,
-            samples: row.i64("samples")?,
-            size_bytes: row.i64("size_bytes")?,
-            sha256: row.opt_text("sha256")?,
-            region: row.text("region")?,
-            key: row
-                .opt_text("storage_key")?
-                .and_then(|key| ObjectKey::parse(&key)),
-            created_at: row.time("created_at")?,
-            updated_at: row.time("updated_at")?,
-            ready_at: row.opt_time("ready_at")?,
-        })
-    }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::store::RecordingRow;
+use super::store::{RecordingRow, Status};
 use crate::http::validate::Kind;
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, CallId, RecordingId};
@@ -18,8 +18,7 @@ answer! {
         /// The agent that speaks. Null where no agent answered.
         agent_id: Option<AgentId> = agent_id.known(),
         /// Where it stands: only a `ready` recording can be heard.
-        #[schemars(extend("enum" = ["uploading", "ready", "failed"]))]
-        status: String,
+        status: Status,
         /// The file format, always `wav`.
         format: &'static str = "wav",
         /// How many channels it has, always 2.

@@ -41,7 +41,7 @@ async fn answer(State(app): State<Node>, request: Request) -> Result<Json<Reply>
         } => {
             let body = Offer {
                 sdp,
-                r#type: kind,
+                kind,
                 pc_id,
                 restart_pc,
             };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::call_token::{self, Claims};
 use super::ice_config::ice_config;
-use super::rules::{self, Plan};
+use super::rules::{self, Plan, Transport};
 use super::store::{self, NewSession};
 use super::token;
 use super::wire::{BrowserSession, Connect, Connected, MintToken, Minted, SocketSession};
@@ -90,10 +90,10 @@ pub async fn connect(
                 None => Some(session_token(app, &opening)?),
             };
             let how = How {
-                transport: "webrtc",
+                transport: Transport::WebRtc,
                 protocol: rules::protocol_name(Protocol::WebRtc),
                 audio_format: AudioFormat::Opus48000.name(),
-                direction: "inbound",
+                direction: calls::rules::Direction::Inbound,
                 from_number: None,
                 to_number: None,
                 token_hash: "",
@@ -116,10 +116,10 @@ pub async fn connect(
                 Direction::Outbound => (None, phone),
             };
             let how = How {
-                transport: "websocket",
+                transport: Transport::WebSocket,
                 protocol: rules::protocol_name(socket.protocol),
                 audio_format: socket.audio_format.name(),
-                direction: rules::direction_name(socket.direction),
+                direction: rules::direction(socket.direction),
                 from_number,
                 to_number,
                 token_hash: &token::fingerprint(&ticket),
@@ -173,10 +173,10 @@ struct Opening<'a> {
 
 /// How it will be joined.
 struct How<'a> {
-    transport: &'static str,
+    transport: Transport,
     protocol: &'static str,
     audio_format: &'static str,
-    direction: &'static str,
+    direction: calls::rules::Direction,
     from_number: Option<&'a str>,
     to_number: Option<&'a str>,
     token_hash: &'a str,
@@ -200,7 +200,7 @@ async fn open(
         agent_id: agent.id,
         agent_name: &agent.settings.name,
         direction: how.direction,
-        channel: how.transport,
+        channel: how.transport.into(),
         language: agents::rules::language_name(agent.settings.language),
         from_number: how.from_number,
         to_number: how.to_number,

@@ -12,10 +12,11 @@ use media::config::OptionalEvents;
 use media::peer::{Candidate, PeerError, PeerReply, PeerRequest, Reach, check_offer};
 use media::shell::Carrier;
 
+use super::rules::Transport;
 use super::sdp;
 use super::service::reach;
 use super::store::{self, SessionRow};
-use super::wire::{Described, Offer, Trickle, Trickled};
+use super::wire::{Described, Offer, SdpType, Trickle, Trickled};
 use crate::admission::{Refusal, State};
 use crate::billing;
 use crate::calls::bridge::{self, NotPlaced};
@@ -47,7 +48,7 @@ pub async fn offer(
     if route::is_elsewhere(app, &call) {
         let ask = Ask::Offer {
             sdp: body.sdp,
-            kind: body.r#type,
+            kind: body.kind,
             pc_id: body.pc_id,
             restart_pc: body.restart_pc,
         };
@@ -88,7 +89,7 @@ pub async fn make_offer(
             Ok(Answer::Here(described(
                 id,
                 peer.pc_id(),
-                "offer",
+                SdpType::Offer,
                 Some(sdp),
             )))
         }
@@ -132,7 +133,7 @@ async fn negotiable(
         }
         found => found?,
     };
-    if session.transport != "webrtc" {
+    if session.transport != Transport::WebRtc {
         return Err(ApiError::conflict(
             "session_not_webrtc",
             "This session is joined over its ws_url",
@@ -159,7 +160,7 @@ async fn first(
     body: Offer,
     events: OptionalEvents,
 ) -> Result<Described, ApiError> {
-    if body.r#type != "offer" {
+    if body.kind != SdpType::Offer {
         return Err(nothing_offered());
     }
     // A call that began could not wait for a better offer: it would have to end.
@@ -174,9 +175,12 @@ async fn first(
         fresh: false,
     };
     match live.ask_peer(request).await {
-        Some(Ok(PeerReply::Description(sdp))) => {
-            Ok(described(session.id, peer.pc_id(), "answer", Some(sdp)))
-        }
+        Some(Ok(PeerReply::Description(sdp))) => Ok(described(
+            session.id,
+            peer.pc_id(),
+            SdpType::Answer,
+            Some(sdp),
+        )),
         other => Err(give_up(&live, other).await),
     }
 }
@@ -290,14 +294,14 @@ pub async fn offer_here(
             ));
         }
     }
-    if body.r#type == "answer" {
+    if body.kind == SdpType::Answer {
         if peer.offered().is_none() {
             return Err(nothing_offered());
         }
         return match live.ask_peer(PeerRequest::Answer { sdp: body.sdp }).await {
             Some(Ok(_)) => {
                 peer.set_offered(None);
-                Ok(described(id, peer.pc_id(), "answer", None))
+                Ok(described(id, peer.pc_id(), SdpType::Answer, None))
             }
             other => Err(refusal(other)),
         };
@@ -310,7 +314,7 @@ pub async fn offer_here(
         Some(Ok(PeerReply::Description(sdp))) => {
             let pc_id = if fresh { peer.renew() } else { peer.pc_id() };
             peer.set_offered(None);
-            Ok(described(id, pc_id, "answer", Some(sdp)))
+            Ok(described(id, pc_id, SdpType::Answer, Some(sdp)))
         }
         other => Err(refusal(other)),
     }
@@ -331,7 +335,7 @@ pub async fn make_offer_here(
             "This session has a peer connection: send an offer with its pc_id",
         )
     })?;
-    Ok(described(id, peer.pc_id(), "offer", Some(sdp)))
+    Ok(described(id, peer.pc_id(), SdpType::Offer, Some(sdp)))
 }
 
 /// Adds candidates to the connection of a call of this node.
@@ -399,10 +403,10 @@ fn peer_of(live: &LiveCall) -> Result<&Peer, ApiError> {
         .ok_or_else(|| ApiError::internal("a browser's call without a peer"))
 }
 
-fn described(id: SessionId, pc_id: String, kind: &str, sdp: Option<String>) -> Described {
+fn described(id: SessionId, pc_id: String, kind: SdpType, sdp: Option<String>) -> Described {
     Described {
         sdp,
-        r#type: kind.to_owned(),
+        kind,
         pc_id,
         session_id: id,
     }

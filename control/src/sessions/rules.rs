@@ -4,11 +4,26 @@ use media::config::{AudioFormat, Direction, OptionalEvents, Protocol};
 
 use super::store::SessionRow;
 use super::wire::Connect;
-use crate::calls::rules::{audio_format, protocol};
+use crate::calls;
+pub use crate::calls::rules::Transport;
+use crate::calls::rules::{CallStatus, Channel, audio_format, protocol};
 use crate::http::auth::Grant;
 use crate::http::validate::{FieldError, origin_address};
 use crate::ids::{AgentId, SessionId};
 use crate::numbers::is_e164;
+use crate::words::words;
+
+words! {
+    /// Where a session stands.
+    pub enum Status {
+        /// Not yet to be joined.
+        Created = "created",
+        Open = "open",
+        Live = "live",
+        Ended = "ended",
+        Failed = "failed",
+    }
+}
 
 /// A session as it was asked for, with the defaults of the API applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +43,13 @@ pub struct Socket {
 /// Reads the wishes of a connect whose fields are right one by one. What is about WebSockets means
 /// nothing for a browser.
 pub fn plan(body: &Connect) -> Result<Plan, Vec<FieldError>> {
-    if body.transport.as_deref().unwrap_or("webrtc") != "websocket" {
+    if body.transport != Some(Transport::WebSocket) {
         return Ok(Plan::Browser);
     }
     let mut errors = Vec::new();
-    let direction = match body.direction.as_deref() {
-        Some("outbound") => Direction::Outbound,
-        _ => Direction::Inbound,
+    let direction = match body.direction {
+        Some(calls::rules::Direction::Outbound) => Direction::Outbound,
+        Some(calls::rules::Direction::Inbound) | None => Direction::Inbound,
     };
     let protocol = protocol(body.protocol.as_deref().unwrap_or("native"));
     let audio_format = audio_format(body.audio_format.as_deref().unwrap_or("pcm_16000"));
@@ -133,11 +148,20 @@ pub const fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The API's word.
-pub const fn direction_name(direction: Direction) -> &'static str {
+/// The engine's direction as the record of the call has it.
+pub const fn direction(direction: Direction) -> calls::rules::Direction {
     match direction {
-        Direction::Inbound => "inbound",
-        Direction::Outbound => "outbound",
+        Direction::Inbound => calls::rules::Direction::Inbound,
+        Direction::Outbound => calls::rules::Direction::Outbound,
+    }
+}
+
+impl From<Transport> for Channel {
+    fn from(transport: Transport) -> Self {
+        match transport {
+            Transport::WebRtc => Self::WebRtc,
+            Transport::WebSocket => Self::WebSocket,
+        }
     }
 }
 
@@ -157,12 +181,12 @@ pub fn optional_events(list: &str) -> OptionalEvents {
 }
 
 /// A session's status, from its call's.
-pub fn status(call_status: &str, joined: bool, ended: bool) -> &'static str {
-    match (ended, call_status, joined) {
-        (true, "failed", _) => "failed",
-        (true, ..) => "ended",
-        (false, _, true) => "live",
-        (false, _, false) => "open",
+pub const fn status(call: CallStatus, joined: bool, ended: bool) -> Status {
+    match (ended, call, joined) {
+        (true, CallStatus::Failed, _) => Status::Failed,
+        (true, ..) => Status::Ended,
+        (false, _, true) => Status::Live,
+        (false, _, false) => Status::Open,
     }
 }
 
@@ -287,7 +311,7 @@ mod tests {
         let session = |opened_by| SessionRow {
             id: SessionId::NIL,
             account: AccountId(id(9)),
-            transport: "webrtc".to_owned(),
+            transport: Transport::WebRtc,
             protocol: "webrtc".to_owned(),
             audio_format: "opus_48000".to_owned(),
             keyless: false,
@@ -356,10 +380,10 @@ mod tests {
 
     #[test]
     fn a_session_is_open_live_and_then_over() {
-        assert_eq!(status("queued", false, false), "open");
-        assert_eq!(status("in_progress", true, false), "live");
-        assert_eq!(status("completed", true, true), "ended");
-        assert_eq!(status("canceled", false, true), "ended");
-        assert_eq!(status("failed", true, true), "failed");
+        assert_eq!(status(CallStatus::Queued, false, false), Status::Open);
+        assert_eq!(status(CallStatus::InProgress, true, false), Status::Live);
+        assert_eq!(status(CallStatus::Completed, true, true), Status::Ended);
+        assert_eq!(status(CallStatus::Canceled, false, true), Status::Ended);
+        assert_eq!(status(CallStatus::Failed, true, true), Status::Failed);
     }
 }

@@ -2,7 +2,7 @@
 
 use media::call::input::ToolOutcome;
 
-use super::rules;
+use super::rules::{self, Status as Standing};
 use super::store::{self, SessionRow};
 use super::wire::{Quality, Status, TOOL_RESULT_LIMIT, ToolResult};
 use crate::calls;
@@ -59,7 +59,7 @@ pub async fn status_here(
     let call = calls::store::get(&app.db, account, id)
         .await?
         .ok_or(ApiError::NotFound)?;
-    let status = rules::status(&call.status, call.incarnation > 0, call.ended_at.is_some());
+    let status = rules::status(call.status, call.incarnation > 0, call.ended_at.is_some());
     let live = app
         .live
         .get(account, id)
@@ -78,9 +78,9 @@ pub async fn status_here(
         agent_state: live.as_ref().and_then(|live| live.pulse.agent()),
         pc_id: peer.map(Peer::pc_id),
         connection_state: match (status, &live) {
-            ("open", _) => "new",
-            ("live", Some(live)) if peer.is_some() => live.pulse.peer().name(),
-            ("live", _) => "connected",
+            (Standing::Open, _) => "new",
+            (Standing::Live, Some(live)) if peer.is_some() => live.pulse.peer().name(),
+            (Standing::Live, _) => "connected",
             _ => "closed",
         },
         started_at: call.started_at,

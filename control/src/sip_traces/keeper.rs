@@ -288,7 +288,7 @@ mod tests {
         let told: Vec<_> = kept.messages.iter().map(|m| (m.at, &*m.message)).collect();
         assert_eq!(told, [(at(0), "INVITE"), (at(3), "BYE")]);
         assert_eq!(kept.messages[0].peer, "198.51.100.7:5060");
-        assert_eq!(kept.messages[0].transport, "tcp");
+        assert_eq!(kept.messages[0].transport.name(), "tcp");
         assert_eq!(keeper.take_new().len(), 1);
         assert!(keeper.take_new().is_empty());
     }

@@ -1,7 +1,7 @@
 //! The `sip_traces` table.
 
 use super::wire::SipMessage;
-use crate::db::{Db, DbError, Tx};
+use crate::db::{self, Db, Tx, args};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
 
@@ -19,7 +19,7 @@ pub async fn keep(
     call: CallId,
     kept: &Kept,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     // Strings and a number: this cannot fail.
     let messages = serde_json::to_string(&kept.messages).unwrap_or_else(|_| "[]".to_owned());
     tx.query(
@@ -28,21 +28,16 @@ pub async fn keep(
          on conflict (call_id) do update set messages = excluded.messages, left_out = excluded.left_out,
             updated_at = excluded.updated_at",
     )
-    .bind(messages)
-    .bind(kept.left_out)
-    .bind(now)
-    .bind(account)
-    .bind(call)
+    .bind_all(args![messages, kept.left_out, now, account, call])
     .execute()
-    .await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// What is written of a call's messages. `None`: nothing.
-pub async fn get(db: &Db, account: AccountId, call: CallId) -> Result<Option<Kept>, DbError> {
+pub async fn get(db: &Db, account: AccountId, call: CallId) -> db::Result<Option<Kept>> {
     db.query("select messages, left_out from sip_traces where account_id = $1 and call_id = $2")
-        .bind(account)
-        .bind(call)
+        .bind_all(args![account, call])
         .optional(|row| {
             Ok(Kept {
                 messages: row.json("messages")?,

@@ -2,10 +2,20 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sip::event::{Direction, Traced};
+use sip::event::{self, Traced};
+use sip::message;
 
 use crate::ids::CallId;
 use crate::time::Timestamp;
+use crate::words::words;
+
+words! {
+    /// Whether this server received or sent a message.
+    pub enum Direction { Received = "received", Sent = "sent" }
+
+    /// What a message came over.
+    pub enum Transport { Udp = "udp", Tcp = "tcp", Tls = "tls" }
+}
 
 /// The signalling of a call.
 #[derive(Serialize, JsonSchema)]
@@ -26,11 +36,9 @@ pub struct SipMessage {
     /// When it was sent or received.
     pub at: Timestamp,
     /// Whether this server received or sent it.
-    #[schemars(extend("enum" = ["received", "sent"]))]
-    pub direction: String,
+    pub direction: Direction,
     /// What it came over.
-    #[schemars(extend("enum" = ["udp", "tcp", "tls"]))]
-    pub transport: String,
+    pub transport: Transport,
     /// The address and port of the other side.
     pub peer: String,
     /// The message as it went over the wire; `***` stands for what authenticates, for keys and keypad digits.
@@ -42,11 +50,14 @@ impl SipMessage {
         Self {
             at,
             direction: match traced.direction {
-                Direction::Received => "received",
-                Direction::Sent => "sent",
-            }
-            .to_owned(),
-            transport: traced.peer.transport.param().to_owned(),
+                event::Direction::Received => Direction::Received,
+                event::Direction::Sent => Direction::Sent,
+            },
+            transport: match traced.peer.transport {
+                message::Transport::Udp => Transport::Udp,
+                message::Transport::Tcp => Transport::Tcp,
+                message::Transport::Tls => Transport::Tls,
+            },
             peer: traced.peer.addr.to_string(),
             message: traced.text.clone(),
         }

@@ -30,7 +30,8 @@ record! {
 record! {
     /// One time that a trigger fired, and what became of its event.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Firing in "(select f.*, e.status as delivery_status, coalesce(e.attempts, 0) as attempts,
+    pub struct Firing in "usage_firings"
+        from "(select f.*, e.status as delivery_status, coalesce(e.attempts, 0) as attempts,
             e.delivered_at as delivered_at, coalesce(e.updated_at, f.created_at) as updated_at
         from usage_firings f left join events e on e.id = f.event_id) as firings" {
         id: UsageFiringId,

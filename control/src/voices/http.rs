@@ -234,8 +234,8 @@ async fn play_preview(
 fn record(app: &Node, voice: &Voice) -> VoiceRecord {
     let token = preview::sign(&app.master_key, voice, app.clock.now());
     let base = &app.config.server.public_url;
-    VoiceRecord::of(
-        voice,
+    VoiceRecord::new(
+        *voice,
         format!(
             "{base}/api/v1/voices/{}/preview.wav?token={token}",
             voice.id

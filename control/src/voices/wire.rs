@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -13,79 +13,47 @@ use super::{
 };
 use crate::{
     http::{
-        Wire,
-        validate::{Field, Kind, Schema, Unknown},
+        validate::Kind,
+        wire::{answer, body},
     },
     time::Timestamp,
 };
 
-/// One voice.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Voice")]
-pub struct VoiceRecord {
-    /// The id of this voice, for an agent's `voice_id`.
-    pub id: Uuid,
-    /// A legacy slug, still taken where an id is.
-    pub voice_key: &'static str,
-    /// What it is called.
-    pub name: &'static str,
-    /// What it sounds like, in a sentence.
-    pub description: &'static str,
-    #[schemars(extend("enum" = ["english", "french"]))]
-    pub language: &'static str,
-    /// The country that it sounds like, by its code (ISO 3166-1 alpha-2).
-    #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
-    pub country: &'static str,
-    /// Whose voice it sounds like.
-    pub gender: &'static str,
-    /// What describes it: tags that `listVoiceTags` lists.
-    pub tags: &'static [&'static str],
-    /// Whether it has dialect styles.
-    pub supports_dialect_style: bool,
-    /// Values for an agent's `dialect_style`.
-    pub dialect_styles: &'static [&'static str],
-    /// Whether it is the account's own, not one of the catalogue.
-    pub is_private: bool,
-    /// Where it stands, always `active`.
-    pub status: &'static str,
-    /// A sample sentence as a WAV; the URL itself is the credential, and runs out.
-    pub preview_url: Option<String>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-}
-
-impl VoiceRecord {
-    /// The record; `preview_url` is where the voice can be heard.
-    pub fn of(voice: &Voice, preview_url: String) -> Self {
-        let Voice {
-            id,
-            key,
-            name,
-            description,
-            language,
-            country,
-            gender,
-            tags,
-            engine: _,
-            created_at,
-        } = *voice;
-        Self {
-            id,
-            voice_key: key,
-            name,
-            description,
-            language,
-            country,
-            gender,
-            tags,
-            supports_dialect_style: voice.supports_dialect_style(),
-            dialect_styles: voice.dialect_styles(),
-            is_private: false,
-            status: "active",
-            preview_url: Some(preview_url),
-            created_at: Timestamp(created_at),
-            updated_at: Timestamp(created_at),
-        }
+answer! {
+    /// One voice.
+    #[derive(Clone, Debug)]
+    pub struct VoiceRecord = "Voice" of Voice as voice
+        first(has_styles = voice.supports_dialect_style(), styles = voice.dialect_styles())
+        (preview_url: String) uses(key, created_at) hides(engine) {
+        /// The id of this voice, for an agent's `voice_id`.
+        id: Uuid,
+        /// A legacy slug, still taken where an id is.
+        voice_key: &'static str = key,
+        /// What it is called.
+        name: &'static str,
+        /// What it sounds like, in a sentence.
+        description: &'static str,
+        #[schemars(extend("enum" = ["english", "french"]))]
+        language: &'static str,
+        /// The country that it sounds like, by its code (ISO 3166-1 alpha-2).
+        #[schemars(extend("pattern" = "^[A-Z]{2}$"))]
+        country: &'static str,
+        /// Whose voice it sounds like.
+        gender: &'static str,
+        /// What describes it: tags that `listVoiceTags` lists.
+        tags: &'static [&'static str],
+        /// Whether it has dialect styles.
+        supports_dialect_style: bool = has_styles,
+        /// Values for an agent's `dialect_style`.
+        dialect_styles: &'static [&'static str] = styles,
+        /// Whether it is the account's own, not one of the catalogue.
+        is_private: bool = false,
+        /// Where it stands, always `active`.
+        status: &'static str = "active",
+        /// A sample sentence as a WAV; the URL itself is the credential, and runs out.
+        preview_url: Option<String> = Some(preview_url),
+        created_at: Timestamp = Timestamp(created_at),
+        updated_at: Timestamp = Timestamp(created_at),
     }
 }
 
@@ -132,13 +100,15 @@ impl JsonSchema for TagVocabulary {
     }
 }
 
-/// The query of `GET /voices` beside its page.
-#[derive(Clone, Debug, Deserialize)]
-pub struct VoicesQuery {
-    pub language: Option<String>,
-    pub supports_dialect_style: Option<bool>,
-    pub tag: Option<String>,
-    pub country: Option<String>,
+const TEXT: Kind = Kind::Str { min: 0, max: 255 };
+
+body! {
+    /// The query of `GET /voices` beside its page.
+    pub query VoicesQuery;
+    optional language: String = TEXT, "english or french; another value selects nothing.";
+    optional supports_dialect_style: bool, "Only voices with (or without) dialect styles.";
+    optional tag: String = TEXT, "A token of the tag vocabulary, case-sensitive; blank is no filter.";
+    optional country: String = TEXT, "ISO 3166-1 alpha-2, any case; blank is no filter.";
 }
 
 impl VoicesQuery {
@@ -158,52 +128,9 @@ impl VoicesQuery {
     }
 }
 
-impl Wire for VoicesQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "VoicesQuery",
-        fields: &[
-            Field::opt(
-                "language",
-                TEXT,
-                "english or french; another value selects nothing.",
-            ),
-            Field::opt(
-                "supports_dialect_style",
-                Kind::Bool,
-                "Only voices with (or without) dialect styles.",
-            ),
-            Field::opt(
-                "tag",
-                TEXT,
-                "A token of the tag vocabulary, case-sensitive; blank is no filter.",
-            ),
-            Field::opt(
-                "country",
-                TEXT,
-                "ISO 3166-1 alpha-2, any case; blank is no filter.",
-            ),
-        ],
-        unknown: Unknown::Ignore,
-    };
-}
-
-const TEXT: Kind = Kind::Str { min: 0, max: 255 };
-
-/// The query of `GET /voices/{id}/preview.wav`.
-#[derive(Debug, Deserialize)]
-pub struct PreviewQuery {
-    pub token: Option<String>,
-}
-
-impl Wire for PreviewQuery {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "PreviewQuery",
-        fields: &[Field::opt(
-            "token",
-            // Whatever is no token is no credential.
-            Kind::Any,
-            "What signs the URL.",
-        )],
-        unknown: Unknown::Ignore,
-    };
+body! {
+    /// The query of `GET /voices/{id}/preview.wav`.
+    pub query PreviewQuery;
+    // Whatever is no token is no credential.
+    optional token: String = Kind::Any, "What signs the URL.";
 }

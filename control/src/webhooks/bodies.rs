@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ids::{AgentId, CallId, EventId};
-use crate::live::DIRECTIONS;
+use crate::live::Direction;
 use crate::time::Timestamp;
 use crate::transcript::TurnRecord;
 
@@ -33,8 +33,7 @@ pub struct CallEnded<'a> {
     /// How the call ended.
     #[schemars(extend("enum" = ["completed", "failed", "no-answer", "busy", "canceled"]))]
     pub status: &'a str,
-    #[schemars(extend("enum" = DIRECTIONS))]
-    pub direction: &'a str,
+    pub direction: Direction,
     pub from_number: Option<&'a str>,
     pub to_number: Option<&'a str>,
     pub duration_seconds: f64,
@@ -159,7 +158,7 @@ mod tests {
                 conversation_id: CallId::NIL,
                 agent_id: AgentId::NIL,
                 status: "completed",
-                direction: "outbound",
+                direction: Direction::Outbound,
                 from_number: Some("+999999999999999"),
                 to_number: Some("+999999999999999"),
                 duration_seconds: f64::MAX,

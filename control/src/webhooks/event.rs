@@ -1,53 +1,40 @@
 //! What kinds of event there are, and how hard each is delivered (document 1, Event types). Pure.
 
 use super::schedule::Class;
+use crate::words::words;
 
-/// The events of this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    CallEnded,
-    RecordingReady,
-    KnowledgeDocumentCreated,
-    KnowledgeDocumentDeleted,
-    TranscriptionCompleted,
-    TtsBatchCompleted,
-    TtsBatchFailed,
-    UsageThresholdCrossed,
-    PromptVariablesUnfilled,
+words! {
+    /// The events of this server, by the word in their header.
+    pub enum EventType {
+        CallEnded = "call.ended",
+        RecordingReady = "recording.ready",
+        KnowledgeDocumentCreated = "knowledge.document.created",
+        KnowledgeDocumentDeleted = "knowledge.document.deleted",
+        TranscriptionCompleted = "transcription.completed",
+        TtsBatchCompleted = "tts.batch.completed",
+        TtsBatchFailed = "tts.batch.failed",
+        UsageThresholdCrossed = "usage.threshold.crossed",
+        PromptVariablesUnfilled = "agent.prompt_variables.unfilled",
+    }
+
+    /// Where the delivery of an event stands (document 1, Delivery, rule 2).
+    pub enum Status {
+        Pending = "pending",
+        Delivering = "delivering",
+        /// To be tried again.
+        Failed = "failed",
+        Delivered = "delivered",
+        /// The address breaks the network-safety policy.
+        Unsafe = "unsafe",
+        /// There is no address any more, or never was.
+        Skipped = "skipped",
+        /// Tried as often as its class allows.
+        Exhausted = "exhausted",
+    }
 }
 
 impl EventType {
-    pub const ALL: [Self; 9] = [
-        Self::CallEnded,
-        Self::RecordingReady,
-        Self::KnowledgeDocumentCreated,
-        Self::KnowledgeDocumentDeleted,
-        Self::TranscriptionCompleted,
-        Self::TtsBatchCompleted,
-        Self::TtsBatchFailed,
-        Self::UsageThresholdCrossed,
-        Self::PromptVariablesUnfilled,
-    ];
-
-    /// The word in the event header.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CallEnded => "call.ended",
-            Self::RecordingReady => "recording.ready",
-            Self::KnowledgeDocumentCreated => "knowledge.document.created",
-            Self::KnowledgeDocumentDeleted => "knowledge.document.deleted",
-            Self::TranscriptionCompleted => "transcription.completed",
-            Self::TtsBatchCompleted => "tts.batch.completed",
-            Self::TtsBatchFailed => "tts.batch.failed",
-            Self::UsageThresholdCrossed => "usage.threshold.crossed",
-            Self::PromptVariablesUnfilled => "agent.prompt_variables.unfilled",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
+    /// How hard it is delivered.
     pub const fn class(self) -> Class {
         match self {
             Self::CallEnded => Class::Durable,
@@ -60,48 +47,5 @@ impl EventType {
             | Self::KnowledgeDocumentDeleted
             | Self::PromptVariablesUnfilled => Class::BestEffort,
         }
-    }
-}
-
-/// Where the delivery of an event stands (document 1, Delivery, rule 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    Pending,
-    Delivering,
-    /// To be tried again.
-    Failed,
-    Delivered,
-    /// The address breaks the network-safety policy.
-    Unsafe,
-    /// There is no address any more, or never was.
-    Skipped,
-    /// Tried as often as its class allows.
-    Exhausted,
-}
-
-impl Status {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivering => "delivering",
-            Self::Failed => "failed",
-            Self::Delivered => "delivered",
-            Self::Unsafe => "unsafe",
-            Self::Skipped => "skipped",
-            Self::Exhausted => "exhausted",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_read_back() {
-        for kind in EventType::ALL {
-            assert_eq!(EventType::from_name(kind.name()), Some(kind));
-        }
-        assert_eq!(EventType::from_name("call.started"), None);
     }
 }

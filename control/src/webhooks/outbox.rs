@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::event::{EventType, Status};
 use super::schedule::Class;
 use crate::agents;
-use crate::db::{Db, DbError, Tx};
+use crate::db::{self, Db, Tx, args, named};
 use crate::ids::{AccountId, AgentId, CallId, EventId};
 use crate::time::Timestamp;
 
@@ -53,7 +53,7 @@ pub async fn insert(
     event: &NewEvent,
     now: Timestamp,
     due: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     let (agent, url, has_address) = match &event.target {
         Target::Agent(agent) => {
             let has_address = agents::store::has_webhook(tx, account, *agent).await?;
@@ -66,25 +66,22 @@ pub async fn insert(
     } else {
         Status::Skipped
     };
-    tx.query(
-        "insert into events (id, account_id, type, class, agent_id, url, call_id, body, status, attempts,
-            next_attempt_at, created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $11)",
-    )
-    .bind(event.id)
-    .bind(account)
-    .bind(event.r#type.name())
-    .bind(event.r#type.class().name())
-    .bind(agent)
-    .bind(url)
-    .bind(event.call)
-    .bind(event.body.as_str())
-    .bind(status.name())
-    .bind(has_address.then_some(due))
-    .bind(now)
-    .execute()
-    .await?;
-    Ok(())
+    let row = named! {
+        id: event.id,
+        account_id: account,
+        "type": event.r#type,
+        class: event.r#type.class(),
+        agent_id: agent,
+        url: url,
+        call_id: event.call,
+        body: event.body.as_str(),
+        status: status,
+        attempts: 0_u32,
+        next_attempt_at: has_address.then_some(due),
+        created_at: now,
+        updated_at: now,
+    };
+    tx.insert_into("events", row).run().await.map(drop)
 }
 
 /// How much waits in the outbox of all nodes.
@@ -97,7 +94,7 @@ pub struct Depth {
 }
 
 /// How much waits at `now`, of all accounts: for the operator.
-pub async fn depth(db: &Db, now: Timestamp) -> Result<Depth, DbError> {
+pub async fn depth(db: &Db, now: Timestamp) -> db::Result<Depth> {
     let rows = db
         .query_built(format!(
             "select status, count(*) as events, min(created_at) as oldest from events where {OPEN}
@@ -130,34 +127,29 @@ pub async fn redeliver(
     url: &str,
     now: Timestamp,
     due: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     db.query(
         "update events set status = 'pending', url = $3, attempts = 0, next_attempt_at = $5,
             delivered_at = null, last_error = null, claim_token = claim_token + 1, updated_at = $4
          where account_id = $1 and id = $2",
     )
-    .bind(account)
-    .bind(id)
-    .bind(url)
-    .bind(now)
-    .bind(due)
+    .bind_all(args![account, id, url, now, due])
     .execute()
-    .await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// Lets go of what was settled before then, at most `limit` events of each kind: the bodies of calls'
 /// ends (their state is told with the call), and all of the others but firings of triggers, which may be
 /// delivered again. How many there were. The node's own housekeeping, of all accounts.
-pub async fn prune(db: &Db, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+pub async fn prune(db: &Db, before: Timestamp, limit: u32) -> db::Result<u64> {
     let bodies = db
         .query_built(format!(
             "update events set body = '' where id in (select id from events
                 where type = 'call.ended' and body <> '' and updated_at < $1 and not {OPEN}
                 order by updated_at limit $2)"
         ))
-        .bind(before)
-        .bind(limit)
+        .bind_all(args![before, limit])
         .execute()
         .await?;
     let events = db
@@ -166,8 +158,7 @@ pub async fn prune(db: &Db, before: Timestamp, limit: u32) -> Result<u64, DbErro
                 where type <> 'call.ended' and url is null and updated_at < $1 and not {OPEN}
                 order by updated_at limit $2)"
         ))
-        .bind(before)
-        .bind(limit)
+        .bind_all(args![before, limit])
         .execute()
         .await?;
     Ok(bodies + events)
@@ -180,15 +171,13 @@ pub async fn note_unfilled(
     account: AccountId,
     agent: AgentId,
     day: &str,
-) -> Result<bool, DbError> {
+) -> db::Result<bool> {
     let rows = tx
         .query(
             "insert into unfilled_notices (account_id, agent_id, day) values ($1, $2, $3)
              on conflict (agent_id) do update set day = $3 where unfilled_notices.day < $3",
         )
-        .bind(account)
-        .bind(agent)
-        .bind(day)
+        .bind_all(args![account, agent, day])
         .execute()
         .await?;
     Ok(rows == 1)

@@ -10,7 +10,6 @@ use reqwest::Url;
 use super::deliver::{self, Outcome};
 use super::event::Status;
 use super::outbox::{self, Event, Target};
-use super::schedule::Class;
 use crate::agents;
 use crate::db::{Arg, DbError, Row, Tx};
 use crate::ids::{AccountId, AgentId, EventId};
@@ -90,14 +89,10 @@ impl Kind for Delivery {
     }
 
     fn read(row: &Row) -> Result<Event, DbError> {
-        let class = row.text("class")?;
         Ok(Event {
             call: row.opt_parse("call_id")?,
             r#type: row.text("type")?,
-            class: Class::from_name(&class).ok_or_else(|| DbError::Column {
-                column: "class".to_owned(),
-                why: format!("{class:?} is no class"),
-            })?,
+            class: row.parse("class")?,
             body: row.text("body")?,
         })
     }

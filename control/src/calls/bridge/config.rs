@@ -7,6 +7,7 @@ use media::config::{
 use serde_json::Value;
 
 use crate::agents::{Agent, Builtins, Variables};
+use crate::calls::rules as calls;
 use crate::calls::store::{CallRow, NewCall};
 use crate::ids::{AgentId, CallId};
 use crate::node::Node;
@@ -17,8 +18,8 @@ pub struct Facts<'a> {
     id: CallId,
     agent_id: AgentId,
     agent_name: &'a str,
-    direction: &'a str,
-    pub(super) channel: &'a str,
+    direction: calls::Direction,
+    pub(super) channel: calls::Channel,
     from_number: Option<&'a str>,
     to_number: Option<&'a str>,
     /// Of the agent's placeholders.
@@ -33,8 +34,8 @@ impl<'a> From<&'a CallRow> for Facts<'a> {
             id: call.id,
             agent_id: call.agent_id,
             agent_name: &call.agent_name,
-            direction: &call.direction,
-            channel: &call.channel,
+            direction: call.direction,
+            channel: call.channel,
             from_number: call.from_number.as_deref(),
             to_number: call.to_number.as_deref(),
             variables: &call.dynamic_variables,
@@ -116,10 +117,9 @@ fn engine_config(app: &Node, call: &Facts<'_>, agent: AgentConfig) -> CallConfig
     CallConfig {
         session_id: call.id.to_string(),
         agent_id: call.agent_id.to_string(),
-        direction: if call.direction == "outbound" {
-            Direction::Outbound
-        } else {
-            Direction::Inbound
+        direction: match call.direction {
+            calls::Direction::Outbound => Direction::Outbound,
+            calls::Direction::Inbound => Direction::Inbound,
         },
         protocol: Protocol::Native,
         audio_format: AudioFormat::Pcm16000,
@@ -135,10 +135,10 @@ fn engine_config(app: &Node, call: &Facts<'_>, agent: AgentConfig) -> CallConfig
 fn builtins(call: &Facts<'_>, agent: &Agent, now: Timestamp) -> Builtins {
     let now = now.to_string();
     Builtins {
-        channel: call.channel.to_owned(),
+        channel: call.channel.to_string(),
         caller_id: call.from_number.unwrap_or_default().to_owned(),
         called_number: call.to_number.unwrap_or_default().to_owned(),
-        direction: call.direction.to_owned(),
+        direction: call.direction.to_string(),
         conversation_id: call.id.to_string(),
         agent_name: agent.settings.name.clone(),
         // A timestamp is written `YYYY-MM-DDTHH:MM:SS.ffffff+00:00`.

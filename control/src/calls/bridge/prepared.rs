@@ -34,7 +34,7 @@ impl Prepared {
             speech: speech(app, agent, &config.agent)?,
             config,
             transcript: agent.settings.transcription_enabled,
-            channel: call.channel.to_owned(),
+            channel: call.channel.to_string(),
             trunk,
         })
     }
@@ -51,7 +51,7 @@ impl Prepared {
             speech: announcer(app, agent, config.agent.language),
             config,
             transcript: agent.is_none_or(|agent| agent.settings.transcription_enabled),
-            channel: call.channel.to_owned(),
+            channel: call.channel.to_string(),
             trunk,
         }
     }

@@ -14,7 +14,7 @@ use crate::agents::{self, Agent};
 use crate::calls::bridge::telephone::{Calling, Exchange, outbound};
 use crate::calls::journal::Owner;
 use crate::calls::live::Dialling;
-use crate::calls::rules::Ending;
+use crate::calls::rules::{Channel, Direction, Ending};
 use crate::calls::{self, bridge, lifecycle};
 use crate::db::DbError;
 use crate::http::{ApiError, abandoned};
@@ -378,8 +378,8 @@ async fn write(
         id,
         agent_id: agent.id,
         agent_name: &agent.settings.name,
-        direction: "outbound",
-        channel: "sip",
+        direction: Direction::Outbound,
+        channel: Channel::Sip,
         language: agents::rules::language_name(agent.settings.language),
         from_number: wish.from_number.as_deref(),
         to_number: Some(&wish.to_number),

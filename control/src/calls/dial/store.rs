@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::rules::LiveForward;
 use crate::calls::rules::{CallStatus, ConversationStatus};
-use crate::db::{Db, DbError, Query, Tx};
+use crate::calls::store::{CallRow, hosted};
+use crate::db::{self, Db, Query, Tx, args, named};
 use crate::ids::{AccountId, CallId, TrunkId};
 use crate::time::Timestamp;
 
@@ -33,24 +34,18 @@ pub async fn host(
     id: CallId,
     placing: &Placing<'_>,
     now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "update calls set metadata = $1, max_duration_seconds = $2, owner_node = $3, owner_incarnation = $4,
-            started_at = $5, placed_at = $8, forwarded_call_id = $9
-         where account_id = $6 and id = $7",
-    )
-    .bind(placing.metadata.to_string())
-    .bind(placing.max_duration_seconds.map(i64::from))
-    .bind(placing.node)
-    .bind(placing.incarnation)
-    .bind(now)
-    .bind(account)
-    .bind(id)
-    .bind(placing.placed_at)
-    .bind(placing.forwards)
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let placed = named! {
+        metadata: placing.metadata.to_string(),
+        max_duration_seconds: placing.max_duration_seconds,
+        owner_node: placing.node,
+        owner_incarnation: placing.incarnation,
+        started_at: now,
+        placed_at: placing.placed_at,
+        forwarded_call_id: placing.forwards,
+    };
+    let call = tx.of::<CallRow>(account).whose("id", id);
+    call.set(placed).await.map(drop)
 }
 
 /// When a trunk that has placed `limit` calls or more within the last hour may place another one. `None`:
@@ -62,7 +57,7 @@ pub async fn full_until_in(
     trunk: TrunkId,
     limit: u32,
     now: Timestamp,
-) -> Result<Option<Timestamp>, DbError> {
+) -> db::Result<Option<Timestamp>> {
     full_until_of(tx.query(LAST_HOUR), account, trunk, limit, now).await
 }
 
@@ -73,7 +68,7 @@ pub async fn full_until(
     trunk: TrunkId,
     limit: u32,
     now: Timestamp,
-) -> Result<Option<Timestamp>, DbError> {
+) -> db::Result<Option<Timestamp>> {
     full_until_of(db.query(LAST_HOUR), account, trunk, limit, now).await
 }
 
@@ -94,15 +89,12 @@ async fn full_until_of(
     trunk: TrunkId,
     limit: u32,
     now: Timestamp,
-) -> Result<Option<Timestamp>, DbError> {
+) -> db::Result<Option<Timestamp>> {
     let Some(before) = limit.checked_sub(1) else {
         return Ok(Some(now.plus(HOUR)));
     };
     let last = query
-        .bind(account)
-        .bind(trunk)
-        .bind(now.minus(HOUR))
-        .bind(before)
+        .bind_all(args![account, trunk, now.minus(HOUR), before])
         .optional(|row| row.time("placed"))
         .await?;
     Ok(last.map(|placed| placed.plus(HOUR)))
@@ -124,10 +116,9 @@ const LIVE_FORWARDS: &str = "select o.from_number as shown, o.to_number as wante
     order by o.created_at desc limit $2";
 
 /// The latest forwarded calls of all accounts and nodes that are not over, each with the call that came in.
-pub async fn live_forwards(db: &Db, now: Timestamp) -> Result<Vec<LiveForward>, DbError> {
+pub async fn live_forwards(db: &Db, now: Timestamp) -> db::Result<Vec<LiveForward>> {
     db.query(LIVE_FORWARDS)
-        .bind(now.minus(LOOKED_BACK))
-        .bind(MOST_LIVE)
+        .bind_all(args![now.minus(LOOKED_BACK), MOST_LIVE])
         .all(|row| {
             Ok(LiveForward {
                 caller: row.opt_text("from_number")?,
@@ -150,19 +141,10 @@ pub async fn rings(
     id: CallId,
     incarnation: i64,
     now: Timestamp,
-) -> Result<(), DbError> {
-    db.query(
-        "update calls set status = $1, rang_at = $2, updated_at = $2
-         where account_id = $3 and id = $4 and owner_incarnation = $5 and ended_at is null and rang_at is null",
-    )
-    .bind(CallStatus::Ringing.name())
-    .bind(now)
-    .bind(account)
-    .bind(id)
-    .bind(incarnation)
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let rings = named! { status: CallStatus::Ringing, rang_at: now, updated_at: now };
+    let call = hosted(db.of(account), id, incarnation);
+    call.only("rang_at is null").set(rings).await.map(drop)
 }
 
 /// Notes that a call which this incarnation hosts was answered. `false`: it had ended.
@@ -172,21 +154,16 @@ pub async fn answered(
     id: CallId,
     incarnation: i64,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = db
-        .query(
-            "update calls set status = $1, conversation_status = $2, answered_at = $3, sip_code = 200, updated_at = $3
-             where account_id = $4 and id = $5 and owner_incarnation = $6 and ended_at is null",
-        )
-        .bind(CallStatus::InProgress.name())
-        .bind(ConversationStatus::InProgress.name())
-        .bind(now)
-        .bind(account)
-        .bind(id)
-        .bind(incarnation)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let answered = named! {
+        status: CallStatus::InProgress,
+        conversation_status: ConversationStatus::InProgress,
+        answered_at: now,
+        sip_code: 200_u32,
+        updated_at: now,
+    };
+    let rows = hosted(db.of(account), id, incarnation).set(answered);
+    Ok(rows.await? == 1)
 }
 
 #[cfg(test)]

@@ -1,101 +1,49 @@
 //! Bodies of the routes that place calls.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::rules::{METADATA_LIMIT, RING_SECONDS, RING_SECONDS_RANGE, Unfit};
+use crate::agents::wire::VARIABLES;
 use crate::calls::store::CallRow;
 use crate::http::ApiError;
-use crate::http::extract::Wire;
-use crate::http::validate::{Field, Kind, Schema, Unknown};
+use crate::http::validate::Kind;
+use crate::http::wire::body;
 use crate::ids::{AgentId, CallId};
 use crate::time::Timestamp;
 
-/// A call that somebody wants: the body of `POST /calls`.
-#[derive(Deserialize, Serialize)]
-pub struct PlaceCall {
-    pub agent_id: String,
-    pub to_number: String,
-    pub from_number: Option<String>,
-    pub dynamic_variables: Option<Map<String, Value>>,
-    pub metadata: Option<Map<String, Value>>,
-    pub max_duration_seconds: Option<u32>,
-    pub ring_timeout_seconds: Option<u32>,
+const AGENT: Kind = Kind::Str { min: 1, max: 100 };
+const WHO: &str = "The agent that calls; one of the account's, and active.";
+const TO: &str = "The number to call.";
+const FROM: &str = "The number to call from: registered to the account, with outbound_enabled. Without it the call is refused.";
+const WITH: &str =
+    "Values for the agent's placeholders, in this call only; they go over its own defaults.";
+
+body! {
+    /// A call that somebody wants: the body of `POST /calls`.
+    #[derive(Serialize)]
+    pub struct PlaceCall = "PlaceCall";
+    required agent_id: String = AGENT, WHO;
+    required to_number: String = Kind::Callee, TO;
+    nullable from_number: String = Kind::E164, FROM;
+    nullable dynamic_variables: Map<String, Value> = VARIABLES, WITH;
+    nullable metadata: Map<String, Value> = Kind::AnyObject,
+        "Kept with the call and told in call.ended; at most 16 KiB of JSON.";
+    nullable max_duration_seconds: u32 = Kind::int(30, 3600),
+        "When an answered call ends at the latest; in place of the agent's.";
+    nullable ring_timeout_seconds: u32 = Kind::int(RING_SECONDS_RANGE.0, RING_SECONDS_RANGE.1),
+        "How long it rings before it ends as no-answer. Default 30.";
 }
 
-/// The body of `POST /calls/trigger`.
-#[derive(Deserialize, Serialize)]
-pub struct TriggerCall {
-    pub agent_id: String,
-    pub to_number: String,
-    pub from_number: Option<String>,
-    pub dynamic_variables: Option<Map<String, Value>>,
-}
-
-const AGENT: Field = Field::req(
-    "agent_id",
-    Kind::Str { min: 1, max: 100 },
-    "The agent that calls; one of the account's, and active.",
-);
-const TO: Field = Field::req("to_number", Kind::Callee, "The number to call.");
-const FROM: Field = Field::opt(
-    "from_number",
-    Kind::E164,
-    "The number to call from: registered to the account, with outbound_enabled. Without it the call is refused.",
-)
-.nullable();
-const VARIABLES: Field = Field::opt(
-    "dynamic_variables",
-    Kind::Scalars {
-        max: 200,
-        key_ok: |key| (1..=64).contains(&key.chars().count()) && !key.starts_with("system__"),
-        key_rule: "1 to 64 characters, not starting with system__",
-    },
-    "Values for the agent's placeholders, in this call only; they go over its own defaults.",
-)
-.nullable();
-
-impl Wire for PlaceCall {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "PlaceCall",
-        unknown: Unknown::Refuse,
-        fields: &[
-            AGENT,
-            TO,
-            FROM,
-            VARIABLES,
-            Field::opt(
-                "metadata",
-                Kind::AnyObject,
-                "Kept with the call and told in call.ended; at most 16 KiB of JSON.",
-            )
-            .nullable(),
-            Field::opt(
-                "max_duration_seconds",
-                Kind::Int { min: 30, max: 3600 },
-                "When an answered call ends at the latest; in place of the agent's.",
-            )
-            .nullable(),
-            Field::opt(
-                "ring_timeout_seconds",
-                Kind::Int {
-                    min: RING_SECONDS_RANGE.0,
-                    max: RING_SECONDS_RANGE.1,
-                },
-                "How long it rings before it ends as no-answer. Default 30.",
-            )
-            .nullable(),
-        ],
-    };
-}
-
-impl Wire for TriggerCall {
-    const SCHEMA: &'static Schema = &Schema {
-        name: "TriggerCall",
-        unknown: Unknown::Refuse,
-        fields: &[AGENT, TO, FROM, VARIABLES],
-    };
+body! {
+    /// The body of `POST /calls/trigger`.
+    #[derive(Serialize)]
+    pub struct TriggerCall = "TriggerCall";
+    required agent_id: String = AGENT, WHO;
+    required to_number: String = Kind::Callee, TO;
+    nullable from_number: String = Kind::E164, FROM;
+    nullable dynamic_variables: Map<String, Value> = VARIABLES, WITH;
 }
 
 impl From<TriggerCall> for PlaceCall {

@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
+use super::CallRow;
 use crate::calls::matched::MatchedBy;
-use crate::calls::rules::{CallStatus, ConversationStatus, Ending};
-use crate::db::{Db, DbError, Tx};
+use crate::calls::rules::{CallStatus, Channel, ConversationStatus, Direction, Ending};
+use crate::db::{self, Db, Rows, Tx, args, named};
 use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, TrunkId};
 use crate::time::Timestamp;
 
@@ -14,8 +15,8 @@ pub struct NewCall<'a> {
     pub id: CallId,
     pub agent_id: AgentId,
     pub agent_name: &'a str,
-    pub direction: &'a str,
-    pub channel: &'a str,
+    pub direction: Direction,
+    pub channel: Channel,
     pub language: &'a str,
     pub from_number: Option<&'a str>,
     pub to_number: Option<&'a str>,
@@ -32,32 +33,27 @@ pub async fn insert(
     account: AccountId,
     call: &NewCall<'_>,
     now: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "insert into calls (id, account_id, agent_id, agent_name, status, conversation_status, direction,
-            channel, language, from_number, to_number, dynamic_variables, phone_number_id, trunk_id,
-            created_at, updated_at, matched_by)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16)",
-    )
-    .bind(call.id)
-    .bind(account)
-    .bind(call.agent_id)
-    .bind(call.agent_name)
-    .bind(CallStatus::Queued.name())
-    .bind(ConversationStatus::Created.name())
-    .bind(call.direction)
-    .bind(call.channel)
-    .bind(call.language)
-    .bind(call.from_number)
-    .bind(call.to_number)
-    .bind(call.dynamic_variables.to_string())
-    .bind(call.phone_number_id)
-    .bind(call.trunk_id)
-    .bind(now)
-    .bind(call.matched_by.map(|matched| json!(matched).to_string()))
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let row = named! {
+        id: call.id,
+        account_id: account,
+        agent_id: call.agent_id,
+        agent_name: call.agent_name,
+        status: CallStatus::Queued,
+        conversation_status: ConversationStatus::Created,
+        direction: call.direction,
+        channel: call.channel,
+        language: call.language,
+        from_number: call.from_number,
+        to_number: call.to_number,
+        dynamic_variables: call.dynamic_variables.to_string(),
+        phone_number_id: call.phone_number_id,
+        trunk_id: call.trunk_id,
+        matched_by: call.matched_by.map(|matched| json!(matched).to_string()),
+        created_at: now,
+        updated_at: now,
+    };
+    tx.insert_into("calls", row).run().await.map(drop)
 }
 
 /// Makes this process the host of a call that waits, and which is answered: over SIP with 200. `false`: it
@@ -69,20 +65,15 @@ pub async fn take(
     node: &str,
     incarnation: i64,
     now: Timestamp,
-) -> Result<bool, DbError> {
+) -> db::Result<bool> {
+    let (status, conversation) = (CallStatus::InProgress, ConversationStatus::InProgress);
     let rows = tx
         .query(
             "update calls set owner_node = $1, owner_incarnation = $2, status = $3, conversation_status = $4,
                 started_at = $5, answered_at = $5, sip_code = case when channel = 'sip' then 200 end, updated_at = $5
              where account_id = $6 and id = $7 and owner_incarnation is null and ended_at is null",
         )
-        .bind(node)
-        .bind(incarnation)
-        .bind(CallStatus::InProgress.name())
-        .bind(ConversationStatus::InProgress.name())
-        .bind(now)
-        .bind(account)
-        .bind(id)
+        .bind_all(args![node, incarnation, status, conversation, now, account, id])
         .execute()
         .await?;
     Ok(rows == 1)
@@ -96,20 +87,16 @@ pub async fn rings(
     node: &str,
     incarnation: i64,
     since: Timestamp,
-) -> Result<(), DbError> {
-    tx.query(
-        "update calls set owner_node = $1, owner_incarnation = $2, status = $3, started_at = $4, rang_at = $4
-         where account_id = $5 and id = $6",
-    )
-    .bind(node)
-    .bind(incarnation)
-    .bind(CallStatus::Ringing.name())
-    .bind(since)
-    .bind(account)
-    .bind(id)
-    .execute()
-    .await?;
-    Ok(())
+) -> db::Result<()> {
+    let rings = named! {
+        owner_node: node,
+        owner_incarnation: incarnation,
+        status: CallStatus::Ringing,
+        started_at: since,
+        rang_at: since,
+    };
+    let call = tx.of::<CallRow>(account).whose("id", id);
+    call.set(rings).await.map(drop)
 }
 
 /// A call that rings at this incarnation is answered: by the agent of `call`, or to leave a message. `false`: it
@@ -120,36 +107,26 @@ pub async fn take_ringing(
     call: &NewCall<'_>,
     incarnation: i64,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let rows = tx
-        .query(
-            "update calls set agent_id = $1, agent_name = $2, language = $3, status = $4,
-                conversation_status = $5, answered_at = $6, sip_code = 200, updated_at = $6
-             where account_id = $7 and id = $8 and owner_incarnation = $9 and ended_at is null",
-        )
-        .bind(call.agent_id)
-        .bind(call.agent_name)
-        .bind(call.language)
-        .bind(CallStatus::InProgress.name())
-        .bind(ConversationStatus::InProgress.name())
-        .bind(now)
-        .bind(account)
-        .bind(call.id)
-        .bind(incarnation)
-        .execute()
-        .await?;
-    Ok(rows == 1)
+) -> db::Result<bool> {
+    let answered = named! {
+        agent_id: call.agent_id,
+        agent_name: call.agent_name,
+        language: call.language,
+        status: CallStatus::InProgress,
+        conversation_status: ConversationStatus::InProgress,
+        answered_at: now,
+        sip_code: 200_u32,
+        updated_at: now,
+    };
+    let rows = hosted(tx.of(account), call.id, incarnation).set(answered);
+    Ok(rows.await? == 1)
 }
 
 /// Writes what a caller was told whose call ended before it was answered.
-pub async fn refused(db: &Db, account: AccountId, id: CallId, code: u16) -> Result<(), DbError> {
-    db.query("update calls set sip_code = $1 where account_id = $2 and id = $3")
-        .bind(i64::from(code))
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(())
+pub async fn refused(db: &Db, account: AccountId, id: CallId, code: u16) -> db::Result<()> {
+    let call = db.of::<CallRow>(account).whose("id", id);
+    let told = named! { sip_code: u32::from(code) };
+    call.set(told).await.map(drop)
 }
 
 /// Writes the end of a call that `incarnation` hosts (0: nobody). `false`: it had ended already, or
@@ -162,37 +139,39 @@ pub async fn finish(
     ending: &Ending,
     summary: Option<&Value>,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let faults = ending.provider_faults.as_ref();
+) -> db::Result<bool> {
+    let text = |value: Value| value.to_string();
     let rows = tx
         .query(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
-                ended_at = $5, answered_at = case when not $16 then answered_at end,
-                duration_ms = coalesce($6, duration_ms,
-                    case when not $16 and answered_at <= $5 then $5 / 1000 - answered_at / 1000 end, 0),
-                turn_count = coalesce($7, (select count(*) from turns where call_id = $9)),
-                latency_summary = $8, errors = $10, network = $13,
-                sip_code = coalesce($14, case when not $16 then sip_code end), provider_request_ids = $15,
-                provider_faults = $17, updated_at = $5
-             where account_id = $11 and id = $9 and coalesce(owner_incarnation, 0) = $12 and ended_at is null",
+                ended_at = $5, answered_at = case when not $6 then answered_at end,
+                duration_ms = coalesce($7, duration_ms,
+                    case when not $6 and answered_at <= $5 then $5 / 1000 - answered_at / 1000 end, 0),
+                turn_count = coalesce($8, (select count(*) from turns where call_id = $9)),
+                latency_summary = $10, errors = $11, network = $12,
+                sip_code = coalesce($13, case when not $6 then sip_code end), provider_request_ids = $14,
+                provider_faults = $15, updated_at = $5
+             where account_id = $16 and id = $9 and coalesce(owner_incarnation, 0) = $17 and ended_at is null",
         )
-        .bind(ending.status.name())
-        .bind(ending.conversation.name())
-        .bind(ending.reason.as_ref())
-        .bind(ending.ended_by.as_ref())
-        .bind(now)
-        .bind(ending.duration_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)))
-        .bind(ending.turn_count.map(i64::from))
-        .bind(summary.map(ToString::to_string))
-        .bind(id)
-        .bind(serde_json::json!(ending.errors).to_string())
-        .bind(account)
-        .bind(incarnation)
-        .bind(ending.network.as_ref().map(|network| serde_json::json!(network).to_string()))
-        .bind(ending.sip_code.map(i64::from))
-        .bind(serde_json::json!(ending.provider_request_ids).to_string())
-        .bind(ending.never_answered)
-        .bind(faults.map(|faults| serde_json::json!(faults).to_string()))
+        .bind_all(args![
+            ending.status,
+            ending.conversation,
+            ending.reason.as_ref(),
+            ending.ended_by.as_ref(),
+            now,
+            ending.never_answered,
+            ending.duration_ms,
+            ending.turn_count,
+            id,
+            summary.map(ToString::to_string),
+            text(json!(ending.errors)),
+            ending.network.as_ref().map(|network| text(json!(network))),
+            ending.sip_code.map(u32::from),
+            text(json!(ending.provider_request_ids)),
+            ending.provider_faults.as_ref().map(|faults| text(json!(faults))),
+            account,
+            incarnation,
+        ])
         .execute()
         .await?;
     Ok(rows == 1)
@@ -204,12 +183,20 @@ pub async fn set_cost(
     account: AccountId,
     id: CallId,
     cost_cents: i64,
-) -> Result<(), DbError> {
-    tx.query("update calls set cost_cents = $1 where account_id = $2 and id = $3")
-        .bind(cost_cents)
-        .bind(account)
-        .bind(id)
-        .execute()
-        .await?;
-    Ok(())
+) -> db::Result<()> {
+    let call = tx.of::<CallRow>(account).whose("id", id);
+    let cost = named! { cost_cents: cost_cents };
+    call.set(cost).await.map(drop)
+}
+
+/// The call of this id, if this incarnation hosts it and it has not ended.
+pub(in crate::calls) fn hosted(
+    calls: Rows<'_, CallRow>,
+    id: CallId,
+    incarnation: i64,
+) -> Rows<'_, CallRow> {
+    let hosted = calls
+        .whose("id", id)
+        .whose("owner_incarnation", incarnation);
+    hosted.only("ended_at is null")
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::containing;
 use crate::calls::journal::Owner;
-use crate::db::{Arg, Db, DbError, Engine, Query, Tx};
+use crate::db::{self, Arg, Db, Engine, Query, Tx, args};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
 
@@ -23,7 +23,7 @@ pub async fn insert_turn(
     of: Owner,
     turn: &NewTurn<'_>,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     let sql = insert_turn_sql(tx.engine());
     with_turn(tx.query_built(sql), of, turn, now)
         .execute()
@@ -38,7 +38,7 @@ pub async fn insert_lone_turn(
     of: Owner,
     turn: &NewTurn<'_>,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     let sql = insert_turn_sql(db.engine());
     with_turn(db.query_built(sql), of, turn, now)
         .execute()
@@ -57,14 +57,15 @@ fn insert_turn_sql(engine: Engine) -> String {
 }
 
 fn with_turn<'a>(query: Query<'a>, of: Owner, turn: &NewTurn<'_>, now: Timestamp) -> Query<'a> {
-    query
-        .bind(of.call)
-        .bind(i64::from(turn.index))
-        .bind(of.account)
-        .bind(turn.body)
-        .bind(now)
-        .bind(of.incarnation)
-        .bind(turn.text.to_lowercase())
+    query.bind_all(args![
+        of.call,
+        turn.index,
+        of.account,
+        turn.body,
+        now,
+        of.incarnation,
+        turn.text.to_lowercase()
+    ])
 }
 
 /// Writes a turn of a call that this incarnation still hosts anew; its words are the same.
@@ -74,37 +75,29 @@ pub async fn replace_turn(
     call: CallId,
     incarnation: i64,
     turn: &Value,
-) -> Result<(), DbError> {
+) -> db::Result<()> {
     tx.query(
         "update turns set body = $1 where account_id = $2 and call_id = $3 and idx = $4
             and exists (select 1 from calls where id = $3 and coalesce(owner_incarnation, 0) = $5 and ended_at is null)",
     )
-    .bind(turn.to_string())
-    .bind(account)
-    .bind(call)
-    .bind(turn["index"].as_i64())
-    .bind(incarnation)
+    .bind_all(args![turn.to_string(), account, call, turn["index"].as_i64(), incarnation])
     .execute()
     .await?;
     Ok(())
 }
 
+const IN_ORDER: &str = "select body from turns where account_id = $1 and call_id = $2 order by idx";
+
 /// The turns of a call, in order, as JSON.
-pub async fn turns(db: &Db, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
-    db.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
-        .bind(account)
-        .bind(id)
-        .all(|row| row.json("body"))
-        .await
+pub async fn turns(db: &Db, account: AccountId, id: CallId) -> db::Result<Vec<Value>> {
+    let turns = db.query(IN_ORDER).bind_all(args![account, id]);
+    turns.all(|row| row.json("body")).await
 }
 
 /// The same inside a transaction.
-pub async fn turns_in(tx: &mut Tx, account: AccountId, id: CallId) -> Result<Vec<Value>, DbError> {
-    tx.query("select body from turns where account_id = $1 and call_id = $2 order by idx")
-        .bind(account)
-        .bind(id)
-        .all(|row| row.json("body"))
-        .await
+pub async fn turns_in(tx: &mut Tx, account: AccountId, id: CallId) -> db::Result<Vec<Value>> {
+    let turns = tx.query(IN_ORDER).bind_all(args![account, id]);
+    turns.all(|row| row.json("body")).await
 }
 
 /// The first turns of a call in which one of these was said, as JSON.
@@ -114,7 +107,7 @@ pub async fn turns_with(
     id: CallId,
     said: &[String],
     most: u32,
-) -> Result<Vec<Value>, DbError> {
+) -> db::Result<Vec<Value>> {
     let any: Vec<String> = (0..said.len())
         .map(|place| format!("words like ${} escape '\\'", place + 3))
         .collect();
@@ -124,8 +117,7 @@ pub async fn turns_with(
         said.len() + 3
     );
     db.query_built(sql)
-        .bind(account)
-        .bind(id)
+        .bind_all(args![account, id])
         .bind_all(said.iter().map(|text| Arg::from(containing(text))))
         .bind(most)
         .all(|row| row.json("body"))

@@ -2,32 +2,33 @@
 
 use std::collections::HashSet;
 
-use super::{COLUMNS, CallRow};
-use crate::db::{Db, DbError};
+use super::CallRow;
+use crate::db::{self, Db, Record, args};
 use crate::ids::{AccountId, CallId};
 use crate::time::Timestamp;
 
 /// Calls that earlier incarnations of this node hosted and never ended. Of all accounts: this is the
 /// node's own housekeeping.
-pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> Result<Vec<CallRow>, DbError> {
-    let sql = format!(
-        "{COLUMNS} where c.owner_node = $1 and c.owner_incarnation < $2 and c.ended_at is null order by c.id"
-    );
-    db.query_built(sql)
-        .bind(node)
-        .bind(incarnation)
-        .all(CallRow::read)
-        .await
+pub async fn orphans(db: &Db, node: &str, incarnation: i64) -> db::Result<Vec<CallRow>> {
+    db.query_built(format!(
+        "select * from {} where owner_node = $1 and owner_incarnation < $2 and ended_at is null order by id",
+        CallRow::SOURCE
+    ))
+    .bind_all(args![node, incarnation])
+    .all(CallRow::read)
+    .await
 }
 
 /// Calls of all accounts that no living node hosts any more.
-pub async fn without_node(db: &Db) -> Result<Vec<CallRow>, DbError> {
-    let sql = format!(
-        "{COLUMNS} where c.ended_at is null and c.owner_incarnation is not null
-            and c.owner_incarnation not in (select incarnation from nodes where lost_at is null)
-         order by c.id"
-    );
-    db.query_built(sql).all(CallRow::read).await
+pub async fn without_node(db: &Db) -> db::Result<Vec<CallRow>> {
+    db.query_built(format!(
+        "select * from {} where ended_at is null and owner_incarnation is not null
+            and owner_incarnation not in (select incarnation from nodes where lost_at is null)
+         order by id",
+        CallRow::SOURCE
+    ))
+    .all(CallRow::read)
+    .await
 }
 
 /// A call of any account that has not ended.
@@ -41,7 +42,7 @@ pub struct OpenRow {
 }
 
 /// Calls of all accounts that live, or that somebody may still join: the node's own housekeeping.
-pub async fn open(db: &Db, now: Timestamp) -> Result<Vec<OpenRow>, DbError> {
+pub async fn open(db: &Db, now: Timestamp) -> db::Result<Vec<OpenRow>> {
     db.query(
         "select c.id, c.account_id, c.owner_node, c.owner_incarnation, s.expires_at
          from calls c left join sessions s on s.id = c.id
@@ -61,7 +62,7 @@ pub async fn open(db: &Db, now: Timestamp) -> Result<Vec<OpenRow>, DbError> {
 }
 
 /// Which of these calls have not ended. The account follows from the lease of the same id.
-pub async fn open_among(db: &Db, ids: &[CallId]) -> Result<HashSet<CallId>, DbError> {
+pub async fn open_among(db: &Db, ids: &[CallId]) -> db::Result<HashSet<CallId>> {
     let mut open = HashSet::new();
     // Far below the number of values that one statement takes.
     for some in ids.chunks(500) {

@@ -30,7 +30,7 @@ use crate::calls::dial::rules::{RING_SECONDS, Unanswered, caller_id, may_call_fr
 use crate::calls::dial::service::{has_room, own_number, way_out};
 use crate::calls::dial::store as dial;
 use crate::calls::journal::Owner;
-use crate::calls::rules::Ending;
+use crate::calls::rules::{Direction, Ending};
 use crate::calls::{bridge, lifecycle, store};
 use crate::db::DbError;
 use crate::http::ApiError;
@@ -249,7 +249,7 @@ impl InboundTask {
         }
         let goes_out = store::NewCall {
             id: callee,
-            direction: "outbound",
+            direction: Direction::Outbound,
             from_number: Some(&way.number.phone_number),
             to_number: Some(&way.to),
             trunk_id: Some(held.id),

@@ -9,7 +9,7 @@ use super::task::InboundTask;
 use crate::agents::{self, Agent};
 use crate::calls::bridge;
 use crate::calls::dial::rules::Unanswered;
-use crate::calls::rules::Ending;
+use crate::calls::rules::{Channel, Direction, Ending};
 use crate::calls::store;
 use crate::db::{DbError, Tx};
 use crate::ids::{AccountId, AgentId, CallId};
@@ -192,8 +192,8 @@ pub(super) fn new_call<'a>(
         id,
         agent_id: agent.map_or(AgentId::NIL, |agent| agent.id),
         agent_name: settings.map_or("", |settings| settings.name.as_str()),
-        direction: "inbound",
-        channel: "sip",
+        direction: Direction::Inbound,
+        channel: Channel::Sip,
         language: agents::rules::language_name(
             settings.map_or_else(Default::default, |settings| settings.language),
         ),

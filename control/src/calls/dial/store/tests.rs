@@ -6,9 +6,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::calls::rules::{Channel, Direction};
 use crate::calls::store::{self, NewCall};
 use crate::ids::AgentId;
-use crate::testing::{START, TestApp};
+use crate::testing::{START, TestApp, call_over_socket};
 
 const TRUNK: TrunkId = TrunkId(Uuid::from_u128(7));
 const OTHER_TRUNK: TrunkId = TrunkId(Uuid::from_u128(8));
@@ -17,23 +18,17 @@ const OTHER_TRUNK: TrunkId = TrunkId(Uuid::from_u128(8));
 async fn call(
     test: &TestApp,
     trunk: TrunkId,
-    direction: &str,
+    direction: Direction,
     more: Option<Placing<'_>>,
 ) -> CallId {
     let (app, id) = (&test.app, CallId::new(&test.app.clock));
     let call = NewCall {
-        id,
-        agent_id: AgentId::NIL,
-        agent_name: "Reception",
         direction,
-        channel: "sip",
-        language: "english",
+        channel: Channel::Sip,
         from_number: Some("+33123456789"),
         to_number: Some("+4930123456"),
-        phone_number_id: None,
         trunk_id: Some(trunk),
-        matched_by: None,
-        dynamic_variables: &json!({}),
+        ..call_over_socket(id, AgentId::NIL)
     };
     let now = app.clock.now();
     let mut tx = app.db.begin_write().await.unwrap();
@@ -63,7 +58,13 @@ fn placing<'a>(test: &TestApp, metadata: &'a Value, forwards: Option<CallId>) ->
 /// A call that goes out over this trunk, of a node of the version before `placed_at`, or of this one.
 async fn goes_out(test: &TestApp, trunk: TrunkId, of_this_version: bool) {
     let none = json!({});
-    let id = call(test, trunk, "outbound", Some(placing(test, &none, None))).await;
+    let id = call(
+        test,
+        trunk,
+        Direction::Outbound,
+        Some(placing(test, &none, None)),
+    )
+    .await;
     if !of_this_version {
         let before = "update calls set placed_at = null where id = $1";
         let before = test.app.db.query(before).bind(id);
@@ -89,7 +90,7 @@ async fn a_call_of_a_node_of_the_version_before_counts_in_its_trunk_s_hour() {
         goes_out(&test, TRUNK, of_this_version).await;
     }
     // Neither what comes in nor what goes over another trunk is one of them.
-    call(&test, TRUNK, "inbound", None).await;
+    call(&test, TRUNK, Direction::Inbound, None).await;
     goes_out(&test, OTHER_TRUNK, false).await;
     assert_eq!(full(TRUNK, 4).await, None);
     assert_eq!(full(TRUNK, 3).await, minutes(60));
@@ -113,17 +114,17 @@ async fn what_a_client_writes_into_metadata_forwards_no_call() {
         let live = live_forwards(&test.app.db, test.app.clock.now());
         live.await.unwrap().len()
     };
-    let came = call(&test, TRUNK, "inbound", None).await;
+    let came = call(&test, TRUNK, Direction::Inbound, None).await;
     let metadata = json!({"forwarded_call_id": came});
     let of_client = placing(&test, &metadata, None);
-    call(&test, TRUNK, "outbound", Some(of_client)).await;
+    call(&test, TRUNK, Direction::Outbound, Some(of_client)).await;
     assert_eq!(live().await, 0);
     // What is told to clients of a call that was forwarded makes no difference.
     let none = json!({});
     let mut forwards = Vec::new();
     for metadata in [&metadata, &none] {
         let placing = placing(&test, metadata, Some(came));
-        forwards.push(call(&test, TRUNK, "outbound", Some(placing)).await);
+        forwards.push(call(&test, TRUNK, Direction::Outbound, Some(placing)).await);
     }
     assert_eq!(live().await, 2);
     let over = "update calls set ended_at = $1 where id = $2";

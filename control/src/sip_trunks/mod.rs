@@ -12,8 +12,8 @@ pub mod store;
 pub mod wire;
 
 pub use rules::{
-    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth, Status,
-    Transport, TrunkType,
+    AuthMode, Destinations, DialFormat, FromUser, ListMode, MediaEncryption, OutboundAuth,
+    RegistrationStatus, Status, Transport, TrunkType,
 };
 pub use store::Trunk;
 

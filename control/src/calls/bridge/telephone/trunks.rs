@@ -171,7 +171,7 @@ impl Edge {
         app: &App,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let version = store::version(&app.db).await?;
-        if self.version != Some(version) {
+        if self.version != Some(version) || self.waits_for_another() {
             self.trunks = store::all_active(&app.db).await?;
         }
         if self.trunks.is_empty() && self.told.is_empty() {
@@ -202,6 +202,15 @@ impl Edge {
             .set_awaited(&awaited.collect(), Instant::now());
         self.version = Some(version);
         Ok(())
+    }
+
+    /// Whether a registrar is still to be heard by another node. One of the version before, which runs beside this one
+    /// while it is rolled out, writes down that a trunk is registered and moves no counter.
+    fn waits_for_another(&self) -> bool {
+        let mut told = self.told.values();
+        told.any(|told| {
+            told.register.is_none() && told.registrar_realms == RegistrarRealms::Awaited
+        })
     }
 
     /// The trunks that this node registers. One that ends lets go of them.

@@ -158,6 +158,30 @@ async fn end(line: &mut Line) -> String {
     }
 }
 
+/// Nothing but the trunk's row shows that it is registered.
+#[tokio::test]
+async fn a_trunk_that_a_node_of_the_version_before_registers_is_not_waited_for_in_vain() {
+    let bench = Bench::new().await;
+    let (app, trunks) = (&bench.test.app, &bench.exchange.trunks);
+    let trunk = bench.registers().await;
+    let number = sip_trunks::sip_id(trunk);
+    bench.claim("before").await;
+    let mut edge = Edge::default();
+    let waits = async || {
+        let settled = trunks.settled(number);
+        timeout(Duration::ZERO, settled).await.is_err()
+    };
+    for registered in [false, true] {
+        if registered {
+            let by_it = "update sip_trunks set registration_status = 'registered' where id = $1";
+            let by_it = app.db.query(by_it).bind(trunk);
+            assert_eq!(by_it.execute().await.unwrap(), 1);
+        }
+        edge.sync(app).await.unwrap();
+        assert_eq!(waits().await, !registered);
+    }
+}
+
 #[tokio::test]
 async fn what_a_stack_is_told_of_a_registrar() {
     let bench = Bench::new().await;

@@ -12,7 +12,7 @@ use sip::message::parse::{Framing, parse};
 use sip::message::{Body, Host, Message, Transport};
 use sip::time::Time;
 use sip::transaction::key::ServerKey;
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 
 const SDP: &str = "v=0\r\no=- 3724394400 3724394400 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\n\
     t=0 0\r\nm=audio 20000 RTP/AVP 8 0 101\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n\
@@ -67,6 +67,7 @@ fn endpoint(own: u8, other: u8) -> Endpoint {
         domain: None,
         outbound: Outbound::Host,
         register: None,
+        registrar_realms: RegistrarRealms::Unknown,
         keep_alive: None,
     };
     let command = Command::SetTrunk(Box::new(trunk));

@@ -241,9 +241,13 @@ pub enum Event {
         trunk: TrunkId,
         /// Seconds until it must be refreshed.
         expires: u32,
+        /// In which realms the registrar asks; none where it took the REGISTER unasked.
+        realms: Vec<String>,
     },
     RegistrationFailed {
         trunk: TrunkId,
+        /// In which realms the registrar asks, as far as it is known.
+        realms: Vec<String>,
         /// `None`: the registrar said nothing. It cannot be reached (its name has no address, or nothing
         /// takes what is sent there), or gave no answer.
         code: Option<u16>,

@@ -158,7 +158,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::message::Transport;
-    use crate::trunk::{Outbound, Tenant};
+    use crate::trunk::{Outbound, RegistrarRealms, Tenant};
 
     fn trunk(id: u64, allowed: &[&str], inbound: InboundAuth) -> Trunk {
         Trunk {
@@ -173,6 +173,7 @@ mod tests {
             domain: None,
             outbound: Outbound::Host,
             register: None,
+            registrar_realms: RegistrarRealms::Unknown,
             keep_alive: None,
         }
     }

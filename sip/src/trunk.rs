@@ -35,6 +35,19 @@ pub struct Register {
     pub user: String,
 }
 
+/// In which realms the registrar of a trunk asks for its password, as far as the user of the stack knows it: another
+/// stack may register the trunk, or may have done so before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RegistrarRealms {
+    /// The trunk does not register, or whoever registers it does not tell.
+    #[default]
+    Unknown,
+    /// The trunk registers, and its registrar was not heard yet. Calls give no password until then.
+    Awaited,
+    /// The registrar asks in these. There is none where it takes a REGISTER without asking.
+    Known(Vec<String>),
+}
+
 /// Where a trunk's calls go out (document 3, `outbound_auth`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outbound {
@@ -66,6 +79,7 @@ pub struct Trunk {
     pub domain: Option<Host>,
     pub outbound: Outbound,
     pub register: Option<Register>,
+    pub registrar_realms: RegistrarRealms,
     /// How often OPTIONS asks whether the carrier is there, which also keeps a NAT's mapping open; `None`
     /// for never. A trunk that registers is asked for the first time after as long, any other at once.
     pub keep_alive: Option<Duration>,
@@ -79,6 +93,21 @@ impl Trunk {
             && self.host == other.host
             && self.domain == other.domain
             && self.credentials == other.credentials
+    }
+
+    /// Whether both differ in nothing but what is known of the registrar's realms.
+    pub(crate) fn differs_in_realms_alone(&self, other: &Self) -> bool {
+        let alike = Self {
+            registrar_realms: self.registrar_realms.clone(),
+            ..other.clone()
+        };
+        self.registrar_realms != other.registrar_realms && *self == alike
+    }
+
+    /// The names of its host and its domain: a realm is to have such a name in it (RFC 3261 section 22.1).
+    pub(crate) fn names(&self) -> Vec<String> {
+        let both = [&self.domain, &self.host].into_iter().flatten();
+        both.map(ToString::to_string).collect()
     }
 
     /// Whether its calls in may prove themselves by its credentials.

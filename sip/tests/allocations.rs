@@ -14,7 +14,7 @@ use sip::endpoint::{Advertised, Config, Endpoint, Input, Output};
 use sip::message::parse::{Framing, parse};
 use sip::message::{Host, Transport};
 use sip::time::Time;
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 
 struct Counting;
 
@@ -73,6 +73,7 @@ fn endpoint() -> Endpoint {
         domain: None,
         outbound: Outbound::Host,
         register: None,
+        registrar_realms: RegistrarRealms::Unknown,
         keep_alive: None,
     };
     let command = Input::Command(sip::event::Command::SetTrunk(Box::new(trunk)));

@@ -12,7 +12,7 @@ use sip::endpoint::Config;
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// A telephone in a call.
@@ -443,6 +443,7 @@ pub(crate) fn stack(own: IpAddr, target: Option<SocketAddr>) -> Sip {
         domain: None,
         outbound: Outbound::Host,
         register: None,
+        registrar_realms: RegistrarRealms::Unknown,
         keep_alive: None,
     };
     sip.command(Command::SetTrunk(Box::new(trunk))).unwrap();

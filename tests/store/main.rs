@@ -8,6 +8,7 @@ mod jobs;
 mod outage;
 mod schema;
 mod tls;
+mod trunks;
 mod values;
 mod writers;
 

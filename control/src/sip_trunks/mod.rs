@@ -14,8 +14,8 @@ pub mod wire;
 
 pub use crate::numbers::DialFormat;
 pub use rules::{
-    AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, Status, Transport,
-    TrunkType,
+    AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, RegistrationStatus,
+    Status, Transport, TrunkType,
 };
 pub use store::Trunk;
 

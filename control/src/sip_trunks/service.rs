@@ -27,6 +27,7 @@ const UNREGISTERED: Registration = Registration {
     expires_at: None,
     last_error: None,
     last_failure: None,
+    realms: None,
 };
 
 /// An outbound trunk with its numbers, all or nothing.

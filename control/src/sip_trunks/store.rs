@@ -69,6 +69,9 @@ pub struct Registration {
     pub last_error: Option<String>,
     /// Kept while it is registered since.
     pub last_failure: Option<Failure>,
+    /// In which realms the registrar asks for the password; empty where it asks for none. `None`: no node has heard
+    /// it, or one of a version that writes it nowhere.
+    pub realms: Option<Vec<String>>,
 }
 
 impl Registration {
@@ -81,7 +84,29 @@ impl Registration {
             expires_at: row.opt_time("registration_expires_at")?,
             last_error: row.opt_text("registration_error")?,
             last_failure: Failure::read(row, ["failure_at", "failure_code", "failure_reason"])?,
+            realms: row.opt_json("registrar_realms")?,
         }))
+    }
+}
+
+/// The longest realm that is kept, bytes. Real ones are names.
+const LONGEST_REALM: usize = 255;
+
+/// What a registrar said last to this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Until when the trunk is registered, or why it is not.
+    pub outcome: Result<Timestamp, Failure>,
+    /// In which realms the registrar asks for the password. `None`: nothing new is known of them.
+    pub realms: Option<Vec<String>>,
+}
+
+impl From<Result<Timestamp, Failure>> for Standing {
+    fn from(outcome: Result<Timestamp, Failure>) -> Self {
+        Self {
+            outcome,
+            realms: None,
+        }
     }
 }
 
@@ -436,6 +461,7 @@ pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Res
         failure_at: None::<Timestamp>,
         failure_code: None::<u32>,
         failure_reason: None::<String>,
+        registrar_realms: None::<String>,
     };
     let registers = trunk.only("registration_status is not null");
     registers.set(unregistered).await.map(drop)
@@ -443,14 +469,15 @@ pub async fn unregister(tx: &mut Tx, account: AccountId, id: TrunkId) -> db::Res
 
 /// Writes down how a registration by this node went: until when it holds, or why it failed. `false`: the trunk is
 /// not this node's to register any more. One that slept past its claim writes over no word of the node that has
-/// taken it since.
+/// taken it since. All nodes are told of realms that are new.
 pub async fn registered(
     db: &Db,
     account: AccountId,
     id: TrunkId,
     node: &str,
-    outcome: Result<Timestamp, Failure>,
+    standing: Standing,
 ) -> db::Result<bool> {
+    let Standing { outcome, realms } = standing;
     let (status, expires_at, failure) = match outcome {
         Ok(until) => (RegistrationStatus::Registered, Some(until), None),
         Err(failure) => (RegistrationStatus::Failed, None, Some(failure)),
@@ -460,7 +487,8 @@ pub async fn registered(
         Some(Failure { at, code, reason }) => (Some(at), code.map(u32::from), Some(reason)),
         None => (None, None, None),
     };
-    let rows = db
+    let mut tx = db.begin_write().await?;
+    let rows = tx
         .query(
             "update sip_trunks set registration_status = $4, registration_expires_at = $5,
                 registration_error = $6, failure_at = coalesce($7, failure_at),
@@ -472,6 +500,36 @@ pub async fn registered(
         .bind_all(args![
             account, id, node, status, expires_at, text, at, code, reason
         ])
+        .execute()
+        .await?;
+    if rows == 1
+        && let Some(realms) = realms
+        && keep_realms(&mut tx, account, id, &realms).await?
+    {
+        changed(&mut tx).await?;
+    }
+    tx.commit().await?;
+    Ok(rows == 1)
+}
+
+/// Keeps the realms of a trunk's registrar; whether they are others than before.
+async fn keep_realms(
+    tx: &mut Tx,
+    account: AccountId,
+    id: TrunkId,
+    realms: &[String],
+) -> db::Result<bool> {
+    if realms.iter().any(|realm| realm.len() > LONGEST_REALM) {
+        tracing::warn!(trunk = %id, "a registrar's realm is too long to be kept: other nodes are not told of it");
+        return Ok(false);
+    }
+    let kept = serde_json::json!(realms).to_string();
+    let rows = tx
+        .query(
+            "update sip_trunks set registrar_realms = $3
+             where account_id = $1 and id = $2 and (registrar_realms is null or registrar_realms <> $3)",
+        )
+        .bind_all(args![account, id, kept])
         .execute()
         .await?;
     Ok(rows == 1)

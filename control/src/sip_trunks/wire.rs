@@ -197,7 +197,7 @@ answer! {
 
 answer! {
     /// Where a trunk stands with its registrar.
-    pub struct RegistrationRecord = "Registration" of Registration uses(last_failure) {
+    pub struct RegistrationRecord = "Registration" of Registration uses(last_failure) hides(realms) {
         status: RegistrationStatus,
         expires_at: Option<Timestamp>,
         /// Why the last attempt failed.

@@ -11,7 +11,7 @@ use sip::endpoint::{Advertised, Config, Endpoint, Input, Output, Peer};
 use sip::event::{CallId, Command, Event, Place};
 use sip::message::{Body, Host, Transport};
 use sip::time::Time;
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -133,6 +133,7 @@ impl World {
             domain: None,
             outbound: Outbound::Host,
             register: None,
+            registrar_realms: RegistrarRealms::Unknown,
             keep_alive: None,
         };
         world.tell(Input::Command(Command::SetTrunk(Box::new(trunk))));

@@ -14,6 +14,8 @@ pub enum Withheld {
     Stranger(SocketAddr),
     /// It asks in another realm than the trunk's carrier.
     Realm(String),
+    /// The trunk is to register, and its registrar was not heard yet: which realm is its carrier's is not known.
+    Unregistered,
     /// Neither a REGISTER nor the INVITE that opens a call was challenged before: the trunk's realm is not known.
     NoRealm(String),
     /// The trunk's carrier asks in that realm with another status code.
@@ -40,6 +42,9 @@ impl fmt::Display for Withheld {
                 "realm {:?} was not seen in a challenge to a REGISTER or to the first INVITE",
                 short(realm)
             ),
+            Self::Unregistered => {
+                f.write_str("the trunk's registrar, which names the realm, was not heard yet")
+            }
             Self::Code { asked, usual } => {
                 write!(
                     f,

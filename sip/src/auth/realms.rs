@@ -5,8 +5,12 @@
 //!
 //! - A configured realm is the only one that is answered.
 //! - The first challenge to a REGISTER names the registrar's realms. No callee sees a REGISTER, so calls that go to the
-//!   registrar's host are bound to these realms too, whatever an INVITE named before.
-//! - Without a registrar's, the first challenge to an INVITE that opens a call names them, unless somebody rings
+//!   registrar's host are bound to these realms too, whatever an INVITE named before. Where another endpoint registers
+//!   the trunk, the user tells which they are.
+//! - A carrier may ask for calls in another realm than its registrar does. Calls may name one that is written as the
+//!   trunk's own host or domain is; the first that is answered rules out the other names.
+//! - While a registrar was not heard that is to be heard, calls are given no credentials.
+//! - Without a registrar's realms, the first challenge to an INVITE that opens a call names them, unless somebody rings
 //!   already. A carrier that took calls unasked may begin to ask in this way. Whether that one is the carrier or a
 //!   callee who asks at once cannot be told: only a realm that is known keeps the callee out.
 //! - The first challenge to an opening INVITE names the status code as well: a proxy asks with 407, a callee with 401
@@ -19,6 +23,7 @@
 use super::choice::{Withheld, header_of, realms_given};
 use super::{Challenge, Credentials, MOST_ASKED};
 use crate::message::{Request, Response};
+use crate::trunk::RegistrarRealms;
 
 /// What was challenged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +39,46 @@ pub(crate) enum Challenged {
 pub(crate) struct Realms {
     /// Calls go to another host than REGISTER: the registrar's realms are not theirs.
     apart: bool,
-    /// Those of the first challenge to a REGISTER.
-    registrar: Vec<String>,
+    /// How the trunk's host and domain are written.
+    names: Vec<String>,
+    /// Those of the first challenge to a REGISTER of this endpoint; none, where one was taken unasked.
+    registrar: Option<Vec<String>>,
+    /// The registrar's, as the user tells.
+    told: RegistrarRealms,
     /// Those of challenges to opening INVITEs, each with the code that it came with.
     calls: Vec<(String, u16)>,
 }
 
 impl Realms {
-    pub(crate) fn new(apart: bool) -> Self {
+    pub(crate) fn new(apart: bool, names: Vec<String>) -> Self {
         Self {
             apart,
+            names,
             ..Self::default()
+        }
+    }
+
+    /// Takes over what the user tells of the registrar. Who does not register hears it from nobody else.
+    pub(crate) fn tell(&mut self, told: RegistrarRealms, registers: bool) {
+        if !registers && matches!(told, RegistrarRealms::Known(_)) {
+            self.registrar = None;
+        }
+        self.told = told;
+    }
+
+    /// The registrar took a REGISTER: one that asked for nothing before has no realm.
+    pub(crate) fn registered(&mut self) {
+        if self.of_registrar().is_none() {
+            self.registrar = Some(Vec::new());
+        }
+    }
+
+    /// The registrar's realms, as far as they are known here. `None`: it was not heard.
+    pub(crate) fn of_registrar(&self) -> Option<&[String]> {
+        match (&self.registrar, &self.told) {
+            (Some(own), _) if !own.is_empty() => Some(own),
+            (_, RegistrarRealms::Known(told)) => Some(told),
+            (own, _) => own.as_deref(),
         }
     }
 
@@ -56,6 +90,9 @@ impl Realms {
         response: &Response,
         credentials: &Credentials,
     ) -> Result<Challenge, Withheld> {
+        if credentials.realm.is_none() && self.is_awaited(challenged) {
+            return Err(Withheld::Unregistered);
+        }
         let known = self.known(challenged);
         let given = realms_given(request, response.code);
         let header = header_of(response.code);
@@ -83,8 +120,8 @@ impl Realms {
         chosen: &Challenge,
     ) {
         match challenged {
-            Challenged::Register if self.registrar.is_empty() => {
-                self.registrar = realms_of(response, chosen);
+            Challenged::Register if self.asked_to_register().is_empty() => {
+                self.registrar = Some(realms_of(response, chosen));
             }
             Challenged::OpeningInvite => {
                 let mut fresh = realms_of(response, chosen);
@@ -99,13 +136,42 @@ impl Realms {
         }
     }
 
+    /// The realms of the registrar that a REGISTER of this endpoint was challenged in.
+    fn asked_to_register(&self) -> &[String] {
+        self.registrar.as_deref().unwrap_or_default()
+    }
+
+    /// Whether what calls are bound to is still to be heard of the registrar.
+    fn is_awaited(&self, challenged: Challenged) -> bool {
+        challenged != Challenged::Register
+            && !self.apart
+            && self.told == RegistrarRealms::Awaited
+            && self.of_registrar().is_none()
+    }
+
     fn known(&self, challenged: Challenged) -> Vec<&str> {
-        let by_registrar =
-            challenged == Challenged::Register || !(self.apart || self.registrar.is_empty());
-        match by_registrar {
-            true => self.registrar.iter().map(String::as_str).collect(),
-            false => self.calls.iter().map(|(realm, _)| realm.as_str()).collect(),
+        let registrar = match challenged {
+            Challenged::Register => self.asked_to_register(),
+            _ if self.apart => &[],
+            _ => self.of_registrar().unwrap_or_default(),
+        };
+        let registrar = registrar.iter().map(String::as_str);
+        let calls = self.calls.iter().map(|(realm, _)| realm.as_str());
+        if challenged == Challenged::Register {
+            return registrar.collect();
         }
+        if registrar.len() == 0 {
+            return calls.collect();
+        }
+        let mut known: Vec<&str> = registrar.collect();
+        let bound: Vec<&str> = calls
+            .filter(|realm| known.contains(realm) || self.names.iter().any(|own| own == realm))
+            .collect();
+        match bound.is_empty() {
+            true => known.extend(self.names.iter().map(String::as_str)),
+            false => known.extend(bound),
+        }
+        known
     }
 
     fn code_in(&self, realm: &str) -> Option<u16> {
@@ -209,7 +275,7 @@ mod tests {
             );
         }
         // Unless they go to another host.
-        let mut apart = Realms::new(true);
+        let mut apart = Realms::new(true, Vec::new());
         assert_eq!(
             answered(&mut apart, Register, 401, &["reg"]),
             in_realm("reg")
@@ -313,7 +379,7 @@ mod tests {
             assert_eq!(answered(&mut realms, challenged, 401, &many), in_realm("0"));
         }
         assert_eq!(
-            (realms.registrar.len(), realms.calls.len()),
+            (realms.asked_to_register().len(), realms.calls.len()),
             (MOST_ASKED, MOST_ASKED)
         );
     }
@@ -344,6 +410,188 @@ mod tests {
         let other = "Digest realm=\"b\", nonce=\"n\", qop=\"auth\"";
         response.headers.push(Name::ProxyAuthenticate, other);
         assert_eq!(chosen(&response), in_realm("a"));
+    }
+
+    fn told(realms: &[&str]) -> RegistrarRealms {
+        RegistrarRealms::Known(realms.iter().map(|realm| (*realm).to_owned()).collect())
+    }
+
+    #[test]
+    fn realms_that_are_told_bind_calls_and_a_register_of_ones_own_names_others() {
+        use Challenged::{InDialog, OpeningInvite, Register};
+        let mut realms = Realms::default();
+        realms.tell(told(&["r", "far"]), false);
+        for challenged in [OpeningInvite, InDialog] {
+            assert_eq!(
+                answered(&mut realms, challenged, 407, &["evil"]),
+                not_in("evil")
+            );
+            assert_eq!(
+                answered(&mut realms, challenged, 407, &["evil", "r"]),
+                in_realm("r")
+            );
+            assert_eq!(
+                answered(&mut realms, challenged, 407, &["far"]),
+                in_realm("far")
+            );
+        }
+        assert_eq!(answered(&mut realms, OpeningInvite, 401, &["r"]), COPIED);
+        // The registration has a realm of another name since.
+        realms.tell(told(&["new"]), false);
+        assert_eq!(answered(&mut realms, InDialog, 407, &["r"]), not_in("r"));
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["new"]),
+            in_realm("new")
+        );
+        // Now this one registers, and hears for itself.
+        realms.tell(told(&["new"]), true);
+        assert_eq!(
+            answered(&mut realms, Register, 401, &["own"]),
+            in_realm("own")
+        );
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["new"]),
+            not_in("new")
+        );
+        assert_eq!(realms.of_registrar(), Some(["own".to_owned()].as_slice()));
+        // And then another does again.
+        realms.tell(told(&["new"]), false);
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["own"]),
+            not_in("own")
+        );
+        // Who tells nothing makes nothing forgotten.
+        let mut realms = Realms::default();
+        assert_eq!(answered(&mut realms, Register, 401, &["r"]), in_realm("r"));
+        for told in [RegistrarRealms::Unknown, RegistrarRealms::Awaited] {
+            realms.tell(told, false);
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &["evil"]),
+                not_in("evil")
+            );
+        }
+    }
+
+    #[test]
+    fn until_the_registrar_is_heard_calls_are_given_nothing() {
+        use Challenged::{InDialog, OpeningInvite, Register};
+        let awaiting = |apart| {
+            let mut realms = Realms::new(apart, vec!["carrier.example".to_owned()]);
+            realms.tell(RegistrarRealms::Awaited, true);
+            realms
+        };
+        let mut realms = awaiting(false);
+        for challenged in [OpeningInvite, InDialog] {
+            for realm in ["r", "carrier.example"] {
+                let withheld = answered(&mut realms, challenged, 407, &[realm]);
+                assert_eq!(withheld, Err(Withheld::Unregistered));
+            }
+        }
+        assert_eq!(realms, awaiting(false), "it learns nothing");
+        assert_eq!(answered(&mut realms, Register, 401, &["r"]), in_realm("r"));
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["evil"]),
+            not_in("evil")
+        );
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["r"]),
+            in_realm("r")
+        );
+        // One that asks for nothing has no realm: the first INVITE names one.
+        let mut unasked = awaiting(false);
+        unasked.registered();
+        assert_eq!(unasked.of_registrar(), Some([].as_slice()));
+        let mut told_of_none = awaiting(false);
+        told_of_none.tell(told(&[]), false);
+        // Calls to another host have nothing to do with the registrar.
+        for mut realms in [unasked, told_of_none, awaiting(true)] {
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &["call"]),
+                in_realm("call")
+            );
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &["evil"]),
+                not_in("evil")
+            );
+        }
+        // A registrar that took this REGISTER unasked has asked before, as is told.
+        let mut asked = Realms::default();
+        asked.tell(told(&["r"]), true);
+        asked.registered();
+        assert_eq!(asked.of_registrar(), Some(["r".to_owned()].as_slice()));
+        // Whose realm is configured waits for nobody.
+        let of = Credentials {
+            realm: Some("ours".to_owned()),
+            ..Credentials::new("u", "p")
+        };
+        let response = asks(407, &["ours"]);
+        let chosen = awaiting(false).choose(OpeningInvite, &invite(), &response, &of);
+        assert_eq!(chosen.map(|challenge| challenge.realm), in_realm("ours"));
+    }
+
+    /// A carrier that has one realm for REGISTER and another, its domain, for INVITE.
+    #[test]
+    fn calls_may_name_the_realm_that_is_the_trunks_own_name() {
+        use Challenged::{InDialog, OpeningInvite, Register};
+        let names = ["carrier.example", "192.0.2.1"].map(str::to_owned);
+        let registered = || {
+            let mut realms = Realms::new(false, names.to_vec());
+            assert_eq!(answered(&mut realms, Register, 401, &["r"]), in_realm("r"));
+            realms
+        };
+        for name in ["carrier.example", "192.0.2.1"] {
+            let mut realms = registered();
+            for other in ["evil", "CARRIER.example", "carrier.example.evil"] {
+                assert_eq!(
+                    answered(&mut realms, OpeningInvite, 407, &[other]),
+                    not_in(other)
+                );
+            }
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &[name]),
+                in_realm(name)
+            );
+            for challenged in [OpeningInvite, InDialog] {
+                assert_eq!(
+                    answered(&mut realms, challenged, 407, &[name]),
+                    in_realm(name)
+                );
+                let copied = Err(Withheld::Code {
+                    asked: 401,
+                    usual: 407,
+                });
+                assert_eq!(answered(&mut realms, challenged, 401, &[name]), copied);
+            }
+            // The registrar's stays a realm of calls.
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &["r"]),
+                in_realm("r")
+            );
+        }
+        // Once the carrier has asked in one, no other name is a realm; nor is one ever of a REGISTER.
+        for first in ["r", "192.0.2.1"] {
+            let mut realms = registered();
+            assert_eq!(
+                answered(&mut realms, OpeningInvite, 407, &[first]),
+                in_realm(first)
+            );
+            for challenged in [OpeningInvite, InDialog, Register] {
+                assert_eq!(
+                    answered(&mut realms, challenged, 407, &["carrier.example"]),
+                    not_in("carrier.example")
+                );
+            }
+        }
+        // Without a registrar the first realm is the carrier's, whatever it is called.
+        let mut realms = Realms::new(false, names.to_vec());
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["call"]),
+            in_realm("call")
+        );
+        assert_eq!(
+            answered(&mut realms, OpeningInvite, 407, &["carrier.example"]),
+            not_in("carrier.example")
+        );
     }
 
     #[test]

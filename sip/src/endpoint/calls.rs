@@ -36,7 +36,7 @@ pub(super) struct CallRecord {
     /// Its latest INVITE.
     invite: Option<ClientId>,
     /// Where the INVITE that makes the call went last, and where it goes if that fails; of a call of theirs, where it
-    /// came from.
+    /// came from if that is its carrier.
     pub(super) route: VecDeque<Peer>,
     /// Addresses let in for its sake.
     peers: Vec<IpAddr>,
@@ -194,6 +194,7 @@ impl Endpoint {
         request: &Request,
         peer: &Peer,
         trunks: &[TrunkId],
+        by_password: bool,
     ) -> Option<CallId> {
         let id = CallId(self.next_incoming);
         let theirs = [peer.addr.ip()];
@@ -207,6 +208,7 @@ impl Endpoint {
             [trunk] => self.trunks.get(trunk).map(|record| &record.trunk),
             _ => None,
         };
+        let route = self.carrier_of_incoming(trunk, by_password, peer);
         let credentials = trunk.and_then(|trunk| trunk.credentials.clone());
         let trunk = trunk.map(|trunk| trunk.id);
         let call = Call::incoming(id, settings, contact, ids, credentials, server, request)?;
@@ -217,7 +219,6 @@ impl Endpoint {
             tenant: self.tenant_among(trunks),
             ..Whose::default()
         };
-        let route = VecDeque::from([peer.clone()]);
         self.keep_call(call, key, peer.clone(), whose, route);
         self.let_in(id, peer.addr.ip());
         self.let_in_target(id, request.contact());

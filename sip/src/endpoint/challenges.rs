@@ -57,11 +57,12 @@ impl Endpoint {
         };
         let own = self.trunks.get(&trunk);
         let known = record.realms.as_ref().or(own.map(|own| &own.realms));
-        let mut realms = known.cloned().unwrap_or_default();
         let challenged = match purpose {
-            Purpose::Invite => Challenged::OpeningInvite,
+            // A trunk that is gone learns no realm any more.
+            Purpose::Invite if known.is_some() => Challenged::OpeningInvite,
             _ => Challenged::InDialog,
         };
+        let mut realms = known.cloned().unwrap_or_default();
         let stranger = stranger(said, |peer| self.is_host_of_call(id, peer));
         let chosen = match stranger {
             Some(stranger) => Err(stranger),
@@ -175,8 +176,8 @@ impl Endpoint {
         hosts
     }
 
-    /// Whether a call's credentials may go to this peer: one of its trunk's hosts, or where its INVITE came from or
-    /// went to.
+    /// Whether a call's credentials may go to this peer: one of its trunk's hosts, or where its INVITE went to, or came
+    /// from where that was the carrier.
     pub(super) fn is_host_of_call(&self, id: CallId, peer: &Peer) -> bool {
         let Some(record) = self.calls.get(&id) else {
             return false;
@@ -184,6 +185,19 @@ impl Endpoint {
         let trunk = record.trunk.and_then(|trunk| self.trunks.get(&trunk));
         record.route.iter().any(|own| is_same(own, peer))
             || trunk.is_some_and(|own| self.is_host_of(&own.trunk, peer))
+    }
+
+    /// Where a call came in from, if that is the carrier for its challenges too: it proved itself by the password, or it
+    /// is one of the trunk's hosts. A source with another port of the carrier's address is let in, and given nothing.
+    pub(super) fn carrier_of_incoming(
+        &self,
+        trunk: Option<&Trunk>,
+        by_password: bool,
+        peer: &Peer,
+    ) -> VecDeque<Peer> {
+        let is_host = trunk.is_some_and(|trunk| self.is_host_of(trunk, peer));
+        let route = (by_password || is_host).then(|| peer.clone());
+        route.into_iter().collect()
     }
 
     /// Whether this is where the trunk's host leads, or where its calls go or may come from.

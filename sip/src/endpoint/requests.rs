@@ -258,7 +258,8 @@ impl Endpoint {
             return self.transmit(peer, refusal);
         }
         let server = self.serve(now, peer, request, key);
-        let Some(call) = self.new_incoming(server, request, peer, &trunks) else {
+        let by_password = proof == Proof::Password;
+        let Some(call) = self.new_incoming(server, request, peer, &trunks, by_password) else {
             return self.settle(server);
         };
         if let Some(record) = self.servers.get_mut(&server) {
@@ -282,7 +283,7 @@ impl Endpoint {
         let incoming = Incoming {
             registered: trunks.iter().filter(at_registrar).copied().collect(),
             trunks,
-            by_password: proof == Proof::Password,
+            by_password,
             may_prove: proof == Proof::Address { may_prove: true },
             source: peer.addr,
             to: request.uri.clone(),

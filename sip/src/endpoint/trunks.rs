@@ -91,12 +91,25 @@ impl TrunkRecord {
 impl Endpoint {
     pub(super) fn set_trunk(&mut self, now: Time, trunk: Trunk) {
         let id = trunk.id;
+        // Nothing else is new: its registration goes on as it is.
+        if let Some(own) = self.trunks.get_mut(&id)
+            && own.trunk.differs_in_realms_alone(&trunk)
+        {
+            let registers = trunk.register.is_some();
+            own.realms.tell(trunk.registrar_realms.clone(), registers);
+            own.trunk = trunk;
+            return;
+        }
         let settings = self.registration_settings(&trunk);
         let kept = self.keep_registration(now, id, settings.as_ref());
         let before = self.trunks.get(&id);
         let same = before.filter(|own| own.trunk.is_same_carrier(&trunk));
         let apart = trunk.next_hop() != trunk.host.as_ref().map(|host| (host, trunk.port));
-        let realms = same.map_or_else(|| Realms::new(apart), |own| own.realms.clone());
+        let mut realms = match same {
+            Some(own) => own.realms.clone(),
+            None => Realms::new(apart, trunk.names()),
+        };
+        realms.tell(trunk.registrar_realms.clone(), trunk.register.is_some());
         self.remove_trunk(now, id);
         self.gate.add_trunk(&trunk);
         self.count_user(&trunk, true);
@@ -363,17 +376,32 @@ impl Endpoint {
                         route => self.send(now, owner, request, route),
                     }
                 }
-                Out::Registered { expires } => self.event(Event::Registered { trunk, expires }),
+                Out::Registered { expires } => {
+                    let mut own = self.trunks.get_mut(&trunk);
+                    if let Some(own) = &mut own {
+                        own.realms.registered();
+                    }
+                    let realms = registrar_realms(own.as_deref());
+                    self.event(Event::Registered {
+                        trunk,
+                        expires,
+                        realms,
+                    });
+                }
                 Out::Failed {
                     code,
                     reason,
                     retry_in,
-                } => self.event(Event::RegistrationFailed {
-                    trunk,
-                    code,
-                    reason,
-                    retry_in,
-                }),
+                } => {
+                    let realms = registrar_realms(self.trunks.get(&trunk));
+                    self.event(Event::RegistrationFailed {
+                        trunk,
+                        realms,
+                        code,
+                        reason,
+                        retry_in,
+                    });
+                }
                 Out::Wait(at) => {
                     if record.registration.is_over() {
                         self.deadlines
@@ -570,6 +598,12 @@ fn renew(known: &mut Vec<Resolved>, now: Time, found: &[IpAddr]) -> Vec<IpAddr> 
         .into_iter()
         .map(|own| own.ip)
         .collect()
+}
+
+/// In which realms a trunk's registrar asks, as far as it is known.
+fn registrar_realms(record: Option<&TrunkRecord>) -> Vec<String> {
+    let realms = record.and_then(|own| own.realms.of_registrar());
+    realms.unwrap_or_default().to_vec()
 }
 
 fn located(trunk: &Trunk) -> Option<Located> {

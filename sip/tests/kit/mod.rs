@@ -6,7 +6,7 @@ use std::time::Duration;
 use sip::event::Command;
 use sip::message::{Host, Transport};
 use sip::shell::Sip;
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 
 pub(crate) fn loopback() -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -26,6 +26,7 @@ pub(crate) fn trunk_to(port: u16, transport: Transport) -> Trunk {
         domain: None,
         outbound: Outbound::Host,
         register: None,
+        registrar_realms: RegistrarRealms::Unknown,
         keep_alive: None,
     }
 }

@@ -560,6 +560,16 @@ fn a_compose_file_with_one_thing_wrong_is_found_out() {
             "",
             "relays to 169.254.169.254, which is no node",
         ),
+        (
+            "      - --denied-peer-ip=::ffff:0.0.0.0-::ffff:255.255.255.255\n",
+            "",
+            "relays to ::ffff:169.254.169.254, which is no node",
+        ),
+        (
+            "      - --denied-peer-ip=::-::ffff:ffff\n",
+            "      - --denied-peer-ip=::1\n",
+            "relays to ::, which is no node",
+        ),
     ];
     let copies: Vec<String> = breaks
         .iter()
@@ -643,6 +653,16 @@ fn manifests_with_one_thing_wrong_are_found_out() {
             "            - --denied-peer-ip=127.0.0.0-127.255.255.255\n",
             "",
             "relays to 127.0.0.1, which is no node",
+        ),
+        (
+            "            - --denied-peer-ip=::ffff:0.0.0.0-::ffff:255.255.255.255\n",
+            "",
+            "relays to ::ffff:10.1.0.1, which is no node",
+        ),
+        (
+            "            - --denied-peer-ip=64:ff9b::-64:ff9b::ffff:ffff\n",
+            "",
+            "relays to 64:ff9b::a9fe:a9fe, which is no node",
         ),
     ];
     let copies: Vec<String> = breaks

@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 /// Addresses inside networks of one's own, none of them a node's: this host, neighbours of every private range, where clouds
-/// tell machines their secrets, Docker's network of `compose.yaml`, and pods and Services of Kubernetes.
-const STRANGERS: [&str; 20] = [
+/// tell machines their secrets, Docker's network of `compose.yaml`, and pods and Services of Kubernetes; some of them as they
+/// are written as addresses of IPv6 (IPv4-compatible, IPv4-mapped, behind NAT64).
+const STRANGERS: [&str; 29] = [
     "0.0.0.1",
     "10.1.0.1",
     "10.96.0.1",
@@ -22,7 +23,16 @@ const STRANGERS: [&str; 20] = [
     "172.31.255.254",
     "192.168.0.1",
     "192.168.255.254",
+    "::",
     "::1",
+    "::7f00:1",
+    "::a01:1",
+    "::ffff:10.1.0.1",
+    "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254",
+    "::ffff:192.168.0.1",
+    "64:ff9b::a01:1",
+    "64:ff9b::a9fe:a9fe",
     "fc00::1",
     "fd00:ec2::254",
     "fe80::1",

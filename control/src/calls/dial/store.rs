@@ -107,13 +107,24 @@ const LOOKED_BACK: Duration = Duration::from_secs(300);
 /// How many of them, the latest: as many as a node carries by default.
 const MOST_LIVE: i64 = 1_000;
 
-/// Asked for each call that is forwarded: the index `calls_forwarded_open` has no other rows, in this order.
-const LIVE_FORWARDS: &str = "select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number,
-        i.phone_number_id, i.created_at as came, o.created_at as went
-    from calls o
-    join calls i on i.id = o.forwarded_call_id and i.account_id = o.account_id
-    where o.forwarded_call_id is not null and o.ended_at is null and o.created_at > $1
-    order by o.created_at desc limit $2";
+/// Asked for each call that is forwarded, in two halves: the indexes `calls_forwarded_open` and `calls_forwarded_before`
+/// have no other rows, in this order. The second half is of nodes of the version before, which run beside this one while
+/// it is rolled out: they write the call that came in into `metadata` alone, and no `placed_at`. It goes, and its index
+/// with it, in the release after this one.
+const LIVE_FORWARDS: &str = "select * from (
+        select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number,
+            i.phone_number_id, i.created_at as came, o.created_at as went
+        from calls o
+        join calls i on i.id = o.forwarded_call_id and i.account_id = o.account_id
+        where o.forwarded_call_id is not null and o.ended_at is null and o.created_at > $1
+        union all
+        select o.from_number as shown, o.to_number as wanted, o.answered_at, i.from_number, i.to_number,
+            i.phone_number_id, i.created_at as came, o.created_at as went
+        from calls o
+        join calls i on i.id = substr(o.metadata, 23, 36) and i.account_id = o.account_id
+        where o.forwarded_call_id is null and o.placed_at is null and o.direction = 'outbound'
+            and o.ended_at is null and o.created_at > $1 and o.metadata like '{\"forwarded_call_id\":\"%'
+    ) as live order by went desc limit $2";
 
 /// The latest forwarded calls of all accounts and nodes that are not over, each with the call that came in.
 pub async fn live_forwards(db: &Db, now: Timestamp) -> db::Result<Vec<LiveForward>> {

@@ -15,7 +15,7 @@ use sip::endpoint::{Advertised, Config};
 use sip::event::{CallId, Command, Direction, EndedBy, Event, Place, Traced};
 use sip::message::{Body, Host, Transport};
 use sip::shell::{Listen, Settings, Sip};
-use sip::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -113,6 +113,7 @@ impl Line {
             domain: None,
             outbound: Outbound::Host,
             register: None,
+            registrar_realms: RegistrarRealms::Unknown,
             keep_alive: None,
         };
         let local = Local {

@@ -16,6 +16,8 @@ pub(super) struct Alone {
     pub(super) told: Vec<String>,
     /// The reasons of the calls that ended.
     pub(super) reasons: Vec<String>,
+    /// The realms that events of registrations told.
+    pub(super) realms: Vec<Vec<String>>,
     /// The calls that came in.
     pub(super) incoming: Vec<Incoming>,
     /// Messages of calls, as they are told to people.
@@ -46,6 +48,7 @@ impl Alone {
             sent: Vec::new(),
             told: Vec::new(),
             reasons: Vec::new(),
+            realms: Vec::new(),
             incoming: Vec::new(),
             traced: Vec::new(),
             asked: Vec::new(),
@@ -78,6 +81,8 @@ impl Alone {
                     match event {
                         Event::Incoming(_, incoming) => self.incoming.push(*incoming),
                         Event::Ended { reason, .. } => self.reasons.push(reason),
+                        Event::Registered { realms, .. }
+                        | Event::RegistrationFailed { realms, .. } => self.realms.push(realms),
                         _ => {}
                     }
                 }

@@ -201,3 +201,43 @@ fn a_carrier_over_tls_is_not_answered_over_udp() {
     assert_eq!(alone.last().0.transport, Transport::Tls);
     asks_in_vain(&mut alone, CARRIER, 407, SHA);
 }
+
+/// A call is let in by its address, whatever its port is; who makes it from another port than the carrier's may be
+/// another customer of the same host, and knows the carrier's realm.
+#[test]
+fn a_call_that_comes_in_from_another_port_of_the_carriers_address_is_given_nothing() {
+    let call = CallId(CallId::FIRST_INCOMING);
+    for (from, proof) in [
+        (CARRIER, true),
+        ("198.51.100.2:5080", true),
+        ("198.51.100.1:5999", false),
+        ("198.51.100.1:40000", false),
+        // The trunk allows this address, with every port.
+        ("192.0.2.1:5999", true),
+    ] {
+        let mut alone = registered();
+        alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+        alone.answer(200, &[]);
+        let invite = invite("", 1).replace("192.0.2.1", from);
+        alone.bytes(from, &invite);
+        alone.command(Command::Answer(call, sdp("answer")));
+        let answer = alone.last_response();
+        let to = format!("To: {}", answer.headers.get(&Name::To).unwrap());
+        let ack = invite
+            .replace("INVITE", "ACK")
+            .replace("To: <sip:+15550100@carrier.example>", &to);
+        alone.bytes(from, &ack);
+        for wish in [
+            Command::Info(call, Body::new("application/dtmf", "1")),
+            Command::HangUp(call, None),
+        ] {
+            alone.command(wish);
+            let (peer, request) = alone.last();
+            assert_eq!(peer.addr, at(from), "{:?}", alone.told);
+            let sent = alone.sent.len();
+            alone.answer(401, &[(Name::WwwAuthenticate, SHA)]);
+            let given = given(&alone, sent);
+            assert_eq!(given, usize::from(proof), "{from} {:?}", request.method);
+        }
+    }
+}

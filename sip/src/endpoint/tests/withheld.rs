@@ -4,7 +4,7 @@
 use super::alone::*;
 use crate::message::Body;
 use crate::message::header::AuthValue;
-use crate::trunk::Outbound;
+use crate::trunk::{Outbound, RegistrarRealms};
 
 pub(super) const CARRIER: &str = "198.51.100.1:5080";
 pub(super) const STRANGER: &str = "203.0.113.66:5060";
@@ -13,7 +13,7 @@ pub(super) const STRANGER: &str = "203.0.113.66:5060";
 pub(super) const SHA: &str = CHALLENGE;
 
 /// All that somebody may ask for a password with.
-const ASKED: [&str; 4] = [
+pub(super) const ASKED: [&str; 4] = [
     "Digest realm=\"evil\", nonce=\"n\"",
     "Digest realm=\"evil\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256",
     "Digest realm=\"r\", nonce=\"n\"",
@@ -384,19 +384,28 @@ fn a_carrier_that_asks_in_two_realms_at_once_is_given_both() {
 }
 
 /// A trunk that registers with the carrier's first host.
-fn registered() -> Alone {
+pub(super) fn registered() -> Alone {
+    registered_knowing(RegistrarRealms::Unknown)
+}
+
+/// The same, with that known of its registrar.
+pub(super) fn registered_knowing(realms: RegistrarRealms) -> Alone {
     let mut alone = Alone::new();
-    let trunk = Trunk {
+    alone.command(Command::SetTrunk(Box::new(registering(realms))));
+    resolve(&mut alone, vec![srv(10, 1), srv(20, 2)]);
+    alone
+}
+
+pub(super) fn registering(registrar_realms: RegistrarRealms) -> Trunk {
+    Trunk {
         register: Some(Register {
             expires: 120,
             user: "alice".to_owned(),
         }),
+        registrar_realms,
         allowed: vec![crate::trunk::Net::parse("192.0.2.1").unwrap()],
         ..named(1)
-    };
-    alone.command(Command::SetTrunk(Box::new(trunk)));
-    resolve(&mut alone, vec![srv(10, 1), srv(20, 2)]);
-    alone
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(super) use super::super::*;
 use crate::event::Place;
 pub(super) use crate::message::Name;
 use crate::message::{Body, Method, Response};
-use crate::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk};
+use crate::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk};
 
 /// The caller's side and the callee's, in most scripts.
 pub(super) const A: usize = 0;
@@ -82,6 +82,7 @@ pub(super) fn trunk(id: u64, to: usize, transport: Transport) -> Trunk {
         domain: None,
         outbound: Outbound::Host,
         register: None,
+        registrar_realms: RegistrarRealms::Unknown,
         keep_alive: None,
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::bounded;
 use super::*;
 use crate::endpoint::Config;
 use crate::event::CallId;
-use crate::trunk::{InboundAuth, Net, Outbound, Tenant, Trunk, TrunkId};
+use crate::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 
 /// How long a machine may be busy with something else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,6 +52,7 @@ impl Turned {
             domain: None,
             outbound: Outbound::Host,
             register: None,
+            registrar_realms: RegistrarRealms::Unknown,
             keep_alive: None,
         };
         commands.send(Command::SetTrunk(Box::new(carrier))).unwrap();

@@ -15,7 +15,7 @@ use sip::endpoint::Config as Endpoint;
 use sip::event::{CallId as LineId, Command, Event, Incoming};
 use sip::message::{Host, Transport};
 use sip::shell::{Settings as Stack, Sip};
-use sip::trunk::{InboundAuth, Net, Outbound, Trunk};
+use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Trunk};
 use tokio::sync::{OnceCell, mpsc};
 
 use super::standings::{self, Standings};
@@ -151,6 +151,7 @@ impl Exchange {
                 domain: None,
                 outbound: Outbound::Host,
                 register: None,
+                registrar_realms: RegistrarRealms::Unknown,
                 keep_alive: None,
             };
             sip.command(Command::SetTrunk(Box::new(trunk)))

@@ -142,11 +142,22 @@ impl Placing {
         events: &mut mpsc::Receiver<Event>,
         until: Instant,
     ) -> Result<(PortPair, Ours, Agreed), Over> {
+        self.wait_for_registrar(call).await?;
         let (ports, mut ours, offered) = self.ask(call).map_err(failed)?;
         let agreed = self
             .ring(events, &call.dialling, &mut ours, &offered, until)
             .await?;
         Ok((ports, ours, agreed))
+    }
+
+    /// Waits for the first word of the trunk's registrar, unless the call is canceled before.
+    async fn wait_for_registrar(&self, call: &Dial) -> Result<(), Over> {
+        let number = sip_trunks::sip_id(call.trunk.id);
+        tokio::select! {
+            biased;
+            () = self.exchange.trunks.settled(number) => Ok(()),
+            by = call.dialling.canceled() => Err(canceled(by)),
+        }
     }
 
     /// Sends the INVITE with our offer.
@@ -213,13 +224,7 @@ impl Placing {
             supervisor::faults::reach("a call that is placed", self.account);
             let event = tokio::select! {
                 biased;
-                by = dialling.canceled() => {
-                    let ended_by = match by {
-                        Canceled::Api => "api",
-                        Canceled::Drain | Canceled::Blocked => "system",
-                    };
-                    return Err(Over::Unanswered(Unanswered::canceled(ended_by), None));
-                }
+                by = dialling.canceled() => return Err(canceled(by)),
                 event = events.recv() => event,
                 () = tokio::time::sleep_until(until) => {
                     return Err(failed("the SIP stack does not say what became of the call".to_owned()));
@@ -327,6 +332,15 @@ impl Placing {
         ending.errors.extend(error);
         lifecycle::write_end(&self.app, owner, ending).await;
     }
+}
+
+/// Somebody of this side gave the call up.
+fn canceled(by: Canceled) -> Over {
+    let ended_by = match by {
+        Canceled::Api => "api",
+        Canceled::Drain | Canceled::Blocked => "system",
+    };
+    Over::Unanswered(Unanswered::canceled(ended_by), None)
 }
 
 /// What is agreed on when somebody answers: the answer that holds, else what an UPDATE `renewed`.

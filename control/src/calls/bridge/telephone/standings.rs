@@ -10,11 +10,7 @@ use tokio::sync::Notify;
 use super::Exchange;
 use crate::ids::{AccountId, TrunkId};
 use crate::node::Node;
-use crate::sip_trunks::store::{self, Failure};
-use crate::time::Timestamp;
-
-/// Until when a trunk is registered, or why it is not.
-type Standing = Result<Timestamp, Failure>;
+use crate::sip_trunks::store::{self, Failure, Standing};
 
 /// The latest word of each trunk.
 type Latest<T> = HashMap<TrunkId, (AccountId, T)>;
@@ -28,9 +24,16 @@ pub(super) struct Standings {
 }
 
 impl Standings {
-    /// In place of what was said of this trunk before.
-    pub(super) fn put(&self, account: AccountId, trunk: TrunkId, standing: Standing) {
-        self.latest().insert(trunk, (account, standing));
+    /// In place of what was said of this trunk before. Realms that it names are not forgotten for a word that names
+    /// none.
+    pub(super) fn put(&self, account: AccountId, trunk: TrunkId, standing: impl Into<Standing>) {
+        let mut standing = standing.into();
+        let mut latest = self.latest();
+        if let Some((_, before)) = latest.remove(&trunk) {
+            standing.realms = standing.realms.or(before.realms);
+        }
+        latest.insert(trunk, (account, standing));
+        drop(latest);
         self.changed.notify_one();
     }
 
@@ -93,7 +96,7 @@ pub(super) async fn write(app: &Node, standings: &Standings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Clock;
+    use crate::time::{Clock, Timestamp};
 
     #[test]
     fn of_each_trunk_the_latest_word_waits() {
@@ -110,11 +113,20 @@ mod tests {
             standings.put(account, one, Err(failure.clone()));
             standings.put(account, other, Ok(Timestamp(7)));
         }
+        let named = Standing {
+            outcome: Ok(Timestamp(8)),
+            realms: Some(vec!["acme".to_owned()]),
+        };
+        standings.put(account, one, named.clone());
         standings.put(account, one, Ok(Timestamp(9)));
         let mut taken = [standings.take(), standings.take()];
         taken.sort_by_key(|taken| taken.as_ref().map(|(trunk, _)| *trunk == other));
-        assert_eq!(taken[0], Some((one, (account, Ok(Timestamp(9))))));
-        assert_eq!(taken[1], Some((other, (account, Ok(Timestamp(7))))));
+        let latest = Standing {
+            outcome: Ok(Timestamp(9)),
+            ..named
+        };
+        assert_eq!(taken[0], Some((one, (account, latest))));
+        assert_eq!(taken[1], Some((other, (account, Ok(Timestamp(7)).into()))));
         assert_eq!(standings.take(), None);
     }
 }

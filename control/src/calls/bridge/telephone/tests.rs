@@ -9,6 +9,7 @@
 mod breaking;
 mod forwarding;
 mod numbers;
+mod registrars;
 mod ringing;
 
 use std::net::UdpSocket;
@@ -37,7 +38,7 @@ use crate::config::Config;
 use crate::egress::Allow;
 use crate::ids::{CallId, TrunkId};
 use crate::sip_trunks;
-use crate::sip_trunks::store::Failure;
+use crate::sip_trunks::store::{Failure, Standing};
 use crate::testing::{Logged, TestApp};
 use crate::time::Timestamp;
 
@@ -116,7 +117,7 @@ impl Bench {
     }
 
     /// What a node writes down of a trunk's registration, and what its record says then.
-    async fn stands(&self, trunk: TrunkId, standing: Result<Timestamp, Failure>) -> Value {
+    async fn stands(&self, trunk: TrunkId, standing: impl Into<Standing>) -> Value {
         let standings = Standings::default();
         standings.put(self.test.account, trunk, standing);
         standings::write(&self.test.app, &standings).await;
@@ -433,6 +434,7 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
     let events = [
         Event::RegistrationFailed {
             trunk: number,
+            realms: Vec::new(),
             code: Some(503),
             reason: "Busy".to_owned(),
             retry_in: Duration::from_secs(30),
@@ -440,6 +442,7 @@ async fn a_registration_waits_for_the_database_and_the_events_behind_it_do_not()
         Event::Registered {
             trunk: number,
             expires: 60,
+            realms: Vec::new(),
         },
     ];
     // It is no future: there is nothing that it could wait for.

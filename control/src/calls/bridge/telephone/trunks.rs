@@ -14,17 +14,21 @@ use sip::auth::Credentials;
 use sip::event::{Command, Event};
 use sip::message::{Host, Transport as Over};
 use sip::trunk::{
-    InboundAuth, Net, Outbound, Register as Registration, Trunk as Told, TrunkId as Number,
+    InboundAuth, Net, Outbound, Register as Registration, RegistrarRealms, Trunk as Told,
+    TrunkId as Number,
 };
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use super::Calling;
 use super::Exchange;
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
 use crate::node::Node;
-use crate::sip_trunks::store::Failure;
+use crate::sip_trunks::store::{Failure, Standing};
 use crate::sip_trunks::{
-    self, AuthMode, MediaEncryption, OutboundAuth, Transport, Trunk, TrunkType, rules, store,
+    self, AuthMode, MediaEncryption, OutboundAuth, RegistrationStatus, Transport, Trunk, TrunkType,
+    rules, store,
 };
 
 /// How often a node looks for changes that another one made.
@@ -32,6 +36,10 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a claim of a registration lasts: a node that died is taken over from after this.
 const CLAIM: Duration = Duration::from_secs(15);
+
+/// How long a call waits for the first word of its trunk's registrar, from when the stack was told of the trunk: a
+/// REGISTER that is asked and answered twice, and a look of the nodes that do not send it.
+const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// Which trunk of whose a number of the stack is.
 #[derive(Default)]
@@ -42,6 +50,9 @@ pub(super) struct Register {
     told: Mutex<HashSet<Number>>,
     /// Those whose carriers have answered OPTIONS, and whether they still do.
     reachable: Mutex<HashMap<Number, bool>>,
+    /// Those whose registrars' realms no node has written down, since when; `None` once this node has heard how the
+    /// registration went.
+    awaited: watch::Sender<HashMap<Number, Option<Instant>>>,
 }
 
 impl Register {
@@ -63,6 +74,39 @@ impl Register {
 
     fn set_told(&self, told: HashSet<Number>) {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    /// Takes over which registrars are still to be heard.
+    pub(super) fn set_awaited(&self, awaited: &HashSet<Number>, now: Instant) {
+        self.awaited.send_modify(|known| {
+            known.retain(|number, _| awaited.contains(number));
+            for number in awaited {
+                known.entry(*number).or_insert(Some(now));
+            }
+        });
+    }
+
+    /// A registrar was heard, or cannot be.
+    pub(super) fn heard(&self, number: Number) {
+        self.awaited.send_modify(|known| {
+            known.insert(number, None);
+        });
+    }
+
+    /// Waits until the first word of a trunk's registrar has come, where there is one to come: until then the stack gives
+    /// its password to nobody. A call that then is asked for it fails, and says why.
+    pub(super) async fn settled(&self, number: Number) {
+        let mut changes = self.awaited.subscribe();
+        loop {
+            let since = changes.borrow_and_update().get(&number).copied();
+            let Some(since) = since.flatten() else {
+                return;
+            };
+            match timeout_at(since + FIRST_WORD, changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
     }
 
     /// Remembers whether a carrier answers; whether it did before, if it ever has.
@@ -116,19 +160,19 @@ pub(super) async fn follow(app: Calling) {
 
 /// What the stack was told.
 #[derive(Default)]
-struct Edge {
+pub(super) struct Edge {
     version: Option<i64>,
     told: HashMap<Number, Told>,
     trunks: Vec<Trunk>,
 }
 
 impl Edge {
-    async fn sync(
+    pub(super) async fn sync(
         &mut self,
         app: &Calling,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let version = store::version(&app.db).await?;
-        if self.version != Some(version) {
+        if self.version != Some(version) || self.waits_for_another() {
             self.trunks = store::all_active(&app.db).await?;
         }
         if self.trunks.is_empty() && self.told.is_empty() {
@@ -152,8 +196,22 @@ impl Edge {
         exchange
             .trunks
             .set_told(self.told.keys().copied().collect());
+        let awaits = |told: &&Told| told.registrar_realms == RegistrarRealms::Awaited;
+        let awaited = self.told.values().filter(awaits).map(|told| told.id);
+        exchange
+            .trunks
+            .set_awaited(&awaited.collect(), Instant::now());
         self.version = Some(version);
         Ok(())
+    }
+
+    /// Whether a registrar is still to be heard by another node. One of the version before, which runs beside this one
+    /// while it is rolled out, writes down that a trunk is registered and moves no counter.
+    fn waits_for_another(&self) -> bool {
+        let mut told = self.told.values();
+        told.any(|told| {
+            told.register.is_none() && told.registrar_realms == RegistrarRealms::Awaited
+        })
     }
 
     /// The trunks that this node registers. One that ends lets go of them.
@@ -191,13 +249,22 @@ fn tell(
 
 /// How a registration goes.
 pub(super) fn registration(app: &Node, exchange: &Exchange, event: &Event) {
-    let (number, outcome) = match event {
-        Event::Registered { trunk, expires } => {
+    let (number, standing) = match event {
+        Event::Registered {
+            trunk,
+            expires,
+            realms,
+        } => {
             let expires = Duration::from_secs(u64::from(*expires));
-            (*trunk, Ok(app.clock.now().plus(expires)))
+            let standing = Standing {
+                outcome: Ok(app.clock.now().plus(expires)),
+                realms: Some(realms.clone()),
+            };
+            (*trunk, standing)
         }
         Event::RegistrationFailed {
             trunk,
+            realms,
             code,
             reason,
             retry_in,
@@ -209,14 +276,19 @@ pub(super) fn registration(app: &Node, exchange: &Exchange, event: &Event) {
                 code: *code,
                 reason: reason.chars().take(200).collect(),
             };
-            (*trunk, Err(failure))
+            let standing = Standing {
+                outcome: Err(failure),
+                realms: Some(realms.clone()).filter(|realms| !realms.is_empty()),
+            };
+            (*trunk, standing)
         }
         _ => return,
     };
+    exchange.trunks.heard(number);
     let Some((account, trunk)) = exchange.trunks.find(number) else {
         return;
     };
-    exchange.standings.put(account, trunk, outcome);
+    exchange.standings.put(account, trunk, standing);
 }
 
 /// A request over a trunk was challenged in vain: its record says so.
@@ -328,8 +400,22 @@ pub(super) fn told(app: &Node, trunk: &Trunk, registers: bool) -> Option<Told> {
         domain: trunk.realm.as_deref().map(name),
         outbound: outbound(trunk.outbound_auth),
         keep_alive: app.config.sip.keep_alive.filter(|_| register.is_some()),
+        registrar_realms: registrar_realms(trunk, register.is_some()),
         register,
     })
+}
+
+/// What is known of the realms of a trunk's registrar. One of which a node says that it is registered, but not in which
+/// realms, is registered by a node of the version before, which tells them nobody: its calls go by their first INVITE.
+fn registrar_realms(trunk: &Trunk, registers: bool) -> RegistrarRealms {
+    let Some(registration) = &trunk.registration else {
+        return RegistrarRealms::Unknown;
+    };
+    match (&registration.realms, registration.status) {
+        (Some(realms), _) => RegistrarRealms::Known(realms.clone()),
+        (None, RegistrationStatus::Registered) if !registers => RegistrarRealms::Unknown,
+        (None, _) => RegistrarRealms::Awaited,
+    }
 }
 
 /// Where its calls go: only a trunk that registers has a choice.
@@ -410,6 +496,7 @@ mod tests {
             domain: None,
             outbound: Outbound::Host,
             register: None,
+            registrar_realms: RegistrarRealms::Unknown,
             keep_alive: None,
         };
         (told.id, told)

@@ -119,6 +119,30 @@ async fn what_a_client_writes_into_metadata_forwards_no_call() {
     let of_client = placing(&test, &metadata, None);
     call(&test, TRUNK, Direction::Outbound, Some(of_client)).await;
     assert_eq!(live().await, 0);
+    // Nodes of the version before tell it nowhere else, and no `placed_at`.
+    let before = placing(&test, &metadata, None);
+    let before = call(&test, TRUNK, "outbound", Some(before)).await;
+    let unplaced = "update calls set placed_at = null where id = $1";
+    let unplaced = test.app.db.query(unplaced).bind(before);
+    assert_eq!(unplaced.execute().await.unwrap(), 1);
+    assert_eq!(live().await, 1);
+    // Of another metadata, of another call's account, or without such a call, it forwards none.
+    for odd in [
+        json!({"note": came}),
+        json!({"forwarded_call_id": "x"}),
+        json!({"forwarded_call_id": CallId::new(&test.app.clock)}),
+    ] {
+        let other = placing(&test, &odd, None);
+        let other = call(&test, TRUNK, "outbound", Some(other)).await;
+        let unplaced = "update calls set placed_at = null where id = $1";
+        let unplaced = test.app.db.query(unplaced).bind(other);
+        assert_eq!(unplaced.execute().await.unwrap(), 1);
+        assert_eq!(live().await, 1, "{odd}");
+    }
+    let over = "update calls set ended_at = $1 where id = $2";
+    let over = test.app.db.query(over).bind(START).bind(before);
+    over.execute().await.unwrap();
+    assert_eq!(live().await, 0);
     // What is told to clients of a call that was forwarded makes no difference.
     let none = json!({});
     let mut forwards = Vec::new();
@@ -148,7 +172,14 @@ async fn what_is_asked_before_a_call_goes_out_is_answered_by_indexes_in_their_or
                 "calls_by_trunk_direction (trunk_id=? AND direction=? AND created_at>?)",
             ][..],
         ),
-        (LIVE_FORWARDS, 2, &["calls_forwarded_open (created_at>?)"]),
+        (
+            LIVE_FORWARDS,
+            2,
+            &[
+                "calls_forwarded_open (created_at>?)",
+                "calls_forwarded_before (created_at>?)",
+            ],
+        ),
     ] {
         let plan = format!("explain query plan {question}");
         let mut plan = test.app.db.query_built(plan);

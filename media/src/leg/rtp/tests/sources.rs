@@ -175,8 +175,9 @@ fn of_two_that_both_send_the_one_is_heard_that_speaks() {
             }
         }
     }
+    // The codec's filter carries the end of each of the fourteen words into the frame behind it.
     let heard = bed.voiced();
-    assert!(heard.abs_diff(said) <= 2, "{heard} of {said}");
+    assert!((said..=said + 14).contains(&heard), "{heard} of {said}");
 }
 
 #[test]

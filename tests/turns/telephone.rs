@@ -358,6 +358,48 @@ fn a_caller_who_suppresses_silence_is_there_while_its_telephone_reports() {
 }
 
 #[test]
+fn events_noise_and_strays_of_other_sources_leave_the_turns_their_times() {
+    let mut line = Line::new(agent());
+    line.caller(150, Some(&SILENCE));
+    let voice = voice();
+    for tick in 0..50_u16 {
+        line.caller(1, Some(&voice));
+        // A flash of the hook is an event and no key (RFC 4733 section 3.2).
+        let flash = Event {
+            number: 16,
+            end: tick % 10 > 3,
+            volume: 10,
+            duration: 160 * (tick % 10 + 1).min(5),
+        };
+        let flash = flash.to_bytes();
+        let beside = |payload_type, ssrc, payload| RtpPacket {
+            payload_type,
+            marker: false,
+            sequence: tick,
+            timestamp: u32::from(tick / 10) * 1_600,
+            ssrc,
+            payload,
+        };
+        line.give(Input::Packet(beside(101, 1_234, &flash)));
+        line.give(Input::Packet(beside(13, 77, &[60])));
+        if tick % 20 == 7 {
+            line.give(Input::Packet(beside(0, 5_000 + u32::from(tick), &voice)));
+        }
+    }
+    line.caller(300, Some(&SILENCE));
+    let turn = line.turns.iter().find(|turn| turn.role == Role::User);
+    let start = turn.expect("a turn of the caller").start_ms;
+    let start = start.expect("timestamps tell the place");
+    assert!(start.abs_diff(3_000) <= 40, "{start}");
+    line.give(Input::Gone(Gone::Closed));
+    let media = line.ended.as_ref().and_then(|summary| summary.media);
+    assert_eq!(
+        media.map(|media| (media.packets, media.lost)),
+        Some((500, 0))
+    );
+}
+
+#[test]
 fn a_call_that_begins_held_is_greeted_when_it_is_resumed() {
     let mut line = Line::of(agent(), Flow::Inactive);
     line.caller(1_000, None);

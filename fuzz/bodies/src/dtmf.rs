@@ -8,7 +8,7 @@ use media::time::Time;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    events: Vec<(u32, Vec<u8>)>,
+    events: Vec<(u16, u32, Vec<u8>)>,
     sound: Vec<i16>,
     cut: u8,
     keys: Vec<u8>,
@@ -21,10 +21,10 @@ pub fn fuzz(bytes: &[u8]) {
         return;
     };
     let mut listener = Listener::default();
-    for (timestamp, payload) in &input.events {
-        if let Some(heard) = listener.hear(*timestamp, payload) {
+    for (sequence, timestamp, payload) in &input.events {
+        if let Some(heard) = listener.hear(*sequence, *timestamp, payload) {
             assert_eq!(number(heard).and_then(key), Some(heard));
-            assert_eq!(listener.hear(*timestamp, payload), None, "once");
+            assert_eq!(listener.hear(*sequence, *timestamp, payload), None, "once");
         }
         if let Some(event) = Event::parse(payload) {
             assert_eq!(Event::parse(&event.to_bytes()), Some(event));
@@ -43,6 +43,7 @@ pub fn fuzz(bytes: &[u8]) {
     let (mut sender, mut listener) = (Sender::default(), Listener::default());
     let (mut now, mut pressed, mut told) = (Time::from_millis(1_000), String::new(), String::new());
     let start = now;
+    let mut sequence = 0_u16;
     for key in input.keys.iter().map(|byte| char::from(*byte)) {
         if sender.press(now, key) {
             pressed.push(key.to_ascii_uppercase());
@@ -52,7 +53,8 @@ pub fn fuzz(bytes: &[u8]) {
         now = now.max(sender.deadline());
         let timestamp = (now.since(start).as_millis() as u32).wrapping_mul(8);
         if let Some(packet) = sender.send(now, timestamp, u32::from(input.clock)) {
-            told.extend(listener.hear(packet.timestamp, &packet.payload));
+            sequence = sequence.wrapping_add(1);
+            told.extend(listener.hear(sequence, packet.timestamp, &packet.payload));
         }
         assert!(now.since(start) < Duration::from_secs(3_600));
     }

@@ -209,7 +209,6 @@ impl Call {
             });
         }
         let fed = self.open_utterance();
-        let voice_on = self.turn.voice_on();
         self.cue(Cue::Frame {
             at,
             voiced: heard.voiced,
@@ -220,18 +219,6 @@ impl Call {
         {
             self.out.stt_audio(utterance, self.ear.newest());
             self.given.until = heard.at + FRAME as u64;
-        }
-        if voice_on != self.turn.voice_on() && self.config.events.vad && !self.ended {
-            let at_ms = Samples(if voice_on {
-                self.last_voice_at
-            } else {
-                heard.at
-            })
-            .ms();
-            self.send(&ServerEvent::Vad {
-                speaking: !voice_on,
-                at_ms,
-            });
         }
     }
 

@@ -25,6 +25,7 @@ mod reply;
 mod scratch;
 mod settle;
 mod tools;
+mod voice;
 mod voicing;
 mod work;
 
@@ -100,6 +101,8 @@ pub struct Call {
     requests: Bucket,
     last_frame: Time,
     last_voice_at: u64,
+    /// The client was told that the caller speaks.
+    told_voice: bool,
     /// How long what is heard now waited for packets before it, and how long the last voice did.
     held: Duration,
     voice_held: Duration,
@@ -190,6 +193,7 @@ impl Call {
             requests: hearing::REQUESTS,
             last_frame: now,
             last_voice_at: 0,
+            told_voice: false,
             held: Duration::ZERO,
             voice_held: Duration::ZERO,
             given: Given::default(),
@@ -510,6 +514,7 @@ impl Call {
         while let Some(act) = self.turn.take_act() {
             self.act(act);
         }
+        self.tell_voice();
     }
 
     fn act(&mut self, act: Act) {

@@ -1,6 +1,7 @@
 //! One audio leg: wire bytes to caller audio and back. Pure: no socket, no clock.
 
 pub mod rtp;
+mod sources;
 pub mod webrtc;
 pub mod ws;
 

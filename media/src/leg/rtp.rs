@@ -3,7 +3,8 @@
 //!
 //! What is received goes through the jitter buffer: packets in their order go straight on, so the leg
 //! adds no delay of its own; gaps and pauses have the length that the timestamps say. Where timestamps
-//! end (another stream, a jump), [`LegEvent::Reconnected`] says so, and the call's clock tells the place.
+//! end (another source is followed, a jump), [`LegEvent::Reconnected`] says so, and the call's clock tells the place.
+//! Keys come from any source ([`Sources`]).
 //!
 //! What is sent is one stream in real time: agent audio as it comes, and between it silence, so that
 //! networks keep the path open and the other side hears a line that lives; comfort noise instead when
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::ear::Ear;
 use self::mouth::Mouth;
+use super::sources::Sources;
 use super::{Coding, LegEvent, RtpPacket};
 use crate::audio::company::Arrivals;
 use crate::audio::opus::OpusError;
@@ -29,13 +31,15 @@ use crate::peer::MediaTotals;
 use crate::rtp::sdp::{self, Agreed, Codec, Flow, Format, Formats, received};
 use crate::time::Time;
 
-/// How long the first packet may take, and any later one or a report in its place: a telephone that suppresses
-/// silence sends nothing else while it listens (RFC 3550 section 6.3.5 counts either).
+/// How long the first sign of the other side may take, and any later one: a packet of any kind, or a report in its
+/// place. A telephone that suppresses silence sends nothing else while it listens (RFC 3550 section 6.3.5 counts either),
+/// and many keep their way open with packets of no meaning (RFC 6263).
 const FIRST_PACKET: Duration = Duration::from_secs(30);
 const NEXT_PACKET: Duration = Duration::from_secs(15);
 
-/// Packets of a stream that was left are passed over for this long: they trickle in beside the new one's.
-const STRAGGLERS: Duration = Duration::from_secs(2);
+/// The hard limit behind both: who sends no sound for so long, and only shows to be there, has left the call, and so has
+/// who holds it for so long without a sign. Nobody listens to music for longer.
+const HOLD: Duration = Duration::from_secs(1_800);
 
 /// What the leg needs to know of an agreement, and the random beginnings of our stream. It stands in
 /// the call's tape, so it holds neither addresses nor keys.
@@ -127,13 +131,11 @@ type Sink<'s> = &'s mut dyn FnMut(LegEvent<'_>);
 /// The caller's side of a telephone call.
 pub struct RtpLeg {
     plan: RtpPlan,
-    ear: Ear,
+    sources: Sources<Ear>,
     mouth: Mouth,
-    stream: Option<u32>,
-    /// The stream before this one, and until when its packets are passed over.
-    left: Option<(u32, Time)>,
-    last_packet: Option<Time>,
-    last_report: Option<Time>,
+    /// When sound, noise or an event came last, and when anything did.
+    last_media: Option<Time>,
+    last_sign: Option<Time>,
     /// Since when packets are awaited.
     awaited: Time,
     /// The silence was told.
@@ -148,19 +150,17 @@ impl RtpLeg {
     pub fn new(plan: RtpPlan) -> Result<Self, OpusError> {
         Ok(Self {
             plan,
-            ear: Ear::new(&plan)?,
+            sources: Sources::new(Ear::new(&plan)?),
             mouth: Mouth::new(&plan)?,
-            stream: None,
-            left: None,
-            last_packet: None,
-            last_report: None,
+            last_media: None,
+            last_sign: None,
             awaited: Time::NEVER,
             told_silent: false,
         })
     }
 
     pub(super) fn exchange(&mut self, coding: &mut Coding) {
-        self.ear.exchange(coding);
+        self.sources.heard_mut().exchange(coding);
         self.mouth.exchange(coding);
     }
 
@@ -177,7 +177,7 @@ impl RtpLeg {
             self.awaited = now;
             self.told_silent = false;
         }
-        self.ear.renew(&plan);
+        self.sources.ears().for_each(|ear| ear.renew(&plan));
         self.mouth.renew(now, &plan)?;
         self.plan = plan;
         Ok(())
@@ -193,51 +193,21 @@ impl RtpLeg {
         matches!(self.plan.flow, Flow::Inactive)
     }
 
-    /// Takes a packet, and tells what can be heard because of it.
+    /// Takes a packet, and tells what can be heard because of it. One that means nothing here shows that somebody is
+    /// there.
     pub fn packet(&mut self, now: Time, packet: &RtpPacket<'_>, sink: Sink<'_>) {
+        self.last_sign = Some(now);
+        self.told_silent = false;
         let Some(format) = self.plan.format(packet.payload_type) else {
             return;
         };
-        if !self.is_ours(now, packet.ssrc) {
-            return;
-        }
-        self.last_packet = Some(now);
-        self.told_silent = false;
-        if format == Format::Event {
-            self.ear.event(packet, sink);
-        }
-        // Events and noise, whose level is not played, only have a number in the stream's order.
-        let codec = match format {
-            Format::Audio(codec) => Some(codec),
-            Format::Event | Format::Noise => None,
-        };
-        self.ear.packet(now, packet, codec, sink);
+        self.last_media = Some(now);
+        self.sources.packet(now, packet, format, sink);
     }
 
     /// What the other side sent until now was not given here: it held the call.
     pub fn skip(&mut self) {
-        self.ear.skip();
-    }
-
-    /// Whether the packet is of the caller's stream, which another may replace at any time.
-    fn is_ours(&mut self, now: Time, ssrc: u32) -> bool {
-        match self.stream {
-            Some(stream) if stream == ssrc => return true,
-            Some(_)
-                if self
-                    .left
-                    .is_some_and(|(left, until)| left == ssrc && now < until) =>
-            {
-                return false;
-            }
-            Some(stream) => {
-                self.left = Some((stream, now + STRAGGLERS));
-                self.ear.interrupted();
-            }
-            None => {}
-        }
-        self.stream = Some(ssrc);
-        true
+        self.sources.skip();
     }
 
     /// Sends 20 ms of agent audio, 12 dB softer when `ducked`.
@@ -252,7 +222,7 @@ impl RtpLeg {
 
     /// The other side's report came: so many per cent of our packets are lost, and somebody is there.
     pub fn reported(&mut self, now: Time, lost_per_cent: u8) {
-        self.last_report = Some(now);
+        self.last_sign = Some(now);
         self.mouth.expect_loss(lost_per_cent);
     }
 
@@ -269,12 +239,15 @@ impl RtpLeg {
         } else {
             self.silent_at()
         };
-        self.ear.deadline().min(self.mouth.deadline()).min(silent)
+        self.sources
+            .deadline()
+            .min(self.mouth.deadline())
+            .min(silent)
     }
 
     /// Gives up what is missing by now, and a caller who is.
     pub fn timeout(&mut self, now: Time, sink: Sink<'_>) {
-        self.ear.timeout(now, sink);
+        self.sources.timeout(now, sink);
         if !self.told_silent && now >= self.silent_at() {
             self.told_silent = true;
             sink(LegEvent::Silent);
@@ -288,32 +261,31 @@ impl RtpLeg {
 
     /// How much later a sound comes out than it went into the caller's codec.
     pub fn delay(&self) -> Duration {
-        self.ear.delay()
+        self.sources.heard().delay()
     }
 
-    /// What the caller's packets came to.
+    /// What came of the caller's packets.
     pub fn totals(&self) -> MediaTotals {
-        self.ear.totals()
+        self.sources.totals()
     }
 
     /// Of the caller's packets.
     pub fn jitter(&self) -> Duration {
-        self.ear.jitter()
+        self.sources.heard().jitter()
     }
 
-    /// When nothing having come becomes too long. A side that holds the call need not send, and one that only
-    /// listens does not. Reports alone are no caller: who never sent a packet is given up whatever they say.
+    /// When nothing having come becomes too long. A side that holds the call need not send, and one that only listens
+    /// does not, but all of them end at some time.
     fn silent_at(&self) -> Time {
+        let since = |last: Option<Time>| last.map_or(self.awaited, |last| last.max(self.awaited));
         if self.plan.flow != Flow::SendRecv {
-            return Time::NEVER;
+            return since(self.last_sign) + HOLD;
         }
-        match self.last_packet {
-            Some(packet) => {
-                let last = self.last_report.map_or(packet, |report| report.max(packet));
-                last.max(self.awaited) + NEXT_PACKET
-            }
-            None => self.awaited + FIRST_PACKET,
-        }
+        let patience = match self.last_sign {
+            Some(_) => NEXT_PACKET,
+            None => FIRST_PACKET,
+        };
+        (since(self.last_sign) + patience).min(since(self.last_media) + HOLD)
     }
 }
 

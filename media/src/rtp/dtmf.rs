@@ -53,12 +53,20 @@ pub fn key(number: u8) -> Option<char> {
     KEYS.get(usize::from(number)).copied()
 }
 
-/// Hears digits in event packets: each once, however often its packets are repeated and however long it is
-/// pressed.
+/// Hears digits in the event packets of one stream: each once, however often its packets are repeated and however long
+/// it is pressed.
 #[derive(Clone, Debug, Default)]
 pub struct Listener {
-    newest: Option<Heard>,
+    /// The newest events, the newest first.
+    heard: [Option<Heard>; REMEMBERED],
+    /// The number of the newest packet.
+    sequence: u16,
+    /// Numbers and timestamps have begun anew since.
+    anew: bool,
 }
+
+/// Events of one stream whose packets are still known: more are not on their way at a time.
+const REMEMBERED: usize = 4;
 
 /// An event, or a segment of one; all of its packets share the timestamp.
 #[derive(Clone, Copy, Debug)]
@@ -70,26 +78,38 @@ struct Heard {
     end: bool,
 }
 
-/// A packet that is so far behind at most was overtaken, in units of the timestamp: 16 s at 8 kHz, 2.7 s at
-/// 48 kHz. What is farther behind has timestamps that begin anew.
-const OVERTAKEN: u32 = 1 << 17;
+/// A packet whose number is so little behind the newest was overtaken. What is farther behind is of numbers that begin
+/// anew.
+const OVERTAKEN: u16 = 512;
 
 impl Listener {
     /// An event packet came. The key, if this is the first of it.
-    pub fn hear(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
+    pub fn hear(&mut self, sequence: u16, timestamp: u32, payload: &[u8]) -> Option<char> {
         let event = Event::parse(payload)?;
-        let before = self.newest;
-        if let Some(newest) = &mut self.newest {
-            let behind = newest.timestamp.wrapping_sub(timestamp);
-            if behind == 0 {
-                newest.duration = newest.duration.max(event.duration);
-                newest.end |= event.end;
-            }
-            if behind <= OVERTAKEN {
+        let before = self.heard[0];
+        let overtaken = before.is_some() && self.sequence.wrapping_sub(sequence) <= OVERTAKEN;
+        if !overtaken {
+            self.sequence = sequence;
+        }
+        let same = self.heard.iter().position(|heard| {
+            heard.is_some_and(|heard| (heard.timestamp, heard.number) == (timestamp, event.number))
+        });
+        if let Some(at) = same
+            && let Some(heard) = &mut self.heard[at]
+        {
+            // Some senders give all of their events one timestamp: one that begins behind its end is another.
+            let again = !overtaken && heard.end && !event.end && event.duration < heard.duration;
+            if !again {
+                heard.duration = heard.duration.max(event.duration);
+                heard.end |= event.end;
                 return None;
             }
+        } else if overtaken && !self.anew {
+            return None;
         }
-        self.newest = Some(Heard {
+        self.anew = false;
+        self.heard.rotate_right(1);
+        self.heard[0] = Some(Heard {
             timestamp,
             number: event.number,
             duration: event.duration,
@@ -101,9 +121,17 @@ impl Listener {
         key(event.number)
     }
 
-    /// Another stream: its timestamps have nothing to do with those before.
-    pub fn reset(&mut self) {
-        self.newest = None;
+    /// Whether the listener has heard of this event.
+    pub fn knows(&self, timestamp: u32, payload: &[u8]) -> bool {
+        Event::parse(payload).is_some_and(|event| {
+            let same = |heard: &Heard| (heard.timestamp, heard.number) == (timestamp, event.number);
+            self.heard.iter().flatten().any(same)
+        })
+    }
+
+    /// The stream counts anew: its numbers and timestamps have nothing to do with those before.
+    pub fn begin_anew(&mut self) {
+        self.anew = true;
     }
 }
 
@@ -115,6 +143,7 @@ impl Heard {
         let passed = timestamp.wrapping_sub(self.timestamp);
         !self.end
             && self.number == number
+            && passed != 0
             && (passed == u32::from(self.duration) || passed == u32::from(u16::MAX))
     }
 }
@@ -387,7 +416,11 @@ mod tests {
 
     #[test]
     fn a_digit_is_heard_once_whatever_is_lost_repeated_or_late() {
-        let mut listener = Listener::default();
+        let (mut listener, mut sequence) = (Listener::default(), u16::MAX - 2);
+        let mut hear = |ahead: u16, timestamp, payload: &[u8]| {
+            sequence = sequence.wrapping_add(ahead);
+            listener.hear(sequence, timestamp, payload)
+        };
         let packet = |number, end, duration| {
             Event {
                 number,
@@ -400,20 +433,52 @@ mod tests {
         // Its first packets lost; the rest three times.
         let mut heard = String::new();
         for _ in 0..3 {
-            heard.extend(listener.hear(u32::MAX - 100, &packet(1, true, 800)));
+            heard.extend(hear(1, u32::MAX - 100, &packet(1, true, 800)));
         }
-        // The same key again, after the timestamp has wrapped.
-        heard.extend(listener.hear(900, &packet(1, false, 160)));
-        heard.extend(listener.hear(900, &packet(1, true, 320)));
-        // Overtaken.
-        heard.extend(listener.hear(u32::MAX - 100, &packet(1, true, 800)));
-        heard.extend(listener.hear(2_000, &packet(11, true, 320)));
-        heard.extend(listener.hear(3_000, &packet(16, true, 320)));
-        heard.extend(listener.hear(4_000, &[1]));
+        // The same key again, after number and timestamp have wrapped.
+        heard.extend(hear(1, 900, &packet(1, false, 160)));
+        heard.extend(hear(1, 900, &packet(1, true, 320)));
+        // Overtaken, or sent once more; and the packet before all of them.
+        heard.extend(hear(
+            0_u16.wrapping_sub(3),
+            u32::MAX - 100,
+            &packet(1, true, 800),
+        ));
+        heard.extend(hear(4, u32::MAX - 100, &packet(1, true, 800)));
+        heard.extend(hear(0_u16.wrapping_sub(20), 100, &packet(7, true, 800)));
+        heard.extend(hear(21, 2_000, &packet(11, true, 320)));
+        heard.extend(hear(1, 3_000, &packet(16, true, 320)));
+        heard.extend(hear(1, 4_000, &[1]));
         assert_eq!(heard, "11#");
-        listener.reset();
-        heard.extend(listener.hear(5, &packet(0, true, 320)));
+        // Timestamps that begin anew behind those before, in the order of the numbers.
+        heard.extend(hear(1, 5, &packet(0, false, 160)));
+        heard.extend(hear(1, 5, &packet(0, true, 320)));
         assert_eq!(heard, "11#0");
+        // Numbers that begin anew a little behind, as the stream's sound has shown.
+        listener.begin_anew();
+        heard.extend(listener.hear(0, 5, &packet(0, true, 320)));
+        heard.extend(listener.hear(1, 77, &packet(3, true, 320)));
+        heard.extend(listener.hear(2, 77, &packet(3, true, 320)));
+        assert_eq!(heard, "11#03");
+    }
+
+    #[test]
+    fn events_that_share_a_timestamp_are_told_by_their_key_and_their_end() {
+        let (mut listener, mut heard) = (Listener::default(), String::new());
+        let presses = [5, 5, 6, 5];
+        for (sequence, number) in (0..).step_by(6).zip(presses) {
+            for (step, duration) in [160, 320, 480, 640, 640, 640].into_iter().enumerate() {
+                let event = Event {
+                    number,
+                    end: step > 2,
+                    volume: 10,
+                    duration,
+                };
+                heard.extend(listener.hear(sequence + step as u16, 0, &event.to_bytes()));
+            }
+        }
+        assert_eq!(heard, "5565");
+        assert!(listener.knows(0, &[6, 0, 0, 160]) && !listener.knows(1, &[6, 0, 0, 160]));
     }
 
     #[test]
@@ -428,25 +493,30 @@ mod tests {
             .to_bytes()
         };
         let (mut listener, mut heard) = (Listener::default(), String::new());
+        let mut sequence = 0;
+        let mut hear = |timestamp, payload: &[u8]| {
+            sequence += 1;
+            listener.hear(sequence, timestamp, payload)
+        };
         // Three segments; the last packets of the second are lost.
         let start = u32::MAX - 70_000;
         for (segment, durations) in (0..).zip([[160, u16::MAX], [160, 60_000], [160, 4_000]]) {
             let timestamp = start.wrapping_add(segment * u32::from(u16::MAX));
             for duration in durations {
                 let packet = packet(duration, segment == 2 && duration == 4_000);
-                heard.extend(listener.hear(timestamp, &packet));
+                heard.extend(hear(timestamp, &packet));
             }
         }
         assert_eq!(heard, "5");
         // Pressed again right after its end, it is another.
         let end = start.wrapping_add(2 * u32::from(u16::MAX) + 4_000);
-        heard.extend(listener.hear(end, &packet(160, false)));
+        heard.extend(hear(end, &packet(160, false)));
         assert_eq!(heard, "55");
         // Its end is lost, and after a pause it is pressed again.
-        heard.extend(listener.hear(end.wrapping_add(1_600), &packet(160, true)));
+        heard.extend(hear(end.wrapping_add(1_600), &packet(160, true)));
         assert_eq!(heard, "555");
         // Somewhere far behind.
-        heard.extend(listener.hear(end.wrapping_sub(1 << 20), &packet(160, true)));
+        heard.extend(hear(end.wrapping_sub(1 << 20), &packet(160, true)));
         assert_eq!(heard, "5555");
     }
 

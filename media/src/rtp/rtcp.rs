@@ -32,11 +32,15 @@ pub struct Block {
 /// What a compound packet tells us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
+    /// Who tells it.
+    pub from: Option<u32>,
     /// The middle 32 bits of the sender's time, to be told back.
     pub sender_time: Option<u32>,
     /// What they say of our stream.
     pub block: Option<Block>,
     pub bye: bool,
+    /// The stream that is over.
+    pub over: Option<u32>,
 }
 
 /// Reads a compound packet. `ours`: our stream. `None`: not one.
@@ -65,11 +69,13 @@ pub fn parse(mut bytes: &[u8], ours: u32) -> Option<Told> {
             RECEIVER => 8,
             BYE => {
                 told.bye = true;
+                told.over = word(4).filter(|_| blocks > 0);
                 length
             }
             _ => length,
         };
         if matches!(head[1], SENDER | RECEIVER) {
+            told.from = word(4);
             for block in 0..blocks {
                 let at = from + 24 * block;
                 if word(at)? == ours {
@@ -196,6 +202,8 @@ pub struct Reception {
     /// Sixteenths of a unit of the timestamp.
     jitter: u32,
     report: Option<(u32, Time)>,
+    /// Lost and expected when it was asked last.
+    lost_before: (u32, u32),
 }
 
 impl Reception {
@@ -213,6 +221,7 @@ impl Reception {
             transit: None,
             jitter: 0,
             report: None,
+            lost_before: (0, 0),
         }
     }
 
@@ -259,6 +268,17 @@ impl Reception {
         (expected.saturating_sub(self.received), expected)
     }
 
+    /// Lost of those expected since the last asking, and expected.
+    pub fn lost_since(&mut self) -> (u32, u32) {
+        let (lost, expected) = self.lost();
+        let (lost_before, expected_before) =
+            std::mem::replace(&mut self.lost_before, (lost, expected));
+        (
+            lost.saturating_sub(lost_before),
+            expected.saturating_sub(expected_before),
+        )
+    }
+
     /// What is told of it now.
     pub fn block(&mut self, now: Time) -> Block {
         let expected = self.highest.wrapping_sub(self.base).wrapping_add(1);
@@ -283,6 +303,87 @@ impl Reception {
             last_report,
             since_report,
         }
+    }
+}
+
+/// Streams of one sender that are told apart: more come from no device, and strays must not take the memory.
+const MOST_STREAMS: usize = 8;
+
+/// What is known of each stream that comes to one port. The report is about that which has most of the sound: beside it
+/// there may be one for keypad events alone, and strays.
+#[derive(Clone, Debug, Default)]
+pub struct Receptions {
+    streams: Vec<Stream>,
+    /// Whom the report is about.
+    main: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    reception: Reception,
+    /// Packets with sound since the report before.
+    sound: u32,
+    last: Time,
+}
+
+impl Receptions {
+    /// A packet of a stream came. `sound`: the clock and the timestamp of its audio.
+    pub fn packet(&mut self, now: Time, ssrc: u32, sequence: u16, sound: Option<(u32, u32)>) {
+        const NARROW: u32 = 8_000;
+        let known = self.streams.iter().position(|s| s.reception.ssrc == ssrc);
+        let at = known.unwrap_or_else(|| {
+            let clock = sound.map_or(NARROW, |(clock, _)| clock);
+            let stream = Stream {
+                reception: Reception::new(ssrc, sequence, clock),
+                sound: 0,
+                last: now,
+            };
+            if self.streams.len() < MOST_STREAMS {
+                self.streams.push(stream);
+                return self.streams.len() - 1;
+            }
+            let main = self.main;
+            let others = self.streams.iter().enumerate();
+            let others = others.filter(|(at, _)| *at != main);
+            let oldest = others.min_by_key(|(_, stream)| stream.last);
+            let at = oldest.map_or(0, |(at, _)| at);
+            self.streams[at] = stream;
+            at
+        });
+        let stream = &mut self.streams[at];
+        stream.last = now;
+        if let Some((clock, _)) = sound {
+            stream.reception.count_in(clock);
+            stream.sound = stream.sound.saturating_add(1);
+        }
+        let timestamp = sound.map(|(_, timestamp)| timestamp);
+        stream.reception.packet(now, sequence, timestamp);
+    }
+
+    /// Their sender report came, of this stream.
+    pub fn report_came(&mut self, now: Time, from: Option<u32>, middle: u32) {
+        let stream = self
+            .streams
+            .iter_mut()
+            .find(|stream| from == Some(stream.reception.ssrc));
+        if let Some(stream) = stream {
+            stream.reception.report_came(now, middle);
+        }
+    }
+
+    /// A report is due: it is about the stream that has had most of the sound since the one before.
+    pub fn choose(&mut self) {
+        let streams = self.streams.iter().enumerate();
+        let most = streams.max_by_key(|(at, stream)| (stream.sound, *at == self.main, stream.last));
+        self.main = most.map_or(0, |(at, _)| at);
+        for stream in &mut self.streams {
+            stream.sound = 0;
+        }
+    }
+
+    /// The stream that the report is about.
+    pub fn main(&mut self) -> Option<&mut Reception> {
+        self.streams.get_mut(self.main).map(|s| &mut s.reception)
     }
 }
 
@@ -321,7 +422,8 @@ mod tests {
             assert_eq!(bytes.len() % 4, 0);
             let told = parse(&bytes, 7).expect("a report");
             assert_eq!(told.block, block);
-            assert_eq!(told.bye, bye);
+            assert_eq!((told.bye, told.over), (bye, bye.then_some(99)));
+            assert_eq!(told.from, Some(99));
             assert_eq!(told.sender_time, sent.map(|_| 0x0001_8000));
             assert_eq!(parse(&bytes, 8).expect("a report").block, None);
             for cut in 1..bytes.len() {
@@ -368,6 +470,41 @@ mod tests {
         assert!((3..=8).contains(&reception.jitter_ms()), "{block:?}");
         assert_eq!(reception.block(start).fraction_lost, 0, "none since");
         assert_eq!(reception.lost(), (24, 99));
+    }
+
+    #[test]
+    fn reports_are_about_the_stream_with_the_sound() {
+        let start = Time::from_millis(50_000);
+        let mut receptions = Receptions::default();
+        let round = |receptions: &mut Receptions, from: u16, sound_of: u32| {
+            for count in from..from + 250 {
+                let now = start + Duration::from_millis(20 * u64::from(count));
+                // One packet in ten of the sound is lost; keys and strays come beside it.
+                if !count.is_multiple_of(10) {
+                    let sound = Some((8_000, 160 * u32::from(count)));
+                    receptions.packet(now, sound_of, count, sound);
+                }
+                receptions.packet(now, 2, 7 * count, None);
+                if count.is_multiple_of(50) {
+                    receptions.packet(now, 1_000 + u32::from(count), count, Some((8_000, 7)));
+                }
+            }
+            receptions.choose();
+            let main = receptions.main().expect("a stream");
+            (main.block(start).ssrc, main.lost_since())
+        };
+        assert_eq!(round(&mut receptions, 1, 1), (1, (24, 249)));
+        assert_eq!(round(&mut receptions, 251, 1), (1, (25, 250)));
+        let (ssrc, (lost, _)) = round(&mut receptions, 501, 3);
+        assert_eq!((ssrc, lost), (3, 24));
+        // In a silence it stays.
+        receptions.choose();
+        assert_eq!(receptions.main().map(|main| main.ssrc), Some(3));
+        receptions.report_came(start, Some(3), 5);
+        receptions.report_came(start, Some(9), 6);
+        let block = receptions.main().map(|main| main.block(start));
+        assert_eq!(block.map(|block| block.last_report), Some(5));
+        assert!(receptions.streams.len() <= MOST_STREAMS);
     }
 
     proptest! {

@@ -19,9 +19,9 @@ const INDEX: usize = 4;
 pub const MOST_TAG: usize = 10;
 /// Packets behind the newest that may still come, once each.
 const WINDOW: u64 = 64;
-/// Streams of one sender at a time: a transfer or a re-INVITE begins a new one, and packets of the old
-/// one trickle in.
-const MOST_STREAMS: usize = 4;
+/// Streams of one sender at a time: a transfer or a re-INVITE begins a new one, packets of the old one trickle in, and
+/// keypad events or music may have one of their own. Who was silent for the longest time is forgotten first.
+const MOST_STREAMS: usize = 16;
 
 /// What is used, by its name in SDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,13 +82,22 @@ impl Suite {
     }
 }
 
-/// Master key and salt of one direction. Not shown by `Debug`, not written to tapes.
+/// Master key and salt of one direction, or several of them, told by what stands in each packet. Not shown by `Debug`, not
+/// written to tapes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     pub suite: Suite,
     /// [`Suite::material`] bytes.
     material: Vec<u8>,
+    /// The bytes of each packet that say that it has this key (the master key identifier, RFC 3711 section 3.1); none where
+    /// there is one key alone that needs no name.
+    identifier: Vec<u8>,
+    /// Further keys with an identifier as long as the first one's: identifier and material.
+    further: Vec<(Vec<u8>, Vec<u8>)>,
 }
+
+/// The longest identifier of a key, bytes (RFC 4568 section 6.1).
+pub const LONGEST_IDENTIFIER: usize = 128;
 
 impl Keys {
     /// `None`: not as many bytes as the suite wants.
@@ -96,6 +105,26 @@ impl Keys {
         (material.len() == suite.material()).then(|| Self {
             suite,
             material: material.to_vec(),
+            identifier: Vec::new(),
+            further: Vec::new(),
+        })
+    }
+
+    /// The keys of one direction that has several, each with the identifier of its packets. `None`: there is none, one has not as
+    /// many bytes as the suite wants, or their identifiers are not of one length or not different.
+    pub fn identified(suite: Suite, keys: &[(Vec<u8>, Vec<u8>)]) -> Option<Self> {
+        let ((identifier, material), further) = keys.split_first()?;
+        let length = identifier.len();
+        let fits = |(other, material): &(Vec<u8>, Vec<u8>)| {
+            let once = keys.iter().filter(|(known, _)| known == other).count() == 1;
+            once && other.len() == length && material.len() == suite.material()
+        };
+        let fit = (1..=LONGEST_IDENTIFIER).contains(&length) && keys.iter().all(fits);
+        fit.then(|| Self {
+            suite,
+            material: material.clone(),
+            identifier: identifier.clone(),
+            further: further.to_vec(),
         })
     }
 
@@ -165,7 +194,11 @@ struct Session {
 impl Session {
     /// `label`: 0 for audio, 3 for reports (RFC 3711 sections 4.3.1 and 4.3.2).
     fn derive(keys: &Keys, label: u8) -> Self {
-        let (key, salt) = keys.material.split_at(keys.suite.key_length());
+        Self::of((keys.suite, &keys.material), label)
+    }
+
+    fn of((suite, material): (Suite, &[u8]), label: u8) -> Self {
+        let (key, salt) = material.split_at(suite.key_length());
         let master = Cipher::new(key);
         let salt = salt
             .iter()
@@ -315,29 +348,63 @@ struct Stream {
 #[derive(Clone)]
 pub struct Opener {
     suite: Suite,
-    audio: Session,
-    reports: Session,
+    keys: Vec<Key>,
     /// The newest first.
     streams: Vec<Stream>,
 }
 
+/// One of the keys that packets may have.
+#[derive(Clone)]
+struct Key {
+    identifier: Vec<u8>,
+    audio: Session,
+    reports: Session,
+}
+
+impl Key {
+    fn new(suite: Suite, identifier: &[u8], material: &[u8]) -> Self {
+        Self {
+            identifier: identifier.to_vec(),
+            audio: Session::of((suite, material), 0),
+            reports: Session::of((suite, material), 3),
+        }
+    }
+}
+
 impl Opener {
     pub fn new(keys: &Keys) -> Self {
+        let further = keys
+            .further
+            .iter()
+            .map(|(identifier, material)| Key::new(keys.suite, identifier, material));
+        let first = Key::new(keys.suite, &keys.identifier, &keys.material);
         Self {
             suite: keys.suite,
-            audio: Session::derive(keys, 0),
-            reports: Session::derive(keys, 3),
+            keys: std::iter::once(first).chain(further).collect(),
             streams: Vec::with_capacity(MOST_STREAMS),
         }
+    }
+
+    /// Bytes of the identifier in each packet.
+    fn identifier(&self) -> usize {
+        self.keys[0].identifier.len()
+    }
+
+    /// Whose key is named before the tag that ends the packet.
+    fn key(&self, identifier: &[u8]) -> Result<usize, Refused> {
+        let mut keys = self.keys.iter();
+        let named = keys.position(|key| key.identifier == identifier);
+        named.ok_or(Refused::Forged)
     }
 
     /// Decrypts an RTP packet in place and tells its length. A refused one is as it was, and leaves no
     /// trace.
     pub fn open(&mut self, datagram: &mut [u8]) -> Result<usize, Refused> {
         let tag = self.suite.tag();
+        let identifier = self.identifier();
         let end = datagram
             .len()
-            .checked_sub(tag)
+            .checked_sub(tag + identifier)
             .filter(|end| *end >= HEADER)
             .ok_or(Refused::Malformed)?;
         let from = header_length(&datagram[..end]).ok_or(Refused::Malformed)?;
@@ -348,11 +415,13 @@ impl Opener {
             return Err(Refused::Replayed);
         }
         let (bytes, told) = datagram.split_at_mut(end);
+        let (named, told) = told.split_at(identifier);
+        let key = &self.keys[self.key(named)?].audio;
         let roc = (index >> 16) as u32;
-        if !same(&self.audio.tag(bytes, Some(roc))[..tag], told) {
+        if !same(&key.tag(bytes, Some(roc))[..tag], told) {
             return Err(Refused::Forged);
         }
-        self.audio.crypt(ssrc, index, &mut bytes[from..]);
+        key.crypt(ssrc, index, &mut bytes[from..]);
         self.keep(ssrc).audio.take(index);
         Ok(end)
     }
@@ -361,7 +430,7 @@ impl Opener {
     pub fn open_report(&mut self, datagram: &mut [u8]) -> Result<usize, Refused> {
         let end = datagram
             .len()
-            .checked_sub(MOST_TAG + INDEX)
+            .checked_sub(MOST_TAG + self.identifier() + INDEX)
             .ok_or(Refused::Malformed)?;
         let ssrc = report_ssrc(&datagram[..end]).ok_or(Refused::Malformed)?;
         let (signed, told) = datagram.split_at_mut(end + INDEX);
@@ -372,11 +441,13 @@ impl Opener {
         if !self.stream(ssrc).reports.is_new(index.into()) {
             return Err(Refused::Replayed);
         }
-        if !same(&self.reports.tag(signed, None)[..MOST_TAG], told) {
+        let (named, told) = told.split_at(self.identifier());
+        let key = &self.keys[self.key(named)?].reports;
+        if !same(&key.tag(signed, None)[..MOST_TAG], told) {
             return Err(Refused::Forged);
         }
         if word >> 31 == 1 {
-            self.reports.crypt(ssrc, index.into(), &mut signed[8..end]);
+            key.crypt(ssrc, index.into(), &mut signed[8..end]);
         }
         self.keep(ssrc).reports.take(index.into());
         Ok(end)
@@ -393,18 +464,22 @@ impl Opener {
     /// The stream of an authentic packet, to be changed.
     fn keep(&mut self, ssrc: u32) -> &mut Stream {
         let known = self.streams.iter().position(|stream| stream.ssrc == ssrc);
-        let at = known.unwrap_or_else(|| {
-            self.streams.truncate(MOST_STREAMS - 1);
-            self.streams.insert(
-                0,
-                Stream {
-                    ssrc,
-                    ..Stream::default()
-                },
-            );
-            0
-        });
-        &mut self.streams[at]
+        match known {
+            // Two that take turns need not change places at each packet.
+            Some(at @ 0..2) => return &mut self.streams[at],
+            Some(at) => self.streams[..=at].rotate_right(1),
+            None => {
+                self.streams.truncate(MOST_STREAMS - 1);
+                self.streams.insert(
+                    0,
+                    Stream {
+                        ssrc,
+                        ..Stream::default()
+                    },
+                );
+            }
+        }
+        &mut self.streams[0]
     }
 }
 
@@ -616,6 +691,94 @@ mod tests {
                 assert_eq!(opener.open(&mut bytes), Ok(172));
             }
             assert!(opener.streams.len() <= MOST_STREAMS);
+        }
+    }
+
+    /// The sound of one stream under the number of a roll-over, while others come and go.
+    #[test]
+    fn a_stream_that_goes_on_is_remembered_however_many_others_come() {
+        let keys = keys(Suite::Aes128Tag80);
+        let mut opener = Opener::new(&keys);
+        let mut voice = Sealer::new(&keys);
+        for count in 0..2_000_u32 {
+            let mut bytes = packet((count + 64_900) as u16);
+            voice.seal(&mut bytes);
+            assert_eq!(opener.open(&mut bytes), Ok(172), "{count}");
+            let mut other = packet(1);
+            other[8..12].copy_from_slice(&(1_000 + count % 15).to_be_bytes());
+            other[2..4].copy_from_slice(&(count as u16 / 15 + 1).to_be_bytes());
+            Sealer::new(&keys).seal(&mut other);
+            assert_eq!(opener.open(&mut other), Ok(172), "{count}");
+            let mut stray = packet(1);
+            stray[8..12].copy_from_slice(&(50_000 + count).to_be_bytes());
+            Sealer::new(&keys).seal(&mut stray);
+            if count % 100 == 0 {
+                assert_eq!(opener.open(&mut stray), Ok(172), "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn packets_name_their_key_where_there_are_several() {
+        for suite in Suite::ALL {
+            let material = |byte: u8| vec![byte; suite.material()];
+            let given = [
+                (vec![0, 0, 0, 1], material(1)),
+                (vec![0, 0, 0, 2], material(2)),
+            ];
+            let keys = Keys::identified(suite, &given).expect("keys");
+            let mut opener = Opener::new(&keys);
+            let tag = suite.tag();
+            let mut sealers = [1, 2].map(|byte| {
+                let one = Keys::new(suite, &material(byte)).expect("keys");
+                Sealer::new(&one)
+            });
+            let named = |sealed: &[u8], tag: usize, identifier: u8| {
+                let (bytes, tag) = sealed.split_at(sealed.len() - tag);
+                [bytes, &[0, 0, 0, identifier], tag].concat()
+            };
+            for count in 0..40_u16 {
+                // The key changes in the midst of the stream, behind its roll-over.
+                let at = usize::from(count / 20);
+                let plain = packet(65_520_u16.wrapping_add(count));
+                let sealed = sealers.each_mut().map(|sealer| {
+                    let mut sealed = plain.clone();
+                    sealer.seal(&mut sealed);
+                    sealed
+                });
+                let bytes = &sealed[at];
+                let mut wrong = named(bytes, tag, 3);
+                assert_eq!(opener.open(&mut wrong), Err(Refused::Forged));
+                let mut other = named(bytes, tag, 2 - at as u8);
+                assert_eq!(opener.open(&mut other), Err(Refused::Forged));
+                let mut bytes = named(bytes, tag, 1 + at as u8);
+                assert_eq!(opener.open(&mut bytes), Ok(172), "{suite:?} {count}");
+                assert_eq!(bytes[..172], plain);
+            }
+            let plain = [&[0x81, 201, 0, 7][..], &[7; 28]].concat();
+            let mut report = plain.clone();
+            sealers[1].seal_report(&mut report);
+            let mut report = named(&report, MOST_TAG, 2);
+            assert_eq!(opener.open_report(&mut report), Ok(32));
+            assert_eq!(report[..32], plain);
+            assert_eq!(opener.open_report(&mut report), Err(Refused::Replayed));
+            for short in 0..30 {
+                assert!(opener.open(&mut vec![0x80; short]).is_err());
+                assert!(opener.open_report(&mut vec![0x80; short]).is_err());
+            }
+            // None, one of no length, two of one name, of two lengths, too short a key.
+            let one = |identifier: &[u8], length| (identifier.to_vec(), vec![1; length]);
+            let whole = suite.material();
+            for wrong in [
+                vec![],
+                vec![one(&[], whole)],
+                vec![one(&[1], whole), one(&[1], whole)],
+                vec![one(&[1], whole), one(&[0, 2], whole)],
+                vec![one(&[1], whole - 1)],
+                vec![one(&[1; LONGEST_IDENTIFIER + 1], whole)],
+            ] {
+                assert!(Keys::identified(suite, &wrong).is_none(), "{wrong:?}");
+            }
         }
     }
 

@@ -13,8 +13,8 @@ use crate::call::input::Report;
 use crate::leg::RtpPacket;
 use crate::peer::Quality;
 use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
-use crate::rtp::peer::Peer;
-use crate::rtp::rtcp::{self, Reception, Sent};
+use crate::rtp::peer::{Numbered, Peer};
+use crate::rtp::rtcp::{self, Receptions, Sent};
 use crate::rtp::sdp::{Agreed, Format, KeyPair};
 use crate::rtp::srtp::{Keys, Opener, Sealer};
 use crate::time::Time;
@@ -44,15 +44,13 @@ pub(super) struct RtpLine {
     /// Of the audio and of the reports.
     readable: [bool; 2],
     budget: u32,
-    reception: Option<(u32, Reception)>,
+    receptions: Receptions,
     sent: Sent,
     /// The timestamp of the newest packet sent, and when.
     newest: (u32, Time),
     next_report: Time,
     rtt_ms: Option<u32>,
     remote_loss: Option<u8>,
-    /// Lost and expected at the quality before.
-    before: (u32, u32),
     over: bool,
     received: u64,
     written: u64,
@@ -71,6 +69,7 @@ struct Crypt {
 pub(super) enum Taken {
     /// An RTP packet of so many bytes stands at the front of the buffer.
     Packet(usize),
+    /// A report, or another sign that somebody is there.
     Report(Report),
     Nothing,
 }
@@ -90,13 +89,12 @@ impl RtpLine {
             crypt: Crypt::renewed(None, agreed.keys.as_ref()),
             readable: [true; 2],
             budget: READ_BUDGET,
-            reception: None,
+            receptions: Receptions::default(),
             sent: Sent::default(),
             newest: (0, Time::from_micros(0)),
             next_report: Time::NEVER,
             rtt_ms: None,
             remote_loss: None,
-            before: (0, 0),
             over: false,
             received: 0,
             written: 0,
@@ -191,7 +189,7 @@ impl RtpLine {
             let taken = if report {
                 self.report_came(now, from, datagram).map(Taken::Report)
             } else if socket == 0 {
-                self.packet_came(now, from, datagram).map(Taken::Packet)
+                self.packet_came(now, from, datagram)
             } else {
                 None
             };
@@ -204,44 +202,43 @@ impl RtpLine {
         Taken::Nothing
     }
 
-    /// The length of the packet, decrypted in place; `None`: it is not the caller's.
+    /// The packet, decrypted in place, or a sign that somebody is there; `None`: it is not the caller's.
     fn packet_came(
         &mut self,
         now: Time,
         from: std::net::SocketAddr,
         datagram: &mut [u8],
-    ) -> Option<usize> {
-        if !self.audio.may_send(now, from) {
-            return None;
+    ) -> Option<Taken> {
+        if is_keep_alive(datagram) {
+            return self.audio.is_known(from).then(|| self.sign());
         }
-        let length = match &mut self.crypt {
-            Some(crypt) => crypt.opener.1.open(datagram).ok()?,
-            None => datagram.len(),
+        // Whoever has the key is the caller, wherever they are.
+        let (length, authentic) = match &mut self.crypt {
+            Some(crypt) => (crypt.opener.1.open(datagram).ok()?, true),
+            None => (datagram.len(), false),
         };
         let packet = Packet::parse(&datagram[..length])?;
-        let format = self.agreed.format(packet.payload_type)?;
-        self.audio.sent(now, from);
-        if self
-            .reception
-            .as_ref()
-            .is_none_or(|(ssrc, _)| *ssrc != packet.ssrc)
-        {
-            let clock = self.agreed.codec.clock();
-            let reception = Reception::new(packet.ssrc, packet.sequence, clock);
-            self.reception = Some((packet.ssrc, reception));
-            self.before = (0, 0);
+        let numbered = Numbered {
+            ssrc: packet.ssrc,
+            sequence: packet.sequence,
+        };
+        let Some(format) = self.agreed.format(packet.payload_type) else {
+            // It says nothing but that somebody is there (RFC 6263 section 4.6).
+            let known = authentic || self.audio.is_known(from);
+            return known.then(|| self.sign());
+        };
+        if authentic {
+            self.audio.sent(now, from, Some(numbered));
+        } else if !self.audio.takes(now, from, numbered) {
+            return None;
         }
-        if let Some((_, reception)) = &mut self.reception {
-            let timestamp = match format {
-                Format::Audio(codec) => {
-                    reception.count_in(codec.clock());
-                    Some(packet.timestamp)
-                }
-                Format::Event | Format::Noise => None,
-            };
-            reception.packet(now, packet.sequence, timestamp);
-        }
-        Some(length)
+        let sound = match format {
+            Format::Audio(codec) => Some((codec.clock(), packet.timestamp)),
+            Format::Event | Format::Noise => None,
+        };
+        self.receptions
+            .packet(now, packet.ssrc, packet.sequence, sound);
+        Some(Taken::Packet(length))
     }
 
     fn report_came(
@@ -250,32 +247,49 @@ impl RtpLine {
         from: std::net::SocketAddr,
         datagram: &mut [u8],
     ) -> Option<Report> {
-        let peer = if self.agreed.mux {
-            &mut self.audio
-        } else {
-            &mut self.reports
-        };
-        if !peer.may_send(now, from) {
-            return None;
-        }
-        let length = match &mut self.crypt {
-            Some(crypt) => crypt.opener.1.open_report(datagram).ok()?,
-            None => datagram.len(),
+        let audio = self.audio.address();
+        let (length, authentic) = match &mut self.crypt {
+            Some(crypt) => (crypt.opener.1.open_report(datagram).ok()?, true),
+            None => (datagram.len(), false),
         };
         let told = rtcp::parse(&datagram[..length], self.ssrc)?;
-        if !self.agreed.mux {
-            peer.sent(now, from);
+        match (authentic, self.agreed.mux) {
+            (true, true) => self.audio.sent(now, from, None),
+            (true, false) => self.reports.sent(now, from, None),
+            (false, true) if !self.audio.is_known(from) => return None,
+            (false, true) => {}
+            (false, false) if !self.reports.takes_report(now, from, audio) => return None,
+            (false, false) => {}
         }
-        if let (Some((_, reception)), Some(middle)) = (&mut self.reception, told.sender_time) {
-            reception.report_came(now, middle);
+        // Of who comes next only they are believed whose audio is, too.
+        if from == self.agreed.remote_reports || from.ip() == audio.ip() {
+            if let Some(over) = told.over {
+                self.audio.leaves(over);
+            }
+            if let Some(names) = told.from {
+                self.audio.names(names);
+            }
         }
-        let block = told.block?;
-        self.rtt_ms = rtcp::round_trip_ms(now, &block).or(self.rtt_ms);
-        self.remote_loss = Some(block.fraction_lost);
-        Some(Report {
+        if let Some(middle) = told.sender_time {
+            self.receptions.report_came(now, told.from, middle);
+        }
+        if let Some(block) = told.block {
+            self.rtt_ms = rtcp::round_trip_ms(now, &block).or(self.rtt_ms);
+            self.remote_loss = Some(block.fraction_lost);
+        }
+        Some(self.known())
+    }
+
+    /// Somebody is there: what they told last of our packets holds.
+    fn sign(&self) -> Taken {
+        Taken::Report(self.known())
+    }
+
+    fn known(&self) -> Report {
+        Report {
             round_trip_ms: self.rtt_ms,
-            lost: block.fraction_lost,
-        })
+            lost: self.remote_loss.unwrap_or(0),
+        }
     }
 
     /// Sends a packet at once: it is due. It is put together in `bytes`.
@@ -315,14 +329,10 @@ impl RtpLine {
             return None;
         }
         self.next_report = now + Duration::from_millis(rtcp::INTERVAL_MS);
+        self.receptions.choose();
         self.send_report(now, false, bytes);
-        let (_, reception) = self.reception.as_ref()?;
-        let (lost, expected) = reception.lost();
-        let (lost_now, expected_now) = (
-            lost.saturating_sub(self.before.0),
-            expected.saturating_sub(self.before.1),
-        );
-        self.before = (lost, expected);
+        let reception = self.receptions.main()?;
+        let (lost_now, expected_now) = reception.lost_since();
         Some(Quality {
             rtt_ms: self.rtt_ms.map(f64::from),
             loss_pct: 100.0 * f64::from(lost_now) / f64::from(expected_now.max(1)),
@@ -341,7 +351,7 @@ impl RtpLine {
     }
 
     fn send_report(&mut self, now: Time, bye: bool, bytes: &mut Vec<u8>) {
-        let block = self.reception.as_mut().map(|(_, r)| r.block(now));
+        let block = self.receptions.main().map(|main| main.block(now));
         let (timestamp, at) = self.newest;
         let since = now.since(at).as_micros() * u128::from(self.agreed.codec.clock()) / 1_000_000;
         let sent = (self.sent.packets > 0).then_some(Sent {
@@ -377,6 +387,12 @@ impl RtpLine {
     }
 }
 
+/// Whether a datagram only keeps a way open: an empty one, one of STUN, or RTP of a version that is none (RFC 6263
+/// sections 4.1, 4.4 and 4.5).
+fn is_keep_alive(datagram: &[u8]) -> bool {
+    datagram.first().is_none_or(|first| first >> 6 == 0)
+}
+
 impl Crypt {
     /// What these keys make of it. A direction whose key stays keeps its count: begun anew, it would use its
     /// keystream twice (RFC 3711 section 9.1), and the other side would understand nothing after a wrap.
@@ -394,7 +410,11 @@ impl Crypt {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
+    use super::super::ports::Ports;
     use super::*;
+    use crate::rtp::sdp::{Codec, Flow, Formats};
     use crate::rtp::srtp::Suite;
 
     fn keys(byte: u8) -> Keys {
@@ -402,17 +422,181 @@ mod tests {
     }
 
     fn packet(sequence: u16) -> Vec<u8> {
+        packet_of(0, 7, sequence)
+    }
+
+    fn packet_of(payload_type: u8, ssrc: u32, sequence: u16) -> Vec<u8> {
         let mut packet = Vec::new();
         let header = Header {
-            payload_type: 0,
+            payload_type,
             marker: false,
             sequence,
             timestamp: 1,
-            ssrc: 7,
+            ssrc,
         };
         header.write(&mut packet);
         packet.extend([0x55; 160]);
         packet
+    }
+
+    /// A line of a call in PCMU, and sockets of its caller, who is told to be at the first two, and of a stranger.
+    struct Bed {
+        line: RtpLine,
+        audio: UdpSocket,
+        reports: UdpSocket,
+        stranger: UdpSocket,
+        to: u16,
+        now: Time,
+    }
+
+    impl Bed {
+        fn new(keys: Option<KeyPair>) -> Self {
+            let here = IpAddr::from([127, 0, 0, 1]);
+            let ports = Ports::new(here, 46_800, 46_899).expect("ports");
+            let ports = ports.take().expect("a pair");
+            let socket = || UdpSocket::bind((here, 0)).expect("a socket");
+            let (audio, reports, stranger) = (socket(), socket(), socket());
+            let to = ports.port();
+            let agreed = Agreed {
+                codec: Codec::Pcmu,
+                payload_type: 0,
+                events: Some(101),
+                events_clock: 8_000,
+                comfort_noise: None,
+                heard: Formats::of((Codec::Pcmu, 0), Some(101), None),
+                packet_ms: 20,
+                most_bits: None,
+                remote: audio.local_addr().expect("an address"),
+                remote_reports: reports.local_addr().expect("an address"),
+                mux: false,
+                flow: Flow::SendRecv,
+                keys,
+            };
+            let carrier = RtpCarrier {
+                ports,
+                agreed,
+                ssrc: 99,
+            };
+            Self {
+                line: RtpLine::new(carrier),
+                audio,
+                reports,
+                stranger,
+                to,
+                now: Time::from_millis(100_000),
+            }
+        }
+
+        /// What the line makes of a datagram: `p`acket, `r`eport or another sign of life, or nothing.
+        fn take(&mut self, from: fn(&Self) -> (&UdpSocket, u16), bytes: &[u8]) -> char {
+            let (socket, beside) = from(self);
+            let to = (IpAddr::from([127, 0, 0, 1]), self.to + beside);
+            socket.send_to(bytes, to).expect("sent");
+            self.line.new_pass();
+            self.line.ready(0);
+            self.line.ready(1);
+            match self.line.receive(self.now, &mut [0; LARGEST]) {
+                Taken::Packet(_) => 'p',
+                Taken::Report(_) => 'r',
+                Taken::Nothing => '-',
+            }
+        }
+
+        fn wait(&mut self, ms: u64) {
+            self.now = self.now + Duration::from_millis(ms);
+        }
+    }
+
+    const AUDIO: fn(&Bed) -> (&UdpSocket, u16) = |bed| (&bed.audio, 0);
+    const REPORTS: fn(&Bed) -> (&UdpSocket, u16) = |bed| (&bed.reports, 1);
+    const STRANGER: fn(&Bed) -> (&UdpSocket, u16) = |bed| (&bed.stranger, 0);
+
+    /// A report of whoever sends this stream, with no block in it, and a goodbye.
+    fn report(ssrc: u32, bye: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        rtcp::write(&mut bytes, Time::from_millis(5), ssrc, None, None, bye);
+        bytes
+    }
+
+    #[test]
+    fn whatever_the_caller_sends_is_a_sign_of_life() {
+        let mut bed = Bed::new(None);
+        assert_eq!(bed.take(AUDIO, &packet(1)), 'p');
+        let signs: [&[u8]; 5] = [
+            // A payload type that nobody agreed on; nothing; STUN; RTP of version 0 (RFC 6263).
+            &packet_of(20, 7, 2),
+            &[],
+            &[0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4],
+            &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7],
+            &[0x20],
+        ];
+        for sign in signs {
+            assert_eq!(bed.take(AUDIO, sign), 'r', "{sign:?}");
+            assert_eq!(bed.take(STRANGER, sign), '-', "{sign:?}");
+        }
+        assert_eq!(bed.take(REPORTS, &report(7, false)), 'r');
+        // What is no packet at all is none.
+        assert_eq!(bed.take(AUDIO, &[0x80, 0]), '-');
+        assert!(bed.line.refused > 0);
+    }
+
+    #[test]
+    fn audio_that_comes_from_elsewhere_is_taken_when_the_known_has_ended() {
+        for bye in [false, true] {
+            let mut bed = Bed::new(None);
+            for sequence in 0..50 {
+                bed.wait(20);
+                assert_eq!(bed.take(AUDIO, &packet(sequence)), 'p');
+                assert_eq!(bed.take(STRANGER, &packet_of(0, 8, sequence)), '-');
+            }
+            if bye {
+                assert_eq!(bed.take(REPORTS, &report(7, true)), 'r');
+            }
+            let mut silent = 0;
+            for sequence in 50..200 {
+                bed.wait(20);
+                silent += 1;
+                if bed.take(STRANGER, &packet_of(0, 8, sequence)) == 'p' {
+                    break;
+                }
+            }
+            // Steady is what has sent five packets since the known one sent its last.
+            assert_eq!(silent, if bye { 4 } else { 100 });
+            let address = bed.stranger.local_addr().expect("an address");
+            assert_eq!(bed.line.audio.address(), address);
+        }
+    }
+
+    #[test]
+    fn whoever_has_the_key_is_the_caller() {
+        let pair = KeyPair {
+            ours: keys(1),
+            theirs: keys(2),
+        };
+        let mut bed = Bed::new(Some(pair));
+        let mut sealer = Sealer::new(&keys(2));
+        let mut sealed = |sequence| {
+            let mut bytes = packet(sequence);
+            sealer.seal(&mut bytes);
+            bytes
+        };
+        for sequence in 0..20 {
+            assert_eq!(bed.take(AUDIO, &sealed(sequence)), 'p');
+        }
+        assert_eq!(bed.take(STRANGER, &packet(20)), '-', "in plain");
+        let mut forged = packet(20);
+        Sealer::new(&keys(3)).seal(&mut forged);
+        assert_eq!(bed.take(STRANGER, &forged), '-', "another key");
+        let moved = sealed(20);
+        assert_eq!(bed.take(STRANGER, &moved), 'p');
+        let address = bed.stranger.local_addr().expect("an address");
+        assert_eq!(bed.line.audio.address(), address);
+        assert_eq!(bed.take(AUDIO, &moved), '-', "once");
+        // One that means nothing shows that the caller is there, in its key alone.
+        assert_eq!(bed.take(STRANGER, &packet_of(20, 7, 21)), '-');
+        let mut nothing = packet_of(20, 7, 21);
+        sealer.seal(&mut nothing);
+        assert_eq!(bed.take(STRANGER, &nothing), 'r');
     }
 
     #[test]

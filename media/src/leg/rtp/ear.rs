@@ -1,4 +1,4 @@
-//! What the caller says: packets in their order to audio, their gaps to the right length, digits.
+//! What one source of the caller says: packets in their order to audio, their gaps to the right length, keys that are tones.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::codec::{Decoder, Filled};
 use super::{RtpPlan, Sink};
 use crate::audio::jitter::{Arrival, JitterBuffer, Next};
 use crate::audio::opus::OpusError;
-use crate::leg::{Coding, LegEvent, RtpPacket};
+use crate::leg::{Coding, LegEvent, RtpPacket, sources};
 use crate::peer::MediaTotals;
-use crate::rtp::dtmf::{Detector, Listener};
-use crate::rtp::sdp::Codec;
+use crate::rtp::dtmf::Detector;
+use crate::rtp::sdp::{Codec, Format};
 use crate::time::{RATE, Samples, Time};
 
 /// A pause shorter than this is filled with silence; a longer one is told as a gap (in samples, 100 ms).
@@ -23,7 +23,8 @@ pub(super) struct Ear {
     sound: Sound,
     /// The newest number of the stream.
     newest: Option<u16>,
-    listener: Listener,
+    /// Its numbers and timestamps have begun anew.
+    restarted: bool,
 }
 
 /// Packets in their turn to audio, and what stands in the place of those that are missing.
@@ -51,11 +52,15 @@ impl Ear {
     }
 
     pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
+        Self::of(plan.codec, detector(plan))
+    }
+
+    fn of(codec: Codec, detector: Option<Detector>) -> Result<Self, OpusError> {
         Ok(Self {
-            jitter: JitterBuffer::new(plan.codec.clock()),
+            jitter: JitterBuffer::new(codec.clock()),
             sound: Sound {
-                decoder: Decoder::new(plan.codec)?,
-                detector: detector(plan),
+                decoder: Decoder::new(codec)?,
+                detector,
                 began: false,
                 unplaced: false,
                 recovered: 0,
@@ -64,7 +69,7 @@ impl Ear {
                 held: Duration::ZERO,
             },
             newest: None,
-            listener: Listener::default(),
+            restarted: false,
         })
     }
 
@@ -87,94 +92,10 @@ impl Ear {
         self.jitter.reset();
         if clock != before {
             self.jitter.count_in(clock);
-            self.listener.reset();
+            self.restarted = true;
         }
         self.sound.unplaced = self.sound.began;
         Ok(())
-    }
-
-    /// What comes next has nothing to do with what came: another stream, or a pause nobody counted.
-    pub(super) fn interrupted(&mut self) {
-        self.newest = None;
-        self.jitter.reset();
-        self.listener.reset();
-        self.sound.unplaced = true;
-    }
-
-    /// What the stream said until now was not given here.
-    pub(super) fn skip(&mut self) {
-        self.jitter.skip();
-    }
-
-    /// A packet in the order of its stream; those without audio have a number in it too.
-    pub(super) fn packet(
-        &mut self,
-        now: Time,
-        packet: &RtpPacket<'_>,
-        codec: Option<Codec>,
-        sink: Sink<'_>,
-    ) {
-        let behind = self
-            .newest
-            .map_or(0, |newest| newest.wrapping_sub(packet.sequence));
-        let overtaken = (1..=OVERTAKEN).contains(&behind);
-        if let Some(codec) = codec
-            && codec != self.sound.decoder.codec()
-            // Of a codec that the stream has left, or of one that cannot be had: it is a packet lost.
-            && (overtaken || self.change(codec).is_err())
-        {
-            return;
-        }
-        let duration = match codec.map(|_| self.sound.decoder.duration(packet.payload)) {
-            Some(Some(duration)) => duration,
-            Some(None) => return,
-            None => 0,
-        };
-        if !overtaken {
-            self.newest = Some(packet.sequence);
-        }
-        let arrival = Arrival {
-            sequence: packet.sequence,
-            timestamp: packet.timestamp,
-            duration,
-            payload: packet.payload,
-        };
-        if self.jitter.pass(now, &arrival) {
-            let packet = (packet.payload, duration, Duration::ZERO);
-            return self.sound.packet(packet, sink);
-        }
-        self.jitter.insert(now, &arrival);
-        self.drain(now, sink);
-    }
-
-    /// An event packet.
-    pub(super) fn event(&mut self, packet: &RtpPacket<'_>, sink: Sink<'_>) {
-        if let Some(key) = self.listener.hear(packet.timestamp, packet.payload) {
-            sink(LegEvent::Digit(key));
-        }
-    }
-
-    pub(super) fn deadline(&self) -> Time {
-        self.jitter.deadline()
-    }
-
-    pub(super) fn timeout(&mut self, now: Time, sink: Sink<'_>) {
-        if now >= self.jitter.deadline() {
-            self.drain(now, sink);
-        }
-    }
-
-    pub(super) fn totals(&self) -> MediaTotals {
-        let counts = self.jitter.counts();
-        MediaTotals {
-            packets: counts.packets,
-            lost: counts.lost,
-            late: counts.late,
-            duplicates: counts.duplicates,
-            recovered_ms: Samples(self.sound.recovered).ms(),
-            concealed_ms: Samples(self.sound.concealed).ms(),
-            gap_ms: Samples(self.sound.gap).ms(),
-        }
     }
 
     pub(super) fn jitter(&self) -> Duration {
@@ -199,10 +120,101 @@ impl Ear {
                 Next::Restart => {
                     self.newest = None;
                     self.sound.unplaced = true;
-                    self.listener.reset();
+                    self.restarted = true;
                 }
             }
         }
+    }
+}
+
+impl sources::Ear for Ear {
+    fn packet(
+        &mut self,
+        now: Time,
+        packet: &RtpPacket<'_>,
+        format: Format,
+        sink: Sink<'_>,
+    ) -> bool {
+        let codec = match format {
+            Format::Audio(codec) => Some(codec),
+            Format::Event | Format::Noise => None,
+        };
+        let behind = self
+            .newest
+            .map_or(0, |newest| newest.wrapping_sub(packet.sequence));
+        let overtaken = (1..=OVERTAKEN).contains(&behind);
+        if let Some(codec) = codec
+            && codec != self.sound.decoder.codec()
+            // Of a codec that the stream has left, or of one that cannot be had: it is a packet lost.
+            && (overtaken || self.change(codec).is_err())
+        {
+            return false;
+        }
+        let duration = match codec.map(|_| self.sound.decoder.duration(packet.payload)) {
+            Some(Some(duration)) => duration,
+            Some(None) => return false,
+            None => 0,
+        };
+        if !overtaken {
+            self.newest = Some(packet.sequence);
+        }
+        let arrival = Arrival {
+            sequence: packet.sequence,
+            timestamp: packet.timestamp,
+            duration,
+            payload: packet.payload,
+        };
+        if self.jitter.pass(now, &arrival) {
+            let packet = (packet.payload, duration, Duration::ZERO);
+            self.sound.packet(packet, sink);
+        } else {
+            self.jitter.insert(now, &arrival);
+            self.drain(now, sink);
+        }
+        duration > 0
+    }
+
+    fn deadline(&self) -> Time {
+        self.jitter.deadline()
+    }
+
+    fn timeout(&mut self, now: Time, sink: Sink<'_>) {
+        if now >= self.jitter.deadline() {
+            self.drain(now, sink);
+        }
+    }
+
+    fn skip(&mut self) {
+        self.jitter.skip();
+    }
+
+    fn begin_anew(&mut self) {
+        self.newest = None;
+        self.jitter.reset();
+        (self.sound.began, self.sound.unplaced) = (false, false);
+        self.restarted = false;
+    }
+
+    fn take_restarted(&mut self) -> bool {
+        std::mem::take(&mut self.restarted)
+    }
+
+    fn totals(&self) -> MediaTotals {
+        let counts = self.jitter.counts();
+        MediaTotals {
+            packets: counts.packets,
+            lost: counts.lost,
+            late: counts.late,
+            duplicates: counts.duplicates,
+            recovered_ms: Samples(self.sound.recovered).ms(),
+            concealed_ms: Samples(self.sound.concealed).ms(),
+            gap_ms: Samples(self.sound.gap).ms(),
+        }
+    }
+
+    fn another(&self) -> Result<Self, OpusError> {
+        let detector = self.sound.detector.as_ref().map(|_| Detector::default());
+        Self::of(self.sound.decoder.codec(), detector)
     }
 }
 

@@ -1,7 +1,9 @@
 //! A telephone leg with a network between: what is heard and sent, however packets come.
 
 mod keys;
+mod life;
 mod losses;
+mod sources;
 mod streams;
 
 use std::time::Duration;
@@ -47,6 +49,7 @@ struct Bed {
     /// The place of the first sample.
     first: Option<u64>,
     digits: String,
+    reconnected: u32,
     silent: bool,
     sent: Vec<Sent>,
 }
@@ -67,6 +70,7 @@ impl Bed {
             timeline: Timeline::default(),
             first: None,
             digits: String::new(),
+            reconnected: 0,
             silent: false,
             sent: Vec::new(),
         }
@@ -80,6 +84,7 @@ impl Bed {
             timeline,
             first,
             digits,
+            reconnected,
             silent,
             ..
         } = self;
@@ -103,7 +108,10 @@ impl Bed {
             }
             LegEvent::Digit(key) => digits.push(key),
             LegEvent::Silent => *silent = true,
-            LegEvent::Reconnected => timeline.reconnect(),
+            LegEvent::Reconnected => {
+                *reconnected += 1;
+                timeline.reconnect();
+            }
             LegEvent::Held(_) => {}
             other => panic!("{other:?}"),
         });
@@ -416,117 +424,6 @@ fn only_the_first_packet_of_a_talkspurt_has_the_marker() {
     for codec in [Codec::Pcmu, Codec::Pcma, Codec::G722] {
         assert_eq!(marks(codec, None).0, [(0, 0)], "{codec:?}");
     }
-}
-
-#[test]
-fn a_caller_who_sends_nothing_is_given_up() {
-    let mut bed = Bed::new(plan());
-    bed.until(start() + ms(29_990));
-    assert!(!bed.silent);
-    bed.until(start() + ms(30_010));
-    assert!(bed.silent);
-
-    let mut bed = Bed::new(plan());
-    bed.now = start() + ms(25_000);
-    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
-    bed.until(start() + ms(39_990));
-    assert!(!bed.silent);
-    bed.until(start() + ms(40_010));
-    assert!(bed.silent);
-}
-
-#[test]
-fn a_caller_who_says_nothing_and_reports_what_it_hears_is_there() {
-    // It suppresses silence, without comfort noise.
-    let mut bed = Bed::new(plan());
-    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
-    for report in 1..=12 {
-        bed.until(start() + ms(5_000 * report));
-        bed.leg.reported(bed.now, 0);
-    }
-    bed.until(start() + ms(74_990));
-    assert!(!bed.silent);
-    bed.until(start() + ms(75_010));
-    assert!(bed.silent, "its reports have ended, too");
-
-    // Whose audio never came is not heard by reports.
-    let mut bed = Bed::new(plan());
-    for report in 1..=5 {
-        bed.until(start() + ms(5_000 * report));
-        bed.leg.reported(bed.now, 0);
-    }
-    bed.until(start() + ms(29_990));
-    assert!(!bed.silent);
-    bed.until(start() + ms(30_010));
-    assert!(bed.silent);
-}
-
-#[test]
-fn a_side_that_only_listens_is_not_given_up() {
-    let mut bed = Bed::new(plan());
-    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
-    let listens = RtpPlan {
-        flow: Flow::SendOnly,
-        ..plan()
-    };
-    bed.leg.renew(bed.now, listens).expect("the same codec");
-    assert!(!bed.leg.is_held(), "it hears us");
-    bed.until(start() + Duration::from_secs(60));
-    assert!(!bed.silent);
-    assert!(
-        (3_000..=3_001).contains(&bed.sent.len()),
-        "{}",
-        bed.sent.len()
-    );
-    // It speaks again, and is given up when it does not.
-    bed.leg.renew(bed.now, plan()).expect("the same codec");
-    bed.until(start() + Duration::from_secs(76));
-    assert!(bed.silent);
-}
-
-#[test]
-fn a_held_leg_is_quiet_and_awaits_nothing() {
-    let mut bed = Bed::new(plan());
-    bed.until(start() + ms(100));
-    let held = RtpPlan {
-        flow: Flow::RecvOnly,
-        ..plan()
-    };
-    bed.leg.renew(bed.now, held).expect("the same codec");
-    assert!(bed.leg.is_held());
-    let before = bed.sent.len();
-    bed.until(start() + Duration::from_secs(600));
-    bed.speak(|leg, now, out| leg.audio(now, &[9; FRAME], false, out));
-    assert!(!bed.silent);
-    assert_eq!(bed.sent.len(), before);
-    bed.leg.renew(bed.now, plan()).expect("the same codec");
-    let now = bed.now;
-    bed.until(now + ms(1_000));
-    assert!((50..=51).contains(&(bed.sent.len() - before)));
-    let first = &bed.sent[before];
-    assert!(first.2, "the talk begins again");
-    assert_eq!(first.4.wrapping_sub(plan().timestamp), 600 * 8_000);
-    bed.until(now + ms(29_000));
-    assert!(!bed.silent, "the other side may take its time");
-}
-
-#[test]
-fn stragglers_of_a_stream_that_was_left_do_not_bring_it_back() {
-    let mut bed = Bed::new(plan());
-    let payload = [0xff; 160];
-    for count in 0..50_u32 {
-        bed.now = start() + ms(20 * u64::from(count));
-        bed.packet(&audio_packet(count as u16, 160 * count, &payload));
-    }
-    for count in 50..100_u32 {
-        bed.now = start() + ms(20 * u64::from(count));
-        bed.packet(&RtpPacket {
-            ssrc: 99,
-            ..audio_packet(30_000 + count as u16, 160 * count + 77_777, &payload)
-        });
-        bed.packet(&audio_packet(count as u16, 160 * count, &payload));
-    }
-    assert_eq!(bed.audio.len(), 100 * FRAME);
 }
 
 /// Packets of 20 ms of this sound, as a telephone with this plan sends them.

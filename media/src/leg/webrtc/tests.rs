@@ -194,10 +194,38 @@ fn keys_of_another_source_and_of_timestamps_begun_anew_are_told() {
     press(&mut told, 1_000, 3_000_000_000, 1, 0);
     press(&mut told, 1_000, 2_000_000_000, 2, 100);
     assert_eq!((told.digits.as_str(), told.reconnected), ("55", 1));
-    // The same source, numbered anew: known from its second packet with sound on.
+    // The same source, numbered anew: its sound is believed from the second packet on, its keys from the first.
     press(&mut told, 30_000, 1_000_000_000, 2, 200);
     press(&mut told, 30_003, 1_000_004_800, 2, 300);
-    assert_eq!((told.digits.as_str(), told.reconnected), ("555", 2));
+    assert_eq!((told.digits.as_str(), told.reconnected), ("5555", 2));
+}
+
+#[test]
+fn strays_and_keys_of_other_sources_leave_the_voice_alone() {
+    let packets = voice(100);
+    let (mut leg, mut told) = (WebRtcLeg::new(5).unwrap(), Told::default());
+    for (n, (timestamp, payload)) in packets.iter().enumerate() {
+        let at_ms = n as u64 * 20;
+        give(&mut leg, &mut told, at_ms, &opus(n, *timestamp, 1, payload));
+        // A stray of somebody new each time, and a key every half a second under a name of its own.
+        if n % 7 == 0 {
+            let (_, sound) = &packets[50];
+            let stray = opus(n * 31, 77 * n as u32, 1_000 + n as u32, sound);
+            give(&mut leg, &mut told, at_ms, &stray);
+        }
+        if n % 25 < 6 {
+            let press = n as u32 / 25;
+            let payload = [1 + press as u8, if n % 25 > 3 { 0x8a } else { 10 }, 3, 32];
+            let packet = RtpPacket {
+                payload_type: DIGITS,
+                ..opus(n, press * 24_000, 2, &payload)
+            };
+            give(&mut leg, &mut told, at_ms, &packet);
+        }
+    }
+    assert_eq!((told.audio.len(), told.lost), (100 * FRAME, 0));
+    assert_eq!((told.digits.as_str(), told.reconnected), ("1234", 0));
+    assert_eq!((leg.totals().packets, leg.totals().lost), (100, 0));
 }
 
 #[test]
@@ -363,7 +391,7 @@ fn trial(name: &'static str, seed: u64, loss: f64, burst: u32, jitter: f64) -> T
             told.take(event)
         });
         if n < 3_000 {
-            bad_delay = leg.jitter.delay().as_millis();
+            bad_delay = leg.sources.heard().jitter.delay().as_millis();
         }
     }
     let totals = leg.totals();
@@ -375,7 +403,7 @@ fn trial(name: &'static str, seed: u64, loss: f64, burst: u32, jitter: f64) -> T
         recovered: totals.recovered_ms as f64 * 100.0 / ms,
         floor: f64::from(hopeless) * 100.0 / 3_000.0,
         late: totals.late as f64 * 100.0 / 3_000.0,
-        delay: (bad_delay, leg.jitter.delay().as_millis()),
+        delay: (bad_delay, leg.sources.heard().jitter.delay().as_millis()),
     }
 }
 

@@ -117,10 +117,11 @@ impl Telco {
         let mut fields = Fields::parse(text)?;
         match fields.text("event")? {
             "media" => {
-                let media = fields.object("media")?;
                 if !self.ready() {
-                    return Err(Refusal::invalid("media came before start"));
+                    // Some vendors send sound ahead of what says whose it is.
+                    return Ok(());
                 }
+                let media = fields.object("media")?;
                 let track = media
                     .get("track")
                     .and_then(Value::as_str)

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{Codec, Flow, PACKET_MS};
 use crate::audio::opus;
-use crate::rtp::srtp::{Keys, Suite};
+use crate::rtp::srtp::{Keys, LONGEST_IDENTIFIER, Suite};
 
 /// The longest description, bytes: a browser's with all its codecs has a third of it.
 const LONGEST: usize = 16 << 10;
@@ -296,22 +296,82 @@ fn map(value: &str) -> Option<Map> {
     })
 }
 
-/// `1 AES_CM_128_HMAC_SHA1_80 inline:key|2^31`. A line that asks for what is not known here is none: it
-/// must not be chosen (RFC 4568 section 7.1.2).
+/// `1 AES_CM_128_HMAC_SHA1_80 inline:key|2^31|1:4`. A line that asks for what is not known here is none: it
+/// must not be chosen (RFC 4568 section 7.1.2), nor is one that is not as its grammar says (section 9.2).
 fn crypto(value: &str) -> Option<(u32, Keys)> {
     let mut words = value.split_ascii_whitespace();
     let tag = words.next()?.parse().ok()?;
     let suite = Suite::named(words.next()?)?;
-    let mut parts = words.next()?.strip_prefix("inline:")?.split('|');
-    let key = parts.next()?.trim_end_matches('=');
-    // A lifetime is far longer than any call; a key index would be in each packet.
-    if parts.any(|part| part.contains(':'))
-        || words.any(|word| !word.to_ascii_uppercase().starts_with("WSH="))
-    {
+    let keys: Option<Vec<_>> = words.next()?.split(';').map(key).collect();
+    if words.any(|word| !word.to_ascii_uppercase().starts_with("WSH=")) {
         return None;
     }
+    let keys = match keys?.as_slice() {
+        [(None, material)] => Keys::new(suite, material),
+        keys => {
+            let named = keys.iter().map(|(identifier, material)| {
+                let identifier = identifier.clone()?;
+                Some((identifier, material.clone()))
+            });
+            Keys::identified(suite, &named.collect::<Option<Vec<_>>>()?)
+        }
+    };
+    Some((tag, keys?))
+}
+
+/// `inline:key|2^20|1:4`, where the lifetime or the identifier may be left out: key and identifier.
+fn key(value: &str) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let (method, info) = value.split_once(':')?;
+    if !method.eq_ignore_ascii_case("inline") {
+        return None;
+    }
+    let mut parts = info.split('|');
+    let key = parts.next()?.trim_end_matches('=');
+    let rest: Vec<&str> = parts.collect();
+    let identifier = match rest.as_slice() {
+        [] => None,
+        [one] if one.contains(':') => Some(identifier(one)?),
+        [life] => lifetime(life).map(|()| None)?,
+        [life, named] => {
+            lifetime(life)?;
+            Some(identifier(named)?)
+        }
+        _ => return None,
+    };
     let material = base64_simd::STANDARD_NO_PAD
         .decode_to_vec(key.as_bytes())
         .ok()?;
-    Some((tag, Keys::new(suite, &material)?))
+    Some((identifier, material))
+}
+
+/// `2^20`, `1048576`: packets that a key is good for. They are far more than any call has, so that it needs no keeping, but
+/// no more than there can be (RFC 3711 section 9.2).
+fn lifetime(value: &str) -> Option<()> {
+    const MOST: u32 = 48;
+    let packets = match value.split_once('^') {
+        Some(("2", power)) => 1_u64.checked_shl(digits(power)?)?,
+        Some(_) => return None,
+        None => digits(value)?,
+    };
+    (1..=1 << MOST).contains(&packets).then_some(())
+}
+
+/// `1:4`: the bytes of each packet that name its key, the first the highest.
+fn identifier(value: &str) -> Option<Vec<u8>> {
+    let (value, length) = value.split_once(':')?;
+    let (value, length): (u64, usize) = (digits(value)?, digits(length)?);
+    if !(1..=LONGEST_IDENTIFIER).contains(&length) {
+        return None;
+    }
+    let bytes = value.to_be_bytes();
+    let mut identifier = vec![0; length.saturating_sub(bytes.len())];
+    let (over, used) = bytes.split_at(bytes.len().saturating_sub(length));
+    identifier.extend_from_slice(used);
+    over.iter().all(|byte| *byte == 0).then_some(identifier)
+}
+
+/// A number without a sign.
+fn digits<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| are_digits)
 }

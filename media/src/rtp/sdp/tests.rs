@@ -496,7 +496,21 @@ fn no_two_suites_have_a_key_in_common() {
 #[test]
 fn a_crypto_line_that_asks_for_more_is_not_chosen() {
     for line in [
-        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^31|1:4"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|monkeys!"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^32|2"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^49"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|3^20"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|0"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|+5"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|1:4|2^20"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^20|1:0"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^20|1:129"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^20|256:1"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|2^20|1:4|1"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY};inline:{KEY}"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|1:1;inline:{KEY}|2:2"),
+        format!("1 AES_CM_128_HMAC_SHA1_80 uri:{KEY}"),
         format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY} UNENCRYPTED_SRTP"),
         format!("1 AES_CM_128_HMAC_SHA1_80 inline:{KEY} KDR=1"),
         format!("1 AES_CM_128_HMAC_SHA1_80 inline:{}", &KEY[..36]),
@@ -507,6 +521,38 @@ fn a_crypto_line_that_asks_for_more_is_not_chosen() {
         let offer = offer_of(&format!("m=audio 4000 RTP/SAVP 0\na=crypto:{line}"));
         let refused = answer(&offer, &local(Encryption::Allow), Flow::SendRecv);
         assert_eq!(refused.map(|_| ()), Err(Refusal::NoSuite), "{line}");
+    }
+}
+
+#[test]
+fn keys_with_an_identifier_and_a_lifetime_are_taken() {
+    for parameters in [
+        format!("inline:{KEY}"),
+        format!("INLINE:{KEY}|2^48"),
+        format!("inline:{KEY}|1048576"),
+        format!("inline:{KEY}|2^31|1:4"),
+        format!("inline:{KEY}|1:1"),
+        format!("inline:{KEY}|2^20|65535:2"),
+        format!("inline:{KEY}|2^20|1:128"),
+        format!("inline:{KEY}|2^20|1:4;inline:{KEY}|2^20|2:4"),
+    ] {
+        // The line before it is not one, and the call's is the second.
+        let offer = offer_of(&format!(
+            "m=audio 4000 RTP/SAVP 0\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}|monkeys!\n\
+             a=crypto:2 AES_CM_128_HMAC_SHA1_80 {parameters}"
+        ));
+        let (text, agreed) =
+            answer(&offer, &local(Encryption::Allow), Flow::SendRecv).expect(&parameters);
+        assert!(text.contains("a=crypto:2 "), "{text}");
+        // Our own key needs no name.
+        assert!(!text.contains('|'), "{text}");
+        let theirs = agreed.keys.expect("keys").theirs;
+        assert_eq!(
+            theirs.material(),
+            base64_simd::STANDARD_NO_PAD
+                .decode_to_vec(KEY)
+                .expect("a key")
+        );
     }
 }
 

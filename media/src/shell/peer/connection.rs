@@ -108,8 +108,9 @@ pub(super) struct Connection {
     limit: Option<u32>,
     measured: Arc<Measured>,
     reports: u32,
-    /// The stream whose packets the core knows.
+    /// The stream whose packets the core knows, and that of the datagram which it is reading.
     stream: Option<u32>,
+    reading: Option<u32>,
     /// When the core wants to be woken.
     due: Time,
 }
@@ -206,6 +207,7 @@ impl Connection {
             measured,
             reports: 0,
             stream: None,
+            reading: None,
             due: now,
         })
     }
@@ -283,10 +285,13 @@ impl Connection {
             }
         }
         let known = stream.is_some() && stream == self.stream && self.is_connected();
-        if known {
+        if stream.is_some() {
+            // What comes out now is what went in: all before it was fetched.
+            self.reading = stream;
             while let Some(message) = self.core.poll_media_read() {
                 self.read(now, message.message, heard);
             }
+            self.reading = None;
         }
         known
     }
@@ -522,13 +527,15 @@ impl Connection {
                 else {
                     return;
                 };
-                self.stream = Some(header.ssrc);
+                // The core knows all of the caller's streams under one name.
+                let ssrc = self.reading.unwrap_or(header.ssrc);
+                self.stream = Some(ssrc);
                 heard.push_back(Heard::Packet {
                     payload_type,
                     marker: header.marker,
                     sequence: header.sequence_number,
                     timestamp: header.timestamp,
-                    ssrc: header.ssrc,
+                    ssrc,
                     payload: packet.payload,
                 });
             }

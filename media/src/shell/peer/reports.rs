@@ -1,5 +1,10 @@
 //! What the caller's receiver reports say of our packets (RFC 3550 section 6.4): loss, and the round
 //! trip. The core makes and reads reports, but does not measure.
+//!
+//! The core also drops packets of a stream whose SSRC the description does not name, and of a second one where it names
+//! none. Descriptions need not name it, and streams may change it (RFC 8843 section 9.2): the connection has one audio that
+//! is heard, so every stream is its, whose packets have a payload type of it. Here the core is told of all of them under the
+//! one name that it knows; the connection reads the real one from the datagram.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +30,8 @@ pub(super) struct Measured {
     pub(super) round_trip: AtomicU32,
     /// In 256ths.
     pub(super) lost: AtomicU32,
+    /// The stream of the caller's audio that the core was told of; 0: none.
+    pub(super) declared: AtomicU32,
 }
 
 /// Looks at the reports on their way.
@@ -33,6 +40,9 @@ pub(super) struct Reports {
     measured: Arc<Measured>,
     /// The middle of the NTP times of our reports, and when they left.
     sent: VecDeque<(u32, Instant)>,
+    /// The stream that the core has found by itself, and the newest that came.
+    found: Option<u32>,
+    newest: Option<u32>,
     reads: VecDeque<TaggedPacket>,
     writes: VecDeque<TaggedPacket>,
 }
@@ -44,9 +54,34 @@ impl Reports {
             ours,
             measured,
             sent: VecDeque::with_capacity(REMEMBERED),
+            found: None,
+            newest: None,
             reads: VecDeque::new(),
             writes: VecDeque::new(),
         }
+    }
+
+    /// The name under which the core knows the caller's stream.
+    fn known(&self) -> Option<u32> {
+        let declared = self.measured.declared.load(Ordering::Relaxed);
+        Some(declared).filter(|ssrc| *ssrc != 0).or(self.found)
+    }
+
+    /// A report of ours names the caller's stream as the caller does.
+    fn named_as_it_is(&self, part: &dyn rtc::rtcp::Packet) -> Option<ReceiverReport> {
+        let (known, newest) = (self.known()?, self.newest?);
+        let report = part.as_any().downcast_ref::<ReceiverReport>()?;
+        let names = report.reports.iter().any(|report| report.ssrc == known);
+        if known == newest || !names {
+            return None;
+        }
+        let mut report = report.clone();
+        for block in &mut report.reports {
+            if block.ssrc == known {
+                block.ssrc = newest;
+            }
+        }
+        Some(report)
     }
 
     fn read(&self, now: Instant, report: &ReceptionReport) {
@@ -77,7 +112,12 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
     type Error = Error;
     type Time = Instant;
 
-    fn handle_read(&mut self, packet: TaggedPacket) -> Result<(), Error> {
+    fn handle_read(&mut self, mut packet: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtp(packet) = &mut packet.message.packet {
+            let header = &mut packet.header;
+            self.newest = Some(header.ssrc);
+            header.ssrc = self.known().unwrap_or(header.ssrc);
+        }
         if let Packet::Rtcp(compound) = &packet.message.packet {
             for part in compound {
                 let part = part.as_any();
@@ -101,9 +141,12 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
         self.reads.pop_front()
     }
 
-    fn handle_write(&mut self, packet: TaggedPacket) -> Result<(), Error> {
-        if let Packet::Rtcp(compound) = &packet.message.packet {
+    fn handle_write(&mut self, mut packet: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtcp(compound) = &mut packet.message.packet {
             for part in compound {
+                if let Some(named) = self.named_as_it_is(part.as_ref()) {
+                    *part = Box::new(named);
+                }
                 if let Some(report) = part.as_any().downcast_ref::<SenderReport>() {
                     if self.sent.len() == REMEMBERED {
                         self.sent.pop_front();
@@ -125,6 +168,10 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
 impl Interceptor for Reports {
     fn bind_local_stream(&mut self, _: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _: &StreamInfo) {}
-    fn bind_remote_stream(&mut self, _: &StreamInfo) {}
+
+    fn bind_remote_stream(&mut self, stream: &StreamInfo) {
+        self.found = Some(stream.ssrc);
+    }
+
     fn unbind_remote_stream(&mut self, _: &StreamInfo) {}
 }

@@ -50,6 +50,46 @@ pub(super) fn with_known_fingerprints(sdp: &str) -> String {
     known
 }
 
+/// The description with one stream in its first audio, the first that it names, and the SSRC of that; 0: it names none. The
+/// core wants one where there are media beside it: then it is `instead`.
+pub(super) fn with_one_stream(sdp: &str, instead: u32) -> (String, u32) {
+    let sections = sections(sdp);
+    let Some(audio) = audio_of(&sections) else {
+        return (sdp.to_owned(), 0);
+    };
+    let ssrc_of = |line: &str| {
+        let value = line.strip_prefix("a=ssrc:")?;
+        let ssrc = value.split_ascii_whitespace().next()?;
+        ssrc.parse::<u32>().ok().filter(|ssrc| *ssrc != 0)
+    };
+    let named = sections[audio].lines().find_map(ssrc_of);
+    let media = ["m=audio ", "m=video "];
+    let others = sections
+        .iter()
+        .filter(|section| media.iter().any(|kind| section.starts_with(kind)));
+    let several = others.count() > 1;
+    let mut one = String::with_capacity(sdp.len() + 64);
+    for (at, section) in sections.iter().enumerate() {
+        if at != audio {
+            one.push_str(section);
+            continue;
+        }
+        let is_other = |line: &str| {
+            line.starts_with("a=ssrc-group:")
+                || line.starts_with("a=ssrc:") && ssrc_of(line) != named
+        };
+        let kept = section.split_inclusive('\n');
+        one.extend(kept.filter(|line| !is_other(line)));
+        if named.is_none() && several {
+            if !one.ends_with('\n') {
+                one.push_str("\r\n");
+            }
+            one.push_str(&format!("a=ssrc:{instead} cname:caller\r\n"));
+        }
+    }
+    (one, named.unwrap_or(if several { instead } else { 0 }))
+}
+
 /// The parts of a description: the session's, then each medium's, which begins with its line `m=`.
 pub(super) fn sections(sdp: &str) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -153,6 +193,36 @@ mod tests {
         assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
         assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);
         assert!(holds(Direction::Sendonly) && !holds(Direction::Recvonly));
+    }
+
+    #[test]
+    fn the_audio_has_one_stream() {
+        let of = |sdp: &str| with_one_stream(sdp, 7);
+        let names = "v=0\r\nm=audio 9 X 0\r\na=ssrc-group:FID 5 6\r\na=ssrc:5 cname:x\r\na=ssrc:6 cname:x\r\n\
+            a=ssrc:5 msid:a b\r\nm=video 9 X 1\r\na=ssrc:9 cname:x\r\n";
+        let one = "v=0\r\nm=audio 9 X 0\r\na=ssrc:5 cname:x\r\na=ssrc:5 msid:a b\r\nm=video 9 X 1\r\na=ssrc:9 cname:x\r\n";
+        assert_eq!(of(names), (one.to_owned(), 5));
+        assert_eq!(of(one), (one.to_owned(), 5));
+        let alone = "v=0\r\nm=audio 9 X 0\r\na=mid:0\r\nm=application 9 Y webrtc-datachannel\r\n";
+        assert_eq!(of(alone), (alone.to_owned(), 0));
+        for nonsense in ["0 cname:x", "x", "4294967296 cname:x", ""] {
+            let sdp =
+                format!("{alone}a=ssrc:1 x\r\n").replace("a=mid:0", &format!("a=ssrc:{nonsense}"));
+            let told = of(&sdp);
+            assert_eq!(told.1, 0, "{nonsense}");
+            assert!(
+                !told.0.contains(&format!("a=ssrc:{nonsense}\r")),
+                "{nonsense}"
+            );
+        }
+        let beside = format!("{alone}m=video 9 X 1\r\n");
+        let (told, ssrc) = of(&beside);
+        assert_eq!(ssrc, 7);
+        assert!(
+            told.contains("a=mid:0\r\na=ssrc:7 cname:caller\r\nm=application"),
+            "{told}"
+        );
+        assert_eq!(of("v=0\r\nm=video 9 X 1\r\n").1, 0);
     }
 
     #[test]

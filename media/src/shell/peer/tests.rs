@@ -7,6 +7,7 @@ mod away;
 mod codecs;
 mod limits;
 mod ports;
+mod streams;
 mod unread;
 
 use std::net::UdpSocket;
@@ -21,7 +22,7 @@ use rtc::peer_connection::configuration::interceptor_registry::configure_rtcp_re
 use rtc::peer_connection::configuration::media_engine::MediaEngine;
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
-use rtc::peer_connection::message::RTCMessage;
+use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
 use rtc::peer_connection::transport::{CandidateConfig, CandidateHostConfig, RTCIceCandidate};
@@ -204,6 +205,8 @@ struct Client {
     frame: usize,
     next_frame: Instant,
     speaks: bool,
+    /// The name of its stream.
+    ssrc: u32,
     /// What comes on the data channel, and acknowledgements of what was sent there, are taken.
     reads: bool,
 }
@@ -273,6 +276,7 @@ impl Client {
             frame: 0,
             next_frame: Instant::now(),
             speaks: true,
+            ssrc: SSRC,
             reads: true,
         }
     }
@@ -426,12 +430,18 @@ impl Client {
         let mut packet = rtc::rtp::Packet::default();
         packet.header.version = 2;
         packet.header.payload_type = 96;
-        packet.header.ssrc = SSRC;
+        packet.header.ssrc = self.ssrc;
         packet.header.sequence_number = self.frame as u16;
         packet.header.timestamp = (self.frame * 960) as u32;
         packet.payload = Bytes::from(payload);
         self.frame += 1;
-        if let Some(mut sender) = self.core.rtp_sender(self.sender) {
+        if self.ssrc != SSRC {
+            // The core's sender knows one name only.
+            let _ = self.core.handle_write(TaggedRTCMessage {
+                now: Instant::now(),
+                message: RTCMessage::RtpPacket(String::new(), packet),
+            });
+        } else if let Some(mut sender) = self.core.rtp_sender(self.sender) {
             let _ = sender.write_rtp(Instant::now(), packet);
         }
     }

@@ -140,10 +140,12 @@ fn what_cannot_be_used_is_named() {
 #[test]
 fn before_start_there_is_neither_audio_nor_an_answer() {
     let mut leg = unstarted();
-    assert_eq!(
-        heard(&mut leg, &media(0)),
-        ["invalid_frame: media came before start"]
-    );
+    // However much of it comes, and whatever is in it.
+    for _ in 0..20 {
+        assert_eq!(heard(&mut leg, &media(0)), [""; 0]);
+        let nonsense = r#"{"event":"media","media":"x"}"#;
+        assert_eq!(heard(&mut leg, nonsense), [""; 0]);
+    }
     let mut out = String::new();
     leg.audio(&mut out, &HEADER, &[0; 320], "t", 0);
     assert!(!leg.mark(&mut out, 320));

@@ -1,5 +1,6 @@
 //! What both sides of a connection say of it: offers, answers and candidates (RFC 8829, RFC 8838).
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -37,10 +38,11 @@ impl Connection {
         let direction = self.check(offer)?;
         let both_ways = Some(Direction::Sendrecv);
         let (usable, candidates) = usable(offer, both_ways, self.known_opus, self.near)?;
+        let (told, stream) = sdp::with_one_stream(&usable.sdp, !self.ssrc);
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
         let at = self.instant(now, net);
-        let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
+        let description = RTCSessionDescription::offer(told).map_err(|e| invalid(&e))?;
         if let Err(error) = self.core.set_remote_description(at, description) {
             // An offer that was half taken is taken back.
             if let Ok(back) = RTCSessionDescription::rollback(None) {
@@ -48,6 +50,7 @@ impl Connection {
             }
             return Err(invalid(&error));
         }
+        self.measured.declared.store(stream, Ordering::Relaxed);
         if self.fingerprints.is_empty() {
             self.passive = sdp::attribute(offer, "setup") == Some("active");
         }
@@ -100,11 +103,13 @@ impl Connection {
     ) -> Result<(), PeerError> {
         let direction = self.check(answer)?;
         let (usable, candidates) = usable(answer, None, self.known_opus, self.near)?;
-        let description = RTCSessionDescription::answer(usable.sdp).map_err(|e| invalid(&e))?;
+        let (told, stream) = sdp::with_one_stream(&usable.sdp, !self.ssrc);
+        let description = RTCSessionDescription::answer(told).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
         self.core
             .set_remote_description(self.instant(now, net), description)
             .map_err(|e| invalid(&e))?;
+        self.measured.declared.store(stream, Ordering::Relaxed);
         self.remember(answer, candidates);
         for line in std::mem::take(&mut self.early) {
             self.candidates += 1;
@@ -256,7 +261,8 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     let direction = check(offer)?;
     // As few candidates count as may, so nothing is refused that is taken where callers may be nearer.
     let (usable, _) = usable(offer, Some(Direction::Sendrecv), None, Near::Nobody)?;
-    let description = RTCSessionDescription::offer(usable.sdp).map_err(|e| invalid(&e))?;
+    let (told, _) = sdp::with_one_stream(&usable.sdp, !SSRC);
+    let description = RTCSessionDescription::offer(told).map_err(|e| invalid(&e))?;
     let identity = IDENTITY
         .as_ref()
         .map_err(|why| PeerError::Failed(why.clone()))?;

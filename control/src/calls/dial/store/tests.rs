@@ -121,7 +121,7 @@ async fn what_a_client_writes_into_metadata_forwards_no_call() {
     assert_eq!(live().await, 0);
     // Nodes of the version before tell it nowhere else, and no `placed_at`.
     let before = placing(&test, &metadata, None);
-    let before = call(&test, TRUNK, "outbound", Some(before)).await;
+    let before = call(&test, TRUNK, Direction::Outbound, Some(before)).await;
     let unplaced = "update calls set placed_at = null where id = $1";
     let unplaced = test.app.db.query(unplaced).bind(before);
     assert_eq!(unplaced.execute().await.unwrap(), 1);
@@ -133,7 +133,7 @@ async fn what_a_client_writes_into_metadata_forwards_no_call() {
         json!({"forwarded_call_id": CallId::new(&test.app.clock)}),
     ] {
         let other = placing(&test, &odd, None);
-        let other = call(&test, TRUNK, "outbound", Some(other)).await;
+        let other = call(&test, TRUNK, Direction::Outbound, Some(other)).await;
         let unplaced = "update calls set placed_at = null where id = $1";
         let unplaced = test.app.db.query(unplaced).bind(other);
         assert_eq!(unplaced.execute().await.unwrap(), 1);

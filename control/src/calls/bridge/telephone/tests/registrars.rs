@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use axum::extract::FromRef;
 use sip::event::{Command, Place};
 use sip::message::parse::{Framing, parse};
 use sip::message::{Message, Method, Name, Request as Sip, Response};
@@ -12,6 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use super::super::trunks::{Edge, Register, told as as_told};
+use super::super::Calling;
 use super::*;
 use crate::sip_trunks::store;
 
@@ -101,9 +103,10 @@ async fn a_node_that_does_not_register_gives_the_password_in_the_registrars_real
     let id = bench.trunk(&bench.test.key, more).await;
     let number = sip_trunks::sip_id(id);
     let (mut here, mut there) = (Edge::default(), Edge::default());
-    here.sync(node).await.unwrap();
-    there.sync(&other.app).await.unwrap();
-    let exchange = Arc::clone(open(&other.app).await.unwrap());
+    let (node, beside) = (Calling::from_ref(node), Calling::from_ref(&other.app));
+    here.sync(&node).await.unwrap();
+    there.sync(&beside).await.unwrap();
+    let exchange = Arc::clone(beside.telephone.open(&beside).await.unwrap());
     let calls = async |carrier: &mut Carrier, realm: &str| {
         let line = exchange.line();
         let place = Place {
@@ -134,7 +137,7 @@ async fn a_node_that_does_not_register_gives_the_password_in_the_registrars_real
     assert!(register.0.headers.has(&Name::Authorization));
     carrier.answer(&register, 200, None).await;
     assert_eq!(kept(&bench, id).await, ["acme"]);
-    there.sync(&other.app).await.unwrap();
+    there.sync(&beside).await.unwrap();
     assert!(timeout(LONG, &mut waits).await.is_ok());
     // A callee who asks before anything rings, and then the carrier.
     let mut line = calls(&mut carrier, "evil").await;
@@ -177,7 +180,7 @@ async fn a_trunk_that_a_node_of_the_version_before_registers_is_not_waited_for_i
             let by_it = app.db.query(by_it).bind(trunk);
             assert_eq!(by_it.execute().await.unwrap(), 1);
         }
-        edge.sync(app).await.unwrap();
+        edge.sync(&Calling::from_ref(app)).await.unwrap();
         assert_eq!(waits().await, !registered);
     }
 }

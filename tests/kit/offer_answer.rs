@@ -139,6 +139,17 @@ impl<'a> Description<'a> {
         own.or_else(|| values(&self.session, name).next())
     }
 
+    /// The medium whose way this one shares.
+    fn first_beside(&self, medium: &Medium<'a>) -> Option<&Medium<'a>> {
+        let mid = medium.mid()?;
+        let group = self
+            .groups()
+            .into_iter()
+            .find(|group| group.contains(&mid))?;
+        let first = *group.first()?;
+        self.media.iter().find(|medium| medium.mid() == Some(first))
+    }
+
     fn direction(&self, medium: &Medium<'_>) -> &'static str {
         let all = ["sendrecv", "sendonly", "recvonly", "inactive"];
         let of = |lines: &[&str]| all.into_iter().find(|way| has(lines, way));
@@ -376,7 +387,12 @@ impl Pair<'_, '_> {
     }
 
     fn keys(&self, faults: &mut Faults) {
-        let said = |name| self.answer.said(self.answered, name);
+        // Who shares a way need not tell it again (RFC 9143 section 7.1.3).
+        let first = self.answer.first_beside(self.answered);
+        let said = |name| {
+            let own = self.answer.said(self.answered, name);
+            own.or_else(|| self.answer.said(first?, name))
+        };
         if self.offer.said(self.offered, "fingerprint").is_some() {
             if said("fingerprint").is_none() {
                 self.say(faults, "RFC 8842 section 5.3", "no fingerprint");
@@ -477,6 +493,39 @@ mod tests {
             .replace("m=application 9", "m=application 0")
             .replace("BUNDLE a d", "BUNDLE a");
         assert_eq!(faults(OFFER, &refused), [""; 0]);
+    }
+
+    /// RFC 8829 section 7.1: the second medium has no way of its own any more.
+    #[test]
+    fn the_answer_of_the_first_example_of_jsep_breaks_nothing() {
+        let offer =
+            include_str!("../../fixtures/sdp/browsers/jsep_simple.sdp").replace('\n', "\r\n");
+        let (audio, video) = offer.split_at(offer.find("m=video").expect("a video"));
+        let of_reports = |line: &&str| !line.contains(" 2 udp ") && !line.starts_with("a=rtcp:");
+        let way = [
+            "a=ice-",
+            "a=fingerprint:",
+            "a=setup:",
+            "a=tls-id:",
+            "a=candidate:",
+            "a=end-",
+        ];
+        let of_its_own = |line: &&str| !way.iter().any(|own| line.starts_with(own));
+        let audio = audio.split_inclusive('\n').filter(of_reports);
+        let video = video
+            .split_inclusive('\n')
+            .filter(of_reports)
+            .filter(of_its_own);
+        let answer = audio.chain(video).collect::<String>();
+        let answer = answer
+            .replace("actpass", "active")
+            .replace("10102", "10100");
+        assert_eq!(faults(&offer, &answer), [""; 0]);
+        let two_ways = answer.replace(
+            "a=mid:v1",
+            "a=mid:v1\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host",
+        );
+        assert!(faults(&offer, &two_ways)[0].contains("candidates in v1"));
     }
 
     #[test]

@@ -5,6 +5,11 @@ use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 /// The longest description that is looked at, bytes: a browser's with every codec has some 10 KiB.
 pub(super) const LONGEST: usize = 64 << 10;
 
+/// The description without the end of a C string, which some send along.
+pub(super) fn without_end(sdp: &str) -> &str {
+    sdp.trim_end_matches('\0')
+}
+
 /// The value of the first line `a=<name>:<value>`, and of the session or any medium.
 pub(super) fn attribute<'a>(sdp: &'a str, name: &str) -> Option<&'a str> {
     sdp.lines().find_map(|line| {

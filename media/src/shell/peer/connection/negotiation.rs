@@ -34,6 +34,7 @@ impl Connection {
         offer: &str,
         net: &mut Net,
     ) -> Result<String, PeerError> {
+        let offer = sdp::without_end(offer);
         let usable = self.usable(offer, Some(Direction::Sendrecv))?;
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
@@ -292,7 +293,7 @@ fn usable(
     if sdp.len() > sdp::LONGEST {
         return Err(wrong("longer than 64 KiB"));
     }
-    let plain = plain(sdp, flows, opus, near).map_err(wrong)?;
+    let plain = plain(sdp::without_end(sdp), flows, opus, near).map_err(wrong)?;
     if plain.way.candidates.len() > MOST_CANDIDATES {
         return Err(wrong(&format!("more than {MOST_CANDIDATES} candidates")));
     }

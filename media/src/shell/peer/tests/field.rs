@@ -148,6 +148,13 @@ fn media_that_nobody_here_speaks_are_refused_and_the_call_goes_on() {
     client.run(|client| client.hears(0, 0.3) && client.has("session_started"));
 }
 
+/// The offer with the name of its last medium at its end.
+fn with_name_last(offer: &str) -> String {
+    let name = "a=mid:1\r\n";
+    assert!(offer.contains(name), "{offer}");
+    offer.replace(name, "") + "a=mid:1"
+}
+
 #[test]
 fn lines_that_nobody_needs_fail_no_offer() {
     let bed = Bed::new();
@@ -178,6 +185,8 @@ fn lines_that_nobody_needs_fail_no_offer() {
             line("a=candidate:1 1 udp 1 192.0.2.7 5000 typ quantum"),
         ),
         ("nul", format!("{good}\0")),
+        ("nuls", format!("{}\0\0", good.trim_end())),
+        ("nul-in-name", format!("{}\0", with_name_last(&good))),
         ("lines", good.replace("\r\n", "\n")),
         (
             "channel",

@@ -134,12 +134,13 @@ fn media_that_nobody_here_speaks_are_refused_and_the_call_goes_on() {
         assert!(way.iter().all(|line| refused.contains(line)), "{refused}");
     }
     // They may come before what is taken, too.
-    for other in OTHERS {
-        let at = offer.find("m=audio").unwrap();
-        let (session, own) = offer.split_at(at);
+    let elsewhere = Client::new().offer();
+    let at = elsewhere.find("m=audio").unwrap();
+    let (session, own) = elsewhere.split_at(at);
+    for (number, other) in OTHERS.into_iter().enumerate() {
         let first = [session, other, own].concat();
         assert_eq!(check_offer(&first), Ok(()), "{first}");
-        let placed = bed.place("webrtc-other-medium");
+        let placed = bed.place(&format!("webrtc-other-medium-{number}"));
         let answer = placed.offer(&first, false).unwrap();
         assert_eq!(kept(&answer), [2, 3], "{answer}");
         placed.handle.end(EndRequest::Api);

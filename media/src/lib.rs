@@ -57,6 +57,9 @@ pub mod dialog;
 pub mod error;
 pub mod frame;
 pub mod leg;
+#[cfg(test)]
+#[path = "../../tests/kit/offer_answer.rs"]
+pub mod offer_answer;
 pub mod peer;
 pub mod record;
 pub mod relay;

@@ -12,6 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
+use crate::offer_answer;
 
 /// How long the way to the server may be looked for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,8 +41,9 @@ impl Browser {
         let ssrc = uuid::Uuid::new_v4().as_u128() as u32;
         let (connection, offer) = Connection::new(socket.local_addr().unwrap(), ssrc).unwrap();
         let path = format!("/conversation/{session_id}/offer");
-        let offer = json!({"type": "offer", "sdp": offer});
-        let answer = client.post(&path, &offer).await.expect(200).text("sdp");
+        let body = json!({"type": "offer", "sdp": offer});
+        let answer = client.post(&path, &body).await.expect(200).text("sdp");
+        offer_answer::check(&offer, &answer);
         let mut browser = Self {
             session_id,
             connection,

@@ -16,6 +16,7 @@ pub mod client;
 pub mod collector;
 pub mod coturn;
 pub mod faults;
+pub mod offer_answer;
 pub mod peer;
 pub mod ports;
 pub mod postgres;

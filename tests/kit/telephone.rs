@@ -15,6 +15,8 @@ use sip::shell::{Listen, Settings, Sip};
 use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Tenant, Trunk, TrunkId};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::offer_answer;
+
 /// A telephone in a call.
 pub struct Telephone {
     sip: Sip,
@@ -166,6 +168,7 @@ impl Telephone {
         })
         .await;
         let answer = answer?.expect("an answer");
+        check(&offered.text, &answer);
         let agreed = offered.accept(&answer.bytes).expect("an agreement");
         assert_eq!(agreed.keys.is_some(), encryption == Encryption::Require);
         Ok(Self::up(sip, CALL, socket, local, agreed))
@@ -343,6 +346,7 @@ impl Telephone {
             match self.sip.events().try_recv() {
                 Ok(Event::OfferAccepted { body, .. }) => {
                     let body = body.expect("an answer");
+                    check(&offered.text, &body);
                     self.agreed = offered.accept(&body.bytes).expect("an agreement");
                     return;
                 }
@@ -464,4 +468,9 @@ fn audio(own: IpAddr, encryption: Encryption) -> (tokio::net::UdpSocket, Local) 
         random: [0x5a; 46],
     };
     (tokio::net::UdpSocket::from_std(socket).unwrap(), local)
+}
+
+/// Holds an answer of the server against the rules.
+fn check(offer: &str, answer: &Body) {
+    offer_answer::check(offer, &String::from_utf8_lossy(&answer.bytes));
 }

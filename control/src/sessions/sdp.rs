@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 /// Why this cannot be the description of a browser that wants to speak (RFC 8866, RFC 8829).
 pub fn description_problem(sdp: &str) -> Option<&'static str> {
+    // Some send the end of a C string along.
+    let sdp = sdp.trim_end_matches('\0');
     let lines = || sdp.lines().map(str::trim_end);
     if sdp
         .chars()
@@ -13,7 +15,7 @@ pub fn description_problem(sdp: &str) -> Option<&'static str> {
     {
         return Some("it holds control characters");
     }
-    if lines().next() != Some("v=0") {
+    if lines().find(|line| !line.is_empty()) != Some("v=0") {
         return Some("its first line is not v=0");
     }
     let has = |prefix: &str| lines().any(|line| line.starts_with(prefix));
@@ -86,7 +88,15 @@ mod tests {
     #[test]
     fn a_description_needs_its_parts() {
         assert_eq!(description_problem(SDP), None);
-        assert_eq!(description_problem(&SDP.replace('\r', "")), None);
+        for odd in [
+            SDP.replace('\r', ""),
+            format!("{SDP}\0"),
+            format!("{SDP}a=mid:0\0\0"),
+            format!("\r\n{SDP}"),
+            SDP.replace("s=-", "s=Caf\u{e9}"),
+        ] {
+            assert_eq!(description_problem(&odd), None, "{odd:?}");
+        }
         for part in [
             "v=",
             "o=",
@@ -101,7 +111,14 @@ mod tests {
                 "{part}"
             );
         }
-        for bad in ["", "{}", "v=1", "hello", &format!("{SDP}\u{1}")] {
+        for bad in [
+            "",
+            "{}",
+            "v=1",
+            "hello",
+            &format!("{SDP}\u{1}"),
+            &format!("v=0\0{SDP}"),
+        ] {
             assert!(description_problem(bad).is_some(), "{bad:?}");
         }
         assert!(description_problem(&SDP.replace("m=audio", "m=video")).is_some());

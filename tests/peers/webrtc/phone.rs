@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kit::client::{Answer, Client};
+use kit::offer_answer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -252,7 +253,11 @@ impl Session {
         for (name, value) in more.as_object().unwrap() {
             body[name] = value.clone();
         }
-        self.client.post(&self.path("offer"), &body).await
+        let answer = self.client.post(&self.path("offer"), &body).await;
+        if answer.body["type"] == "answer" {
+            offer_answer::check(sdp, &answer.text("sdp"));
+        }
+        answer
     }
 
     pub(crate) async fn status(&self) -> Value {

@@ -8,13 +8,13 @@
 mod formats;
 mod parse;
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha512};
 
-use self::parse::{Description, Media};
+use self::parse::{Description, Media, Place};
 use super::srtp::{Keys, Suite};
 
 pub use self::formats::{Format, Formats, received};
@@ -174,6 +174,8 @@ pub struct Agreed {
     pub packet_ms: u8,
     /// The most bits of Opus a second that they want (RFC 7587 section 6.1); `None`: they do not say.
     pub most_bits: Option<u32>,
+    /// Where they receive. An unspecified address: where that is they did not say, or by a name, or by one of zeros, as
+    /// telephones hold.
     pub remote: SocketAddr,
     pub remote_reports: SocketAddr,
     /// Reports go over the port of the audio (RFC 5761).
@@ -208,11 +210,14 @@ pub enum Refusal {
     NoAudio,
     /// None of our codecs.
     NoCodec,
+    /// Their audio has no address, nor a name in its place.
+    NoAddress,
     /// They want encryption and we must not, or the other way round.
     Encryption,
     /// They want encryption, but with none of our suites.
     NoSuite,
-    /// Their audio has an IPv6 address and ours an IPv4 one, or the other way round.
+    /// Their audio is where ours cannot go: over IPv6 and ours over IPv4 or the other way round, in another network, or at
+    /// many places.
     Family,
     /// The answer has what was not offered.
     NotOffered,
@@ -224,12 +229,13 @@ impl std::fmt::Display for Refusal {
             Self::Malformed(why) => write!(f, "the SDP is malformed: {why}"),
             Self::NoAudio => f.write_str("the SDP has no audio"),
             Self::NoCodec => f.write_str("the SDP has none of the codecs that are spoken here"),
+            Self::NoAddress => f.write_str("the SDP's audio has no IP address"),
             Self::Encryption => f.write_str(
                 "the SDP's encryption of media is not what the trunk's setting asks for",
             ),
             Self::NoSuite => f.write_str("the SDP has none of the SRTP suites that are known here"),
             Self::Family => f.write_str(
-                "the SDP has an IPv6 address where the call's audio is over IPv4, or the other way round",
+                "the SDP's audio is where the call's cannot go: over IPv6 where that is over IPv4 or the other way round, in another network, or at many places",
             ),
             Self::NotOffered => f.write_str("the answer's SDP has what was not offered"),
         }
@@ -307,10 +313,14 @@ fn choose(
         Preferred::Theirs => media.first_codec(&local.codecs),
     };
     let (codec, payload_type) = codec.ok_or(Refusal::NoCodec)?;
-    let address = media.address(offer).ok_or(Refusal::NoAudio)?;
     let theirs = media.flow(offer);
     // An address of zeros is how telephones said "hold" before there were attributes for it.
-    let is_somewhere = !address.is_unspecified();
+    let (address, is_somewhere) = match media.place(offer) {
+        Place::At(address) => (address, !address.is_unspecified()),
+        Place::Named => (unspecified(local.address), true),
+        Place::Elsewhere => return Err(Refusal::Family),
+        Place::Nowhere => return Err(Refusal::NoAddress),
+    };
     if is_somewhere && address.is_ipv4() != local.address.is_ipv4() {
         return Err(Refusal::Family);
     }
@@ -654,6 +664,14 @@ fn crypto(text: &mut String, tag: u32, keys: &Keys) {
     let key = base64_simd::STANDARD.encode_to_string(keys.material());
     let suite = keys.suite.name();
     line_of(text, format_args!("a=crypto:{tag} {suite} inline:{key}"));
+}
+
+/// No address, of this one's version of IP.
+const fn unspecified(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
 }
 
 const fn family(address: IpAddr) -> &'static str {

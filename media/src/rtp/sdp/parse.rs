@@ -1,5 +1,6 @@
 //! SDP text to what an audio line says. Total and bounded: lines that are not known are passed over, as
-//! RFC 8866 section 5 asks, whatever order they come in.
+//! RFC 8866 section 5 asks, whatever order they come in; and so are those that nobody needs, whatever is wrong with them.
+//! A line about one format decides about that format alone.
 
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
@@ -14,6 +15,10 @@ const LONGEST: usize = 16 << 10;
 const MOST_MEDIA: usize = 16;
 const MOST_FORMATS: usize = 64;
 
+/// The clock of a telephone's codecs, and of events and comfort noise that name none (RFC 4733 section 2.4.1, RFC 3389
+/// section 4).
+const NARROW: u32 = 8_000;
+
 /// What is wrong with a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
@@ -24,9 +29,21 @@ impl fmt::Display for Malformed {
     }
 }
 
+/// Where a line `c=` says that media are (RFC 8866 section 5.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    At(IpAddr),
+    /// Under a name. What a stranger names is not looked up.
+    Named,
+    /// In another network than the internet, in a version of IP that the address is none of, or at many places at once.
+    Elsewhere,
+    /// The line says no address.
+    Nowhere,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Description {
-    address: Option<IpAddr>,
+    place: Option<Place>,
     flow: Option<Flow>,
     pub(super) media: Vec<Media>,
 }
@@ -37,10 +54,10 @@ pub(super) struct Media {
     pub(super) port: u16,
     pub(super) protocol: String,
     pub(super) formats: Vec<String>,
-    address: Option<IpAddr>,
+    place: Option<Place>,
     maps: Vec<Map>,
     flow: Option<Flow>,
-    reports: Option<(u16, Option<IpAddr>)>,
+    reports: Option<(u16, Option<Place>)>,
     pub(super) mux: bool,
     /// The most bits of Opus a second that they want, by format.
     limits: Vec<(u8, u32)>,
@@ -51,11 +68,19 @@ pub(super) struct Media {
     pub(super) crypto: Vec<(u32, Keys)>,
 }
 
+/// What an `a=rtpmap` says of one format.
 #[derive(Debug)]
 struct Map {
     number: u8,
+    /// `None`: nothing that can be read. The format is not spoken, whatever else its number stands for.
+    encoding: Option<Encoding>,
+}
+
+#[derive(Debug)]
+struct Encoding {
     name: String,
-    clock: u32,
+    /// `None`: the line says none.
+    clock: Option<u32>,
     channels: u32,
 }
 
@@ -64,16 +89,14 @@ impl Description {
         if bytes.len() > LONGEST {
             return Err(Malformed("longer than 16 KiB"));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| Malformed("not UTF-8"))?;
-        let mut lines = text.lines().filter(|line| !line.is_empty());
-        if lines.next().map(str::trim_end) != Some("v=0") {
+        // Names and titles may be of any character set (RFC 8866 section 6.10); what is needed is ASCII.
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.split(['\r', '\n', '\0']).map(str::trim);
+        if lines.find(|line| !line.is_empty()) != Some("v=0") {
             return Err(Malformed("does not begin with v=0"));
         }
         let mut description = Self::default();
-        for line in lines {
-            let Some((kind, value)) = line.trim_end().split_once('=') else {
-                return Err(Malformed("a line without ="));
-            };
+        for (kind, value) in lines.filter_map(|line| line.split_once('=')) {
             match kind {
                 "m" => {
                     if description.media.len() == MOST_MEDIA {
@@ -82,14 +105,14 @@ impl Description {
                     description.media.push(Media::parse(value)?);
                 }
                 "c" => {
-                    let address = Some(address(value)?);
+                    let place = Some(place(value));
                     match description.media.last_mut() {
-                        Some(media) => media.address = address,
-                        None => description.address = address,
+                        Some(media) => media.place = place,
+                        None => description.place = place,
                     }
                 }
                 "a" => match description.media.last_mut() {
-                    Some(media) => media.attribute(value)?,
+                    Some(media) => media.attribute(value),
                     None => description.flow = description.flow.or(flow(value)),
                 },
                 _ => {}
@@ -102,6 +125,10 @@ impl Description {
 impl Media {
     /// `audio 49170 RTP/AVP 0 8`
     fn parse(value: &str) -> Result<Self, Malformed> {
+        // Its words are said again in the answer.
+        if !value.is_ascii() {
+            return Err(Malformed("an m line that is not ASCII"));
+        }
         let mut words = value.split_ascii_whitespace();
         let (Some(kind), Some(port), Some(protocol)) = (words.next(), words.next(), words.next())
         else {
@@ -109,41 +136,42 @@ impl Media {
         };
         // `49170/2` would be two ports.
         let port = port.split('/').next().unwrap_or_default();
+        let port = match port.parse() {
+            Ok(port) => port,
+            Err(_) if kind == "audio" => return Err(Malformed("a port that is no port")),
+            // It is refused in any case.
+            Err(_) => 0,
+        };
         Ok(Self {
             kind: kind.to_owned(),
-            port: port
-                .parse()
-                .map_err(|_| Malformed("a port that is no port"))?,
+            port,
             protocol: protocol.to_owned(),
             formats: words.take(MOST_FORMATS).map(str::to_owned).collect(),
             ..Self::default()
         })
     }
 
-    fn attribute(&mut self, value: &str) -> Result<(), Malformed> {
+    fn attribute(&mut self, value: &str) {
         let (name, value) = value.split_once(':').unwrap_or((value, ""));
+        let value = value.trim_start();
         match name {
-            "rtpmap" if self.maps.len() < MOST_FORMATS => {
-                self.maps
-                    .push(map(value).ok_or(Malformed("an rtpmap without number, name and clock"))?);
-            }
+            "rtpmap" if self.maps.len() < MOST_FORMATS => self.maps.extend(map(value)),
             "fmtp" if self.limits.len() < MOST_FORMATS => {
                 self.limits.extend(opus::most_bits(value))
             }
             "rtcp-mux" => self.mux = true,
             // What is no number asks for nothing.
-            "ptime" => self.packet = value.trim().parse().ok(),
-            "maxptime" => self.longest_packet = value.trim().parse().ok(),
+            "ptime" => self.packet = value.parse().ok(),
+            "maxptime" => self.longest_packet = value.parse().ok(),
             "rtcp" => {
-                let mut words = value.splitn(2, ' ');
-                let port = words.next().and_then(|port| port.parse().ok());
-                let port = port.ok_or(Malformed("a=rtcp without a port"))?;
-                self.reports = Some((port, words.next().map(address).transpose()?));
+                let (port, own) = value.split_once(' ').unwrap_or((value, ""));
+                let own = (!own.is_empty()).then(|| place(own));
+                // Reports without a port go where they usually do (RFC 3605 section 2.1).
+                self.reports = port.parse().ok().map(|port| (port, own));
             }
             "crypto" if self.crypto.len() < MOST_FORMATS => self.crypto.extend(crypto(value)),
             _ => self.flow = self.flow.or(flow(name)),
         }
-        Ok(())
     }
 
     /// RTP that is not keyed by a handshake of its own.
@@ -155,8 +183,8 @@ impl Media {
         self.protocol.starts_with("RTP/SAVP")
     }
 
-    pub(super) fn address(&self, description: &Description) -> Option<IpAddr> {
-        self.address.or(description.address)
+    pub(super) fn place(&self, description: &Description) -> Place {
+        self.place.or(description.place).unwrap_or(Place::Nowhere)
     }
 
     pub(super) fn flow(&self, description: &Description) -> Flow {
@@ -168,8 +196,11 @@ impl Media {
             _ if self.mux => SocketAddr::new(address, self.port),
             Some((port, own)) => {
                 // Reports are not worth a call, and go where its audio goes.
-                let own = own.filter(|own| own.is_ipv4() == address.is_ipv4());
-                SocketAddr::new(own.unwrap_or(address), port)
+                let own = match own {
+                    Some(Place::At(own)) if own.is_ipv4() == address.is_ipv4() => own,
+                    _ => address,
+                };
+                SocketAddr::new(own, port)
             }
             None => SocketAddr::new(address, self.port.saturating_add(1)),
         }
@@ -192,10 +223,18 @@ impl Media {
     }
 
     fn means(&self, number: u8, codec: Codec) -> bool {
-        match self.maps.iter().find(|map| map.number == number) {
-            Some(map) => codec.is(&map.name, map.clock, map.channels),
+        match self.map(number) {
+            Some(map) => map.encoding.as_ref().is_some_and(|encoding| {
+                // None of the codecs has two clocks.
+                let clock = encoding.clock.unwrap_or(codec.clock());
+                codec.is(&encoding.name, clock, encoding.channels)
+            }),
             None => number == codec.payload_type() && number < 96,
         }
+    }
+
+    fn map(&self, number: u8) -> Option<&Map> {
+        self.maps.iter().find(|map| map.number == number)
     }
 
     /// The most bits of a format a second that they want; `None`: they do not say.
@@ -223,29 +262,31 @@ impl Media {
     /// Keypad events that count time as the codec does, else the first there are: their number and
     /// clock.
     pub(super) fn events(&self, clock: u32) -> Option<(u8, u32)> {
+        let clock_of = |number: u8| {
+            let encoding = self.map(number)?.encoding.as_ref()?;
+            let is_event = encoding.name.eq_ignore_ascii_case("telephone-event");
+            is_event.then_some(encoding.clock.unwrap_or(NARROW))
+        };
         let all = || {
-            self.numbers().filter_map(|number| {
-                self.maps.iter().find(|map| {
-                    map.number == number && map.name.eq_ignore_ascii_case("telephone-event")
-                })
-            })
+            self.numbers()
+                .filter_map(|number| Some((number, clock_of(number)?)))
         };
         all()
-            .find(|map| map.clock == clock)
+            .find(|(_, own)| *own == clock)
             .or_else(|| all().next())
-            .map(|map| (map.number, map.clock))
     }
 
     pub(super) fn comfort_noise(&self, codec: Codec) -> Option<u8> {
-        if codec.clock() != 8_000 {
+        if codec.clock() != NARROW {
             return None;
         }
-        self.numbers().find(
-            |number| match self.maps.iter().find(|map| map.number == *number) {
-                Some(map) => map.name.eq_ignore_ascii_case("CN") && map.clock == 8_000,
-                None => *number == 13,
-            },
-        )
+        self.numbers().find(|number| match self.map(*number) {
+            Some(map) => map.encoding.as_ref().is_some_and(|encoding| {
+                encoding.name.eq_ignore_ascii_case("CN")
+                    && encoding.clock.unwrap_or(NARROW) == NARROW
+            }),
+            None => *number == 13,
+        })
     }
 
     fn numbers(&self) -> impl Iterator<Item = u8> {
@@ -260,40 +301,54 @@ fn flow(name: &str) -> Option<Flow> {
 
 /// `IN IP4 192.0.2.1`, `IN IP6 2001:db8::1`, perhaps with a multicast's rest. An IPv4 address inside one of IPv6
 /// (RFC 5118 section 4.9) is the former.
-fn address(value: &str) -> Result<IpAddr, Malformed> {
-    let bad = Malformed("an address that is no IP address");
+fn place(value: &str) -> Place {
     let mut words = value.split_ascii_whitespace();
-    if words.next() != Some("IN") || words.next().is_none() {
-        return Err(bad);
+    let (Some(network), Some(version), Some(address)) = (words.next(), words.next(), words.next())
+    else {
+        return Place::Nowhere;
+    };
+    let is_six = version.eq_ignore_ascii_case("IP6");
+    if !network.eq_ignore_ascii_case("IN") || !(is_six || version.eq_ignore_ascii_case("IP4")) {
+        return Place::Elsewhere;
     }
-    let address: IpAddr = words
-        .next()
-        .unwrap_or_default()
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .parse()
-        .map_err(|_| bad)?;
-    let address = address.to_canonical();
-    if address.is_multicast() {
-        return Err(Malformed("a multicast address"));
+    // A multicast's rest; the zone of a link-local address (RFC 4007 section 11).
+    let address = address.split(['/', '%']).next().unwrap_or_default();
+    match address.parse::<IpAddr>() {
+        Ok(address) if address.is_ipv6() != is_six => Place::Elsewhere,
+        Ok(address) if address.to_canonical().is_multicast() => Place::Elsewhere,
+        Ok(address) => Place::At(address.to_canonical()),
+        Err(_) if is_name(address) => Place::Named,
+        Err(_) => Place::Nowhere,
     }
-    Ok(address)
 }
 
-/// `0 PCMU/8000`, `111 opus/48000/2`
+/// Whether a host may be called so (RFC 1123 section 2.1): not by numbers alone.
+fn is_name(host: &str) -> bool {
+    host.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+}
+
+/// `0 PCMU/8000`, `111 opus/48000/2`. `None`: the line is about no format.
 fn map(value: &str) -> Option<Map> {
-    let (number, encoding) = value.split_once(' ')?;
-    let mut parts = encoding.trim().split('/');
-    Some(Map {
-        number: number.parse().ok()?,
-        name: parts.next()?.to_owned(),
-        clock: parts.next()?.parse().ok()?,
-        channels: match parts.next() {
-            Some(channels) => channels.parse().ok()?,
-            None => 1,
-        },
-    })
+    let mut words = value.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let encoding = words.next().and_then(|encoding| {
+        let mut parts = encoding.split('/');
+        Some(Encoding {
+            name: parts.next()?.to_owned(),
+            clock: match parts.next() {
+                Some(clock) => Some(clock.parse().ok()?),
+                None => None,
+            },
+            channels: match parts.next() {
+                Some(channels) => channels.parse().ok()?,
+                None => 1,
+            },
+        })
+    });
+    Some(Map { number, encoding })
 }
 
 /// `1 AES_CM_128_HMAC_SHA1_80 inline:key|2^31|1:4`. A line that asks for what is not known here is none: it

@@ -3,6 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::offer_answer;
+
+mod field;
 
 const KEY: &str = "PS1uQCVeeCFCanVmcjkpPywjNWhcYD0mXXtxaVBR";
 
@@ -23,6 +26,15 @@ fn offer_of(media: &str) -> Vec<u8> {
     let head = "v=0\r\no=- 1 1 IN IP4 198.51.100.1\r\ns=call\r\nc=IN IP4 198.51.100.1\r\nt=0 0\r\n";
     let media = media.trim().replace('\n', "\r\n");
     format!("{head}{media}\r\n").into_bytes()
+}
+
+/// The answer to an offer, which is a good one.
+fn answer(offer: &[u8], local: &Local, flow: Flow) -> Result<(String, Agreed), Refusal> {
+    let answered = super::answer(offer, local, flow);
+    if let Ok((text, _)) = &answered {
+        offer_answer::check(&String::from_utf8_lossy(offer), text);
+    }
+    answered
 }
 
 fn agreed(media: &str) -> Agreed {
@@ -578,10 +590,7 @@ fn what_cannot_be_agreed_is_refused_with_its_reason() {
         b"\xff\xfe",
         b"v=0\r\nm=audio\r\n",
         b"v=0\r\nm=audio 99999 RTP/AVP 0\r\n",
-        b"v=0\r\nc=IN IP4 host.example\r\nm=audio 4000 RTP/AVP 0\r\n",
-        b"v=0\r\nc=IN IP4 224.0.0.1/127\r\nm=audio 4000 RTP/AVP 0\r\n",
-        b"v=0\r\njunk\r\n",
-        b"v=0\r\nm=audio 4000 RTP/AVP 0\r\na=rtpmap:0\r\n",
+        b"v=0\r\nm=audio\xe9 4000 RTP/AVP 0\r\n",
     ] {
         let refused = answer(text, &local(Encryption::Allow), Flow::SendRecv);
         assert!(matches!(refused, Err(Refusal::Malformed(_))), "{refused:?}");
@@ -646,7 +655,7 @@ proptest! {
             "m=audio [0-9]{1,6} .{0,20}",
         ], 0..20)) {
         let text = format!("v=0\r\n{}\r\n", lines.join("\r\n"));
-        if let Ok((answered, _)) = answer(text.as_bytes(), &local(Encryption::Allow), Flow::SendRecv) {
+        if let Ok((answered, _)) = super::answer(text.as_bytes(), &local(Encryption::Allow), Flow::SendRecv) {
             prop_assert!(answered.starts_with("v=0\r\n"));
         }
     }

@@ -125,6 +125,7 @@ impl Live {
                     Ok(text) => self.handle(now, Input::Text(text), tools),
                     Err(_) => self.handle(now, Input::Binary(&bytes), tools),
                 },
+                Heard::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
                 Heard::State(state) => self.handle(now, Input::Peer(state), tools),
                 Heard::Hold(hold) => self.handle(now, Input::Hold(hold), tools),
                 Heard::Sends(sends) => self.handle(now, Input::Sends(sends), tools),

@@ -73,7 +73,7 @@ impl Channel {
         message: &RTCDataChannelMessage,
     ) -> bool {
         let within = self.messages.take(now, 1) & self.bytes.take(now, message.data.len() as u64);
-        within && message.is_string && self.id == Some(id)
+        within && self.id == Some(id)
     }
 
     pub(super) fn send(&mut self, at: Instant, text: &str, core: &mut RTCPeerConnection) {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_counts_and_only_text_of_our_channel_is_heard() {
+    fn everything_counts_and_only_our_channel_is_heard() {
         let (ours, other) = (1, 2);
         let channel = || Channel {
             id: Some(ours),
@@ -116,7 +116,7 @@ mod tests {
 
         let mut quiet = channel();
         assert!(quiet.takes(now, ours, &message(true, 100)));
-        assert!(!quiet.takes(now, ours, &message(false, 100)));
+        assert!(quiet.takes(now, ours, &message(false, 100)));
         assert!(!quiet.takes(now, other, &message(true, 100)));
 
         // As many as on a socket, whichever they are.

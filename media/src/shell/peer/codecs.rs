@@ -2,9 +2,10 @@
 //!
 //! Format parameters (`a=fmtp`) are wishes of whoever writes them and never decide whether two codecs are the same. The core
 //! takes them for a part of the codec's name, and drops a codec whose parameters differ from ours as soon as another
-//! one is equal. So the core is told of one codec, Opus without parameters under one number, and what both sides read
+//! one is equal. So the core is told of one codec, Opus without parameters under one number, and what the other side reads
 //! of codecs is written here.
 
+use super::sdp::{formats, head};
 use crate::audio::opus;
 
 /// The numbers of our own offer.
@@ -74,7 +75,12 @@ impl Codecs {
         let opus = self.opus;
         let mut numbers = vec![opus];
         let mut lines = format!("a=rtpmap:{opus} opus/48000/2\r\na=fmtp:{opus} {ASKED}\r\n");
-        for (number, clock) in &self.events {
+        // One for each clock: the other side sends one of them (RFC 4733 section 2.5.1.1).
+        let clocks = self.events.iter().enumerate().filter(|(at, (_, clock))| {
+            let before = &self.events[..*at];
+            before.iter().all(|(_, other)| other != clock)
+        });
+        for (_, (number, clock)) in clocks {
             numbers.push(*number);
             let map = format!("a=rtpmap:{number} telephone-event/{clock}\r\n");
             lines.push_str(&map);
@@ -82,30 +88,6 @@ impl Codecs {
         }
         with_codecs(medium, &numbers, &lines)
     }
-}
-
-/// An audio medium as the core is told it: Opus alone, under a number that the core knows.
-pub(super) fn opus_alone(medium: &str, number: u8) -> String {
-    let line = format!("a=rtpmap:{number} opus/48000/2\r\n");
-    with_codecs(medium, &[number], &line)
-}
-
-/// A medium that is not taken, as the core is told it: its codecs are nobody's.
-pub(super) fn none_known(medium: &str) -> String {
-    const ANY: u8 = 96;
-    let line = format!("a=rtpmap:{ANY} none/90000\r\n");
-    with_codecs(medium, &[ANY], &line)
-}
-
-/// A medium of our answer, refused (RFC 3264 section 6). Its formats are those of the offer's `offered`.
-pub(super) fn refused(medium: &str, offered: &str) -> String {
-    let [name, _, protocol] = head(medium);
-    let format = formats(offered).next().unwrap_or("0");
-    let first = format!("{name} 0 {protocol} {format}\r\n");
-    let of_a_codec = |line: &&str| OF_A_CODEC.iter().any(|own| line.starts_with(own));
-    let kept = medium.split_inclusive('\n').skip(1);
-    let kept = kept.filter(|line| !of_a_codec(line));
-    std::iter::once(first.as_str()).chain(kept).collect()
 }
 
 /// The medium with these formats, and these lines in place of all that is about its codecs.
@@ -132,25 +114,6 @@ fn with_codecs(medium: &str, numbers: &[u8], lines: &str) -> String {
     }
     with.push_str(waiting.unwrap_or_default());
     with
-}
-
-/// Medium, port and protocol of the line `m=`.
-fn head(medium: &str) -> [&str; 3] {
-    let mut words = words(medium);
-    std::array::from_fn(|_| words.next().unwrap_or_default())
-}
-
-/// The formats of the line `m=`.
-fn formats(medium: &str) -> impl Iterator<Item = &str> {
-    words(medium).skip(3)
-}
-
-fn words(medium: &str) -> impl Iterator<Item = &str> {
-    medium
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_ascii_whitespace()
 }
 
 /// A payload type that packets may have beside RTCP (RFC 5761 section 4).
@@ -223,9 +186,6 @@ mod tests {
              a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\na=sendrecv\r\na=mid:0\r\na=rtcp-mux\r\n"
         );
         assert_eq!(as_ours, written);
-        let alone = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=rtpmap:111 opus/48000/2\r\na=sendrecv\r\n\
-            a=mid:0\r\na=rtcp-mux\r\n";
-        assert_eq!(opus_alone(FIREFOX, 111), alone);
         // What is written so is read as the same.
         assert_eq!(Codecs::of(&as_ours), Some(codecs));
         assert_eq!(
@@ -274,14 +234,5 @@ mod tests {
         assert_eq!(codecs.opus, 97);
         assert_eq!(codecs.events, [(110, 48_000), (126, 8_000)]);
         assert_eq!(codecs.most_bits, Some(24_000));
-    }
-
-    #[test]
-    fn a_refused_medium_keeps_a_format_of_the_offer() {
-        let ours = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=rtpmap:111 opus/48000/2\r\n\
-            a=mid:1\r\na=inactive\r\n";
-        let refusal =
-            "m=audio 0 UDP/TLS/RTP/SAVPF 8\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=inactive\r\n";
-        assert_eq!(refused(ours, "m=audio 9 X 8 0\r\n"), refusal);
     }
 }

@@ -542,9 +542,12 @@ impl Connection {
             RTCMessage::DataChannelMessage(id, message)
                 if self.channel.takes(now, id, &message) =>
             {
-                heard.push_back(Heard::Text(message.data));
+                heard.push_back(match message.is_string {
+                    true => Heard::Text(message.data),
+                    false => Heard::Binary(message.data),
+                });
             }
-            // Binary messages, other channels, and what later versions of the core may have.
+            // Other channels, and what later versions of the core may have.
             _ => {}
         }
     }

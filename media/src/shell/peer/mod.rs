@@ -59,6 +59,8 @@ pub(super) enum Heard {
         payload: Bytes,
     },
     Text(BytesMut),
+    /// A binary message on the data channel.
+    Binary(BytesMut),
     State(PeerState),
     Hold(bool),
     Sends(bool),

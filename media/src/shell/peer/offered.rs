@@ -84,12 +84,14 @@ pub(super) fn reachable(line: &str, near: Near) -> Option<bool> {
     component.parse::<u16>().ok()?;
     priority.parse::<u32>().ok()?;
     port.parse::<u16>().ok()?;
-    if typ != "typ" || fields.next().is_none() {
+    if typ != "typ" {
         return None;
     }
+    // What later versions of ICE may have is passed over (RFC 8839 section 5.1).
+    let known = ["host", "srflx", "prflx", "relay"].contains(&fields.next()?);
     let address = address.parse::<IpAddr>();
     let of_a_caller = address.is_ok_and(|address| may_be_a_callers(address, near));
-    Some(transport.eq_ignore_ascii_case("udp") && of_a_caller)
+    Some(known && transport.eq_ignore_ascii_case("udp") && of_a_caller)
 }
 
 /// Nobody who calls from elsewhere is at the others, and something on this machine or beside it may be.
@@ -135,20 +137,6 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// A description without the candidates that are not reachable, and how many are left.
-pub(super) fn with_reachable(sdp: &str, near: Near) -> (String, usize) {
-    let mut left = 0;
-    let kept = sdp.split_inclusive('\n').filter(|line| {
-        let Some(candidate) = line.trim().strip_prefix("a=candidate:") else {
-            return true;
-        };
-        let keep = reachable(candidate, near) != Some(false);
-        left += usize::from(keep);
-        keep
-    });
-    (kept.collect(), left)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +154,7 @@ mod tests {
             of("tcp 1518280447 192.0.2.7 9 typ host tcptype active"),
             Some(false)
         );
+        assert_eq!(of("udp 1 192.0.2.7 5000 typ quantum"), Some(false));
         // Where nobody is who calls from elsewhere.
         for (address, here) in [
             ("127.0.0.1", true),
@@ -183,11 +172,6 @@ mod tests {
             assert_eq!(reachable(&line, Near::Machine), Some(here), "{address}");
             assert_eq!(reachable(&line, Near::Network), Some(false), "{address}");
         }
-        let sdp = "v=0\r\na=candidate:1 1 udp 1 127.0.0.1 5000 typ host\r\n\
-            a=candidate:2 1 udp 1 192.0.2.7 5000 typ host\r\na=mid:0\r\n";
-        assert_eq!(with_reachable(sdp, Near::Machine), (sdp.to_owned(), 2));
-        let left = sdp.replace("a=candidate:1 1 udp 1 127.0.0.1 5000 typ host\r\n", "");
-        assert_eq!(with_reachable(sdp, Near::Network), (left, 1));
         for nonsense in [
             "",
             "udp",

@@ -1,306 +1,370 @@
-//! Descriptions as the core reads them: what RFC 8866 and RFC 9143 leave to be understood, said outright; and the
-//! core's own as the other side reads them.
+//! Descriptions as the core reads them, and the core's own as the other side reads them.
+//!
+//! The core is told of what is taken alone, in our own words: one audio, the data channel beside it, and the one way that
+//! both share. It sees nothing else that a description may have: other media, formats without a map, ways of their own.
+//! What it does not see is refused by our answer, medium for medium (RFC 8829 section 5.3.1).
 
 use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 
-use super::codecs::{Codecs, none_known, opus_alone, refused};
+use super::codecs::Codecs;
+use super::offered::{Near, reachable};
 use super::sdp::{
-    attribute, audio_of, direction, direction_in, is_audio, sections, usual_direction,
+    HASH, attribute, direction, fingerprints, formats, has_line, head, is_audio, is_offered, lines,
+    sections, usual_direction,
 };
 
-/// Lines that say where a medium of its own is.
-const OWN_WAY: [&str; 3] = ["a=ice-", "a=candidate:", "a=fingerprint:"];
-
-/// Lines that say how the way of an answer's media is gone: those that share it take it from the first of them that is
-/// not refused (RFC 9143 sections 7.1.3 and 7.3). In their order.
-const WAY: [&str; 7] = [
-    "a=setup:",
-    "a=ice-ufrag:",
-    "a=ice-pwd:",
-    "a=ice-options:",
-    "a=fingerprint:",
-    "a=candidate:",
-    "a=end-of-candidates",
-];
-
-/// A description as the core is given it.
-#[derive(Debug, PartialEq, Eq)]
+/// A description that can be taken.
+#[derive(Debug)]
 pub(super) struct Plain {
+    /// As the core is given it.
     pub(super) sdp: String,
-    /// Its media share one way (RFC 9143), as the core's always do. Where they do not, all but the audio are refused.
-    pub(super) bundled: bool,
-    /// What its first audio really says.
+    /// What its audio says.
     pub(super) codecs: Codecs,
+    /// Which way its audio flows, as its sender sees it.
+    pub(super) flows: Direction,
+    pub(super) way: Way,
+    taken: Taken,
 }
 
-/// The description with a direction in each of its media and with the group that the core looks for. Its first audio
-/// flows as `audio` says, or as it does. An error tells why the core could not answer all of it.
+/// How the other side is reached, and how it is known.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// Name and password of ICE.
+    pub(super) name: String,
+    pub(super) password: String,
+    /// All of them, in one spelling.
+    pub(super) fingerprints: Vec<String>,
+    /// Who begins the key exchange, if it is said.
+    pub(super) setup: Option<String>,
+    /// Those that can be reached.
+    pub(super) candidates: Vec<String>,
+    options: Option<String>,
+}
+
+/// Which parts of a description are taken.
+#[derive(Debug)]
+struct Taken {
+    audio: usize,
+    channel: Option<usize>,
+    /// Those whose media share one way (RFC 9143), in the order of their group; none: the audio is alone.
+    group: Vec<usize>,
+}
+
+/// What the core calls the audio and the channel, whatever their names are.
+const AUDIO: &str = "0";
+const CHANNEL: &str = "1";
+
+/// Lines of an audio that tell its streams.
+const STREAMS: [&str; 3] = ["a=ssrc:", "a=ssrc-group:", "a=msid:"];
+
+/// Lines that say how a medium's way is gone, as a medium that is refused has them, too: some peers take no description
+/// in which one is without.
+const WAY: [&str; 3] = ["a=ice-ufrag:", "a=ice-pwd:", "a=setup:"];
+
+/// Reads a description. An error tells why it cannot be taken.
 ///
 /// The core has a sender for audio that flows both ways alone, and keeps it: an offer whose audio begins on hold is
-/// told to it as one of both ways, and what is answered is ours to say.
+/// told to it as one of both ways (`flows`), and what is answered is ours to say. `None`: the core is told what is said.
 ///
 /// `opus`: the number under which the core knows Opus; `None`: it is to learn the description's. It never learns another.
 pub(super) fn plain(
     sdp: &str,
-    audio: Option<Direction>,
+    flows: Option<Direction>,
     opus: Option<u8>,
+    near: Near,
 ) -> Result<Plain, &'static str> {
-    let sections = sections(sdp);
-    let ours = audio_of(&sections).ok_or("no audio")?;
-    let codecs = Codecs::of(sections[ours])
-        .ok_or("no audio codec in common: its audio needs opus/48000/2 (RFC 7587)")?;
+    let parts = sections(sdp);
+    let mut offered = (1..parts.len()).filter(|at| is_audio(parts[*at]));
+    let first = offered.clone().next().ok_or("no audio")?;
+    let audio = offered.find_map(|at| Some((at, Codecs::of(parts[at])?)));
+    let taken = Taken::of(&parts, audio.as_ref().map_or(first, |(at, _)| *at))?;
+    let way = Way::of(&parts, &taken, near)?;
+    let (audio, codecs) =
+        audio.ok_or("no audio codec in common: its audio needs opus/48000/2 (RFC 7587)")?;
+    let said = direction(parts[audio]).unwrap_or_else(|| usual_direction(&parts));
     let opus = opus.unwrap_or(codecs.opus);
-    let mid = attribute(sections[ours], "mid").filter(|mid| !mid.is_empty());
-    let group = sections[0].lines().find(|line| {
-        let mut names = line
-            .strip_prefix("a=group:BUNDLE ")
-            .unwrap_or_default()
-            .split_ascii_whitespace();
-        names.any(|name| Some(name) == mid)
-    });
-    let bundled = group.is_some();
-    if !bundled && ours != 1 {
-        return Err("without a BUNDLE group its audio has to come first");
-    }
-    let usual = usual_direction(&sections);
-    let mut plain = String::with_capacity(sdp.len() + 64);
-    for (at, section) in sections.iter().enumerate() {
-        let is_medium = at > 0;
-        let kind = section.split(' ').next().unwrap_or_default();
-        let flows = match kind {
-            _ if !is_medium => None,
-            "m=audio" | "m=video" => Some(direction(section).unwrap_or(usual)),
-            "m=application" if section.lines().next().is_some_and(is_channel) => None,
-            _ => return Err("a medium that is none of audio, video and webrtc-datachannel"),
-        };
-        let flows = flows.map(|flows| audio.filter(|_| at == ours).unwrap_or(flows));
-        let told = match kind {
-            "m=audio" => opus_alone(section, opus),
-            "m=video" => none_known(section),
-            _ => (*section).to_owned(),
-        };
-        for line in told.split_inclusive('\n') {
-            let elsewhere = is_medium && at != ours && !bundled;
-            let drop = (!is_medium && line.starts_with("a=group:"))
-                || (elsewhere && OWN_WAY.iter().any(|own| line.starts_with(own)))
-                || (flows.is_some() && direction_in(line).is_some());
-            if !drop {
-                plain.push_str(line);
-            }
-        }
-        if !plain.is_empty() && !plain.ends_with('\n') {
-            plain.push_str("\r\n");
-        }
-        if let Some(flows) = flows {
-            plain.push_str(&format!("a={flows}\r\n"));
-        }
-        if let Some(group) = group.filter(|_| !is_medium) {
-            plain.push_str(&format!("{}\r\n", group.trim_end()));
-        } else if let Some(mid) = mid.filter(|_| !is_medium) {
-            plain.push_str(&format!("a=group:BUNDLE {mid}\r\n"));
-        }
-    }
     Ok(Plain {
-        sdp: plain,
-        bundled,
+        sdp: taken.told(&parts, &way, flows.unwrap_or(said), opus),
         codecs,
+        flows: said,
+        way,
+        taken,
     })
 }
 
-/// The core's answer to an offer with the offer's own codecs. An audio is refused that has none which is spoken here, or
-/// that the offer itself refuses. The core says of its first medium where we are, whether that is refused or not; here the
-/// first says it that is not.
-pub(super) fn answering(answer: &str, offer: &str) -> String {
-    let (ours, theirs) = (sections(answer), sections(offer));
-    let mut media: Vec<String> = Vec::new();
-    let mut gone: Vec<&str> = Vec::new();
-    for (at, medium) in ours.iter().enumerate().skip(1) {
-        let offered = theirs.get(at).copied().unwrap_or_default();
-        media.push(if !medium.starts_with("m=audio ") {
-            (*medium).to_owned()
-        } else if let Some(codecs) = Codecs::of(offered).filter(|_| is_audio(offered)) {
-            codecs.written_into(medium)
-        } else {
-            gone.extend(attribute(medium, "mid"));
-            refused(medium, offered)
-        });
-    }
-    lead_by_the_first_kept(&mut media, &ours[1..]);
-    // A medium that is refused shares no way (RFC 9143 section 7.3.2).
-    let mut written = String::with_capacity(answer.len() + 256);
-    for line in ours[0].split_inclusive('\n') {
-        match line.strip_prefix("a=group:BUNDLE ") {
-            Some(names) if !gone.is_empty() => {
-                let left = names.split_ascii_whitespace();
-                let left: Vec<&str> = left.filter(|name| !gone.contains(name)).collect();
-                written.push_str(&format!("a=group:BUNDLE {}\r\n", left.join(" ")));
+impl Taken {
+    fn of(parts: &[&str], audio: usize) -> Result<Self, &'static str> {
+        let of_media = parts.iter().skip(1).map(|part| mid(part));
+        let names: Vec<Option<&str>> = [None].into_iter().chain(of_media).collect();
+        for (at, name) in names.iter().enumerate().skip(1) {
+            if name.is_some() && names[1..at].contains(name) {
+                return Err("two of its media have one mid");
             }
-            _ => written.push_str(line),
         }
+        let group = lines(parts[0])
+            .filter_map(|line| line.strip_prefix("a=group:BUNDLE "))
+            .map(|group| group.split_ascii_whitespace())
+            .find(|group| names[audio].is_some_and(|own| group.clone().any(|name| name == own)));
+        let mut shared: Vec<usize> = Vec::new();
+        for name in group.into_iter().flatten() {
+            let place = names.iter().position(|own| *own == Some(name));
+            shared.extend(place.filter(|at| !shared.contains(at)));
+        }
+        let group = shared;
+        let channel = (1..parts.len())
+            .find(|at| group.contains(at) && is_channel(parts[*at]) && is_offered(parts[*at]));
+        Ok(Self {
+            audio,
+            channel,
+            group,
+        })
     }
-    written + &media.concat()
+
+    /// Those that are taken, the one first whose way is gone: the first of the group that has a port (RFC 9143 section
+    /// 7.3.1).
+    fn kept(&self, parts: &[&str]) -> Vec<usize> {
+        let is_kept = |at: &usize| *at == self.audio || Some(*at) == self.channel;
+        let mut kept: Vec<usize> = self.group.iter().copied().filter(is_kept).collect();
+        if kept.is_empty() {
+            kept.push(self.audio);
+        }
+        kept.sort_by_key(|at| parts.get(*at).is_some_and(|part| head(part)[1] == "0"));
+        kept
+    }
+
+    /// The description as the core is told it.
+    fn told(&self, parts: &[&str], way: &Way, flows: Direction, opus: u8) -> String {
+        let mut told = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n".to_owned();
+        let mut line = |line: &str| {
+            told.push_str(line);
+            told.push_str("\r\n");
+        };
+        if has_line(parts[0], "a=ice-lite") {
+            line("a=ice-lite");
+        }
+        match self.channel {
+            Some(_) => line(&format!("a=group:BUNDLE {AUDIO} {CHANNEL}")),
+            None => line(&format!("a=group:BUNDLE {AUDIO}")),
+        }
+        let mut media = vec![(
+            format!("m=audio 9 UDP/TLS/RTP/SAVPF {opus}"),
+            vec![
+                format!("a=rtpmap:{opus} opus/48000/2"),
+                format!("a=mid:{AUDIO}"),
+                "a=rtcp-mux".to_owned(),
+                format!("a={flows}"),
+            ],
+        )];
+        let streams =
+            lines(parts[self.audio]).filter(|line| STREAMS.iter().any(|own| line.starts_with(own)));
+        media[0].1.extend(streams.map(str::to_owned));
+        if let Some(channel) = self.channel {
+            let number = |name| attribute(parts[channel], name)?.trim().parse::<u32>().ok();
+            let port = number("sctp-port").filter(|port| (1..=65_535).contains(port));
+            let mut own = vec![
+                format!("a=mid:{CHANNEL}"),
+                format!("a=sctp-port:{}", port.unwrap_or(5_000)),
+            ];
+            own.extend(number("max-message-size").map(|size| format!("a=max-message-size:{size}")));
+            let first = "m=application 9 UDP/DTLS/SCTP webrtc-datachannel".to_owned();
+            media.push((first, own));
+        }
+        let last = media.len() - 1;
+        for (at, (first, own)) in media.iter().enumerate() {
+            line(first);
+            line("c=IN IP4 0.0.0.0");
+            own.iter().for_each(|own| line(own));
+            line(&format!("a=ice-ufrag:{}", way.name));
+            line(&format!("a=ice-pwd:{}", way.password));
+            if let Some(options) = &way.options {
+                line(&format!("a=ice-options:{options}"));
+            }
+            if let Some(setup) = &way.setup {
+                line(&format!("a=setup:{setup}"));
+            }
+            if let Some(print) = way.fingerprints.iter().find(|print| is_known(print)) {
+                line(&format!("a=fingerprint:{print}"));
+            }
+            // Once, for they are the way's; the core passes over those of an audio that does not flow.
+            for candidate in way.candidates.iter().filter(|_| at == last) {
+                line(&format!("a=candidate:{candidate}"));
+            }
+        }
+        told
+    }
 }
 
-/// Takes the way out of the `media` that are refused. The first of the others has what it lacks of it from the first of
-/// the core's that has it.
-fn lead_by_the_first_kept(media: &mut [String], ours: &[&str]) {
-    let is_way = |line: &str| WAY.iter().any(|own| line.starts_with(own));
-    let mut leads = true;
-    for medium in media {
-        let is_refused = medium.split(' ').nth(1) == Some("0");
-        if is_refused {
-            let kept = medium.split_inclusive('\n').filter(|line| !is_way(line));
-            *medium = kept.collect();
-        } else if std::mem::take(&mut leads) {
-            for own in WAY {
-                let lines = |medium: &str| -> String {
-                    let lines = medium.split_inclusive('\n');
-                    lines.filter(|line| line.starts_with(own)).collect()
-                };
-                if lines(medium).is_empty() {
-                    let of_ours = ours.iter().map(|medium| lines(medium));
-                    medium.extend(of_ours.into_iter().find(|lines| !lines.is_empty()));
+impl Way {
+    /// The way of what is taken. What its first part does not say the session says, or another part of its group: media
+    /// that share a way need not all tell it.
+    fn of(parts: &[&str], taken: &Taken, near: Near) -> Result<Self, &'static str> {
+        let own = taken.kept(parts).first().copied().into_iter();
+        let order: Vec<usize> = own.chain([0]).chain(taken.group.iter().copied()).collect();
+        let said = |name: &str| {
+            let values = order.iter().filter_map(|at| attribute(parts[*at], name));
+            values
+                .map(str::trim)
+                .find(|value| !value.is_empty())
+                .map(str::to_owned)
+        };
+        let (Some(name), Some(password)) = (said("ice-ufrag"), said("ice-pwd")) else {
+            return Err("no ice-ufrag or ice-pwd");
+        };
+        let prints = order.iter().map(|at| fingerprints(parts[*at]));
+        let prints = prints.into_iter().find(|prints| !prints.is_empty());
+        let fingerprints = prints.ok_or("no fingerprint")?;
+        if !fingerprints.iter().any(|print| is_known(print)) {
+            return Err("no fingerprint of sha-256");
+        }
+        let roles = ["active", "passive", "actpass"];
+        let setup = said("setup").filter(|setup| roles.contains(&setup.as_str()));
+        let mut candidates: Vec<String> = Vec::new();
+        for at in order.iter().filter(|at| **at != 0) {
+            // Media may have ways of their own until it is agreed that they share one.
+            let own = attribute(parts[*at], "ice-ufrag").map(str::trim);
+            if own.is_some_and(|own| own != name) {
+                continue;
+            }
+            for line in lines(parts[*at]).filter_map(|line| line.strip_prefix("a=candidate:")) {
+                let fields: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
+                let line = fields.join(" ");
+                // One that is none, or of no use, is a way less.
+                if reachable(&line, near) == Some(true) && !candidates.contains(&line) {
+                    candidates.push(line);
                 }
             }
         }
+        Ok(Self {
+            name,
+            password,
+            fingerprints,
+            setup,
+            candidates,
+            options: said("ice-options"),
+        })
     }
+}
+
+impl Plain {
+    /// The core's answer as one to the `offer` that this was read of: medium for medium under the offer's own names,
+    /// protocols and numbers, and with nothing that it did not offer.
+    pub(super) fn answering(&self, answer: &str, offer: &str) -> String {
+        let (ours, theirs) = (sections(answer), sections(offer));
+        let of_ours = |at: usize| ours.get(at).copied().unwrap_or_default();
+        let kept = self.taken.kept(&theirs);
+        let mut written: String = lines(ours[0])
+            .filter(|line| !line.starts_with("a=group:"))
+            .map(|line| format!("{line}\r\n"))
+            .collect();
+        if !self.taken.group.is_empty() {
+            let in_order = self.taken.group.iter().filter(|at| kept.contains(at));
+            let names: Vec<&str> = in_order.filter_map(|at| mid(theirs[*at])).collect();
+            written.push_str(&format!("a=group:BUNDLE {}\r\n", names.join(" ")));
+        }
+        for (at, offered) in theirs.iter().enumerate().skip(1) {
+            let medium = if at == self.taken.audio {
+                self.codecs.written_into(of_ours(1))
+            } else if Some(at) == self.taken.channel {
+                of_ours(2).to_owned()
+            } else {
+                written.push_str(&refused(offered, of_ours(1)));
+                continue;
+            };
+            written.push_str(&named_as(&medium, offered));
+            if kept.first() == Some(&at) {
+                let candidates = lines(of_ours(1)).filter(|line| is_candidate(line));
+                for line in candidates.filter(|line| !is_of_reports(line)) {
+                    written.push_str(&format!("{line}\r\n"));
+                }
+            }
+        }
+        written
+    }
+}
+
+/// A medium of the core's under the name and the protocol of the one that is `offered`, without a way.
+fn named_as(medium: &str, offered: &str) -> String {
+    let [name, port, _] = head(medium);
+    let [_, _, protocol] = head(offered);
+    let numbers: Vec<&str> = formats(medium).collect();
+    let mut named = format!("{name} {port} {protocol} {}\r\n", numbers.join(" "));
+    for line in lines(medium).skip(1) {
+        match line {
+            _ if is_candidate(line) => {}
+            "a=rtcp-mux" | "a=rtcp-rsize" if !has_line(offered, line) => {}
+            _ if line.starts_with("a=mid:") => named.extend(mid_line(offered)),
+            _ => named.extend([line, "\r\n"]),
+        }
+    }
+    named
+}
+
+/// The refusal of a medium (RFC 3264 section 6), with the way of one of `ours`.
+fn refused(offered: &str, ours: &str) -> String {
+    let [name, _, protocol] = head(offered);
+    let format = formats(offered).next().unwrap_or("0");
+    let mut refused = format!("{name} 0 {protocol} {format}\r\nc=IN IP4 0.0.0.0\r\n");
+    let of_the_format = [format!("a=rtpmap:{format} "), format!("a=fmtp:{format} ")];
+    let is_said_again = |line: &&str| {
+        *line == "a=rtcp-mux" || of_the_format.iter().any(|own| line.starts_with(own))
+    };
+    for line in lines(offered).filter(is_said_again) {
+        refused.extend([line, "\r\n"]);
+    }
+    refused.extend(mid_line(offered));
+    if name != "m=application" {
+        refused.push_str("a=inactive\r\n");
+    }
+    for line in lines(ours).filter(|line| WAY.iter().any(|own| line.starts_with(own))) {
+        refused.extend([line, "\r\n"]);
+    }
+    refused
+}
+
+fn mid(part: &str) -> Option<&str> {
+    attribute(part, "mid").filter(|name| !name.is_empty())
+}
+
+fn mid_line(part: &str) -> Option<String> {
+    mid(part).map(|name| format!("a=mid:{name}\r\n"))
+}
+
+fn is_candidate(line: &str) -> bool {
+    line.starts_with("a=candidate:") || line == "a=end-of-candidates"
+}
+
+/// Whether a candidate is of the port that reports would have if they did not share the one of the audio (RFC 5761).
+fn is_of_reports(line: &str) -> bool {
+    line.starts_with("a=candidate:") && line.split_ascii_whitespace().nth(1) == Some("2")
+}
+
+/// Whether a fingerprint is one that the core can compare.
+fn is_known(print: &str) -> bool {
+    let words: Vec<&str> = print.split_ascii_whitespace().collect();
+    words.len() == 2 && words[0] == HASH
+}
+
+/// Whether a medium is a data channel (RFC 8841 section 4.2). What was written before there was that word, with a port in
+/// its place, is none.
+fn is_channel(medium: &str) -> bool {
+    head(medium)[0] == "m=application" && formats(medium).eq(["webrtc-datachannel"])
 }
 
 /// The core's offer with our codecs.
 pub(super) fn offering(offer: &str) -> String {
-    let sections = sections(offer);
-    let written = sections.iter().map(|section| {
-        if section.starts_with("m=audio ") {
+    let written = sections(offer).into_iter().map(|section| {
+        let medium = if section.starts_with("m=audio ") {
             Codecs::ours().written_into(section)
         } else {
-            (*section).to_owned()
-        }
+            section.to_owned()
+        };
+        let kept = medium
+            .split_inclusive('\n')
+            .filter(|line| !is_of_reports(line));
+        kept.collect::<String>()
     });
     written.collect()
 }
 
-/// An answer to an offer that has no group has none either (RFC 9143 section 7.3).
-pub(super) fn without_group(answer: &str) -> String {
-    let lines = answer.split_inclusive('\n');
-    lines.filter(|line| !line.starts_with("a=group:")).collect()
-}
-
-/// Whether a line `m=application` is a data channel's (RFC 8841 section 4.2).
-fn is_channel(medium: &str) -> bool {
-    medium.trim_end().ends_with(" webrtc-datachannel")
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OPUS: &str = "a=rtpmap:111 opus/48000/2\r\n";
-
-    fn sdp_of(offer: &str, audio: Option<Direction>) -> String {
-        plain(offer, audio, None).expect("a description").sdp
-    }
-
-    #[test]
-    fn every_medium_says_its_direction() {
-        let offer = format!(
-            "v=0\r\na=group:BUNDLE 0 1 2\r\na=sendonly\r\n\
-             m=audio 9 X 111\r\n{OPUS}a=mid:0\r\nm=video 9 X 34\r\na=recvonly\r\na=mid:1\r\n\
-             m=application 9 X webrtc-datachannel\r\na=mid:2"
-        );
-        let said = format!(
-            "v=0\r\na=sendonly\r\na=group:BUNDLE 0 1 2\r\n\
-             m=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=sendonly\r\n\
-             m=video 9 X 96\r\na=rtpmap:96 none/90000\r\na=mid:1\r\na=recvonly\r\n\
-             m=application 9 X webrtc-datachannel\r\na=mid:2\r\n"
-        );
-        assert_eq!(sdp_of(&offer, None), said);
-        let both = said.replacen("a=mid:0\r\na=sendonly", "a=mid:0\r\na=sendrecv", 1);
-        assert_eq!(sdp_of(&offer, Some(Direction::Sendrecv)), both);
-        assert_eq!(sdp_of(&said, None), said);
-        assert!(plain(&offer, None, None).expect("a description").bundled);
-    }
-
-    #[test]
-    fn without_a_group_the_audio_alone_is_there() {
-        let offer = format!(
-            "v=0\r\na=group:LS 0 1\r\nm=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
-             m=application 9 X webrtc-datachannel\r\na=mid:1\r\na=ice-ufrag:b\r\na=fingerprint:x\r\n"
-        );
-        let said = format!(
-            "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 111\r\n{OPUS}a=mid:0\r\na=ice-ufrag:a\r\na=sendrecv\r\n\
-             m=application 9 X webrtc-datachannel\r\na=mid:1\r\n"
-        );
-        let plain = plain(&offer, None, None).expect("a description");
-        assert_eq!(plain.sdp, said);
-        assert!(!plain.bundled);
-        assert_eq!(
-            without_group(&said),
-            said.replace("a=group:BUNDLE 0\r\n", "")
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_answered_whole_is_refused() {
-        let of = |offer: &str| plain(offer, None, None).expect_err("a refusal");
-        assert_eq!(of("v=0\r\nm=video 9 X 96\r\n"), "no audio");
-        let audio = format!("m=audio 9 X 111\r\n{OPUS}a=mid:0\r\n");
-        let text = format!("v=0\r\na=group:BUNDLE 0\r\n{audio}m=text 9 X 98\r\n");
-        assert!(of(&text).contains("none of audio"));
-        let second = format!("v=0\r\nm=video 9 X 96\r\na=mid:1\r\n{audio}");
-        assert!(of(&second).contains("BUNDLE"));
-        let other = "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 X 0 111\r\na=rtpmap:111 opus/16000/2\r\na=mid:0\r\n";
-        assert!(of(other).contains("opus/48000/2"));
-    }
-
-    #[test]
-    fn the_first_medium_that_is_kept_says_the_way() {
-        let offer = format!(
-            "v=0\r\na=group:BUNDLE 0 1 2 3\r\nm=video 9 X 34\r\na=mid:0\r\nm=audio 0 X 8\r\na=mid:1\r\n\
-             m=application 9 X webrtc-datachannel\r\na=mid:2\r\nm=audio 9 X 111\r\n{OPUS}a=mid:3\r\n"
-        );
-        let candidates = "a=candidate:1 1 udp 1 192.0.2.7 5000 typ host\r\na=candidate:2 1 udp 1 192.0.2.8 5000 typ host\r\n\
-            a=end-of-candidates\r\n";
-        let names = "a=ice-ufrag:u\r\na=ice-pwd:p\r\n";
-        let answer = format!(
-            "v=0\r\na=fingerprint:sha-256 AA\r\na=group:BUNDLE 1 2 3\r\n\
-             m=video 0 Y 0\r\na=mid:0\r\n{candidates}m=audio 9 Y 111\r\na=setup:active\r\na=mid:1\r\n{names}\
-             m=application 9 Y webrtc-datachannel\r\na=mid:2\r\n{names}\
-             m=audio 9 Y 111\r\na=setup:active\r\na=mid:3\r\n{names}"
-        );
-        let written = answering(&answer, &offer);
-        let asked = super::super::codecs::ASKED;
-        let expected = format!(
-            "v=0\r\na=fingerprint:sha-256 AA\r\na=group:BUNDLE 2 3\r\n\
-             m=video 0 Y 0\r\na=mid:0\r\nm=audio 0 Y 8\r\na=mid:1\r\n\
-             m=application 9 Y webrtc-datachannel\r\na=mid:2\r\n{names}a=setup:active\r\n{candidates}\
-             m=audio 9 Y 111\r\n{OPUS}a=fmtp:111 {asked}\r\na=setup:active\r\na=mid:3\r\n{names}"
-        );
-        assert_eq!(written, expected);
-        // What is so written stays so.
-        assert_eq!(answering(&written, &offer), written);
-    }
-
-    #[test]
-    fn the_core_knows_opus_under_one_number() {
-        let offer = format!(
-            "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 X 0 111 126\r\n{OPUS}a=fmtp:111 stereo=1\r\na=mid:0\r\na=sendrecv\r\n\
-             m=audio 9 X 8\r\na=mid:1\r\na=sendrecv\r\nm=audio 0 X 111\r\n{OPUS}a=mid:2\r\na=inactive\r\n"
-        );
-        let told = plain(&offer, None, Some(96)).expect("a description");
-        assert_eq!(told.codecs.opus, 111);
-        let lines = "m=audio 9 X 96\r\na=rtpmap:96 opus/48000/2\r\n";
-        assert_eq!(told.sdp.matches(lines).count(), 2, "{}", told.sdp);
-        assert!(told.sdp.contains("m=audio 0 X 96\r\n"), "{}", told.sdp);
-        // The core's answer speaks of its own number, and takes the audio that has no Opus.
-        let answer = "v=0\r\na=group:BUNDLE 0 1\r\nm=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:0\r\n\
-            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:1\r\n\
-            m=audio 9 Y 96\r\na=rtpmap:96 opus/48000/2\r\na=mid:2\r\n";
-        let written = answering(answer, &offer);
-        let asked = super::super::codecs::ASKED;
-        let expected = format!(
-            "v=0\r\na=group:BUNDLE 0\r\nm=audio 9 Y 111\r\n{OPUS}a=fmtp:111 {asked}\r\na=mid:0\r\n\
-             m=audio 0 Y 8\r\na=mid:1\r\nm=audio 0 Y 111\r\na=mid:2\r\n"
-        );
-        assert_eq!(written, expected);
-    }
-}
+mod tests;

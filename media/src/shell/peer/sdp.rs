@@ -5,6 +5,11 @@ use rtc::rtp_transceiver::RTCRtpTransceiverDirection as Direction;
 /// The longest description that is looked at, bytes: a browser's with every codec has some 10 KiB.
 pub(super) const LONGEST: usize = 64 << 10;
 
+/// The description without the end of a C string, which some send along.
+pub(super) fn without_end(sdp: &str) -> &str {
+    sdp.trim_end_matches('\0')
+}
+
 /// The value of the first line `a=<name>:<value>`, and of the session or any medium.
 pub(super) fn attribute<'a>(sdp: &'a str, name: &str) -> Option<&'a str> {
     sdp.lines().find_map(|line| {
@@ -13,42 +18,23 @@ pub(super) fn attribute<'a>(sdp: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// All fingerprints of the description, in one spelling.
+/// All fingerprints of a part of a description, in one spelling.
 pub(super) fn fingerprints(sdp: &str) -> Vec<String> {
     let mut all: Vec<String> = sdp
         .lines()
         .filter_map(|line| line.trim_end().strip_prefix("a=fingerprint:"))
-        .map(str::to_ascii_lowercase)
+        .map(|print| {
+            let words: Vec<&str> = print.split_ascii_whitespace().collect();
+            words.join(" ").to_ascii_lowercase()
+        })
         .collect();
     all.sort();
     all.dedup();
     all
 }
 
-/// The one hash of certificates that the core computes.
+/// The one hash of certificates that the core computes. A caller may name several, and in any letters (RFC 8122 section 5).
 pub(super) const HASH: &str = "sha-256";
-
-/// The description with the fingerprints of that hash alone: the core takes the first, and its name in small letters
-/// only. A caller may name several, and in any letters (RFC 8122 section 5).
-pub(super) fn with_known_fingerprints(sdp: &str) -> String {
-    let mut known = String::with_capacity(sdp.len());
-    for line in sdp.split_inclusive('\n') {
-        let named = line
-            .strip_prefix("a=fingerprint:")
-            .map(|value| value.split_once(' ').unwrap_or((value, "")));
-        match named {
-            None => known.push_str(line),
-            Some((hash, digest)) if hash.eq_ignore_ascii_case(HASH) => {
-                known.push_str("a=fingerprint:");
-                known.push_str(HASH);
-                known.push(' ');
-                known.push_str(digest);
-            }
-            Some(_) => {}
-        }
-    }
-    known
-}
 
 /// The description with one stream in its first audio, the first that it names, and the SSRC of that; 0: it names none. The
 /// core wants one where there are media beside it: then it is `instead`.
@@ -115,8 +101,32 @@ pub(super) fn audio_of(sections: &[&str]) -> Option<usize> {
 /// Whether a part is an audio that is offered. A port of 0 refuses a medium, unless it says that another's port is its
 /// own (RFC 9143 section 6).
 pub(super) fn is_audio(section: &str) -> bool {
-    let bundled = || lines(section).any(|line| line == "a=bundle-only");
-    section.starts_with("m=audio ") && (!section.starts_with("m=audio 0 ") || bundled())
+    head(section)[0] == "m=audio" && is_offered(section)
+}
+
+/// Whether a medium is offered, whatever it is.
+pub(super) fn is_offered(section: &str) -> bool {
+    head(section)[1] != "0" || has_line(section, "a=bundle-only")
+}
+
+/// Medium, port and protocol of the line `m=`.
+pub(super) fn head(medium: &str) -> [&str; 3] {
+    let mut words = words(medium);
+    std::array::from_fn(|_| words.next().unwrap_or_default())
+}
+
+/// The formats of the line `m=`.
+pub(super) fn formats(medium: &str) -> impl Iterator<Item = &str> {
+    words(medium).skip(3)
+}
+
+fn words(medium: &str) -> impl Iterator<Item = &str> {
+    let first = medium.lines().next().unwrap_or_default();
+    first.split_ascii_whitespace()
+}
+
+pub(super) fn has_line(section: &str, wanted: &str) -> bool {
+    lines(section).any(|line| line == wanted)
 }
 
 /// Which way a part of a description flows, if it says so.
@@ -125,7 +135,7 @@ pub(super) fn direction(section: &str) -> Option<Direction> {
 }
 
 /// The direction that a line tells.
-pub(super) fn direction_in(line: &str) -> Option<Direction> {
+fn direction_in(line: &str) -> Option<Direction> {
     match line.trim_end() {
         "a=sendrecv" => Some(Direction::Sendrecv),
         "a=sendonly" => Some(Direction::Sendonly),
@@ -141,7 +151,7 @@ pub(super) fn usual_direction(sections: &[&str]) -> Direction {
     session.unwrap_or(Direction::Sendrecv)
 }
 
-fn lines(section: &str) -> impl Iterator<Item = &str> {
+pub(super) fn lines(section: &str) -> impl Iterator<Item = &str> {
     section.lines().map(str::trim_end)
 }
 
@@ -185,10 +195,6 @@ mod tests {
     fn the_facts_of_an_offer() {
         assert_eq!(attribute(OFFER, "ice-ufrag"), Some("abcd"));
         assert_eq!(attribute(OFFER, "ice-pwd"), None);
-        let known = OFFER.replace("SHA-256", "sha-256");
-        assert_eq!(with_known_fingerprints(OFFER), known);
-        let more = OFFER.replace("a=fing", "a=fingerprint:sha-1 CC\r\na=fing");
-        assert_eq!(with_known_fingerprints(&more), known);
         assert_eq!(fingerprints(OFFER), ["sha-256 aa:bb"]);
         assert_eq!(audio_direction(OFFER), Some(Direction::Sendonly));
         assert_eq!(mirrored(Direction::Sendonly), Direction::Recvonly);

@@ -20,7 +20,8 @@ impl Declined {
     pub(super) const AWAY: Self = Self::with(480);
     pub(super) const BUSY: Self = Self::with(486);
     pub(super) const NOT_ACCEPTABLE: Self = Self::with(488);
-    /// What is offered is over IPv6 and the call over IPv4, or the other way round.
+    /// What is offered is where the call's audio cannot go: over another version of IP, in another network, at many
+    /// places.
     pub(super) const WRONG_FAMILY: Self = Self {
         code: 488,
         warning: Some("301 sidetone \"Incompatible network address formats\""),

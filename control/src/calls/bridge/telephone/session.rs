@@ -265,6 +265,7 @@ pub(super) mod fixtures {
 mod tests {
     use media::rtp::sdp::Codec;
 
+    use super::super::declined::Declined;
     use super::fixtures::ours;
     use super::*;
 
@@ -407,6 +408,45 @@ mod tests {
             matches!(&commands[..], [Command::HangUp(LINE, Some(_))]),
             "{commands:?}"
         );
+    }
+
+    #[test]
+    fn a_name_in_an_address_s_place_is_where_the_signalling_is() {
+        let named = |port: u16| {
+            theirs(&format!(
+                "m=audio {port} RTP/AVP 9\nc=IN IP4 sbc.example.com\na=rtcp:5001 IN IP4 sbc.example.com\n\
+                 m=video 0 RTP/AVP 96\nc=IN IP4 sbc.example.com"
+            ))
+        };
+        let place = |agreed: &Agreed| format!("{} {}", agreed.remote, agreed.remote_reports);
+        // In an offer, in one within a call, in the answer to ours (a 2xx or an ACK), in that to a refresh.
+        let mut ours = ours();
+        let (_, agreed) = ours.answer(&named(4000)).unwrap();
+        assert_eq!(place(&agreed), "8.8.8.8:4000 8.8.8.8:5001");
+        let mut session = Session::new(ours, agreed, [1; 10]);
+        let (_, anew) = told(&mut session, &offer(Some(named(4002))));
+        assert_eq!(place(&anew.unwrap()), "8.8.8.8:4002 8.8.8.8:5001");
+        told(&mut session, &offer(None));
+        let (_, anew) = told(&mut session, &accepted(Some(named(4004))));
+        assert_eq!(place(&anew.unwrap()), "8.8.8.8:4004 8.8.8.8:5001");
+        let body = named(4006);
+        let (_, anew) = told(&mut session, &Event::Refreshed { call: LINE, body });
+        assert_eq!(place(&anew.unwrap()), "8.8.8.8:4006 8.8.8.8:5001");
+        assert_eq!(session.agreed.flow, Flow::SendRecv);
+    }
+
+    #[test]
+    fn an_address_that_is_none_of_ours_is_refused_by_name() {
+        for place in [
+            "IN IP7 2001:db8::1",
+            "IN IP6 8.8.8.8",
+            "IN IP4 224.0.0.1/127",
+            "IN IP6 2001:4860::8",
+        ] {
+            let offer = theirs(&format!("m=audio 4000 RTP/AVP 0\nc={place}"));
+            let declined = Declined::from(ours().answer(&offer).unwrap_err());
+            assert_eq!(declined, Declined::WRONG_FAMILY, "{place}");
+        }
     }
 
     #[test]

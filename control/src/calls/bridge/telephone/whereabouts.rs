@@ -82,16 +82,19 @@ impl Whereabouts {
     }
 
     /// The agreement as it may be kept: an address that nothing may be sent to is taken for that of a
-    /// telephone behind a NAT, whose audio is where its signalling is until its packets say otherwise.
+    /// telephone behind a NAT, whose audio is where its signalling is until its packets say otherwise; and so is a name.
     /// `None`: no address of it is known in the family of `ours`, where our audio is.
     pub(super) fn settle(&self, mut agreed: Agreed, ours: IpAddr) -> Option<Agreed> {
         let mut heard = self.heard();
         heard.retain(|ip| ip.is_ipv4() == ours.is_ipv4());
         let may = |ip: IpAddr| {
             let ip = ip.to_canonical();
-            heard.contains(&ip)
-                || self.blocks.iter().any(|block| block.contains(ip))
-                || egress::permits(ip, &self.rules.allow)
+            let permitted = || {
+                heard.contains(&ip)
+                    || self.blocks.iter().any(|block| block.contains(ip))
+                    || egress::permits(ip, &self.rules.allow)
+            };
+            !ip.is_unspecified() && permitted()
         };
         if !may(agreed.remote.ip()) {
             agreed.remote.set_ip(*heard.first()?);
@@ -194,6 +197,19 @@ mod tests {
                 "10.1.1.20",
                 "10.1.1.20",
                 "10.1.0.1:4000 10.1.0.1:4010",
+            ),
+            // A name is nowhere else either, whoever allows what.
+            (
+                &public,
+                "media.example.com",
+                "media.example.com",
+                "8.8.8.8:4000 8.8.8.8:4010",
+            ),
+            (
+                &whereabouts("8.8.8.8", &["0.0.0.0/0"]),
+                "media.example.com",
+                "9.9.9.9",
+                "8.8.8.8:4000 9.9.9.9:4010",
             ),
             (&unknown, "9.9.9.9", "9.9.9.9", "9.9.9.9:4000 9.9.9.9:4010"),
             (&unknown, "10.0.0.8", "10.0.0.8", ""),

@@ -13,7 +13,7 @@ use super::super::codecs::Codecs;
 use super::super::identity::Identity;
 use super::super::net::Net;
 use super::super::offered::Near;
-use super::super::plain::{Plain, answering, offering, plain, without_group};
+use super::super::plain::{Plain, Way, offering, plain};
 use super::super::{channel, offered, sdp};
 use super::Connection;
 use crate::leg::webrtc::{DIGITS, OPUS};
@@ -35,9 +35,8 @@ impl Connection {
         offer: &str,
         net: &mut Net,
     ) -> Result<String, PeerError> {
-        let direction = self.check(offer)?;
-        let both_ways = Some(Direction::Sendrecv);
-        let (usable, candidates) = usable(offer, both_ways, self.known_opus, self.near)?;
+        let offer = sdp::without_end(offer);
+        let usable = self.usable(offer, Some(Direction::Sendrecv))?;
         let (told, stream) = sdp::with_one_stream(&usable.sdp, !self.ssrc);
         // The caller is back. Perhaps none of its datagrams reaches us before one of ours has opened its way.
         self.hours.go_on(now);
@@ -52,25 +51,23 @@ impl Connection {
         }
         self.measured.declared.store(stream, Ordering::Relaxed);
         if self.fingerprints.is_empty() {
-            self.passive = sdp::attribute(offer, "setup") == Some("active");
+            self.passive = usable.way.setup.as_deref() == Some("active");
         }
         self.known_opus.get_or_insert(usable.codecs.opus);
-        self.remember(offer, candidates);
-        direct(&mut self.core, self.sender, sdp::mirrored(direction));
+        self.remember(&usable.way);
+        direct(&mut self.core, self.sender, sdp::mirrored(usable.flows));
         self.advertise(net)?;
         let answer = self.core.create_answer(None).map_err(|e| invalid(&e))?;
         self.core
             .set_local_description(at, answer)
             .map_err(|e| invalid(&e))?;
-        let mut answer = answering(&self.described(net)?, offer);
-        has_audio(&answer)?;
+        let described = self.described(net)?;
+        has_audio(&described)?;
+        let mut answer = usable.answering(&described, offer);
         if self.passive {
             answer = sdp::as_passive(&answer);
         }
-        if !usable.bundled {
-            answer = without_group(&answer);
-        }
-        self.agree(&usable.codecs, direction);
+        self.agree(&usable.codecs, usable.flows);
         Ok(answer)
     }
 
@@ -101,8 +98,7 @@ impl Connection {
         answer: &str,
         net: &mut Net,
     ) -> Result<(), PeerError> {
-        let direction = self.check(answer)?;
-        let (usable, candidates) = usable(answer, None, self.known_opus, self.near)?;
+        let usable = self.usable(answer, None)?;
         let (told, stream) = sdp::with_one_stream(&usable.sdp, !self.ssrc);
         let description = RTCSessionDescription::answer(told).map_err(|e| invalid(&e))?;
         self.hours.go_on(now);
@@ -110,14 +106,14 @@ impl Connection {
             .set_remote_description(self.instant(now, net), description)
             .map_err(|e| invalid(&e))?;
         self.measured.declared.store(stream, Ordering::Relaxed);
-        self.remember(answer, candidates);
+        self.remember(&usable.way);
         for line in std::mem::take(&mut self.early) {
             self.candidates += 1;
             // Their request was answered long ago: one that the core cannot use is a way less to the caller.
             let _ = self.add(line);
         }
-        self.passive = sdp::attribute(answer, "setup") == Some("active");
-        self.agree(&usable.codecs, direction);
+        self.passive = usable.way.setup.as_deref() == Some("active");
+        self.agree(&usable.codecs, usable.flows);
         Ok(())
     }
 
@@ -129,7 +125,7 @@ impl Connection {
         for (index, candidate) in candidates.iter().enumerate() {
             let line = candidate.candidate.trim();
             let line = line.strip_prefix("a=").unwrap_or(line);
-            if line.is_empty() {
+            if line.is_empty() || !self.is_of_this_round(line) {
                 continue;
             }
             match offered::reachable(line, self.near) {
@@ -159,6 +155,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether a candidate is of the way that was taken: one may name its round (RFC 8838 section 11), and a caller may
+    /// go on gathering for media whose own ways are given up.
+    fn is_of_this_round(&self, line: &str) -> bool {
+        let mut words = line.split_ascii_whitespace();
+        let named = words.find(|word| *word == "ufrag").and(words.next());
+        self.remote_name.is_empty() || named.is_none_or(|name| name == self.remote_name)
+    }
+
     fn add(&mut self, line: String) -> Result<(), rtc::shared::error::Error> {
         self.core.add_remote_candidate(RTCIceCandidateInit {
             candidate: line,
@@ -166,31 +170,27 @@ impl Connection {
         })
     }
 
-    /// Looks at a description before the core does.
-    fn check(&self, sdp: &str) -> Result<Direction, PeerError> {
-        let direction = check(sdp)?;
+    /// Reads a description before the core does.
+    fn usable(&self, sdp: &str, flows: Option<Direction>) -> Result<Plain, PeerError> {
+        let usable = usable(sdp, flows, self.known_opus, self.near)?;
         // The key exchange was with the first certificate; another is another peer.
-        if !self.fingerprints.is_empty() && self.fingerprints != sdp::fingerprints(sdp) {
+        if !self.fingerprints.is_empty() && self.fingerprints != usable.way.fingerprints {
             return Err(wrong(
                 "the fingerprint has changed: ask for a new connection (restart_pc)",
             ));
         }
-        Ok(direction)
+        Ok(usable)
     }
 
-    /// `candidates`: how many of the description the core was given. One that is no new round names those again
-    /// that it knows.
-    fn remember(&mut self, remote: &str, candidates: usize) {
-        let name = sdp::attribute(remote, "ice-ufrag").unwrap_or_default();
-        if name != self.remote_name {
-            name.clone_into(&mut self.remote_name);
+    /// A way that is no new round of ICE names those candidates again that the core knows.
+    fn remember(&mut self, way: &Way) {
+        if way.name != self.remote_name {
+            self.remote_name.clone_from(&way.name);
             self.candidates = 0;
         }
-        self.candidates = self.candidates.max(candidates);
-        self.fingerprints = sdp::fingerprints(remote);
-        self.remote_password = sdp::attribute(remote, "ice-pwd")
-            .unwrap_or_default()
-            .to_owned();
+        self.candidates = self.candidates.max(way.candidates.len());
+        self.fingerprints.clone_from(&way.fingerprints);
+        self.remote_password.clone_from(&way.password);
     }
 
     fn advertise(&mut self, net: &Net) -> Result<(), PeerError> {
@@ -258,9 +258,8 @@ fn direct(core: &mut RTCPeerConnection, sender: RTCRtpSenderId, audio: Direction
 pub fn check_offer(offer: &str) -> Result<(), PeerError> {
     // Nobody can ask for its key: no packet ever comes of it.
     static IDENTITY: LazyLock<Result<Identity, String>> = LazyLock::new(Identity::new);
-    let direction = check(offer)?;
     // As few candidates count as may, so nothing is refused that is taken where callers may be nearer.
-    let (usable, _) = usable(offer, Some(Direction::Sendrecv), None, Near::Nobody)?;
+    let usable = usable(offer, Some(Direction::Sendrecv), None, Near::Nobody)?;
     let (told, _) = sdp::with_one_stream(&usable.sdp, !SSRC);
     let description = RTCSessionDescription::offer(told).map_err(|e| invalid(&e))?;
     let identity = IDENTITY
@@ -271,12 +270,12 @@ pub fn check_offer(offer: &str) -> Result<(), PeerError> {
         super::core(identity, at, SSRC, Arc::default()).map_err(|e| failed(&e))?;
     core.set_remote_description(at, description)
         .map_err(|e| invalid(&e))?;
-    direct(&mut core, sender, sdp::mirrored(direction));
+    direct(&mut core, sender, sdp::mirrored(usable.flows));
     let answer = core.create_answer(None).map_err(|e| invalid(&e))?;
     core.set_local_description(at, answer)
         .map_err(|e| invalid(&e))?;
     let answer = core.local_description();
-    has_audio(&answer.map_or_else(String::new, |answer| answering(&answer.sdp, offer)))
+    has_audio(answer.as_ref().map_or("", |answer| answer.sdp.as_str()))
 }
 
 /// An answer that refuses the audio is none.
@@ -287,43 +286,22 @@ fn has_audio(answer: &str) -> Result<(), PeerError> {
     }
 }
 
-/// Whether a description has all that a connection needs; the direction of its audio.
-fn check(sdp: &str) -> Result<Direction, PeerError> {
+/// A description, if it has all that a connection needs. `flows`: which way its audio is said to the core to flow, where
+/// that is not what it says. `opus`: the number under which the core knows it.
+fn usable(
+    sdp: &str,
+    flows: Option<Direction>,
+    opus: Option<u8>,
+    near: Near,
+) -> Result<Plain, PeerError> {
     if sdp.len() > sdp::LONGEST {
         return Err(wrong("longer than 64 KiB"));
     }
-    let direction = sdp::audio_direction(sdp).ok_or_else(|| wrong("no audio"))?;
-    if sdp::attribute(sdp, "ice-ufrag").is_none() || sdp::attribute(sdp, "ice-pwd").is_none() {
-        return Err(wrong("no ice-ufrag or ice-pwd"));
-    }
-    let fingerprints = sdp::fingerprints(sdp);
-    if fingerprints.is_empty() {
-        return Err(wrong("no fingerprint"));
-    }
-    let known = |print: &String| print.split(' ').next() == Some(sdp::HASH);
-    if !fingerprints.iter().any(known) {
-        return Err(wrong("no fingerprint of sha-256"));
-    }
-    Ok(direction)
-}
-
-/// A description as the core is given it, without the fingerprints and candidates that are of no use, and how many of
-/// these are left. `audio`: which way its first audio is said to flow, where that is not what it says. `opus`: the number
-/// under which the core knows it.
-fn usable(
-    sdp: &str,
-    audio: Option<Direction>,
-    opus: Option<u8>,
-    near: Near,
-) -> Result<(Plain, usize), PeerError> {
-    let mut plain = plain(sdp, audio, opus).map_err(wrong)?;
-    plain.sdp = sdp::with_known_fingerprints(&plain.sdp);
-    let (usable, candidates) = offered::with_reachable(&plain.sdp, near);
-    plain.sdp = usable;
-    if candidates > MOST_CANDIDATES {
+    let plain = plain(sdp::without_end(sdp), flows, opus, near).map_err(wrong)?;
+    if plain.way.candidates.len() > MOST_CANDIDATES {
         return Err(wrong(&format!("more than {MOST_CANDIDATES} candidates")));
     }
-    Ok((plain, candidates))
+    Ok(plain)
 }
 
 fn wrong(why: &str) -> PeerError {

@@ -167,8 +167,9 @@ fn the_first_medium_that_is_kept_leads_to_us() {
             let has = |name: &str| section.contains(name);
             assert_eq!(has("a=candidate:"), at == first, "{answer}");
             assert!(!has("a=end-of-candidates") || at == first, "{answer}");
+            // Of those that are refused, too: some peers take no description that lacks them.
             let way = ["a=ice-ufrag:", "a=ice-pwd:", "a=setup:"];
-            assert!(way.iter().all(|name| has(name) == kept[at]), "{answer}");
+            assert!(way.iter().all(|name| has(name)), "{answer}");
             let shared = sdp::attribute(section, "mid").unwrap();
             let group = sections[0]
                 .lines()

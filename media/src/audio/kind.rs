@@ -116,6 +116,17 @@ fn frames(bytes: &[u8], over: bool) -> Look {
     }
 }
 
+/// The kind of compressed sound of which these bytes are one frame, neither more nor less.
+pub fn one_frame(bytes: &[u8]) -> Option<Kind> {
+    let head = *bytes.first_chunk::<4>()?;
+    if mpeg_frame(head) == Some(bytes.len()) {
+        return Some(Kind::Mp3);
+    }
+    let is_adts = head[0] == 0xff && head[1] & 0xf6 == 0xf0;
+    let length = bytes.first_chunk::<6>().and_then(|six| adts_frame(*six));
+    (is_adts && length == Some(bytes.len())).then_some(Kind::Aac)
+}
+
 /// Whether two frames are of one stream: their version, layer and rate are.
 fn is_like(one: [u8; 4], other: [u8; 4]) -> bool {
     one[0] == other[0] && one[1] & 0xfe == other[1] & 0xfe && one[2] & 0x0c == other[2] & 0x0c
@@ -232,6 +243,8 @@ mod tests {
             assert_eq!(look(&body, false), Look::Is(Kind::Mp3), "{head:x?}");
             assert_eq!(look(&body[..length], true), Look::Is(Kind::Mp3));
             assert_eq!(look(&body[..length], false), Look::Short);
+            assert_eq!(one_frame(&body[..length]), Some(Kind::Mp3));
+            assert_eq!(one_frame(&body[..length - 1]), None);
             // A last frame that was cut, and frames that somebody made up.
             assert_eq!(look(&body[..20], true), Look::Is(Kind::Mp3));
             let odd = [&head[..], &random(2000)].concat();

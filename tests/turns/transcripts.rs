@@ -87,11 +87,7 @@ fn words_that_a_last_result_without_words_follows_are_the_turn() {
     for last in ["", " ", ".", "[BLANK_AUDIO]"] {
         for results in [
             vec![(10, "Two rooms.", false), (50, last, true)],
-            vec![
-                (10, "Two rooms.", false),
-                (20, "", false),
-                (50, last, true),
-            ],
+            vec![(10, "Two rooms.", false), (20, "", false), (50, last, true)],
         ] {
             let call = call(&results, 6000);
             assert_eq!(call.caller_turns()[0].text, "Two rooms.", "{last:?}");
@@ -103,7 +99,10 @@ fn words_that_a_last_result_without_words_follows_are_the_turn() {
 #[test]
 fn final_words_after_the_turn_s_end_join_it_while_nothing_of_the_answer_was_heard() {
     // The turn ends 400 ms after the voice; the model takes 80 ms, the voice 40 ms.
-    let results = [(50, "Two rooms.", true), (250, "Two rooms, please, for three.", true)];
+    let results = [
+        (50, "Two rooms.", true),
+        (250, "Two rooms, please, for three.", true),
+    ];
     let call = call(&results, 8000);
     let turns = call.caller_turns();
     assert_eq!(turns.len(), 1);
@@ -115,7 +114,10 @@ fn final_words_after_the_turn_s_end_join_it_while_nothing_of_the_answer_was_hear
 #[test]
 fn words_that_nobody_waited_for_any_longer_join_the_turn_too() {
     // Without a last word the turn ends with what is there, after five seconds.
-    let results = [(10, "I would like", false), (4_860, "I would like two rooms.", true)];
+    let results = [
+        (10, "I would like", false),
+        (4_860, "I would like two rooms.", true),
+    ];
     let call = call(&results, 12_000);
     let asked = call.story_of(&["ask model"]);
     assert_eq!(asked.len(), 2, "{:#?}", call.story);

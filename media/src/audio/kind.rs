@@ -91,7 +91,11 @@ fn may_become_marked(bytes: &[u8]) -> bool {
 fn frames(bytes: &[u8], over: bool) -> Look {
     let Some(head) = bytes.first_chunk::<4>() else {
         let sync = bytes.first() == Some(&0xff) && bytes.get(1).is_none_or(|byte| *byte >= 0xe0);
-        return if sync && !over { Look::Short } else { Look::Bare };
+        return if sync && !over {
+            Look::Short
+        } else {
+            Look::Bare
+        };
     };
     let (kind, length) = if let Some(length) = mpeg_frame(*head) {
         (Kind::Mp3, length)
@@ -167,7 +171,8 @@ fn mpeg_frame(head: [u8; 4]) -> Option<usize> {
 /// The length of an AAC frame in its transport stream (ISO 13818-7 section 6.2), bytes.
 fn adts_frame(head: [u8; 6]) -> Option<usize> {
     let rate = head[2] >> 2 & 15;
-    let length = usize::from(head[3] & 3) << 11 | usize::from(head[4]) << 3 | usize::from(head[5] >> 5);
+    let length =
+        usize::from(head[3] & 3) << 11 | usize::from(head[4]) << 3 | usize::from(head[5] >> 5);
     (rate < 13 && length > 7).then_some(length)
 }
 

@@ -191,7 +191,10 @@ impl Reply {
 
     /// Whether it answers the caller, who has heard nothing of it, and answers other words than these.
     pub(super) fn is_answer_to_other_words(&self, text: &str) -> bool {
-        self.kind == Kind::Answer && !self.announced && !text.is_empty() && !same_words(&self.asked, text)
+        self.kind == Kind::Answer
+            && !self.announced
+            && !text.is_empty()
+            && !same_words(&self.asked, text)
     }
 
     /// The segment that the voice is speaking.

@@ -43,6 +43,24 @@ pub fn has_words(text: &str) -> bool {
     !words(text).is_empty()
 }
 
+/// Whether a text without words names a noise: whoever wrote it has listened, and found that nobody spoke. A name of
+/// silence is none.
+pub fn names_a_noise(text: &str) -> bool {
+    const NOTHING: [&str; 8] = [
+        "blank",
+        "silen",
+        "inaudible",
+        "no speech",
+        "nospeech",
+        "no audio",
+        "unk",
+        "_",
+    ];
+    let text = text.to_lowercase();
+    let names = text.contains(|c: char| c.is_alphabetic() || NOTES.contains(c));
+    names && !has_words(&text) && !NOTHING.iter().any(|nothing| text.contains(nothing))
+}
+
 fn is_mark(c: char) -> bool {
     c == '*' || c == '+' || NOTES.contains(c) || BRACKETS.iter().any(|(open, _)| *open == c)
 }
@@ -196,6 +214,33 @@ mod tests {
         ] {
             assert_eq!(words(text), "", "{text:?}");
             assert!(!has_words(text));
+        }
+    }
+
+    #[test]
+    fn a_noise_is_told_from_silence_and_from_words() {
+        for noise in [
+            "(coughs)",
+            "♪♪♪",
+            "[Musik]",
+            "（笑）",
+            "<noise>",
+            "*sighs*",
+            "[музыка]",
+        ] {
+            assert!(names_a_noise(noise), "{noise}");
+        }
+        for other in [
+            "",
+            ".",
+            "[BLANK_AUDIO]",
+            "[ Silence ]",
+            "<unk>",
+            "(inaudible)",
+            "Yes.",
+            "(7)",
+        ] {
+            assert!(!names_a_noise(other), "{other}");
         }
     }
 

@@ -227,7 +227,10 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
                 return;
             }
         }
-        if matches!(trouble, Trouble::Cut | Trouble::NoEndAndClosed | Trouble::Quota) {
+        if matches!(
+            trouble,
+            Trouble::Cut | Trouble::NoEndAndClosed | Trouble::Quota
+        ) {
             // What was sent arrives before the end does.
             sleep(Duration::from_millis(20)).await;
             return;

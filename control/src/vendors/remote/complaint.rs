@@ -89,9 +89,16 @@ pub(super) fn is_error(value: &Value) -> bool {
     ["type", "status", "event"]
         .iter()
         .any(|name| value[*name].as_str().as_ref().is_some_and(is_error))
-        || ["error", "err_msg", "err_code", "error_code", "error_message", "detail"]
-            .into_iter()
-            .any(says)
+        || [
+            "error",
+            "err_msg",
+            "err_code",
+            "error_code",
+            "error_message",
+            "detail",
+        ]
+        .into_iter()
+        .any(says)
 }
 
 /// A code that is one word, and no key.

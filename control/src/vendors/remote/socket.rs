@@ -205,7 +205,11 @@ mod tests {
             }
         };
         for (code, reason, why) in [
-            (1008, "quota_exceeded", "the socket closed (1008): quota_exceeded"),
+            (
+                1008,
+                "quota_exceeded",
+                "the socket closed (1008): quota_exceeded",
+            ),
             (1000, "idle", "the socket closed (1000): idle"),
             (1008, "", "the socket closed (1008): policy violation"),
             (4001, "", "the socket closed (4001): no reason given"),

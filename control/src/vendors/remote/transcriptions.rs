@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use media::speech::words::has_words;
+use media::speech::words::{has_words, names_a_noise};
 use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
 use media::time::RATE;
 use reqwest::header;
@@ -173,6 +173,9 @@ impl Shared {
         let mut muteness = lock(&self.muteness);
         if has_words(text) {
             muteness.words();
+            return Verdict::Believed;
+        }
+        if names_a_noise(text) {
             return Verdict::Believed;
         }
         muteness.no_words(Instant::now(), samples.len() as u64, true)

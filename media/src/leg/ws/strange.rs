@@ -144,7 +144,8 @@ impl Sound {
         self.power > SOFTEST
             && self.power < other.power
             && self.is_smooth(50)
-            && 2 * self.steps as u128 * (other.power as u128) < other.steps as u128 * self.power as u128
+            && 2 * self.steps as u128 * (other.power as u128)
+                < other.steps as u128 * self.power as u128
     }
 }
 

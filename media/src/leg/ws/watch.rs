@@ -115,7 +115,9 @@ impl Watch {
             }
         }
         let samples = if pcm { bytes.len() / 2 } else { bytes.len() };
-        let pace = self.pace.add(self.now, samples as u64, self.format.sample_rate());
+        let pace = self
+            .pace
+            .add(self.now, samples as u64, self.format.sample_rate());
         match self.counts.found() {
             // Voices that are sent so twice as fast are two channels; else somebody made 16 kHz of 8 kHz, which can be heard.
             Some(Reading::Doubled) if !self.pace.is_double(self.format.sample_rate()) => {}
@@ -143,7 +145,8 @@ impl Watch {
                 "pcm_16000: samples of 16 bits, the low byte first, mono, 16 kHz"
             }
         };
-        let words = format!("The audio looks like {what}. This session takes {takes}, without a header");
+        let words =
+            format!("The audio looks like {what}. This session takes {takes}, without a header");
         self.words = Some(words);
     }
 }

@@ -68,8 +68,9 @@ impl Finals {
     /// Adds a piece, in place of those that lie within it.
     pub(super) fn push(&mut self, span: Option<Span>, text: String) {
         if let Some(span) = span.filter(|span| !span.is_empty()) {
-            self.pieces
-                .retain(|(place, _)| place.is_none_or(|place| place.is_empty() || !span.holds(place)));
+            self.pieces.retain(|(place, _)| {
+                place.is_none_or(|place| place.is_empty() || !span.holds(place))
+            });
         }
         if self.pieces.len() < MOST {
             self.pieces.push((span, text));
@@ -129,7 +130,10 @@ mod tests {
         let pieces: Vec<_> = (0..200)
             .map(|at| (span(at * 100, at * 100 + 100), format!("w{at}")))
             .collect();
-        let pieces: Vec<_> = pieces.iter().map(|(at, text)| (*at, text.as_str())).collect();
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|(at, text)| (*at, text.as_str()))
+            .collect();
         let wanted: Vec<&str> = pieces.iter().map(|(_, text)| *text).collect();
         assert_eq!(said(&pieces), wanted.join(" "));
     }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use media::speech::words::has_words;
+use media::speech::words::{has_words, names_a_noise};
 use media::speech::{SttEvent, UtteranceId};
 use media::time::RATE;
 use tokio::time::Instant;
@@ -107,6 +107,8 @@ struct Utterance {
     confidence: Option<f32>,
     /// This connection had a result for it, be it without words.
     answered: bool,
+    /// The recogniser has named a noise in it.
+    noise: bool,
     /// Nobody wants its words.
     cancelled: bool,
 }
@@ -120,6 +122,7 @@ impl Utterance {
     fn hear(&mut self, heard: &Heard, span: Option<Span>) {
         self.answered = true;
         let has_words = has_words(&heard.text);
+        self.noise |= heard.is_final && names_a_noise(&heard.text);
         if !heard.is_final {
             // What had words has not lost them because a later guess has none.
             if has_words {
@@ -179,6 +182,7 @@ impl Session {
             interim: String::new(),
             confidence: None,
             answered: false,
+            noise: false,
             cancelled: false,
         });
     }
@@ -416,7 +420,10 @@ impl Session {
             false
         } else if asked.is_some() {
             let length = until.saturating_sub(utterance.from);
-            let verdict = self.muteness.no_words(now, length, utterance.answered);
+            let verdict = match utterance.noise {
+                true => Verdict::Believed,
+                false => self.muteness.no_words(now, length, utterance.answered),
+            };
             fault = (verdict == Verdict::Mute).then(|| match utterance.answered {
                 true => Fault::Wrong("no words came for a voice".to_owned()),
                 false => Fault::Stalled(EMPTY_ANSWER),

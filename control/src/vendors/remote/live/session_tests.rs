@@ -471,6 +471,18 @@ fn a_noise_alone_is_no_word() {
         result(&mut call, 0.0, 2.0, text, true, true);
         assert_eq!(call.final_of(1), Some(""), "{text}");
     }
+    // Who names noises has listened, however long they last, and nobody else need listen.
+    for fallback in [false, true] {
+        let mut call = Call::new(fallback);
+        call.connect();
+        for id in 1..=5_u32 {
+            sentence(&mut call, id);
+            let from = 2.0 * f64::from(id - 1);
+            result(&mut call, from, from + 2.0, "[Music]", true, true);
+            assert_eq!(call.final_of(id), Some(""), "{id}");
+        }
+        assert!(call.faults.is_empty() && call.handed.is_empty());
+    }
 }
 
 #[test]

@@ -105,7 +105,9 @@ fn a_header_before_each_part_is_no_sound() {
 fn samples_of_every_width_are_understood() {
     let samples = sine(16_000, 440.0, -12.0, 300);
     let widened = |low: &[u8]| -> Vec<u8> {
-        let bytes = samples.iter().flat_map(|s| [low, &s.to_le_bytes()].concat());
+        let bytes = samples
+            .iter()
+            .flat_map(|s| [low, &s.to_le_bytes()].concat());
         bytes.collect()
     };
     let floats = |value: &dyn Fn(f64) -> Vec<u8>| -> Vec<u8> {
@@ -115,7 +117,11 @@ fn samples_of_every_width_are_understood() {
     let single = floats(&|value| (value as f32).to_le_bytes().to_vec());
     for (what, head, body) in [
         ("24 bits", head(1, 1, 24, 3, 0), widened(&[9])),
-        ("24 bits in four bytes", head(1, 1, 24, 4, 0), widened(&[0, 9])),
+        (
+            "24 bits in four bytes",
+            head(1, 1, 24, 4, 0),
+            widened(&[0, 9]),
+        ),
         ("32 bits", head(1, 1, 32, 4, 0), widened(&[1, 9])),
         ("float", head(3, 1, 32, 4, 0), single.clone()),
         (
@@ -147,14 +153,22 @@ fn samples_of_every_width_are_understood() {
     };
     let mut companded = vec![0; samples.len()];
     g711::ulaw_encode(&samples, &mut companded);
-    near(&read(&[head(7, 1, 8, 1, 0), companded.clone()].concat(), 7).unwrap().1);
+    near(
+        &read(&[head(7, 1, 8, 1, 0), companded.clone()].concat(), 7)
+            .unwrap()
+            .1,
+    );
     let mut told = Samples::described("audio/basic", 24_000);
     let mut out = Vec::new();
     told.push(&companded, &mut out).unwrap();
     assert_eq!(told.rate(), 8_000);
     near(&out);
     g711::alaw_encode(&samples, &mut companded);
-    near(&read(&[head(6, 1, 8, 1, 0), companded].concat(), 7).unwrap().1);
+    near(
+        &read(&[head(6, 1, 8, 1, 0), companded].concat(), 7)
+            .unwrap()
+            .1,
+    );
     let bytes = samples.iter().map(|s| ((s >> 8) + 128) as u8).collect();
     near(&read(&[head(1, 1, 8, 1, 0), bytes].concat(), 7).unwrap().1);
     // No number is silence, and what is too loud is cut.
@@ -180,14 +194,16 @@ fn random(length: usize) -> Vec<u8> {
 
 #[test]
 fn compressed_sound_is_a_fault_that_shows_how_it_begins() {
-    let frames = |head: &[u8], length: usize| {
-        [head, &random(length - head.len())].concat().repeat(5)
-    };
+    let frames =
+        |head: &[u8], length: usize| [head, &random(length - head.len())].concat().repeat(5);
     for (name, body) in [
         ("MP3", frames(&[0xff, 0xf3, 0x84, 0xc4], 192)),
         ("MP3", frames(&[0xff, 0xfb, 0x90, 0x64], 417)),
         ("MP3", [&b"ID3\x03\0\0\0\0\0\0"[..], &random(900)].concat()),
-        ("AAC", frames(&[0xff, 0xf1, 0x58, 0x80, 0x2e, 0x7f, 0xfc], 371)),
+        (
+            "AAC",
+            frames(&[0xff, 0xf1, 0x58, 0x80, 0x2e, 0x7f, 0xfc], 371),
+        ),
         ("Ogg", [&b"OggS\0\x02"[..], &random(900)].concat()),
         ("WebM", [&b"\x1aE\xdf\xa3"[..], &random(900)].concat()),
         ("MP4", [&b"\0\0\0\x18ftypM4A "[..], &random(900)].concat()),

@@ -73,7 +73,10 @@ fn form(format: &[u8]) -> Result<Form, String> {
         // Without the identifier it is integers.
         tag = format.get(24..26).map_or(1, le16);
     }
-    let (channels, align) = (usize::from(le16(&format[2..])), usize::from(le16(&format[12..])));
+    let (channels, align) = (
+        usize::from(le16(&format[2..])),
+        usize::from(le16(&format[12..])),
+    );
     let bits = le16(&format[14..]);
     if !(1..=8).contains(&channels) {
         return Err(format!("has {channels} channels"));
@@ -114,7 +117,10 @@ pub(super) fn start(bytes: &[u8]) -> Start {
     const LENGTH: usize = 12;
     let is_first = |byte: &u8| *byte == b'R';
     let mut from = 0;
-    while let Some(found) = bytes.get(from..).and_then(|rest| rest.iter().position(is_first)) {
+    while let Some(found) = bytes
+        .get(from..)
+        .and_then(|rest| rest.iter().position(is_first))
+    {
         let at = from + found;
         let rest = &bytes[at..];
         let mark = &rest[..rest.len().min(4)];

@@ -202,7 +202,9 @@ mod tests {
         );
         // A header in every event.
         assert_eq!(
-            read("text/event-stream", part.repeat(3).as_bytes(), 50).unwrap().1,
+            read("text/event-stream", part.repeat(3).as_bytes(), 50)
+                .unwrap()
+                .1,
             SAMPLES.repeat(3)
         );
         let mut sound = Sound::new("text/event-stream", 24_000).unwrap();

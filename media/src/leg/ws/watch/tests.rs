@@ -119,7 +119,9 @@ fn what_is_right_is_never_told() {
     // Full-scale noise of every value.
     let mut state = 1_u64;
     let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 40) as i16
     };
     sounds.push((0..long).map(|_| random()).collect());
@@ -153,7 +155,9 @@ fn what_is_right_is_never_told() {
 fn random(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) as u8
     };
     (0..length).map(next).collect()
@@ -178,14 +182,21 @@ fn compressed_sound_is_told_and_not_played_and_samples_after_it_are() {
             let mut watch = Watch::new(format);
             assert_eq!(watch.look(&first), Verdict::Drop, "{what}");
             let told = watch.take_words().unwrap();
-            assert!(told.contains(what) && told.contains(format.name()), "{told}");
+            assert!(
+                told.contains(what) && told.contains(format.name()),
+                "{told}"
+            );
             for seed in 0..50 {
                 let length = 601 + 30 * seed as usize;
                 assert_eq!(watch.look(&random(length, seed)), Verdict::Drop);
             }
             let voice = bytes(&voice(16_000, 1)[..320]);
             let verdicts: Vec<Verdict> = (0..20).map(|_| watch.look(&voice)).collect();
-            assert!(verdicts[CLEAN as usize..].iter().all(|v| *v == Verdict::Play(0)));
+            assert!(
+                verdicts[CLEAN as usize..]
+                    .iter()
+                    .all(|v| *v == Verdict::Play(0))
+            );
             assert_eq!(watch.take_words(), None, "it was told");
         }
     }

@@ -1,5 +1,5 @@
 //! Transcripts as recognisers send them: without words, with a last word that is empty, and late. Times as in the other
-//! rows.
+//! rows, but that the model takes half a second.
 
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ fn many(results: &[(u64, &str, bool)]) -> Hearing {
 fn call(results: &[(u64, &str, bool)], run: u64) -> VirtualCall {
     let script = Script {
         hearings: [many(results)].into(),
+        llm_delay: Duration::from_millis(500),
         ..Script::default()
     };
     VirtualCall::new(config(agent()), script, &[(1000, 2000)]).run(run)
@@ -98,7 +99,7 @@ fn words_that_a_last_result_without_words_follows_are_the_turn() {
 
 #[test]
 fn final_words_after_the_turn_s_end_join_it_while_nothing_of_the_answer_was_heard() {
-    // The turn ends 400 ms after the voice; the model takes 80 ms, the voice 40 ms.
+    // The recogniser is asked 200 ms after the voice, and the turn ends after 400.
     let results = [
         (50, "Two rooms.", true),
         (250, "Two rooms, please, for three.", true),

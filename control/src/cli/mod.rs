@@ -194,7 +194,11 @@ async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
         .await
         .map_err(at_its_place(url))?;
     db.migrate().await.map_err(at_its_place(url))?;
-    Ok(db)
+    // A file that nobody may write is found here, with its name, and not by whoever writes first.
+    match db.takes_writes().await {
+        Err(error) if error.is_fault() => Err(at_its_place(url)(error)),
+        Ok(()) | Err(_) => Ok(db),
+    }
 }
 
 #[cfg(test)]

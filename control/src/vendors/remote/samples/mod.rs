@@ -242,10 +242,11 @@ impl Samples {
         if self.pending.len() < most + 8 && !over {
             return false;
         }
-        let chunk = |at: &usize| self.pending.get(*at..*at + 8).is_some_and(is_chunk);
-        self.state = if (0..=most).any(|at| chunk(&at)) || self.pending.len() < most + 8 {
+        let is_file = |at: usize| self.pending.get(at..at + 8).is_some_and(is_chunk);
+        self.state = if (0..=most).any(is_file) {
             State::Trailer
         } else {
+            // Another header, or more sound than was told.
             State::Body(None)
         };
         true
@@ -271,13 +272,13 @@ impl Samples {
     }
 }
 
-/// Whether a part of a file that is not its sound begins here.
+/// Whether a part of a file begins here that is neither its sound nor another file.
 fn is_chunk(head: &[u8]) -> bool {
     let (name, length) = head.split_at(4);
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b' ';
     let is_header = name == b"RIFF" || name == b"RF64";
     let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
-    is_header || (name.iter().all(is_name) && length < LONGEST_CHUNK)
+    !is_header && name.iter().all(is_name) && length < LONGEST_CHUNK
 }
 
 /// Whether bytes are a text, or the beginning of one: JSON or a page, such as an error's.

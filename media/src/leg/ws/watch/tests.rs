@@ -75,10 +75,10 @@ fn a_voice_in_another_format_is_told_once_and_what_it_is() {
     is_told(pcm, &bytes(&stereo), 1280, "two channels");
     let mut companded = vec![0; narrow.len()];
     g711::ulaw_encode(&narrow, &mut companded);
-    is_told(pcm, &companded, 640, "μ-law");
-    is_told(pcm, &companded, 320, "μ-law");
+    is_told(pcm, &companded, 640, "G.711");
+    is_told(pcm, &companded, 320, "G.711");
     g711::alaw_encode(&narrow, &mut companded);
-    is_told(pcm, &companded, 640, "A-law");
+    is_told(pcm, &companded, 640, "G.711");
     is_told(pcm, &bytes(&narrow), 320, "8000 Hz");
     for (rate, length) in [(24_000, 960), (44_100, 1764), (48_000, 1920)] {
         let sound = voice(rate, 4);

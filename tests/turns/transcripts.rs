@@ -98,6 +98,15 @@ fn words_that_a_last_result_without_words_follows_are_the_turn() {
 }
 
 #[test]
+fn words_that_turn_out_to_be_a_noise_make_no_turn() {
+    for last in ["(coughs)", "[noise]", "♪"] {
+        let call = call(&[(10, "Two rooms.", false), (50, last, true)], 6000);
+        assert!(call.caller_turns().is_empty(), "{last}: {:#?}", call.story);
+        assert!(call.story_of(&["ask model"]).is_empty(), "{last}");
+    }
+}
+
+#[test]
 fn final_words_after_the_turn_s_end_join_it_while_nothing_of_the_answer_was_heard() {
     // The recogniser is asked 200 ms after the voice, and the turn ends after 400.
     let results = [

@@ -306,6 +306,8 @@ impl Call {
         confidence: Option<f32>,
         is_final: bool,
     ) {
+        // Who names a noise has judged that what they took for words was none.
+        let noise = is_final && spoken::names_a_noise(&text);
         let text = spoken::words(&text);
         // A recogniser may know better after its last word: as long as nothing of the answer was heard, that counts.
         let Some(utterance) = self
@@ -315,8 +317,8 @@ impl Call {
         else {
             return;
         };
-        // Words are not taken back by a result that has none.
-        if !text.is_empty() || utterance.text.is_empty() {
+        // Words are not taken back by a result that merely has none.
+        if !text.is_empty() || utterance.text.is_empty() || noise {
             utterance.text = text.into_owned();
             utterance.confidence = confidence;
         }

@@ -137,8 +137,8 @@ impl Utterance {
         if has_words {
             self.finals.push(span, heard.text.trim().to_owned());
             self.confidence = lower(self.confidence, heard.confidence, &heard.text);
-        } else if !interim.is_empty() {
-            // A final result without words takes none back.
+        } else if !interim.is_empty() && !names_a_noise(&heard.text) {
+            // A final result that merely has no words takes none back.
             self.finals.push(span, interim);
         }
     }

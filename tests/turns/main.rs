@@ -18,4 +18,5 @@ mod rows;
 mod talks;
 mod telephone;
 mod tools;
+mod transcripts;
 mod unheard;

@@ -615,6 +615,7 @@ fn end_by_the_api_the_caller_and_a_fault() {
         (Some(EndRequest::Api), EndReason::EndedByApi, Some(1000)),
         (Some(EndRequest::Blocked), EndReason::EndedByApi, Some(1013)),
         (Some(EndRequest::Fault), EndReason::EngineError, Some(1011)),
+        (Some(EndRequest::Lost), EndReason::NodeLost, Some(1011)),
         (None, EndReason::CallerHangup, None),
     ] {
         let mut call = VirtualCall::new(config(greeter()), Script::default(), &[]);

@@ -146,12 +146,34 @@ async fn existing_db(config: &Config) -> Result<crate::db::Db, Failure> {
             Err(error) => return Err(format!("{}: {error}", shown.display()).into()),
         }
     }
-    let db = crate::db::Db::open_with(url, &config.database.pool).await?;
-    if !db.is_made().await? {
+    let db = crate::db::Db::open_with(url, &config.database.pool)
+        .await
+        .map_err(at_its_place(url))?;
+    if !db.is_made().await.map_err(at_its_place(url))? {
         return Err(none(&crate::db::place(url)).into());
     }
-    db.migrate().await?;
+    db.migrate().await.map_err(at_its_place(url))?;
     Ok(db)
+}
+
+/// A fault of the database, with the place that the operator has to look at: a file that nobody may write, for example.
+fn at_its_place(url: &str) -> impl Fn(crate::db::DbError) -> Failure {
+    let file = crate::db::file(url)
+        .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let place = file.map_or_else(|| crate::db::place(url), |file| file.display().to_string());
+    move |error| format!("{place}: {error}").into()
+}
+
+/// The same of a file or a folder.
+fn at_path(path: &std::path::Path) -> impl Fn(std::io::Error) -> std::io::Error {
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    move |error| {
+        let why = error.to_string();
+        if why.contains(&*shown.to_string_lossy()) {
+            return error;
+        }
+        std::io::Error::new(error.kind(), format!("{}: {why}", shown.display()))
+    }
 }
 
 /// Makes the data folder if there is none. Private: it holds the master key, recordings and transcripts.
@@ -159,14 +181,68 @@ fn make_data_dir(config: &Config) -> Result<(), Failure> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(&config.server.data_dir)?;
+        .create(&config.server.data_dir)
+        .map_err(at_path(&config.server.data_dir))?;
     Ok(())
 }
 
 /// The database of these settings, made if there is none, and up to date.
 async fn open_db(config: &Config) -> Result<crate::db::Db, Failure> {
     make_data_dir(config)?;
-    let db = crate::db::Db::open_with(config.database.url.expose(), &config.database.pool).await?;
-    db.migrate().await?;
-    Ok(db)
+    let url = config.database.url.expose();
+    let db = crate::db::Db::open_with(url, &config.database.pool)
+        .await
+        .map_err(at_its_place(url))?;
+    db.migrate().await.map_err(at_its_place(url))?;
+    // A file that nobody may write is found here, with its name, and not by whoever writes first.
+    match db.takes_writes().await {
+        Err(error) if error.is_fault() => Err(at_its_place(url)(error)),
+        Ok(()) | Err(_) => Ok(db),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at a surprise")]
+
+    use super::*;
+    use crate::db::{Db, DbError};
+    use crate::testing::TempDir;
+
+    #[tokio::test]
+    async fn a_database_that_cannot_be_opened_is_named_with_its_place() {
+        let dir = TempDir::new().unwrap();
+        let missing = dir.path().join("missing").join("sidetone.db");
+        let folder = dir.path().to_owned();
+        let damaged = dir.path().join("damaged.db");
+        std::fs::write(
+            &damaged,
+            "this is no database, and long enough to be looked at",
+        )
+        .unwrap();
+        for file in [missing, folder, damaged] {
+            let url = format!("sqlite:{}", file.display());
+            let opened = async {
+                let db = Db::open(&url).await?;
+                db.migrate().await
+            };
+            let error = opened.await.map_err(at_its_place(&url)).unwrap_err();
+            let (error, file) = (error.to_string(), file.display().to_string());
+            assert!(error.starts_with(&file), "{error}");
+        }
+        let shown = at_its_place("postgres://me:secret@db.example:5432/calls?x=y")(DbError::Away);
+        let shown = shown.to_string();
+        assert!(shown.starts_with("db.example:5432/calls: "), "{shown}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let within = file.join("folder");
+        let error = std::fs::create_dir_all(&within).map_err(at_path(&within));
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with(&within.display().to_string()), "{error}");
+    }
 }

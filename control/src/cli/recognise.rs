@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use media::config::Language;
 use media::rtp::sdp::Codec;
+use media::speech::words as spoken;
 use media::speech::{
     LanguageModel, LlmEvent, Message, ModelRequest, Recogniser, ReplyId, SpeechEvent, SpeechSink,
     SttEvent, UtteranceId,
@@ -268,7 +269,7 @@ impl Line {
         loop {
             match self.heard.recv_timeout(Duration::from_secs(120)) {
                 Ok(SpeechEvent::Stt(SttEvent::Final { text, .. })) => {
-                    return Ok((text, ended.elapsed()));
+                    return Ok((spoken::words(&text).into_owned(), ended.elapsed()));
                 }
                 Ok(SpeechEvent::Stt(SttEvent::Failed { message, .. })) => return Err(message),
                 Ok(_) => {}

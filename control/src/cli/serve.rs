@@ -213,7 +213,10 @@ fn assemble(
     let master_key = match &config.master_key {
         Some(key) => MasterKey::from_base64(key.expose())
             .ok_or_else(|| ConfigError::one("SIDETONE_MASTER_KEY", "must be 32 bytes in base64"))?,
-        None => MasterKey::load_or_create(&config.server.data_dir.join("master.key"))?,
+        None => {
+            let file = config.server.data_dir.join("master.key");
+            MasterKey::load_or_create(&file).map_err(super::at_path(&file))?
+        }
     };
     let redis = config.redis_url.as_ref().map(Link::new).transpose();
     let redis = redis.map_err(|why| ConfigError::one("redis.url", why))?;
@@ -247,9 +250,12 @@ fn assemble(
         request_threads: or_cores(config.speech.workers),
         supervisor: supervisor.clone(),
     };
-    let speech = Speech::start(speech, &config.server.data_dir)?;
+    let data_dir = &config.server.data_dir;
+    let speech =
+        Speech::start(speech, data_dir).map_err(super::at_path(&data_dir.join("speech")))?;
     let storage = if config.storage.url.is_empty() {
-        Storage::local(config.server.data_dir.join("objects"))?
+        let folder = data_dir.join("objects");
+        Storage::local(folder.clone()).map_err(super::at_path(&folder))?
     } else {
         Storage::remote(&config.storage, std::env::vars())
             .map_err(|error| ConfigError::one("storage.url", error))?

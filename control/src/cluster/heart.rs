@@ -74,7 +74,7 @@ pub async fn beat(app: &Node) -> Result<(), DbError> {
         );
     }
     app.set_lost(true);
-    app.engine.drain(EndRequest::Drain);
+    app.engine.drain(EndRequest::Lost);
     if app.live.is_empty() {
         super::register(app).await?;
         app.set_lost(false);

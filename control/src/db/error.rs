@@ -66,7 +66,7 @@ impl DbError {
     }
 
     /// Whether the database is there but its disk, its memory or its role does not let it do this now.
-    pub(super) fn is_fault(&self) -> bool {
+    pub fn is_fault(&self) -> bool {
         match self {
             Self::NoWrites => true,
             Self::Engine(error) => fault(error),

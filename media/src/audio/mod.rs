@@ -10,6 +10,7 @@ pub mod g711;
 pub mod g722;
 pub mod jitter;
 pub(crate) mod keypad;
+pub mod kind;
 pub mod level;
 pub mod opus;
 pub mod playout;

@@ -17,6 +17,7 @@ impl Call {
         let reason = match request {
             EndRequest::Api | EndRequest::Drain | EndRequest::Blocked => EndReason::EndedByApi,
             EndRequest::Fault => EndReason::EngineError,
+            EndRequest::Lost => EndReason::NodeLost,
         };
         self.cue(Cue::End(reason));
     }

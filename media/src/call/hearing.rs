@@ -12,6 +12,7 @@ use crate::frame::FRAME;
 use crate::leg::ws::ServerEvent;
 use crate::record::timeline::{Piece, Place};
 use crate::speech::UtteranceId;
+use crate::speech::words as spoken;
 use crate::time::{RATE, Samples, Time};
 use crate::turn::endpoint::{Shape, is_acknowledgement, is_stop};
 use crate::turn::{Cue, State, Words};
@@ -39,6 +40,9 @@ pub(super) struct Dropping {
 /// Pieces of speech over the agent with less than this between them belong to one turn: a voice over the agent's
 /// own comes cut to pieces where the caller's side cancels echo.
 const TOGETHER: u64 = RATE as u64;
+
+/// How often a turn is answered anew because the recogniser changed its mind: each is a request to the model.
+const MOST_ASKED_ANEW: u8 = 3;
 
 /// One stretch of voice at the recogniser.
 #[derive(Debug)]
@@ -85,6 +89,10 @@ pub(super) struct CallerTurn {
     keys: String,
     typed: String,
     committed: bool,
+    /// The newest utterance when it was committed.
+    newest: u32,
+    /// How often it was answered anew because its words came late.
+    asked_anew: u8,
     /// What was done for it before it went on.
     pub(super) work: Work,
 }
@@ -285,17 +293,25 @@ impl Call {
         confidence: Option<f32>,
         is_final: bool,
     ) {
+        // Who names a noise has judged that what they took for words was none.
+        let noise = is_final && spoken::names_a_noise(&text);
+        let text = spoken::words(&text);
+        // A recogniser may know better after its last word: as long as nothing of the answer was heard, that counts.
         let Some(utterance) = self
             .utterances
             .iter_mut()
-            .find(|u| u.id == id && u.stage != Stage::Final)
+            .find(|u| u.id == id && (is_final || u.stage != Stage::Final))
         else {
             return;
         };
-        utterance.text = text.trim().to_owned();
-        utterance.confidence = confidence;
+        // Words are not taken back by a result that merely has none.
+        if !text.is_empty() || utterance.text.is_empty() || noise {
+            utterance.text = text.into_owned();
+            utterance.confidence = confidence;
+        }
         if is_final {
             utterance.stage = Stage::Final;
+            utterance.failed = false;
         }
         if let Some(turn) = &self.caller_turn
             && !turn.committed
@@ -306,6 +322,29 @@ impl Call {
             }
         }
         self.cue_words(id);
+        if is_final {
+            self.late_words(id);
+        }
+    }
+
+    /// Final words of a turn that is being answered already: it is answered anew, with all that was said.
+    fn late_words(&mut self, id: UtteranceId) {
+        let text = self.turn_text();
+        let unheard = self
+            .reply
+            .as_ref()
+            .is_some_and(|r| r.committed && r.is_answer_to_other_words(&text));
+        let thinks = matches!(self.turn.state(), State::Thinking { .. });
+        if let Some(turn) = &mut self.caller_turn
+            && turn.committed
+            && turn.newest >= id.0
+            && turn.asked_anew < MOST_ASKED_ANEW
+            && thinks
+            && unheard
+        {
+            turn.asked_anew += 1;
+            self.cue(Cue::LateWords);
+        }
     }
 
     /// Tells the turn taker of words that came for this utterance.
@@ -365,6 +404,8 @@ impl Call {
             keys: std::mem::take(&mut self.pending_keys),
             typed: std::mem::take(&mut self.pending_text),
             committed: false,
+            newest: 0,
+            asked_anew: 0,
             work: Work::default(),
         });
     }
@@ -477,6 +518,7 @@ impl Call {
         let text = self.turn_text();
         if let Some(turn) = &mut self.caller_turn {
             turn.committed = true;
+            turn.newest = self.utterance_ids;
             turn.end = turn.end.max(self.last_voice_at);
             let id = turn.id.clone();
             self.send_transcript(&text, &id, true);

@@ -88,4 +88,6 @@ pub enum EndRequest {
     Blocked,
     /// The engine itself failed in this call.
     Fault,
+    /// Others took this node for dead, or another process runs in its place: the call is over in the record.
+    Lost,
 }

@@ -50,7 +50,7 @@ use crate::config::{CallConfig, Protocol};
 use crate::dialog::Dialog;
 use crate::leg::Leg;
 use crate::leg::LegEvent;
-use crate::leg::ws::{ServerEvent, ServerHeader};
+use crate::leg::ws::{AUDIO_FORMAT, ServerEvent, ServerHeader};
 use crate::record::timeline::Timeline;
 use crate::rtp::presses::Presses;
 use crate::speech::{SpeechEvent, SttEvent};
@@ -260,6 +260,7 @@ impl Call {
                 self.first_packet.came();
                 self.message(|leg, sink| {
                     if let Some(messages) = leg.messages() {
+                        messages.tell_time(now);
                         messages.receive(text, sink);
                     }
                 });
@@ -464,8 +465,10 @@ impl Call {
                 message,
             } => {
                 self.refuse(code, &message, None);
-                if let Some(close) = close {
+                if code == AUDIO_FORMAT || close.is_some() {
                     self.note(&message);
+                }
+                if let Some(close) = close {
                     self.out.close(close, code);
                     self.cue(Cue::End(EndReason::MediaTimeout));
                 }

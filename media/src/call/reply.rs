@@ -189,6 +189,14 @@ impl Reply {
         self.text_complete = true;
     }
 
+    /// Whether it answers the caller, who has heard nothing of it, and answers other words than these.
+    pub(super) fn is_answer_to_other_words(&self, text: &str) -> bool {
+        self.kind == Kind::Answer
+            && !self.announced
+            && !text.is_empty()
+            && !same_words(&self.asked, text)
+    }
+
     /// The segment that the voice is speaking.
     pub(super) fn speaking(&mut self) -> Option<&mut Spoken> {
         self.segments.last_mut().filter(|spoken| !spoken.done)
@@ -241,6 +249,15 @@ impl Reply {
         }
         text.get(..end).unwrap_or_default().trim_end()
     }
+}
+
+/// Whether two texts differ in nothing but marks and case.
+fn same_words(one: &str, other: &str) -> bool {
+    let words = |text: &'_ str| -> String {
+        let letters = text.chars().filter(|c| c.is_alphanumeric());
+        letters.flat_map(char::to_lowercase).collect()
+    };
+    words(one) == words(other)
 }
 
 /// The bytes of the whole words within the first `characters`.

@@ -7,6 +7,7 @@
 //! recognised and dropped.
 
 pub mod script;
+pub mod words;
 
 use serde::{Deserialize, Serialize};
 

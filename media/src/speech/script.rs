@@ -31,6 +31,8 @@ pub enum Line {
 #[derive(Clone, Debug)]
 pub enum Hearing {
     Words(String),
+    /// Says these, one after the other: how long after the voice, the words, and whether they are final.
+    Many(Vec<(Duration, String, bool)>),
     /// Never answers.
     Stall,
     Fail,
@@ -158,6 +160,20 @@ impl Script {
                         confidence: Some(0.9),
                     }),
                 );
+            }
+            Hearing::Many(results) => {
+                for (after, text, is_final) in results {
+                    let event = if is_final {
+                        SttEvent::Final {
+                            utterance,
+                            text,
+                            confidence: Some(0.9),
+                        }
+                    } else {
+                        SttEvent::Interim { utterance, text }
+                    };
+                    self.later(now + after, SpeechEvent::Stt(event));
+                }
             }
             Hearing::Fail => {
                 let message = "scripted".to_owned();

@@ -18,6 +18,8 @@ pub enum Cue {
     SilenceFollows,
     /// The recogniser's words for the turn (or, while the agent speaks, for the voice over it).
     Words(Words),
+    /// The turn that is being answered has other words than were answered.
+    LateWords,
     /// The recogniser failed, and there are no words.
     NotHeard,
     /// Typed text is a whole turn.

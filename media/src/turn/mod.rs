@@ -24,6 +24,7 @@
 //! | | `Timer::FirstWord`, or the reply fails | `Thinking` | `CancelReply`, `Apologise` |
 //! | | the caller speaks on | `Caller`, the same turn | `CancelReply`, `Listen` |
 //! | | a voice before a line of the agent's own | `Caller` | `CancelReply`, `OpenTurn`, `Listen` |
+//! | | final words of the turn come late | stays | `Commit` again |
 //! | | a tool runs | stays, without the deadlines | |
 //! | `Agent` | voice reaches `barge_in_min_speech_secs` | `Caller` | `Interrupt`, `OpenTurn` |
 //! | | a stop word | `Caller` | `Interrupt`, `OpenTurn` |
@@ -320,6 +321,13 @@ impl TurnTaker {
                 }
             }
             (_, Cue::Words(_)) => {}
+
+            (State::Thinking { .. }, Cue::LateWords)
+                if self.unanswered && self.unsaid.is_none() =>
+            {
+                self.say(now, Act::Commit);
+            }
+            (_, Cue::LateWords) => {}
 
             (State::Caller(turn), Cue::NotHeard) => {
                 if !self.voice.on && !turn.keyed {

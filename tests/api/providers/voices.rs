@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kit::provider::contexts::Trouble;
-use kit::provider::sound::{pcm, silence, streamed_wav};
+use kit::provider::sound::{mp3, pcm, silence, streamed_wav};
 use kit::provider::{Answer, ContextProvider, HttpProvider};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -70,6 +70,14 @@ async fn every_kind_of_sound_is_understood_by_what_it_is() {
             24_000,
         ),
         (
+            "a wav whose length is a lie, after a silence",
+            Answer::ok("audio/wav").send(streamed_wav(
+                16_000,
+                &[silence(16_000, 250), pcm(16_000, 750)].concat(),
+            )),
+            16_000,
+        ),
+        (
             "no name for it",
             Answer::ok("application/octet-stream").send(pcm(24_000, 1000)),
             24_000,
@@ -130,6 +138,7 @@ async fn a_voice_that_fails_is_asked_again_and_no_sound_is_lost_or_repeated() {
             Answer::ok("application/json").send("{}"),
         ),
         ("compressed", Answer::ok("audio/mpeg").send("ID3\x04\0\0\0")),
+        ("frames as pcm", Answer::ok("audio/pcm").send(mp3(20))),
     ];
     for (what, answer) in faults {
         let provider = first(answer).await;
@@ -274,6 +283,60 @@ async fn a_voice_behind_a_socket_that_fails_is_asked_again_and_no_sound_is_lost_
             None,
             "the next is asked anew"
         );
+    }
+}
+
+#[tokio::test]
+async fn what_was_heard_counts_though_a_voice_does_not_say_that_it_was_all() {
+    for (kind, _) in KINDS {
+        for trouble in [
+            Trouble::NoEnd,
+            Trouble::NoEndAndClosed,
+            Trouble::EndBeside,
+            Trouble::LateEnd,
+            Trouble::Nameless,
+            Trouble::Wav,
+            Trouble::Slow,
+        ] {
+            let provider = ContextProvider::start(&[trouble]).await;
+            let mut call = socket_call(kind, &provider, "");
+            let spoken = call.speak(1, "Good day to you all.").await;
+            assert_eq!(spoken.failed, None, "{kind} {trouble:?}");
+            let wanted = match trouble {
+                Trouble::Slow => 1250.0,
+                _ => 1000.0,
+            };
+            let ms = spoken.ms;
+            assert!((ms - wanted).abs() < 2.0, "{kind} {trouble:?}: {ms} ms");
+            let bought = |m: &&serde_json::Value| m["flush"] == true || m["transcript"].is_string();
+            let seen = provider.seen();
+            let times = seen.messages.iter().filter(bought).count();
+            assert_eq!(times, 1, "{kind} {trouble:?}");
+            // The next is spoken as if nothing had been.
+            let spoken = call.speak(2, "And to you all as well.").await;
+            assert_eq!(spoken.failed, None, "{kind} {trouble:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn compressed_sound_on_a_socket_is_not_played() {
+    for (kind, _) in KINDS {
+        let provider = ContextProvider::start(&[Trouble::Mp3]).await;
+        let mut call = socket_call(kind, &provider, "voice_fallback = \"scripted-tone\"");
+        let spoken = call.speak(1, "Good day to you all.").await;
+        assert_eq!(spoken.failed, None, "{kind}");
+        assert!((spoken.ms - 1300.0).abs() < 2.0, "{kind}: {} ms", spoken.ms);
+    }
+}
+
+#[tokio::test]
+async fn the_words_of_a_provider_that_ends_a_socket_are_told() {
+    for (kind, _) in KINDS {
+        let provider = ContextProvider::start(&[Trouble::Quota, Trouble::Quota]).await;
+        let mut call = socket_call(kind, &provider, "");
+        let message = call.speak(1, "Good day.").await.failed.unwrap();
+        assert!(message.contains("used up your quota"), "{kind}: {message}");
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 
-use super::sound::{pcm, silence};
+use super::sound::{mp3, pcm, silence, streamed_wav};
 
 /// How a context goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,24 @@ pub enum Trouble {
     Silence,
     /// An error of the context.
     Error,
+    /// All sound, and nothing says that it is all.
+    NoEnd,
+    /// The same, and the connection closes.
+    NoEndAndClosed,
+    /// The end stands beside the last sound, in a message without a type.
+    EndBeside,
+    /// The end comes two seconds late.
+    LateEnd,
+    /// Messages name no context.
+    Nameless,
+    /// MP3 in place of samples.
+    Mp3,
+    /// A WAV header before the samples.
+    Wav,
+    /// 1.2 s of silence before the sound.
+    Slow,
+    /// An error of the account, after which the connection closes without a word.
+    Quota,
 }
 
 /// What has happened at the server.
@@ -136,7 +154,16 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
             Trouble::Stall | Trouble::Error => Vec::new(),
             Trouble::Part | Trouble::Cut => pcm(16_000, ms / 2),
             Trouble::Silence => silence(16_000, 2000),
-            Trouble::None => pcm(16_000, ms),
+            Trouble::Mp3 => mp3(20),
+            Trouble::Wav => streamed_wav(16_000, &pcm(16_000, ms)),
+            Trouble::Slow => [silence(16_000, 1200), pcm(16_000, ms)].concat(),
+            Trouble::Quota => Vec::new(),
+            Trouble::None
+            | Trouble::NoEnd
+            | Trouble::NoEndAndClosed
+            | Trouble::EndBeside
+            | Trouble::LateEnd
+            | Trouble::Nameless => pcm(16_000, ms),
         };
         let mut answers = Vec::new();
         // Pieces of an odd length: a sample may lie in two.
@@ -149,7 +176,24 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
             });
         }
         match trouble {
-            Trouble::None | Trouble::Silence => answers.push(if eleven {
+            Trouble::EndBeside => {
+                if let Some(last) = answers.last_mut().and_then(Value::as_object_mut) {
+                    last.remove("type");
+                    last.insert("done".to_owned(), json!(true));
+                }
+            }
+            Trouble::Quota => answers.push(if eleven {
+                json!({"message": "You have used up your quota.", "error": "quota_exceeded", "code": 1008})
+            } else {
+                json!({"type": "error", "title": "You have used up your quota.", "error_code": "quota_exceeded", "status_code": 402})
+            }),
+            Trouble::None
+            | Trouble::Silence
+            | Trouble::LateEnd
+            | Trouble::Nameless
+            | Trouble::Mp3
+            | Trouble::Wav
+            | Trouble::Slow => answers.push(if eleven {
                 json!({"isFinal": true, "contextId": context})
             } else {
                 json!({"type": "done", "done": true, "status_code": 200, "context_id": context})
@@ -159,9 +203,22 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
             } else {
                 json!({"type": "error", "error": "no", "done": true, "status_code": 500, "context_id": context})
             }),
-            Trouble::Stall | Trouble::Part | Trouble::Cut => {}
+            Trouble::Stall
+            | Trouble::Part
+            | Trouble::Cut
+            | Trouble::NoEnd
+            | Trouble::NoEndAndClosed => {}
         }
-        for answer in answers {
+        let last = answers.len().saturating_sub(1);
+        for (at, mut answer) in answers.into_iter().enumerate() {
+            if trouble == Trouble::Nameless
+                && let Some(fields) = answer.as_object_mut()
+            {
+                fields.retain(|name, _| name != "contextId" && name != "context_id");
+            }
+            if trouble == Trouble::LateEnd && at == last {
+                sleep(Duration::from_secs(2)).await;
+            }
             if socket
                 .send(Message::text(answer.to_string()))
                 .await
@@ -170,7 +227,10 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
                 return;
             }
         }
-        if trouble == Trouble::Cut {
+        if matches!(
+            trouble,
+            Trouble::Cut | Trouble::NoEndAndClosed | Trouble::Quota
+        ) {
             // What was sent arrives before the end does.
             sleep(Duration::from_millis(20)).await;
             return;

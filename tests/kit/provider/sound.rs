@@ -32,6 +32,23 @@ pub fn streamed_wav(rate: u32, pcm: &[u8]) -> Vec<u8> {
     file
 }
 
+/// Frames of MPEG 2 layer III, 64 kbit/s at 24 kHz: without a file around them, as voices send them.
+pub fn mp3(frames: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    let frame = |_| {
+        let mut frame = vec![0xff, 0xf3, 0x84, 0xc4];
+        frame.resize_with(192, &mut random);
+        frame
+    };
+    (0..frames).flat_map(frame).collect()
+}
+
 pub fn bytes(samples: &[i16]) -> Vec<u8> {
     samples.iter().flat_map(|s| s.to_le_bytes()).collect()
 }

@@ -56,6 +56,9 @@ pub enum NoSeat {
     Broken(String),
 }
 
+/// What is written for an utterance in which nobody spoke: the name of a noise, which is no word.
+const NOISE: &str = "[noise]";
+
 impl Pool {
     /// Starts `threads` decoders for at most `max_calls` calls at a time. They open in the background;
     /// models that are not installed are an error at once.
@@ -200,9 +203,14 @@ impl Pool {
         let mut channel = channel;
         channel.level.add(&mean, frames, MEAN_WEIGHT);
         *lock(&utterance.channel) = Some(channel);
+        // With the whole utterance it knows better than it did on the way: an empty text would leave the words of then.
+        let text = match heard.text.is_empty() {
+            true => NOISE.to_owned(),
+            false => heard.text,
+        };
         Ok(Some(SttEvent::Final {
             utterance: utterance.id,
-            text: heard.text,
+            text,
             confidence: Some(heard.confidence),
         }))
     }

@@ -47,9 +47,16 @@ pub(super) fn read(body: &str) -> Complaint {
         &value["detail"],
         // Deepgram's.
         &value["err_msg"],
+        &value["description"],
+        &value["error_message"],
         &value["reason"],
+        // Cartesia's.
+        &value["title"],
     ];
-    let told = places.into_iter().find_map(Value::as_str);
+    // An error that is one word beside a message is the message's code.
+    let named = value["error"].as_str().and_then(code);
+    let beside = value["message"].as_str().filter(|_| named.is_some());
+    let told = beside.or_else(|| places.into_iter().find_map(Value::as_str));
     let codes = [
         &value["error"]["code"],
         &value["error"]["type"],
@@ -58,11 +65,40 @@ pub(super) fn read(body: &str) -> Complaint {
         &value["detail"]["status"],
         &value["err_code"],
         &value["error_code"],
+        &value["variant"],
     ];
     Complaint {
-        code: codes.into_iter().find_map(Value::as_str).and_then(code),
+        code: codes
+            .into_iter()
+            .find_map(Value::as_str)
+            .and_then(code)
+            .or(named.filter(|_| beside.is_some())),
         message: line(told.unwrap_or(body)),
     }
+}
+
+/// Whether a message tells of an error, in any of the common forms.
+pub(super) fn is_error(value: &Value) -> bool {
+    let says = |name: &str| match &value[name] {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Bool(true) | Value::Array(_) | Value::Object(_) => true,
+    };
+    let is_error = |name: &&str| name.eq_ignore_ascii_case("error");
+    ["type", "status", "event"]
+        .iter()
+        .any(|name| value[*name].as_str().as_ref().is_some_and(is_error))
+        || [
+            "error",
+            "err_msg",
+            "err_code",
+            "error_code",
+            "error_message",
+            "detail",
+        ]
+        .into_iter()
+        .any(says)
 }
 
 /// A code that is one word, and no key.
@@ -477,6 +513,21 @@ mod tests {
             ),
             (r#"{"detail":"Not Found"}"#, None, "Not Found"),
             (
+                r#"{"message":"This request exceeds your quota.","error":"quota_exceeded","code":1008}"#,
+                Some("quota_exceeded"),
+                "This request exceeds your quota.",
+            ),
+            (
+                r#"{"type":"Error","description":"The key is not valid.","message":"no","variant":"AUTH"}"#,
+                Some("AUTH"),
+                "no",
+            ),
+            (
+                r#"{"type":"error","title":"Credits used up","status_code":402}"#,
+                None,
+                "Credits used up",
+            ),
+            (
                 r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#,
                 Some("INVALID_ARGUMENT"),
                 "API key not valid.",
@@ -495,6 +546,29 @@ mod tests {
                 (complaint.code.as_deref(), complaint.message.as_str()),
                 (code, words)
             );
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_from_an_answer() {
+        let is_error = |text: &str| is_error(&serde_json::from_str(text).expect("JSON"));
+        for error in [
+            r#"{"error":"no"}"#,
+            r#"{"error":{"message":"no"}}"#,
+            r#"{"type":"Error"}"#,
+            r#"{"status":"error","message":"no"}"#,
+            r#"{"err_code":"INVALID_AUTH"}"#,
+            r#"{"detail":{"status":"quota_exceeded"}}"#,
+        ] {
+            assert!(is_error(error), "{error}");
+        }
+        for answer in [
+            r#"{"type":"chunk","error":null,"data":""}"#,
+            r#"{"error":false,"error_code":0,"error_message":""}"#,
+            r#"{"type":"Metadata"}"#,
+            "[]",
+        ] {
+            assert!(!is_error(answer), "{answer}");
         }
     }
 

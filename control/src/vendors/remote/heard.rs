@@ -12,8 +12,18 @@ use crate::vendors::queue::lock;
 /// Louder than this is sound: −50 dBFS.
 const AUDIBLE: u16 = 104;
 
-/// A voice that begins with more silence than this says nothing.
-const SILENCE_US: u64 = 1_000_000;
+/// A voice that begins with more silence than this says nothing. (Some begin with a second of it.)
+const SILENCE_US: u64 = 2_500_000;
+
+/// Of the silence before a segment, the caller hears at most this: a pause between sentences.
+const PAUSE_US: u64 = 250_000;
+
+/// A voice that has said so much for each character, microseconds of sound, has said the text: that is faster than anybody
+/// speaks at length.
+const FASTEST_US: u64 = 45_000;
+
+/// Two tries that end within this of each other end at the same place.
+const ALIKE_US: u64 = 50_000;
 
 /// The longest segment, microseconds of sound: a sentence of 650 characters takes 45 s.
 const LONGEST_US: u64 = 120_000_000;
@@ -22,10 +32,14 @@ const LONGEST_US: u64 = 120_000_000;
 pub(super) struct Heard {
     /// Whether there is anything in the text to say.
     sayable: bool,
+    /// Of the text.
+    characters: u64,
     /// Sound handed to the call over all tries, microseconds.
     given: u64,
     /// Sound of this try, whether handed on or skipped.
     reached: u64,
+    /// The same of the try before, if it had any.
+    reached_before: Option<u64>,
     /// The silence at this try's beginning, held back until there is a sound.
     held: Vec<i16>,
     audible: bool,
@@ -35,8 +49,10 @@ impl Heard {
     pub(super) fn new(text: &str) -> Self {
         Self {
             sayable: text.chars().any(char::is_alphanumeric),
+            characters: text.trim().chars().count() as u64,
             given: 0,
             reached: 0,
+            reached_before: None,
             held: Vec::new(),
             audible: false,
         }
@@ -44,6 +60,7 @@ impl Heard {
 
     /// Another try begins.
     pub(super) fn again(&mut self) {
+        self.reached_before = Some(self.reached).filter(|reached| *reached > 0);
         self.reached = 0;
         self.held.clear();
         self.audible = false;
@@ -57,6 +74,26 @@ impl Heard {
     /// How much of it the caller has, microseconds.
     pub(super) const fn micros(&self) -> u64 {
         self.given
+    }
+
+    /// Whether this try has said the whole text, though nobody said so: as much as anybody needs for it, or nine tenths of
+    /// what this voice (`pace`, microseconds a character) has needed at least.
+    pub(super) fn is_whole(&self, pace: Option<u64>) -> bool {
+        let pace = pace.map_or(FASTEST_US, |pace| pace / 10 * 9);
+        self.audible && self.reached >= self.given.max(self.characters * pace)
+    }
+
+    /// Whether two tries ended at the same place: there is no more of it.
+    pub(super) fn ended_alike(&self) -> bool {
+        let before = self.reached_before;
+        self.audible && before.is_some_and(|before| self.reached.abs_diff(before) <= ALIKE_US)
+    }
+
+    /// Sound for each character of a segment that is complete, microseconds; `None`: too short to tell.
+    pub(super) fn pace(&self) -> Option<u64> {
+        /// A number or an abbreviation weighs little in so many.
+        const ENOUGH: u64 = 20;
+        (self.characters >= ENOUGH && self.reached > 0).then(|| self.reached / self.characters)
     }
 
     /// The next samples of this try. What of them is to be handed on.
@@ -78,6 +115,9 @@ impl Heard {
                 return Ok(None);
             }
             samples = std::mem::take(&mut self.held);
+            let silence = samples.iter().take_while(|s| s.unsigned_abs() <= AUDIBLE);
+            let kept = usize::try_from(PAUSE_US * u64::from(rate) / 1_000_000).unwrap_or(0);
+            samples.drain(..silence.count().saturating_sub(kept));
         }
         let from = self.reached;
         self.reached += micros(rate, samples.len());
@@ -228,15 +268,54 @@ mod tests {
         let mut heard = Heard::new("Hello.");
         assert_eq!(heard.take(1000, vec![0; 600]).unwrap(), None);
         assert!(heard.finish().is_err());
-        assert_eq!(heard.take(1000, vec![0, 500]).unwrap().unwrap().len(), 602);
+        assert_eq!(heard.take(1000, vec![0, 500]).unwrap().unwrap().len(), 251);
         assert_eq!(
             heard.take(1000, vec![0; 2000]).unwrap().unwrap().len(),
             2000
         );
         heard.again();
-        assert_eq!(heard.take(1000, vec![3; 1000]).unwrap(), None);
+        assert_eq!(heard.take(1000, vec![3; 2500]).unwrap(), None);
         assert!(heard.take(1000, vec![3; 1]).is_err());
         assert_eq!(Heard::new(" …").finish(), Ok(()), "nothing to say");
+    }
+
+    #[test]
+    fn more_than_a_second_of_silence_is_trimmed_and_every_try_counts_alike() {
+        let mut heard = Heard::new("Hello.");
+        assert_eq!(heard.take(1000, vec![0; 1200]).unwrap(), None);
+        let first = heard.take(1000, vec![500; 100]).unwrap().unwrap();
+        assert_eq!((first.len(), heard.micros()), (350, 350_000));
+        heard.again();
+        let silent = [vec![0; 2200], vec![500; 100]].concat();
+        assert_eq!(heard.take(1000, silent).unwrap(), None);
+        assert_eq!(heard.take(1000, vec![7; 40]).unwrap().unwrap().len(), 40);
+        // A short silence stays as it is.
+        let mut heard = Heard::new("Hello.");
+        let short = [vec![0; 200], vec![500; 10]].concat();
+        assert_eq!(heard.take(1000, short).unwrap().unwrap().len(), 210);
+    }
+
+    #[test]
+    fn as_much_sound_as_a_text_needs_is_the_whole_of_it() {
+        let text = "Good day to you all.";
+        let mut heard = Heard::new(text);
+        assert!(!heard.is_whole(None) && !heard.ended_alike());
+        heard.take(1000, vec![500; 500]).unwrap();
+        assert!(!heard.is_whole(None), "half of it");
+        heard.take(1000, vec![500; 400]).unwrap();
+        assert!(heard.is_whole(None));
+        assert_eq!(heard.pace(), Some(45_000));
+        assert!(!heard.is_whole(Some(60_000)), "this voice speaks slowly");
+        heard.take(1000, vec![500; 180]).unwrap();
+        assert!(heard.is_whole(Some(60_000)));
+        // A second try is whole only when it has come as far.
+        heard.again();
+        assert!(!heard.is_whole(None));
+        heard.take(1000, vec![500; 1000]).unwrap();
+        assert!(!heard.is_whole(None) && !heard.ended_alike());
+        heard.take(1000, vec![500; 80]).unwrap();
+        assert!(heard.is_whole(None) && heard.ended_alike());
+        assert_eq!(Heard::new("No.").pace(), None);
     }
 
     #[test]

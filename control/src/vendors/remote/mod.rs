@@ -17,6 +17,7 @@ mod http;
 mod live;
 mod mute;
 mod plan;
+mod samples;
 mod socket;
 mod speech;
 mod sse;

@@ -104,11 +104,6 @@ impl Muteness {
     }
 }
 
-/// Whether there is a word in the text. (Some recognisers write a full stop or an ellipsis for silence.)
-pub(super) fn has_words(text: &str) -> bool {
-    text.chars().any(char::is_alphanumeric)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,11 +210,5 @@ mod tests {
             alone.no_words(now, voice(20), true);
         }
         assert!(alone.is_mute() && alone.unheard.len() == 120);
-    }
-
-    #[test]
-    fn marks_alone_are_no_words() {
-        assert!(has_words(" Hello.") && has_words("7"));
-        assert!(!has_words("") && !has_words(" . ") && !has_words("…"));
     }
 }

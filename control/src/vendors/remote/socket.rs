@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
@@ -108,16 +109,38 @@ fn refusal(response: &Response<Option<Vec<u8>>>) -> Complaint {
     }
 }
 
+/// Whether a server that closes the socket says why: in words, or by a code that is none of an orderly end.
+pub(super) fn says_why(frame: &CloseFrame) -> bool {
+    !frame.reason.is_empty() || !matches!(frame.code, CloseCode::Normal | CloseCode::Away)
+}
+
 /// Why a server closed the socket, in its own words where it has some.
 pub(super) fn closed(frame: Option<&CloseFrame>) -> Fault {
-    let said = frame.filter(|frame| !frame.reason.is_empty());
-    Fault::Broken(said.map_or_else(
-        || "the socket closed".to_owned(),
-        |frame| {
-            let (code, reason) = (u16::from(frame.code), complaint::line(&frame.reason));
-            format!("the socket closed ({code}): {reason}")
-        },
-    ))
+    let Some(frame) = frame.filter(|frame| says_why(frame)) else {
+        return Fault::Broken("the socket closed".to_owned());
+    };
+    let code = u16::from(frame.code);
+    let reason = complaint::line(&frame.reason);
+    let reason = match reason.as_str() {
+        "" => meaning(code),
+        reason => reason,
+    };
+    Fault::Broken(format!("the socket closed ({code}): {reason}"))
+}
+
+/// What a code means (RFC 6455 section 7.4.1).
+const fn meaning(code: u16) -> &'static str {
+    match code {
+        1002 => "protocol error",
+        1003 => "it does not take such data",
+        1007 => "wrong data",
+        1008 => "policy violation",
+        1009 => "too big a message",
+        1011 => "an error of the server",
+        1012 => "the server restarts",
+        1013 => "try again later",
+        _ => "no reason given",
+    }
 }
 
 /// Sends a message. `false`: the connection is lost.
@@ -170,6 +193,31 @@ mod tests {
             of("wss://x.example/"),
             "wss://x.example/v1/listen?a=b+c&d=1"
         );
+    }
+
+    #[test]
+    fn why_a_socket_was_closed_is_told() {
+        let told = |code: u16, reason: &str| {
+            let (code, reason) = (code.into(), reason.to_owned().into());
+            match closed(Some(&CloseFrame { code, reason })) {
+                Fault::Broken(why) => why,
+                other => unreachable!("{other:?}"),
+            }
+        };
+        for (code, reason, why) in [
+            (
+                1008,
+                "quota_exceeded",
+                "the socket closed (1008): quota_exceeded",
+            ),
+            (1000, "idle", "the socket closed (1000): idle"),
+            (1008, "", "the socket closed (1008): policy violation"),
+            (4001, "", "the socket closed (4001): no reason given"),
+            (1000, "", "the socket closed"),
+        ] {
+            assert_eq!(told(code, reason), why);
+        }
+        assert_eq!(closed(None), Fault::Broken("the socket closed".to_owned()));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use media::speech::words::{has_words, names_a_noise};
 use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
 use media::time::RATE;
 use reqwest::header;
@@ -20,7 +21,7 @@ use super::complaint;
 use super::deliver::deliver;
 use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
-use super::mute::{Muteness, Verdict, has_words};
+use super::mute::{Muteness, Verdict};
 use super::plan::{Fault, Next, Plan, Try};
 use crate::vendors::fallback::Fallback;
 use crate::vendors::meter::IN_VAIN;
@@ -174,6 +175,9 @@ impl Shared {
             muteness.words();
             return Verdict::Believed;
         }
+        if names_a_noise(text) {
+            return Verdict::Believed;
+        }
         muteness.no_words(Instant::now(), samples.len() as u64, true)
     }
 
@@ -222,7 +226,7 @@ fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
     let words = if json {
         let answer: Value = serde_json::from_slice(body)
             .map_err(|_| garbage("the transcript is not JSON", body))?;
-        if !answer["error"].is_null() {
+        if complaint::is_error(&answer) {
             let words = complaint::read(&answer.to_string());
             return Err(Fault::Told(words));
         }

@@ -115,6 +115,7 @@ impl VoicePool {
         let line = Line {
             engine,
             sink,
+            span: tracing::Span::current(),
             state: Mutex::new(LineState::default()),
         };
         ProgramVoice {
@@ -138,17 +139,19 @@ impl VoicePool {
             lock(&line.state).queued = false;
             return;
         };
-        let event = match self.render(line, &job, scratch) {
-            Ok(()) => TtsEvent::Done,
-            Err(error) => {
-                // A program's own fault: it repeats nothing of the text.
-                tracing::warn!(%error, "a voice's program failed");
-                TtsEvent::Failed {
-                    message: error.to_string(),
-                }
-            }
-        };
+        let rendered = self.render(line, &job, scratch);
+        // A program that was killed because nobody wants the sentence any longer ends with a signal, too.
         if !line.is_cancelled(job.reply) {
+            let event = match rendered {
+                Ok(()) => TtsEvent::Done,
+                Err(error) => {
+                    // A program's own fault: it repeats nothing of the text.
+                    tracing::warn!(parent: &line.span, %error, "a voice's program failed");
+                    TtsEvent::Failed {
+                        message: error.to_string(),
+                    }
+                }
+            };
             line.send(&job, event);
         }
         let mut state = lock(&line.state);
@@ -206,6 +209,8 @@ pub struct ProgramVoice {
 struct Line {
     engine: Engine,
     sink: Arc<dyn SpeechSink>,
+    /// The call's, for the log.
+    span: tracing::Span,
     state: Mutex<LineState>,
 }
 

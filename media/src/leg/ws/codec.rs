@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use super::watch::{Verdict, Watch};
 use crate::audio::g711;
 use crate::audio::resample::Resampler;
 use crate::config::AudioFormat;
 use crate::frame::FRAME;
 use crate::leg::Coding;
-use crate::time::RATE;
+use crate::time::{RATE, Time};
 
 /// The longest audio in one message, seconds: bounds what one message may cost.
 const LONGEST_SECONDS: usize = 1;
@@ -20,6 +21,7 @@ pub(super) struct Codec {
     bytes: Vec<u8>,
     /// Its samples at [`RATE`].
     samples: Vec<i16>,
+    watch: Watch,
 }
 
 struct Ulaw {
@@ -44,7 +46,17 @@ impl Codec {
             ulaw,
             bytes: Vec::new(),
             samples: Vec::new(),
+            watch: Watch::new(format),
         }
+    }
+
+    pub(super) const fn tell_time(&mut self, now: Time) {
+        self.watch.tell_time(now);
+    }
+
+    /// What the client is to be told of its audio, once: it is of another kind.
+    pub(super) const fn take_words(&mut self) -> Option<String> {
+        self.watch.take_words()
     }
 
     pub(super) fn exchange(&mut self, coding: &mut Coding) {
@@ -72,13 +84,22 @@ impl Codec {
         if self.bytes.len() > longest {
             return Err("audio is longer than 1 s");
         }
+        let from = match self.watch.look(&self.bytes) {
+            Verdict::Play(from) => from,
+            Verdict::Drop => {
+                self.samples.clear();
+                return Ok(0);
+            }
+        };
+        let bytes = &self.bytes[from..];
         match &mut self.ulaw {
             None => {
-                if !self.bytes.len().is_multiple_of(2) {
+                // Behind a header the samples may begin anywhere.
+                if from == 0 && !bytes.len().is_multiple_of(2) {
                     return Err("audio has an odd number of bytes; pcm_16000 has two a sample");
                 }
                 // Sized first and then written: so the compiler makes a plain copy of it.
-                let (pairs, _) = self.bytes.as_chunks();
+                let (pairs, _) = bytes.as_chunks();
                 self.samples.resize(pairs.len(), 0);
                 for (sample, pair) in self.samples.iter_mut().zip(pairs) {
                     *sample = i16::from_le_bytes(*pair);
@@ -86,11 +107,11 @@ impl Codec {
                 Ok(self.samples.len())
             }
             Some(ulaw) => {
-                ulaw.narrow.resize(self.bytes.len(), 0);
-                g711::ulaw_decode(&self.bytes, &mut ulaw.narrow);
+                ulaw.narrow.resize(bytes.len(), 0);
+                g711::ulaw_decode(bytes, &mut ulaw.narrow);
                 self.samples.clear();
                 ulaw.up.process(&ulaw.narrow, &mut self.samples);
-                Ok(self.bytes.len())
+                Ok(bytes.len())
             }
         }
     }

@@ -9,15 +9,20 @@ mod codec;
 mod fields;
 pub mod native;
 mod scan;
+mod strange;
 pub mod telco;
+mod watch;
 mod write;
 
 use std::time::Duration;
 
 use self::fields::{INVALID_FRAME, Refusal};
+pub(crate) use self::watch::AUDIO_FORMAT;
 use super::{Coding, LegEvent};
+use crate::audio::kind::{self, Look};
 use crate::call::record::Latency;
 use crate::config::{AudioFormat, Direction, Protocol};
+use crate::time::Time;
 
 /// Messages in a row that cannot be used before the connection is closed: a client that makes so
 /// many speaks something else.
@@ -177,6 +182,14 @@ impl WsLeg {
         }
     }
 
+    /// The time of the messages that are read next: how fast audio comes tells what it is.
+    pub fn tell_time(&mut self, now: Time) {
+        match &mut self.peer {
+            Peer::Native(native) => native.tell_time(now),
+            Peer::Telco(telco) => telco.tell_time(now),
+        }
+    }
+
     /// Reads one text message and calls `sink` for each thing found, in order.
     pub fn receive(&mut self, text: &str, sink: &mut dyn FnMut(LegEvent<'_>)) {
         let read = match &mut self.peer {
@@ -191,8 +204,12 @@ impl WsLeg {
 
     /// Reads one binary message, of which neither protocol has any.
     pub fn receive_binary(&mut self, bytes: &[u8], sink: &mut dyn FnMut(LegEvent<'_>)) {
+        let looks_like = match kind::look(bytes, false) {
+            Look::Is(kind) => format!(", which looks like {}", kind.name()),
+            Look::Bare | Look::Short => String::new(),
+        };
         let message = format!(
-            "a binary message of {} bytes; messages are JSON text",
+            "a binary message of {} bytes{looks_like}; messages are JSON text",
             bytes.len()
         );
         self.refuse(&Refusal::invalid(message), sink);

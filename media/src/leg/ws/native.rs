@@ -9,12 +9,13 @@ use serde::de::IgnoredAny;
 use super::codec::Codec;
 use super::fields::{Fields, Refusal, keys};
 use super::scan::{Scan, once};
+use super::watch::AUDIO_FORMAT;
 use super::write::{Message, number, string};
 use super::{Interruption, ServerEvent, ServerHeader, Sink};
 use crate::config::{AudioFormat, Direction, Protocol};
 use crate::frame::FRAME;
 use crate::leg::{Coding, LegEvent};
-use crate::time::Samples;
+use crate::time::{Samples, Time};
 
 /// Characters in one `contextual_update` or `user_message`: several pages, and little beside what a
 /// model reads at once.
@@ -53,6 +54,10 @@ impl Native {
             codec: Codec::new(AudioFormat::Opus48000),
             audio: false,
         }
+    }
+
+    pub(super) const fn tell_time(&mut self, now: Time) {
+        self.codec.tell_time(now);
     }
 
     pub(super) fn delay(&self) -> Duration {
@@ -133,7 +138,14 @@ impl Native {
         Ok(())
     }
 
-    fn hand_over(&self, sink: Sink<'_>) {
+    fn hand_over(&mut self, sink: Sink<'_>) {
+        if let Some(message) = self.codec.take_words() {
+            let code = AUDIO_FORMAT;
+            sink(LegEvent::Invalid {
+                code,
+                message: &message,
+            });
+        }
         let samples = self.codec.samples();
         if !samples.is_empty() {
             sink(LegEvent::Audio(samples));

@@ -9,9 +9,11 @@ use super::Sink;
 use super::codec::Codec;
 use super::fields::{Fields, Refusal, keys, whole};
 use super::scan::{self, Scan, once};
+use super::watch::AUDIO_FORMAT;
 use super::write::{number, string};
 use crate::config::AudioFormat;
 use crate::leg::{Coding, LegEvent};
+use crate::time::Time;
 
 /// Engine samples (16 kHz) in one of the wire's (8 kHz).
 const UP: u64 = 2;
@@ -87,6 +89,10 @@ impl Telco {
     /// Whether the vendor stamps its audio. (Clouds that copy the format may not.)
     pub(super) const fn is_stamped(&self) -> bool {
         self.expected.is_some()
+    }
+
+    pub(super) const fn tell_time(&mut self, now: Time) {
+        self.codec.tell_time(now);
     }
 
     pub(super) fn delay(&self) -> Duration {
@@ -202,6 +208,13 @@ impl Telco {
             return Ok(());
         }
         let length = self.codec.decode(payload)? as u64;
+        if let Some(message) = self.codec.take_words() {
+            let code = AUDIO_FORMAT;
+            sink(LegEvent::Invalid {
+                code,
+                message: &message,
+            });
+        }
         match self.place(timestamp, length) {
             Before::Nothing => {}
             Before::Lost(lost) => sink(LegEvent::Lost { samples: lost * UP }),

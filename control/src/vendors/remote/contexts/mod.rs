@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use media::audio::resample::Resampler;
 use media::config::Language;
 use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::time::RATE;
 use reqwest::Url;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -24,6 +26,7 @@ use super::blame::Blame;
 use super::deliver::deliver;
 use super::heard::{Heard, Other};
 use super::plan::{Fault, Next, Plan};
+use super::samples::Samples;
 use super::settings::ProviderKind;
 use super::socket::{self, Backoff, Socket, address};
 use crate::secret::Secret;
@@ -92,6 +95,7 @@ impl SocketVoice {
             line,
             jobs: HashMap::new(),
             tries: 0,
+            pace: None,
             backoff: Backoff::default(),
         };
         runtime.spawn(task.run().in_current_span());
@@ -130,8 +134,8 @@ struct Job {
     asked: bool,
     /// The next sign of it has to come until then.
     deadline: Instant,
-    /// Half a sample, when a message ends within one.
-    odd: Option<u8>,
+    /// Reads what comes of this try.
+    sound: Samples,
 }
 
 struct Task {
@@ -146,6 +150,8 @@ struct Task {
     jobs: HashMap<String, Job>,
     /// Makes contexts' names unique.
     tries: u64,
+    /// The least sound that this voice has needed for a character of a segment which it said was complete, microseconds.
+    pace: Option<u64>,
     backoff: Backoff,
 }
 
@@ -205,7 +211,9 @@ impl Task {
                 tokio::select! {
                     opened = &mut opening => break opened,
                     order = self.line.recv() => { self.order(order?); }
-                    () = until(deadline) => self.expire().await,
+                    () = until(deadline) => {
+                        self.expire().await;
+                    }
                 }
             };
             match opened {
@@ -250,8 +258,8 @@ impl Task {
                 message = socket.next() => match message {
                     Some(Ok(Message::Text(text))) => {
                         for said in wire::read(&text) {
-                            if !self.said(said).await {
-                                return Left::lost();
+                            if let Err(fault) = self.said(said).await {
+                                return Left::Lost(fault);
                             }
                         }
                     }
@@ -263,8 +271,9 @@ impl Task {
                 },
                 // A connection on which a segment stalls is not trusted with the next try.
                 () = until(deadline) => {
-                    self.expire().await;
-                    return Left::lost();
+                    if self.expire().await {
+                        return Left::lost();
+                    }
                 }
                 () = sleep_until(quiet_since + KEEP_ALIVE) => {
                     let message = Message::Ping(Vec::new().into());
@@ -292,7 +301,7 @@ impl Task {
                     plan,
                     began: now,
                     asked: false,
-                    odd: None,
+                    sound: Samples::new(self.dialect.sample_rate),
                 };
                 let context = self.context(&job);
                 self.jobs.insert(context, job);
@@ -340,7 +349,8 @@ impl Task {
         self.jobs.values().map(|job| job.deadline).min()
     }
 
-    async fn expire(&mut self) {
+    /// Judges the segments that are due. Whether one of them has stalled.
+    async fn expire(&mut self) -> bool {
         let now = Instant::now();
         let due: Vec<String> = self
             .jobs
@@ -348,63 +358,130 @@ impl Task {
             .filter(|(_, job)| job.deadline <= now)
             .map(|(context, _)| context.clone())
             .collect();
+        let mut stalled = false;
         for context in due {
+            stalled |= !self.is_whole(&context);
             self.fault(&context, &Fault::Stalled(STALL)).await;
         }
+        stalled
     }
 
-    /// `false`: the connection is of no use any longer.
-    async fn said(&mut self, said: Said) -> bool {
+    /// Whether the caller has heard all of a segment, though the voice did not say so.
+    fn is_whole(&self, context: &str) -> bool {
+        let job = self.jobs.get(context);
+        job.is_some_and(|job| job.heard.is_whole(self.pace))
+    }
+
+    /// The context that a message is about: the one that it names, or the only one under way.
+    fn about(&self, named: Option<String>) -> Option<String> {
+        named.or_else(|| {
+            let mut asked = self.asked_for();
+            asked.pop().filter(|_| asked.is_empty())
+        })
+    }
+
+    /// Takes what the voice said. `Err`: the connection is of no use any longer.
+    async fn said(&mut self, said: Said) -> Result<(), Fault> {
         match said {
             Said::Audio(context, bytes) => {
                 self.backoff.reset();
-                let rate = self.dialect.sample_rate;
-                let Some(job) = self.jobs.get_mut(&context) else {
-                    return true;
-                };
-                job.deadline = Instant::now() + STALL;
-                let taken = job.heard.take(rate, samples(&mut job.odd, &bytes));
-                let (reply, segment) = (job.reply, job.segment);
-                match taken {
-                    Ok(Some(samples)) => {
-                        let event = TtsEvent::Audio { rate, samples };
-                        self.send(reply, segment, event).await;
-                    }
-                    Ok(None) => {}
-                    Err(fault) => self.fault(&context, &fault).await,
+                if let Some(context) = self.about(context) {
+                    self.audio(&context, &bytes).await;
                 }
-                true
             }
             Said::Done(context) => {
-                let Some(job) = self.jobs.get(&context) else {
-                    return true;
-                };
-                let (reply, segment) = (job.reply, job.segment);
-                match job.heard.finish() {
-                    Ok(()) => {
-                        self.jobs.remove(&context);
-                        self.send(reply, segment, TtsEvent::Done).await;
-                    }
-                    Err(fault) => self.fault(&context, &fault).await,
+                if let Some(context) = self.about(context) {
+                    self.done(&context).await;
                 }
-                true
             }
-            Said::Failed(Some(context), why) => {
-                self.fault(&context, &Fault::Wrong(why)).await;
-                true
+            Said::Failed(Some(context), words) => {
+                self.fault(&context, &Fault::Told(words)).await;
             }
-            Said::Failed(None, why) => {
-                let sent = self.jobs.values().map(|job| job.text.as_str());
-                self.provider
-                    .fault_about(&Fault::Wrong(why), sent, "a voice gave up");
-                false
+            Said::Failed(None, words) => {
+                let fault = Fault::Told(words);
+                if self.asked_for().is_empty() {
+                    self.provider.fault(&fault, "a voice gave up");
+                }
+                return Err(fault);
             }
-            Said::Other => true,
+            Said::Other => {}
+        }
+        Ok(())
+    }
+
+    /// Sound of a context.
+    async fn audio(&mut self, context: &str, bytes: &[u8]) {
+        let Some(job) = self.jobs.get_mut(context) else {
+            return;
+        };
+        job.deadline = Instant::now() + STALL;
+        let mut samples = Vec::new();
+        let read = job.sound.push(bytes, &mut samples);
+        match read {
+            Ok(()) => self.hand_on(context, samples).await,
+            Err(fault) => self.fault(context, &fault).await,
+        }
+    }
+
+    /// Gives the call what it has not heard of these samples.
+    async fn hand_on(&mut self, context: &str, samples: Vec<i16>) {
+        let Some(job) = self.jobs.get_mut(context) else {
+            return;
+        };
+        let (reply, segment, rate) = (job.reply, job.segment, job.sound.rate());
+        if !samples.is_empty() && Resampler::new(rate, RATE).is_err() {
+            let fault = Fault::Wrong(format!("the voice sent sound at {rate} Hz"));
+            return self.fault(context, &fault).await;
+        }
+        match job.heard.take(rate, samples) {
+            Ok(Some(samples)) => {
+                let event = TtsEvent::Audio { rate, samples };
+                self.send(reply, segment, event).await;
+            }
+            Ok(None) => {}
+            Err(fault) => self.fault(context, &fault).await,
+        }
+    }
+
+    /// A context is complete.
+    async fn done(&mut self, context: &str) {
+        let Some(job) = self.jobs.get_mut(context) else {
+            return;
+        };
+        let mut samples = Vec::new();
+        if let Err(fault) = job.sound.finish(&mut samples) {
+            return self.fault(context, &fault).await;
+        }
+        self.hand_on(context, samples).await;
+        let Some(job) = self.jobs.get(context) else {
+            return;
+        };
+        match job.heard.finish() {
+            Ok(()) => {
+                let pace = job.heard.pace().into_iter().chain(self.pace).min();
+                self.pace = pace;
+                self.over(context).await;
+            }
+            Err(fault) => self.fault(context, &fault).await,
+        }
+    }
+
+    /// Nothing more comes of a segment, and nothing is missing.
+    async fn over(&mut self, context: &str) {
+        if let Some(job) = self.jobs.remove(context) {
+            self.send(job.reply, job.segment, TtsEvent::Done).await;
         }
     }
 
     /// A segment's try failed: what is next.
     async fn fault(&mut self, context: &str, fault: &Fault) {
+        if self.is_whole(context) {
+            // What was heard counts, and is not bought twice.
+            let provider = &self.provider;
+            let kind = fault.kind();
+            tracing::info!(%provider, kind, "a voice did not say that a sentence was complete");
+            return self.over(context).await;
+        }
         let Some(mut job) = self.jobs.remove(context) else {
             return;
         };
@@ -421,7 +498,7 @@ impl Task {
             Next::Again(again) => {
                 job.heard.again();
                 job.asked = false;
-                job.odd = None;
+                job.sound = Samples::new(self.dialect.sample_rate);
                 job.deadline = Instant::now() + again.pause + again.within;
                 let context = self.context(&job);
                 self.jobs.insert(context, job);
@@ -430,6 +507,9 @@ impl Task {
                 let known = job.heard.micros();
                 self.fallback
                     .tell(|other| other.take_over(job.reply, job.segment, &job.text, known));
+            }
+            Next::GiveUp if job.heard.ended_alike() => {
+                self.send(job.reply, job.segment, TtsEvent::Done).await;
             }
             Next::GiveUp => {
                 let message = self.provider.told(fault);
@@ -451,18 +531,6 @@ impl Task {
         )
         .await;
     }
-}
-
-/// The whole samples of a message; half of one waits for the next.
-fn samples(odd: &mut Option<u8>, bytes: &[u8]) -> Vec<i16> {
-    let whole: Vec<u8> = odd
-        .take()
-        .into_iter()
-        .chain(bytes.iter().copied())
-        .collect();
-    let (pairs, rest) = whole.as_chunks::<2>();
-    *odd = rest.first().copied();
-    pairs.iter().map(|pair| i16::from_le_bytes(*pair)).collect()
 }
 
 /// Sleeps until then; for ever when there is no deadline.

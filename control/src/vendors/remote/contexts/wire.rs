@@ -4,7 +4,7 @@
 use media::config::Language;
 use serde_json::{Value, json};
 
-use super::super::complaint;
+use super::super::complaint::{self, Complaint};
 use super::super::settings::ProviderKind;
 
 /// What a voice is told, and how it is recognised what it says.
@@ -17,15 +17,15 @@ pub(super) struct Dialect {
     pub(super) language: Language,
 }
 
-/// One thing that a voice said.
+/// One thing that a voice said. A message that names no context is about the only one that is under way.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
-    /// PCM16 of a context, in little endian.
-    Audio(String, Vec<u8>),
+    /// Sound of a context.
+    Audio(Option<String>, Vec<u8>),
     /// The context is complete.
-    Done(String),
+    Done(Option<String>),
     /// The context, or the whole connection (`None`), failed.
-    Failed(Option<String>, String),
+    Failed(Option<String>, Complaint),
     Other,
 }
 
@@ -111,40 +111,47 @@ pub(super) fn read(text: &str) -> Vec<Said> {
         .find_map(|name| message[name].as_str())
         .map(str::to_owned);
     let kind = message["type"].as_str().unwrap_or_default();
-    let error = message["error"].as_str();
-    let status = message["status_code"].as_u64().unwrap_or(0);
-    if kind == "error" || error.is_some() || (kind.is_empty() && message["code"].is_i64()) {
-        let words = error
-            .or(message["message"].as_str())
-            .or(message["title"].as_str())
-            .unwrap_or("an error without words");
-        let words = complaint::line(&format!("status {status}: {words}"));
-        return vec![Said::Failed(context, words)];
+    if complaint::is_error(&message) || (kind.is_empty() && message["code"].is_i64()) {
+        return vec![Said::Failed(context, complaint(&message, text))];
     }
-    let Some(context) = context else {
-        return vec![Said::Other];
-    };
     let mut said = Vec::new();
     let audio = message["audio"].as_str().or(message["data"].as_str());
     if let Some(audio) = audio.filter(|audio| !audio.is_empty()) {
         match base64_simd::STANDARD.decode_to_vec(audio) {
             Ok(bytes) => said.push(Said::Audio(context.clone(), bytes)),
             Err(_) => {
-                let why = "the sound is not base64".to_owned();
-                return vec![Said::Failed(Some(context), why)];
+                let message = "the sound is not base64".to_owned();
+                let words = Complaint {
+                    code: None,
+                    message,
+                };
+                return vec![Said::Failed(context, words)];
             }
         }
     }
-    let done = ["isFinal", "is_final"]
+    // Some end with a message of its own, and some say it beside the last sound. A flush ends no context.
+    let ends = ["isFinal", "is_final", "done"]
         .iter()
         .any(|name| message[*name] == true);
-    if done || kind == "done" {
+    if kind == "done" || (ends && kind != "flush_done") {
         said.push(Said::Done(context));
     }
     if said.is_empty() {
         said.push(Said::Other);
     }
     said
+}
+
+/// What a provider says of a fault, with the status that it gives.
+fn complaint(message: &Value, text: &str) -> Complaint {
+    let mut words = complaint::read(text);
+    if words.message == complaint::line(text) {
+        words.message = "an error without words".to_owned();
+    }
+    if let Some(status) = message["status_code"].as_u64() {
+        words.message = format!("status {status}: {}", words.message);
+    }
+    words
 }
 
 #[cfg(test)]
@@ -188,18 +195,26 @@ mod tests {
 
     #[test]
     fn what_they_say() {
-        let audio = |context: &str| Said::Audio(context.into(), vec![1, 0]);
+        let audio = |context: &str| Said::Audio(Some(context.into()), vec![1, 0]);
+        let done = || Said::Done(Some("c".into()));
+        let failed = |context: Option<&str>, code: Option<&str>, message: &str| {
+            let (code, message) = (code.map(str::to_owned), message.to_owned());
+            [Said::Failed(
+                context.map(str::to_owned),
+                Complaint { code, message },
+            )]
+        };
         assert_eq!(
             read(r#"{"audio":"AQA=","contextId":"c","alignment":{"chars":["a"]}}"#),
             [audio("c")]
         );
         assert_eq!(
             read(r#"{"audio":"AQA=","context_id":"c","is_final":true}"#),
-            [audio("c"), Said::Done("c".into())]
+            [audio("c"), done()]
         );
         assert_eq!(
             read(r#"{"isFinal":true,"contextId":"c","audio":null}"#),
-            [Said::Done("c".into())]
+            [done()]
         );
         assert_eq!(
             read(
@@ -209,24 +224,55 @@ mod tests {
         );
         assert_eq!(
             read(r#"{"type":"done","done":true,"status_code":200,"context_id":"c"}"#),
-            [Said::Done("c".into())]
+            [done()]
         );
         assert_eq!(
             read(r#"{"type":"error","error":"no such voice","status_code":404,"context_id":"c"}"#),
-            [Said::Failed(
-                Some("c".into()),
-                "status 404: no such voice".into()
-            )]
+            failed(Some("c"), None, "status 404: no such voice")
         );
         assert_eq!(
             read(r#"{"message":"quota","error":"quota_exceeded","code":1008}"#),
-            [Said::Failed(None, "status 0: quota_exceeded".into())]
+            failed(None, Some("quota_exceeded"), "quota")
+        );
+        for (text, code, words) in [
+            (
+                r#"{"error":{"code":"policy_violation","message":"not this"},"context_id":null}"#,
+                Some("policy_violation"),
+                "not this",
+            ),
+            (
+                r#"{"detail":{"status":"invalid_api_key","message":"Invalid API key"}}"#,
+                Some("invalid_api_key"),
+                "Invalid API key",
+            ),
+            (
+                r#"{"type":"error","title":"Out of credits","status_code":402}"#,
+                None,
+                "status 402: Out of credits",
+            ),
+            (r#"{"code":1008}"#, None, "an error without words"),
+        ] {
+            assert_eq!(read(text), failed(None, code, words), "{text}");
+        }
+        // The end beside the last sound, without a type, without a context.
+        for text in [
+            r#"{"type":"chunk","data":"AQA=","done":true,"context_id":"c"}"#,
+            r#"{"data":"AQA=","done":true,"context_id":"c"}"#,
+            r#"{"audio":"AQA=","isFinal":true,"contextId":"c"}"#,
+        ] {
+            assert_eq!(read(text), [audio("c"), done()], "{text}");
+        }
+        assert_eq!(read(r#"{"done":true}"#), [Said::Done(None)]);
+        assert_eq!(
+            read(r#"{"audio":"AQA=","isFinal":null}"#),
+            [Said::Audio(None, vec![1, 0])]
         );
         for other in [
             "nonsense",
             "{}",
             r#"{"type":"timestamps","context_id":"c","word_timestamps":{}}"#,
             r#"{"type":"flush_done","done":false,"context_id":"c"}"#,
+            r#"{"type":"flush_done","done":true,"context_id":"c"}"#,
         ] {
             assert_eq!(read(other), [Said::Other], "{other}");
         }

@@ -2,6 +2,7 @@
 //! connection a call, opened when the call begins and kept alive through its silences; when it drops, a
 //! new one gets what no final result covers.
 
+mod finals;
 mod session;
 #[cfg(test)]
 mod session_tests;
@@ -106,7 +107,8 @@ struct Task {
 
 /// Why a connection is not used any longer.
 enum Left {
-    Lost,
+    /// The connection is gone; why, if the provider has said so.
+    Lost(Option<Fault>),
     /// The call is over.
     Over,
 }
@@ -124,7 +126,13 @@ impl Task {
                     let _ = timeout(FAREWELL, socket.close(None)).await;
                     return;
                 }
-                Left::Lost => self.session.lost(),
+                Left::Lost(fault) => {
+                    let why = fault.map(|fault| {
+                        self.provider.fault(&fault, "a recogniser gave up");
+                        self.provider.words(&fault)
+                    });
+                    self.session.lost(why);
+                }
             }
         }
     }
@@ -163,9 +171,10 @@ impl Task {
                 }
                 Err(fault) => {
                     self.provider.fault(&fault, "a recogniser is not reached");
-                    if matches!(fault, Fault::Refused { .. }) {
-                        self.session
-                            .refused(Instant::now(), self.provider.words(&fault));
+                    let words = self.provider.words(&fault);
+                    match fault {
+                        Fault::Refused { .. } => self.session.refused(Instant::now(), words),
+                        _ => self.session.lost(Some(words)),
                     }
                 }
             }
@@ -177,7 +186,7 @@ impl Task {
         let mut quiet_since = Instant::now();
         loop {
             let Some(sent) = self.send_all(socket).await else {
-                return Left::Lost;
+                return Left::Lost(None);
             };
             if sent {
                 quiet_since = Instant::now();
@@ -198,29 +207,23 @@ impl Task {
                             self.backoff.reset();
                             self.session.result(Instant::now(), heard);
                         }
-                        Said::Error(why) => {
-                            self.provider
-                                .fault(&Fault::Wrong(why), "a recogniser gave up");
-                            return Left::Lost;
-                        }
+                        Said::Error(words) => return Left::Lost(Some(Fault::Told(words))),
                         Said::Named(name) => self.provider.named(&name),
                         Said::Other => {}
                     },
-                    Some(Ok(Message::Close(Some(frame)))) if !frame.reason.is_empty() => {
-                        self.provider
-                            .fault(&socket::closed(Some(&frame)), "a recogniser gave up");
-                        return Left::Lost;
+                    Some(Ok(Message::Close(Some(frame)))) if socket::says_why(&frame) => {
+                        return Left::Lost(Some(socket::closed(Some(&frame))));
                     }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => {
                         tracing::info!(provider = %self.provider, "a recogniser's connection dropped");
-                        return Left::Lost;
+                        return Left::Lost(None);
                     }
                     Some(Ok(_)) => {}
                 },
                 () = until(deadline) => self.session.tick(Instant::now()),
                 () = sleep_until(quiet_since + KEEP_ALIVE) => {
                     if !socket::send(socket, Message::text(wire::KEEP_ALIVE)).await {
-                        return Left::Lost;
+                        return Left::Lost(None);
                     }
                     quiet_since = Instant::now();
                 }

@@ -10,12 +10,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use media::speech::words::{has_words, names_a_noise};
 use media::speech::{SttEvent, UtteranceId};
 use media::time::RATE;
 use tokio::time::Instant;
 
-use super::super::mute::{Muteness, Verdict, has_words};
+use super::super::mute::{Muteness, Verdict};
 use super::super::plan::Fault;
+use super::finals::{Finals, Span};
 
 /// The most audio that is kept for a new connection or for the one that takes over, samples: 30 s. A recogniser gives
 /// a final result every few seconds, so that only a mute one makes this fill; what is older is lost.
@@ -71,6 +73,8 @@ pub(super) struct Heard {
 /// A call's utterances at its live recogniser.
 pub(super) struct Session {
     utterances: VecDeque<Utterance>,
+    /// The one that was completed last on this connection: final words of it may still come.
+    late: Option<Utterance>,
     ring: VecDeque<i16>,
     /// The position of the ring's first sample.
     ring_from: u64,
@@ -83,6 +87,8 @@ pub(super) struct Session {
     connected: bool,
     /// The provider refuses: waiting is of no use.
     refused: Option<String>,
+    /// What the provider said when it gave up, before it had a result again.
+    complaint: Option<String>,
     fallback: bool,
     muteness: Muteness,
     acts: VecDeque<Act>,
@@ -96,18 +102,45 @@ struct Utterance {
     finished: Option<Instant>,
     /// When `Finalize` was sent for it on this connection.
     asked: Option<Instant>,
-    finals: String,
+    finals: Finals,
     interim: String,
     confidence: Option<f32>,
     /// This connection had a result for it, be it without words.
     answered: bool,
+    /// The recogniser has named a noise in it.
+    noise: bool,
     /// Nobody wants its words.
     cancelled: bool,
 }
 
 impl Utterance {
     fn text(&self) -> String {
-        joined(&self.finals, &self.interim)
+        joined(&self.finals.text(), &self.interim)
+    }
+
+    /// Takes a result that lies in it.
+    fn hear(&mut self, heard: &Heard, span: Option<Span>) {
+        self.answered = true;
+        let has_words = has_words(&heard.text);
+        self.noise |= heard.is_final && names_a_noise(&heard.text);
+        if !heard.is_final {
+            // What had words has not lost them because a later guess has none.
+            if has_words {
+                heard.text.trim().clone_into(&mut self.interim);
+            }
+            return;
+        }
+        if self.finals.repeats(span, &heard.text) {
+            return;
+        }
+        let interim = std::mem::take(&mut self.interim);
+        if has_words {
+            self.finals.push(span, heard.text.trim().to_owned());
+            self.confidence = lower(self.confidence, heard.confidence, &heard.text);
+        } else if !interim.is_empty() && !names_a_noise(&heard.text) {
+            // A final result that merely has no words takes none back.
+            self.finals.push(span, interim);
+        }
     }
 
     /// Whether another recogniser, if there is one, may have to hear it.
@@ -120,6 +153,7 @@ impl Session {
     pub(super) fn new(fallback: bool) -> Self {
         Self {
             utterances: VecDeque::new(),
+            late: None,
             ring: VecDeque::new(),
             ring_from: 0,
             sent: 0,
@@ -127,6 +161,7 @@ impl Session {
             settled: 0,
             connected: false,
             refused: None,
+            complaint: None,
             fallback,
             muteness: Muteness::new(fallback),
             acts: VecDeque::new(),
@@ -143,10 +178,11 @@ impl Session {
             until: None,
             finished: None,
             asked: None,
-            finals: String::new(),
+            finals: Finals::default(),
             interim: String::new(),
             confidence: None,
             answered: false,
+            noise: false,
             cancelled: false,
         });
     }
@@ -190,6 +226,7 @@ impl Session {
     pub(super) fn connected(&mut self, now: Instant) {
         self.connected = true;
         self.refused = None;
+        self.late = None;
         // What the lost connection did not take any more is among what this one gets.
         self.acts
             .retain(|act| !matches!(act, Act::Audio(_) | Act::Finalize | Act::Reconnect));
@@ -212,8 +249,10 @@ impl Session {
         self.pump(now);
     }
 
-    pub(super) fn lost(&mut self) {
+    /// The connection is gone; `why`, if the provider has said so.
+    pub(super) fn lost(&mut self, why: Option<String>) {
         self.connected = false;
+        self.complaint = why.or(self.complaint.take());
     }
 
     /// The provider refuses connections for good (a wrong key).
@@ -224,15 +263,17 @@ impl Session {
     }
 
     pub(super) fn result(&mut self, now: Instant, heard: Heard) {
+        self.complaint = None;
         if has_words(&heard.text) {
             self.muteness.words();
         }
-        let end = heard.span.map(|(start, length)| {
-            self.base + ((start + length).max(0.0) * f64::from(RATE)).round() as u64
+        let at = |seconds: f64| self.base + (seconds.max(0.0) * f64::from(RATE)).round() as u64;
+        let span = heard.span.map(|(start, length)| Span {
+            from: at(start),
+            until: at(start + length),
         });
-        let middle = heard.span.map(|(start, length)| {
-            self.base + ((start + length / 2.0).max(0.0) * f64::from(RATE)).round() as u64
-        });
+        let middle = heard.span.map(|(start, length)| at(start + length / 2.0));
+        let end = span.map(|span| span.until);
         // An utterance whose `Finalize` was not answered is over when a later one's is.
         if let (true, Some(end)) = (heard.from_finalize, end) {
             while self.utterances.len() > 1
@@ -255,14 +296,7 @@ impl Session {
         let mut wanted = false;
         if let Some(utterance) = place.and_then(|place| self.utterances.get_mut(place)) {
             let before = utterance.text();
-            utterance.answered = true;
-            if heard.is_final {
-                utterance.finals = joined(&utterance.finals, &heard.text);
-                utterance.interim.clear();
-                utterance.confidence = lower(utterance.confidence, heard.confidence, &heard.text);
-            } else {
-                utterance.interim = heard.text.trim().to_owned();
-            }
+            utterance.hear(&heard, span);
             let text = utterance.text();
             wanted = utterance.waits(self.fallback);
             if text != before && !utterance.cancelled && !heard.from_finalize {
@@ -272,6 +306,8 @@ impl Session {
                 };
                 self.acts.push_back(Act::Say(event));
             }
+        } else {
+            self.hear_late(&heard, span, middle);
         }
         if heard.is_final
             && !wanted
@@ -293,6 +329,27 @@ impl Session {
             self.complete_first(now);
         }
         self.tick(now);
+    }
+
+    /// Takes final words of the utterance that was completed last: the call takes them as long as it can.
+    fn hear_late(&mut self, heard: &Heard, span: Option<Span>, middle: Option<u64>) {
+        let Some(late) = self.late.as_mut().filter(|_| heard.is_final) else {
+            return;
+        };
+        let until = late.until.unwrap_or(late.from) + SLACK;
+        if middle.is_some_and(|at| at < late.from || at >= until) {
+            return;
+        }
+        let before = late.text();
+        late.hear(heard, span);
+        let text = late.text();
+        if text != before {
+            self.acts.push_back(Act::Say(SttEvent::Final {
+                utterance: late.id,
+                text,
+                confidence: late.confidence,
+            }));
+        }
     }
 
     /// Time passed.
@@ -340,9 +397,9 @@ impl Session {
             return;
         };
         let until = first.until.unwrap_or(first.from);
-        if !first.cancelled {
-            self.answer(now, &first, until);
-        }
+        let handed_over = !first.cancelled && self.answer(now, &first, until);
+        let waits = self.connected && !first.cancelled && !handed_over;
+        self.late = Some(first).filter(|_| waits);
         self.settled = self.settled.max(until);
         self.release();
         // While nobody speaks, nothing needs to be kept ready.
@@ -351,8 +408,8 @@ impl Session {
         }
     }
 
-    /// What the call is told of an utterance that ends here.
-    fn answer(&mut self, now: Instant, utterance: &Utterance, until: u64) {
+    /// What the call is told of an utterance that ends here. Whether another recogniser hears it instead.
+    fn answer(&mut self, now: Instant, utterance: &Utterance, until: u64) -> bool {
         let text = utterance.text();
         let asked = utterance.asked.filter(|_| self.connected);
         let mut fault = None;
@@ -363,7 +420,10 @@ impl Session {
             false
         } else if asked.is_some() {
             let length = until.saturating_sub(utterance.from);
-            let verdict = self.muteness.no_words(now, length, utterance.answered);
+            let verdict = match utterance.noise {
+                true => Verdict::Believed,
+                false => self.muteness.no_words(now, length, utterance.answered),
+            };
             fault = (verdict == Verdict::Mute).then(|| match utterance.answered {
                 true => Fault::Wrong("no words came for a voice".to_owned()),
                 false => Fault::Stalled(EMPTY_ANSWER),
@@ -386,16 +446,21 @@ impl Session {
                 // Said here, and not by the provider.
                 (Some(fault), _) => fault.words(str::to_owned),
                 (None, Some(why)) => why.clone(),
-                (None, None) => "there is no connection".to_owned(),
+                (None, None) => match &self.complaint {
+                    Some(why) => why.clone(),
+                    None => "there is no connection".to_owned(),
+                },
             };
             Act::Say(SttEvent::Failed {
                 utterance: utterance.id,
                 message,
             })
         };
+        let handed_over = matches!(act, Act::HandOver(..));
         self.acts.push_back(act);
         self.acts.extend(fault.map(Act::Fault));
         self.acts.extend(silent.then_some(Act::Reconnect));
+        handed_over
     }
 
     /// What is kept of the sound between these positions.
@@ -455,7 +520,7 @@ impl Session {
     }
 }
 
-fn joined(first: &str, second: &str) -> String {
+pub(super) fn joined(first: &str, second: &str) -> String {
     let (first, second) = (first.trim(), second.trim());
     if first.is_empty() || second.is_empty() {
         return format!("{first}{second}");

@@ -113,7 +113,7 @@ impl Call {
     fn drop_connection(&mut self) {
         self.server = None;
         self.under_way.clear();
-        self.session.lost();
+        self.session.lost(None);
     }
 
     fn work(&mut self) {
@@ -428,6 +428,118 @@ fn final_words(call: &mut Call, from: f64, text: &str) {
     };
     call.session.result(call.now, heard);
     call.work();
+}
+
+/// A result of what lies between these seconds.
+fn result(call: &mut Call, from: f64, until: f64, text: &str, is_final: bool, from_finalize: bool) {
+    let heard = Heard {
+        span: Some((from, until - from)),
+        is_final,
+        from_finalize,
+        text: text.to_owned(),
+        confidence: Some(0.9),
+    };
+    call.session.result(call.now, heard);
+    call.work();
+}
+
+#[test]
+fn words_are_not_lost_to_a_last_result_without_any() {
+    for last in ["", ".", "[BLANK_AUDIO]", "…"] {
+        for between in [None, Some("")] {
+            let mut call = Call::new(false);
+            call.connect();
+            sentence(&mut call, 1);
+            result(&mut call, 0.0, 1.0, "two rooms", true, false);
+            result(&mut call, 1.0, 2.0, "please", false, false);
+            if let Some(between) = between {
+                result(&mut call, 1.0, 2.0, between, false, false);
+            }
+            result(&mut call, 1.0, 2.0, last, true, true);
+            assert_eq!(call.final_of(1), Some("two rooms please"), "{last:?}");
+        }
+    }
+}
+
+#[test]
+fn a_noise_alone_is_no_word() {
+    for text in [".", "(coughs)", "<noise>", "♪♪♪"] {
+        let mut call = Call::new(false);
+        call.connect();
+        sentence(&mut call, 1);
+        result(&mut call, 0.0, 2.0, text, false, false);
+        result(&mut call, 0.0, 2.0, text, true, true);
+        assert_eq!(call.final_of(1), Some(""), "{text}");
+    }
+    // Who names noises has listened, however long they last, and nobody else need listen.
+    for fallback in [false, true] {
+        let mut call = Call::new(fallback);
+        call.connect();
+        for id in 1..=5_u32 {
+            sentence(&mut call, id);
+            let from = 2.0 * f64::from(id - 1);
+            result(&mut call, from, from + 2.0, "[Music]", true, true);
+            assert_eq!(call.final_of(id), Some(""), "{id}");
+        }
+        assert!(call.faults.is_empty() && call.handed.is_empty());
+    }
+}
+
+#[test]
+fn the_same_span_twice_counts_once() {
+    let mut call = Call::new(false);
+    call.connect();
+    sentence(&mut call, 1);
+    result(&mut call, 0.0, 1.0, "two rooms", true, false);
+    result(&mut call, 1.0, 2.0, "plea", false, false);
+    // Again, before the words after it are final, and again as the answer.
+    result(&mut call, 0.0, 1.0, "two rooms", true, false);
+    result(&mut call, 1.0, 2.0, "please", true, false);
+    result(&mut call, 1.0, 2.0, "please", true, true);
+    assert_eq!(call.final_of(1), Some("two rooms please"));
+    // All of it once more.
+    sentence(&mut call, 2);
+    result(&mut call, 2.0, 3.0, "for three", true, false);
+    result(&mut call, 2.0, 4.0, "for three nights", true, true);
+    assert_eq!(call.final_of(2), Some("for three nights"));
+}
+
+#[test]
+fn final_words_that_come_after_they_were_waited_for_are_told() {
+    let mut call = Call::new(false);
+    call.connect();
+    sentence(&mut call, 1);
+    result(&mut call, 0.0, 1.0, "two", false, false);
+    call.server = None;
+    call.pass(1_100);
+    assert_eq!(call.final_of(1), Some("two"));
+    let told = call.said.len();
+    result(&mut call, 0.0, 2.0, "two rooms please", true, true);
+    let last = call.said.get(told..).unwrap_or_default();
+    assert!(
+        matches!(last, [SttEvent::Final { utterance: UtteranceId(1), text, .. }] if text == "two rooms please"),
+        "{last:?}"
+    );
+    // The same again says nothing new, and neither do words of no utterance.
+    result(&mut call, 0.0, 2.0, "two rooms please", true, true);
+    result(&mut call, 7.0, 8.0, "boo", true, true);
+    assert_eq!(call.said.len(), told + 1);
+}
+
+#[test]
+fn what_the_provider_said_when_it_gave_up_is_told() {
+    let mut call = Call::new(false);
+    call.connect();
+    call.server = None;
+    call.session.lost(Some("no credits".into()));
+    call.session.lost(None);
+    call.say(1, 1..4, |_| {});
+    call.pass(3_600);
+    let said = call.said.as_slice();
+    assert!(
+        matches!(said, [SttEvent::Failed { message, .. }] if message == "no credits"),
+        "{said:?}"
+    );
 }
 
 /// Words of a later utterance are final while an earlier one, of which the recogniser said this, is still to be handed over.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::complaint;
+use super::super::complaint::{self, Complaint};
 use super::session::Heard;
 
 /// What a message of the server says.
@@ -13,7 +13,7 @@ pub(super) enum Said {
     /// What the server calls the connection.
     Named(String),
     /// The server gives up: why.
-    Error(String),
+    Error(Complaint),
     /// Nothing of interest, or nothing known.
     Other,
 }
@@ -29,12 +29,12 @@ pub(super) fn read(text: &str) -> Said {
     };
     match message["type"].as_str() {
         Some("Results") => {}
-        Some("Error") => {
-            let words = ["description", "message", "err_msg", "variant"]
-                .into_iter()
-                .find_map(|name| message[name].as_str());
-            let words = words.unwrap_or("an error without words");
-            return Said::Error(complaint::line(words));
+        _ if complaint::is_error(&message) => {
+            let mut words = complaint::read(text);
+            if words.message == complaint::line(text) {
+                words.message = "an error without words".to_owned();
+            }
+            return Said::Error(words);
         }
         Some("Metadata") => {
             let id = message["request_id"].as_str();
@@ -78,10 +78,28 @@ mod tests {
             read(r#"{"type":"Results","channel":{"alternatives":[]}}"#),
             bare
         );
-        assert_eq!(
-            read(r#"{"type":"Error","description":"no such model"}"#),
-            Said::Error("no such model".into())
-        );
+        for (text, code, words) in [
+            (
+                r#"{"type":"Error","description":"no such model"}"#,
+                None,
+                "no such model",
+            ),
+            (
+                r#"{"err_code":"INSUFFICIENT_CREDITS","err_msg":"Out of credits."}"#,
+                Some("INSUFFICIENT_CREDITS"),
+                "Out of credits.",
+            ),
+            (
+                r#"{"error":{"code":"policy","message":"Not this."}}"#,
+                Some("policy"),
+                "Not this.",
+            ),
+            (r#"{"type":"Error"}"#, None, "an error without words"),
+        ] {
+            let (code, message) = (code.map(str::to_owned), words.to_owned());
+            let said = Said::Error(Complaint { code, message });
+            assert_eq!(read(text), said, "{text}");
+        }
         assert_eq!(
             read(r#"{"type":"Metadata","request_id":"8f2a","duration":0.0,"channels":0}"#),
             Said::Named("8f2a".into())

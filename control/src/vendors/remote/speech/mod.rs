@@ -235,13 +235,13 @@ impl Speaking<'_> {
                 Ok(Some(Err(error))) => return Err(broken(error)),
                 Ok(Some(Ok(part))) => {
                     sound.push(&part, &mut samples)?;
-                    false
+                    sound.is_over()
                 }
-                Ok(None) => {
-                    sound.finish(&mut samples)?;
-                    true
-                }
+                Ok(None) => true,
             };
+            if over {
+                sound.finish(&mut samples)?;
+            }
             came |= !samples.is_empty();
             if came && Resampler::new(sound.rate(), RATE).is_err() {
                 let rate = sound.rate();

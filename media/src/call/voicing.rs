@@ -157,9 +157,8 @@ impl Call {
         if filling || waiting >= REFILL || reply.segments.last().is_some_and(|s| !s.done) {
             return;
         }
-        let enough = |reply: &Reply| {
-            reply.kind == Kind::Answer && most > 0 && reply.text.is_enough(most)
-        };
+        let enough =
+            |reply: &Reply| reply.kind == Kind::Answer && most > 0 && reply.text.is_enough(most);
         if enough(reply) {
             return self.long_enough();
         }

@@ -57,9 +57,13 @@ enum Place {
     /// The row of a table.
     Row,
     /// The rest of a line that nobody says; then this.
-    Rest { prose: bool },
+    Rest {
+        prose: bool,
+    },
     /// A block of code; `prose`: it may be a text.
-    Code { prose: bool },
+    Code {
+        prose: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,7 +282,10 @@ impl Plain {
 
     /// Says the row of a table: its cells, with commas between. The line under the head is not said.
     fn say_row(&mut self, row: &str, out: &mut String) {
-        if row.chars().all(|c| matches!(c, '|' | '-' | ':' | ' ' | '\t')) {
+        if row
+            .chars()
+            .all(|c| matches!(c, '|' | '-' | ':' | ' ' | '\t'))
+        {
             return;
         }
         let cells: Vec<String> = row
@@ -389,7 +396,11 @@ fn bracket<'a>(after: &'a str, out: &mut String) -> &'a str {
             out.pop();
         }
         let target = target.split_whitespace().next().unwrap_or_default();
-        let shown = if label.trim().is_empty() { target } else { label };
+        let shown = if label.trim().is_empty() {
+            target
+        } else {
+            label
+        };
         out.push_str(shown.trim());
         return rest;
     }
@@ -504,7 +515,7 @@ const fn is_picture(c: char) -> bool {
         | '\u{2b00}'..='\u{2bff}'
         | '\u{fe00}'..='\u{fe0f}'
         | '\u{e0020}'..='\u{e007f}'
-        | '\u{20e3}' | '\u{3030}' | '\u{303d}' | '•' | '◦' | '‣')
+        | '\u{20e3}' | '\u{3030}' | '\u{303d}' | '•' | '‣')
 }
 
 const fn is_invisible(c: char) -> bool {

@@ -11,7 +11,10 @@ const ENGLISH: &[(&str, &str)] = &[
         "Yes, we are open until nine.",
     ),
     ("That is ***very* good**.", "That is very good."),
-    ("It is _really_ un**believ**able!", "It is really unbelievable!"),
+    (
+        "It is _really_ un**believ**able!",
+        "It is really unbelievable!",
+    ),
     ("(**now**)", "(now)"),
     ("~~old~~ new", "old new"),
     ("## Opening hours\nFrom nine.", "Opening hours\nFrom nine."),
@@ -35,13 +38,19 @@ const ENGLISH: &[(&str, &str)] = &[
         "| Day | Hours |\n|---|:---:|\n| Monday | 9 to 5 |\n| Sunday | |\nThat is all.",
         "Day, Hours\nMonday, 9 to 5\nSunday\nThat is all.",
     ),
-    ("Day | Hours\n--- | ---\nMonday | 9", "Day, Hours\nMonday, 9"),
+    (
+        "Day | Hours\n--- | ---\nMonday | 9",
+        "Day, Hours\nMonday, 9",
+    ),
     (
         "See [our site](https://example.com/a?b=c) now.",
         "See our site now.",
     ),
     ("[](https://example.com)", "example dot com"),
-    ("See [the terms][1] and [^2] this[3].", "See the terms and this."),
+    (
+        "See [the terms][1] and [^2] this[3].",
+        "See the terms and this.",
+    ),
     ("![a map](map.png) here", "a map here"),
     (
         "Go to https://www.example.com/help, please.",
@@ -55,7 +64,10 @@ const ENGLISH: &[(&str, &str)] = &[
         "Write to jane.doe@example.com!",
         "Write to jane dot doe at example dot com!",
     ),
-    ("Write to <info@example.com>.", "Write to info at example dot com."),
+    (
+        "Write to <info@example.com>.",
+        "Write to info at example dot com.",
+    ),
     ("Use `book` or `npm install`.", "Use book or npm install."),
     (
         "Do this:\n```python\nprint(1)\n```\nThat is all.",
@@ -70,10 +82,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ("Well done :) Bye", "Well done Bye"),
     ("Settings → Wi-Fi", "Settings Wi-Fi"),
     ("<b>Bold</b> and <br/>break", "Bold and break"),
-    (
-        "<speak>Hi <break time=\"1s\"/>there</speak>",
-        "Hi there",
-    ),
+    ("<speak>Hi <break time=\"1s\"/>there</speak>", "Hi there"),
     ("Fish &amp; chips&nbsp;now", "Fish & chips now"),
     ("5 < 6 and 7 > 3", "5 < 6 and 7 > 3"),
     ("3*4 is 12", "3*4 is 12"),
@@ -89,7 +98,10 @@ const ENGLISH: &[(&str, &str)] = &[
 
 const FRENCH: &[(&str, &str)] = &[
     ("Bonjour !", "Bonjour !"),
-    ("Bonjour\u{a0}! Ça va\u{202f}?", "Bonjour\u{a0}! Ça va\u{202f}?"),
+    (
+        "Bonjour\u{a0}! Ça va\u{202f}?",
+        "Bonjour\u{a0}! Ça va\u{202f}?",
+    ),
     ("**Oui**, c'est *ouvert* !", "Oui, c'est ouvert !"),
     (
         "Voici :\n- lundi\n- mardi\n\nC'est tout.",
@@ -106,7 +118,10 @@ const FRENCH: &[(&str, &str)] = &[
     ),
     ("## Horaires\nDès 9 h.", "Horaires\nDès 9 h."),
     ("« **Bien** » 😀 !", "« Bien » !"),
-    ("| Jour | Heure |\n|--|--|\n| lundi | 9 h |", "Jour, Heure\nlundi, 9 h"),
+    (
+        "| Jour | Heure |\n|--|--|\n| lundi | 9 h |",
+        "Jour, Heure\nlundi, 9 h",
+    ),
     ("[notre site](https://exemple.fr)", "notre site"),
 ];
 
@@ -167,7 +182,9 @@ fn items_and_the_end_of_their_list_are_told() {
     let out = plain.push("We have:\n- a pool. It is warm.\n  Really.\n\n- a bar\n\nCome and see. ");
     assert_eq!(
         out,
-        format!("We have:\n{ITEM}a pool. It is warm.\nReally.\n{ITEM}a bar\n{LIST_OVER}Come and see. ")
+        format!(
+            "We have:\n{ITEM}a pool. It is warm.\nReally.\n{ITEM}a bar\n{LIST_OVER}Come and see. "
+        )
     );
 }
 

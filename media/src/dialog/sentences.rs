@@ -333,7 +333,9 @@ mod tests {
         sentences.end_line();
         sentences.push("We are open.");
         sentences.finish();
-        let segment = sentences.take().map(|s| sentences.text()[s.start..s.end].to_owned());
+        let segment = sentences
+            .take()
+            .map(|s| sentences.text()[s.start..s.end].to_owned());
         assert_eq!(segment.as_deref(), Some("We are open."));
     }
 }

@@ -15,10 +15,10 @@ pub(super) enum Stop {
 
 /// Always followed by what they belong to.
 const TITLES: &[&str] = &[
-    "adm", "al", "brig", "cdt", "capt", "cf", "cmdr", "col", "cpl", "cpt", "dr", "e.g", "gen", "gén", "gov",
-    "hon", "i.e", "insp", "lt", "m", "maj", "messrs", "mgr", "mlle", "mlles", "mm", "mme", "mmes",
-    "mr", "mrs", "ms", "mt", "mx", "p.ex", "pr", "pres", "prof", "pvt", "rep", "rev", "sen", "sgt",
-    "supt", "viz", "vs", "vve",
+    "adm", "al", "brig", "cdt", "capt", "cf", "cmdr", "col", "cpl", "cpt", "dr", "e.g", "gen",
+    "gén", "gov", "hon", "i.e", "insp", "lt", "m", "maj", "messrs", "mgr", "mlle", "mlles", "mm",
+    "mme", "mmes", "mr", "mrs", "ms", "mt", "mx", "p.ex", "pr", "pres", "prof", "pvt", "rep",
+    "rev", "sen", "sgt", "supt", "viz", "vs", "vve",
 ];
 
 /// They end a sentence only where one clearly begins behind them.
@@ -44,19 +44,158 @@ const BEFORE_NUMBERS: &[&str] = &[
 
 /// Words with which a sentence begins that follows an abbreviation.
 const STARTERS: &[&str] = &[
-    "a", "all", "also", "an", "and", "any", "anything", "are", "as", "at", "but", "can", "come",
-    "could", "did", "do", "does", "for", "good", "great", "have", "he", "hello", "her", "here",
-    "his", "how", "however", "i", "i'd", "i'll", "i'm", "i've", "if", "in", "is", "it", "it's",
-    "just", "let", "let's", "may", "my", "no", "now", "of", "on", "or", "our", "please", "shall",
-    "she", "should", "so", "some", "thank", "thanks", "that", "that's", "the", "then", "there",
-    "there's", "these", "they", "this", "those", "to", "was", "we", "we'll", "we're", "welcome",
-    "were", "what", "what's", "when", "where", "which", "who", "why", "will", "would", "yes",
-    "you", "you'll", "you're", "your", "alors", "après", "au", "aussi", "avec", "avez-vous",
-    "bien", "bonne", "c'est", "ce", "ces", "cet", "cette", "combien", "comment", "dans", "des",
-    "donc", "elle", "elles", "en", "est-ce", "et", "il", "ils", "j'ai", "je", "l'adresse", "la",
-    "le", "les", "mais", "merci", "mon", "non", "nos", "notre", "nous", "on", "ou", "oui", "où",
-    "par", "pour", "pouvez-vous", "puis", "quand", "que", "quel", "quelle", "qui", "sa", "ses",
-    "si", "son", "souhaitez-vous", "sur", "un", "une", "vos", "votre", "voulez-vous", "vous", "y",
+    "a",
+    "all",
+    "also",
+    "an",
+    "and",
+    "any",
+    "anything",
+    "are",
+    "as",
+    "at",
+    "but",
+    "can",
+    "come",
+    "could",
+    "did",
+    "do",
+    "does",
+    "for",
+    "good",
+    "great",
+    "have",
+    "he",
+    "hello",
+    "her",
+    "here",
+    "his",
+    "how",
+    "however",
+    "i",
+    "i'd",
+    "i'll",
+    "i'm",
+    "i've",
+    "if",
+    "in",
+    "is",
+    "it",
+    "it's",
+    "just",
+    "let",
+    "let's",
+    "may",
+    "my",
+    "no",
+    "now",
+    "of",
+    "on",
+    "or",
+    "our",
+    "please",
+    "shall",
+    "she",
+    "should",
+    "so",
+    "some",
+    "thank",
+    "thanks",
+    "that",
+    "that's",
+    "the",
+    "then",
+    "there",
+    "there's",
+    "these",
+    "they",
+    "this",
+    "those",
+    "to",
+    "was",
+    "we",
+    "we'll",
+    "we're",
+    "welcome",
+    "were",
+    "what",
+    "what's",
+    "when",
+    "where",
+    "which",
+    "who",
+    "why",
+    "will",
+    "would",
+    "yes",
+    "you",
+    "you'll",
+    "you're",
+    "your",
+    "alors",
+    "après",
+    "au",
+    "aussi",
+    "avec",
+    "avez-vous",
+    "bien",
+    "bonne",
+    "c'est",
+    "ce",
+    "ces",
+    "cet",
+    "cette",
+    "combien",
+    "comment",
+    "dans",
+    "des",
+    "donc",
+    "elle",
+    "elles",
+    "en",
+    "est-ce",
+    "et",
+    "il",
+    "ils",
+    "j'ai",
+    "je",
+    "l'adresse",
+    "la",
+    "le",
+    "les",
+    "mais",
+    "merci",
+    "mon",
+    "non",
+    "nos",
+    "notre",
+    "nous",
+    "on",
+    "ou",
+    "oui",
+    "où",
+    "par",
+    "pour",
+    "pouvez-vous",
+    "puis",
+    "quand",
+    "que",
+    "quel",
+    "quelle",
+    "qui",
+    "sa",
+    "ses",
+    "si",
+    "son",
+    "souhaitez-vous",
+    "sur",
+    "un",
+    "une",
+    "vos",
+    "votre",
+    "voulez-vous",
+    "vous",
+    "y",
 ];
 
 /// An ellipsis after so few words is a pause.
@@ -79,7 +218,11 @@ pub(super) fn stop(rest: &str, at: usize, c: char, item: Option<u32>, complete: 
         .unwrap_or(closers);
     let end = rest.len() - closers.len();
     let Some(next) = closers.chars().next() else {
-        return if complete { Stop::Ends(end) } else { Stop::Unknown };
+        return if complete {
+            Stop::Ends(end)
+        } else {
+            Stop::Unknown
+        };
     };
     if !next.is_whitespace() {
         return Stop::GoesOn;
@@ -96,10 +239,17 @@ pub(super) fn stop(rest: &str, at: usize, c: char, item: Option<u32>, complete: 
     }
     if matches!(c, '?' | '!') || ends_line {
         let is_mark = c == '.' && list_number(&rest[..=at]).is_some();
-        return if is_mark && !complete { Stop::GoesOn } else { Stop::Ends(end) };
+        return if is_mark && !complete {
+            Stop::GoesOn
+        } else {
+            Stop::Ends(end)
+        };
     }
     let before = &rest[..at];
-    let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let word = before
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default();
     if c == '…' || word.ends_with('.') {
         return ellipsis(before, follows, end, complete);
     }
@@ -109,7 +259,9 @@ pub(super) fn stop(rest: &str, at: usize, c: char, item: Option<u32>, complete: 
 
 /// "Well... I think" is a pause, "And then he left... The end." two sentences.
 fn ellipsis(before: &str, follows: &str, end: usize, complete: bool) -> Stop {
-    let words = before.split_whitespace().filter(|word| word.contains(char::is_alphanumeric));
+    let words = before
+        .split_whitespace()
+        .filter(|word| word.contains(char::is_alphanumeric));
     if words.count() < PAUSE_WORDS {
         return Stop::GoesOn;
     }

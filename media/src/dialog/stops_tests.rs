@@ -261,7 +261,11 @@ fn sentences_end_where_people_end_them() {
 
 #[test]
 fn a_line_ends_its_sentence_whatever_stands_there() {
-    for text in ["We met the Dr.\nHe is fine.", "Open till 9 a.m.\nthen closed.", "Well...\nYes."] {
+    for text in [
+        "We met the Dr.\nHe is fine.",
+        "Open till 9 a.m.\nthen closed.",
+        "Well...\nYes.",
+    ] {
         for size in [1, 2, 1000] {
             assert_eq!(cut(text, size).len(), 2, "{text:?}");
         }

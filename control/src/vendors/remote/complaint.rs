@@ -50,6 +50,11 @@ pub(super) fn read(body: &str) -> Complaint {
         &value["reason"],
     ];
     let told = places.into_iter().find_map(Value::as_str);
+    // OpenAI names the parameter that it refuses beside its words.
+    let named = value["error"]["param"]
+        .as_str()
+        .filter(|name| !told.unwrap_or(body).contains(name))
+        .map_or_else(String::new, |name| format!(" ({name})"));
     let codes = [
         &value["error"]["code"],
         &value["error"]["type"],
@@ -61,7 +66,7 @@ pub(super) fn read(body: &str) -> Complaint {
     ];
     Complaint {
         code: codes.into_iter().find_map(Value::as_str).and_then(code),
-        message: line(told.unwrap_or(body)),
+        message: line(&format!("{}{named}", told.unwrap_or(body))),
     }
 }
 

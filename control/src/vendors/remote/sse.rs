@@ -93,8 +93,7 @@ impl Events {
 /// Whether a value needs no further line.
 fn is_whole(value: &str) -> bool {
     value == "[DONE]"
-        || (value.ends_with(['}', ']', '"'])
-            && serde_json::from_str::<IgnoredAny>(value).is_ok())
+        || (value.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(value).is_ok())
 }
 
 #[cfg(test)]
@@ -135,9 +134,8 @@ mod tests {
     fn an_event_may_have_several_lines_and_the_body_a_mark_in_front() {
         let expect = vec!["{\"a\":\n1}".to_owned(), "[DONE]".to_owned()];
         for end in ["\n", "\r\n", "\r"] {
-            let body = format!(
-                "\u{feff}data: {{\"a\":{end}data: 1}}{end}{end}data: [DONE]{end}{end}"
-            );
+            let body =
+                format!("\u{feff}data: {{\"a\":{end}data: 1}}{end}{end}data: [DONE]{end}{end}");
             assert_eq!(read(&[&body]), expect, "{end:?}");
             let bytes: Vec<String> = body.chars().map(String::from).collect();
             let bytes: Vec<&str> = bytes.iter().map(String::as_str).collect();
@@ -149,7 +147,10 @@ mod tests {
             "an event that is cut off ends at the blank line"
         );
         assert_eq!(read(&["data: {\"a\"\ndata: {}\n"]), ["{\"a\"", "{}"]);
-        assert_eq!(read(&["event: x\nid: 1\ndata:\ndata: []\nretry: 3"]), ["[]"]);
+        assert_eq!(
+            read(&["event: x\nid: 1\ndata:\ndata: []\nretry: 3"]),
+            ["[]"]
+        );
     }
 
     #[test]

@@ -6,20 +6,50 @@ use media::speech::TAKEN_BACK;
 
 /// Names of tags with thoughts between them, in small letters.
 const THOUGHTS: &[&str] = &[
-    "analysis", "antthinking", "begin_of_thought", "chain_of_thought", "cot", "internal",
-    "internal_monologue", "monologue", "reason", "reasoning", "reflection", "scratchpad",
-    "seed:think", "think", "thinking", "thought", "thoughts",
+    "analysis",
+    "antthinking",
+    "begin_of_thought",
+    "chain_of_thought",
+    "cot",
+    "internal",
+    "internal_monologue",
+    "monologue",
+    "reason",
+    "reasoning",
+    "reflection",
+    "scratchpad",
+    "seed:think",
+    "think",
+    "thinking",
+    "thought",
+    "thoughts",
 ];
 
 /// Names of tags with tool calls or their answers between them.
 const CALLS: &[&str] = &[
-    "function_call", "function_calls", "tool_call", "tool_calls", "tool_response", "tools",
+    "function",
+    "function_call",
+    "function_calls",
+    "tool_call",
+    "tool_calls",
+    "tool_response",
+    "tools",
 ];
 
 /// Tags of templates with nothing between them.
 const MARKS: &[&str] = &[
-    "answer", "bos", "end_of_turn", "eos", "final", "final_answer", "output", "pad", "response",
-    "s", "start_of_turn", "unk",
+    "answer",
+    "bos",
+    "end_of_turn",
+    "eos",
+    "final",
+    "final_answer",
+    "output",
+    "pad",
+    "response",
+    "s",
+    "start_of_turn",
+    "unk",
 ];
 
 /// The longest mark, characters: `<|begin_of_thought|>` has twenty.
@@ -27,12 +57,41 @@ const LONGEST_MARK: usize = 40;
 
 /// How answers begin that are thoughts whose opening tag stands in the prompt: nobody says so to a caller.
 const BEGINNINGS: &[&str] = &[
-    "alright, the ", "alright, so ", "alright, let", "analysis", "d'accord, l'utilisateur",
-    "first, i need", "first, i should", "hmm", "i need to ", "i should ", "il faut que je ",
-    "je dois ", "l'appelant ", "l'utilisateur ", "l’utilisateur ", "let me think",
-    "let's think", "ok, so ", "ok, the user", "okay, i need", "okay, let", "okay, so ",
-    "okay, the ", "réfléchissons", "so the user", "so, the user", "the caller ", "the question ",
-    "the user", "thinking", "thought", "user ", "we are asked", "we have to ", "we need to ",
+    "alright, the ",
+    "alright, so ",
+    "alright, let",
+    "analysis",
+    "d'accord, l'utilisateur",
+    "first, i need",
+    "first, i should",
+    "hmm",
+    "i need to ",
+    "i should ",
+    "il faut que je ",
+    "je dois ",
+    "l'appelant ",
+    "l'utilisateur ",
+    "l’utilisateur ",
+    "let me think",
+    "let's think",
+    "ok, so ",
+    "ok, the user",
+    "okay, i need",
+    "okay, let",
+    "okay, so ",
+    "okay, the ",
+    "réfléchissons",
+    "so the user",
+    "so, the user",
+    "the caller ",
+    "the question ",
+    "the user",
+    "thinking",
+    "thought",
+    "user ",
+    "we are asked",
+    "we have to ",
+    "we need to ",
     "we should ",
 ];
 
@@ -119,7 +178,7 @@ impl Spoken {
                 .filter(|(thoughts, _)| thoughts.trim_start().starts_with("analysis"))
                 .unwrap_or(("", &waiting));
             self.thought |= !thoughts.is_empty();
-            self.give(answer, &mut out);
+            self.give_out(answer, &mut out);
         }
         out
     }
@@ -302,6 +361,7 @@ fn may_be_mark(text: &str) -> bool {
                 .to_lowercase();
             let token = text.starts_with("<|") || text.starts_with("<｜");
             let plain = name.trim_end_matches('/');
+            let whole = name.len() < inner.len();
             token
                 || name.starts_with("function=")
                 || THOUGHTS
@@ -309,7 +369,7 @@ fn may_be_mark(text: &str) -> bool {
                     .chain(CALLS)
                     .chain(MARKS)
                     .chain(&["function="])
-                    .any(|known| known.starts_with(plain))
+                    .any(|known| known.starts_with(plain) && (!whole || *known == plain))
         }
     }
 }

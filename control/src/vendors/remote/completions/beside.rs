@@ -2,6 +2,7 @@
 //! What looks like it waits for the end of the answer, when the calls are known. Pure.
 
 use media::config::ToolSpec;
+use media::speech::TAKEN_BACK;
 use serde_json::Value;
 
 /// How a sentence begins that announces a call to nobody but a machine.
@@ -44,6 +45,13 @@ impl Beside {
         }
         let mut out = String::new();
         for c in text.chars() {
+            if c == TAKEN_BACK {
+                // What was held back was thought, too.
+                self.word.clear();
+                (self.held, self.begun) = (None, false);
+                out.push(c);
+                continue;
+            }
             if let Some(held) = &mut self.held {
                 held.push(c);
                 continue;
@@ -152,6 +160,16 @@ mod tests {
             .collect();
         out.push_str(&beside.finish(&mut calls));
         (out, calls.len())
+    }
+
+    #[test]
+    fn what_was_thought_of_a_call_holds_nothing_back() {
+        let text = format!("I call book_table now.{TAKEN_BACK}One moment.");
+        let call = [("book_table", "{}")];
+        let expect = format!("I call {TAKEN_BACK}One moment.");
+        for size in [1, 1000] {
+            assert_eq!(said(&text, size, &call), (expect.clone(), 1));
+        }
     }
 
     #[test]

@@ -132,8 +132,7 @@ impl Plain {
             }
             return;
         }
-        // A blank that holds words together stays one.
-        if c.is_whitespace() && !matches!(c, '\u{a0}' | '\u{202f}') {
+        if c.is_whitespace() {
             if self.held.is_empty() {
                 self.indent += usize::from(self.begins);
                 self.widen(Gap::Blank, out);

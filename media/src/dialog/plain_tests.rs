@@ -98,10 +98,7 @@ const ENGLISH: &[(&str, &str)] = &[
 
 const FRENCH: &[(&str, &str)] = &[
     ("Bonjour !", "Bonjour !"),
-    (
-        "Bonjour\u{a0}! Ça va\u{202f}?",
-        "Bonjour\u{a0}! Ça va\u{202f}?",
-    ),
+    ("Bonjour\u{a0}! Ça va\u{202f}?", "Bonjour ! Ça va ?"),
     ("**Oui**, c'est *ouvert* !", "Oui, c'est ouvert !"),
     (
         "Voici :\n- lundi\n- mardi\n\nC'est tout.",

@@ -9,7 +9,8 @@ use crate::models;
 use crate::secret::Secret;
 use crate::vendors::RecogniserKind;
 use crate::vendors::remote::settings::{
-    ModelSettings, OPTIONAL, ProviderKind, ProviderSettings, RemoteSettings, SoundFormat, VoiceSettings,
+    ModelSettings, OPTIONAL, ProviderKind, ProviderSettings, RemoteSettings, SoundFormat,
+    VoiceSettings,
 };
 use crate::voices;
 

@@ -435,9 +435,7 @@ async fn a_model_whose_thoughts_end_without_a_beginning_is_known_from_then_on() 
         Answer::ok("text/event-stream")
             .send(delta(json!({"content": "Someone asks. "})))
             .wait(Duration::from_millis(100))
-            .send(delta(
-                json!({"content": "I greet.</think>\n\nGood day."}),
-            ))
+            .send(delta(json!({"content": "I greet.</think>\n\nGood day."})))
     })
     .await;
     let settings = openai(&provider.url(), MODEL);
@@ -455,7 +453,8 @@ async fn a_parameter_that_is_refused_is_left_out_from_then_on() {
             if asked.json().get(name).is_none() {
                 return chat::text(&["Hello."]);
             }
-            let told = json!({"error": {"message": format!("Unrecognized request argument: {name}")}});
+            let told =
+                json!({"error": {"message": format!("Unrecognized request argument: {name}")}});
             Answer::status(400).send(told.to_string())
         })
         .await;
@@ -506,8 +505,10 @@ async fn a_greeting_and_background_stand_in_the_one_system_message() {
 
 #[tokio::test]
 async fn media_types_have_no_case_and_events_may_have_several_lines_and_a_mark_in_front() {
-    let whole = json!({"choices": [{"message": {"content": [{"type": "text", "text": "Hello."}]}}]});
-    let lines = "\u{feff}data: {\"choices\":\ndata: [{\"delta\":{\"content\":\ndata: \"Hello.\"}}]}\n\n";
+    let whole =
+        json!({"choices": [{"message": {"content": [{"type": "text", "text": "Hello."}]}}]});
+    let lines =
+        "\u{feff}data: {\"choices\":\ndata: [{\"delta\":{\"content\":\ndata: \"Hello.\"}}]}\n\n";
     for answer in [
         Answer::ok("Application/JSON").send(whole.to_string()),
         Answer::ok("application/problem+json").send(whole.to_string()),

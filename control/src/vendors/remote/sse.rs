@@ -10,6 +10,9 @@ const LONGEST: usize = 1 << 20;
 /// What some servers put in front of a body.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// The last value of a stream of completions.
+const DONE: &str = "[DONE]";
+
 /// Cuts a body into the values of its events.
 #[derive(Debug, Default)]
 pub(super) struct Events {
@@ -61,7 +64,7 @@ impl Events {
         if let Some(value) = line.strip_prefix(b"data:") {
             let value = String::from_utf8_lossy(value);
             let value = value.trim();
-            if !self.data.is_empty() && is_whole(value) {
+            if value == DONE {
                 self.end_event(event);
             }
             if !self.data.is_empty() {
@@ -92,7 +95,7 @@ impl Events {
 
 /// Whether a value needs no further line.
 fn is_whole(value: &str) -> bool {
-    value == "[DONE]"
+    value == DONE
         || (value.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(value).is_ok())
 }
 
@@ -146,11 +149,16 @@ mod tests {
             ["{", "{}"],
             "an event that is cut off ends at the blank line"
         );
-        assert_eq!(read(&["data: {\"a\"\ndata: {}\n"]), ["{\"a\"", "{}"]);
         assert_eq!(
             read(&["event: x\nid: 1\ndata:\ndata: []\nretry: 3"]),
             ["[]"]
         );
+    }
+
+    #[test]
+    fn a_line_of_an_event_may_be_json_by_itself() {
+        let body = "data: [\ndata: \"a\",\ndata: {}\ndata: ]\n\ndata: {\ndata: [DONE]\n";
+        assert_eq!(read(&[body]), ["[\n\"a\",\n{}\n]", "{", "[DONE]"]);
     }
 
     #[test]

@@ -171,7 +171,8 @@ impl Sentences {
         }
         self.listing = lists && (whole || self.listing);
         if !lists {
-            self.sentences += u32::from(whole && !segment.ends_with(':'));
+            let says = segment.contains(char::is_alphanumeric) && !segment.ends_with(':');
+            self.sentences += u32::from(whole && says);
         }
     }
 
@@ -321,6 +322,8 @@ mod tests {
             let (said, count) = limited(&open, 1, size);
             assert_eq!((said.len(), count), (4, 1), "{said:?}");
             assert_eq!(limited("One. Two. Three.", 2, size).0, ["One.", "Two."]);
+            let dots = limited("... One. Two.", 1, size).0;
+            assert_eq!(dots, ["...", "One."], "dots are no sentence");
         }
     }
 

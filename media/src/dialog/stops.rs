@@ -262,8 +262,11 @@ fn ellipsis(before: &str, follows: &str, end: usize, complete: bool) -> Stop {
     let words = before
         .split_whitespace()
         .filter(|word| word.contains(char::is_alphanumeric));
-    if words.count() < PAUSE_WORDS {
-        return Stop::GoesOn;
+    match words.count() {
+        // Dots alone belong to nothing that follows.
+        0 => return Stop::Ends(end),
+        count if count < PAUSE_WORDS => return Stop::GoesOn,
+        _ => {}
     }
     match first_word(follows, complete) {
         None => Stop::Unknown,

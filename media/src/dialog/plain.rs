@@ -109,11 +109,13 @@ impl Plain {
         out
     }
 
-    /// The text is over, or something else comes between: what was held back.
+    /// The text is over, or something else comes between: what was held back. What follows stands on a line of its own.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end(&mut out);
         self.place = Place::Text;
+        (self.gap, self.last) = (Gap::None, None);
+        (self.begins, self.indent, self.item) = (true, 0, false);
         out
     }
 

@@ -257,7 +257,7 @@ fn thinking_a_model_without_words_is_asked_once_more_then_the_agent_apologises()
     for nothing in ["", " ", "👍", "```json\n{}\n```"] {
         let script = |lines: &[&str]| Script {
             lines: lines.iter().map(|line| Line::Say((*line).into())).collect(),
-            ..heard(&["Hello?"])
+            ..heard(&["I want to"])
         };
         let said = |lines: &[&str]| {
             let call = VirtualCall::new(config(agent()), script(lines), &[(1000, 2000)]).run(9000);

@@ -253,6 +253,43 @@ fn thinking_a_failing_model_is_asked_once_more_then_the_agent_apologises() {
 }
 
 #[test]
+fn thinking_a_model_without_words_is_asked_once_more_then_the_agent_apologises() {
+    for nothing in ["", " ", "👍", "```json\n{}\n```"] {
+        let script = |lines: &[&str]| Script {
+            lines: lines.iter().map(|line| Line::Say((*line).into())).collect(),
+            ..heard(&["I want to"])
+        };
+        let said = |lines: &[&str]| {
+            let call = VirtualCall::new(config(agent()), script(lines), &[(1000, 2000)]).run(9000);
+            (
+                call.script.requests.len(),
+                call.agent_turns()[0].text.clone(),
+            )
+        };
+        let sorry = "I am sorry, I cannot answer that right now.";
+        assert_eq!(said(&[nothing, nothing]), (2, sorry.to_owned()));
+        assert_eq!(said(&[nothing, "**Yes**."]), (2, "Yes.".to_owned()));
+    }
+}
+
+#[test]
+fn what_is_said_before_a_list_and_all_of_the_list_is_heard_whatever_the_limit() {
+    let script = Script {
+        always_said: Line::Say("We have:\n- a **pool**\n- a bar\n- a gym\n\nCome in. Bye.".into()),
+        ..heard(&["What have you?"])
+    };
+    let agent = AgentConfig {
+        response_max_sentences: 2,
+        ..agent()
+    };
+    let call = VirtualCall::new(config(agent), script, &[(1000, 2000)]).run(12_000);
+    assert_eq!(
+        call.agent_turns()[0].text,
+        "We have:\na pool\na bar\na gym\nCome in."
+    );
+}
+
+#[test]
 fn thinking_three_failed_turns_end_with_provider_error() {
     let script = Script {
         always_said: Line::Fail,

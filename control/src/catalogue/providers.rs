@@ -4,6 +4,21 @@ use reqwest::Url;
 
 use crate::secret::Secret;
 
+/// In place of a parameter: the system role, which some templates refuse. What it would say stands in the first message
+/// of the user then.
+pub(super) const SYSTEM: &str = "system";
+
+/// The parameters without which a model can be asked, too.
+pub const OPTIONAL: &[&str] = &[
+    "stream_options",
+    "temperature",
+    "frequency_penalty",
+    "presence_penalty",
+    "max_tokens",
+    "max_completion_tokens",
+    SYSTEM,
+];
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteSettings {
@@ -38,6 +53,8 @@ pub struct ProviderSettings {
     pub base_url: Url,
     pub key: Option<Secret<String>>,
     pub models: Vec<ModelSettings>,
+    /// Parameters that its models are never asked with.
+    pub omit_parameters: Vec<&'static str>,
     /// The model that recognises speech; `None`: it is not asked to.
     pub stt_model: Option<String>,
     /// Whether its transcripts carry sentence marks.

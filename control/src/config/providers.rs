@@ -6,7 +6,7 @@ use toml::Value;
 
 use super::read::Settings;
 use crate::catalogue::providers::{
-    ModelSettings, ProviderKind, ProviderSettings, RecogniserKind, RemoteSettings, SoundFormat,
+    ModelSettings, OPTIONAL, ProviderKind, ProviderSettings, RecogniserKind, RemoteSettings, SoundFormat,
     VoiceSettings,
 };
 use crate::catalogue::{models, voices};
@@ -19,6 +19,7 @@ pub(super) const KEYS: &[&str] = &[
     "api_key",
     "api_key_file",
     "models",
+    "omit_parameters",
     "stt_model",
     "punctuates",
     "tts_model",
@@ -143,6 +144,16 @@ fn provider(settings: &mut Settings, name: &str) -> Option<ProviderSettings> {
             Err(why) => settings.wrong(&key("models"), &why),
         }
     }
+    let mut omit_parameters = Vec::new();
+    for text in settings.optional_list(&key("omit_parameters")) {
+        match OPTIONAL.iter().find(|name| **name == text.trim()) {
+            Some(name) => omit_parameters.push(*name),
+            None => {
+                let why = format!("may name {}, but not {text:?}", OPTIONAL.join(", "));
+                settings.wrong(&key("omit_parameters"), &why);
+            }
+        }
+    }
     let mut voices = Vec::new();
     for text in settings.optional_list(&key("voices")) {
         match VoiceSettings::parse(name, &text) {
@@ -171,6 +182,7 @@ fn provider(settings: &mut Settings, name: &str) -> Option<ProviderSettings> {
         base_url,
         key: secret,
         models,
+        omit_parameters,
         stt_model,
         punctuates: settings.optional_bool(&key("punctuates"), true),
         tts_model: settings
@@ -350,6 +362,7 @@ mod tests {
         [providers.cloud]
         kind = "openai"
         models = ["gpt-4.1-mini", "fast=gpt-4.1-nano"]
+        omit_parameters = ["stream_options", "system"]
         voices = ["alloy", "nova female"]
         stt_model = "gpt-4o-transcribe"
         [providers.kokoro]
@@ -386,6 +399,7 @@ mod tests {
         };
         assert_eq!(cloud.base_url.as_str(), "https://api.openai.com/v1");
         assert_eq!(cloud.models[1].id, "fast");
+        assert_eq!(cloud.omit_parameters, ["stream_options", "system"]);
         assert_eq!(cloud.voices[1].key, "cloud-nova");
         assert!(cloud.is_available() && kokoro.is_available() && !ears.is_available());
         assert_eq!(ears.kind, ProviderKind::Deepgram);
@@ -428,6 +442,10 @@ mod tests {
         let with = |line: &str| format!("[providers.x]\nkind = \"openai\"\n{line}");
         wrong(&with("models = [\"faq\"]"), "providers.x.models");
         wrong(&with("models = [\"a\", \"a\"]"), "providers.x.models");
+        wrong(
+            &with("omit_parameters = [\"model\"]"),
+            "providers.x.omit_parameters",
+        );
         wrong(&with("voices = [\"a klingon\"]"), "providers.x.voices");
         wrong(&with("voices = [\"a\", \"A\"]"), "providers.x.voices");
         wrong(&with("sample_rate = 96000"), "providers.x.sample_rate");

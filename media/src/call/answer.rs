@@ -9,6 +9,7 @@ use crate::audio::tones::sine;
 use crate::config::Language;
 use crate::dialog::clean::Cleaner;
 use crate::dialog::ends_call;
+use crate::dialog::plain::Plain;
 use crate::dialog::sentences::Segment;
 use crate::speech::{LlmEvent, ReplyId, TtsEvent};
 use crate::time::RATE;
@@ -78,6 +79,7 @@ impl Call {
         if let Some(turn) = &mut self.caller_turn {
             std::mem::take(&mut turn.work).go_on(&mut reply);
         }
+        reply.plain = Some(Plain::new(self.config.agent.language));
         reply.cleaner = self
             .config
             .agent
@@ -95,7 +97,10 @@ impl Call {
         self.cancel_reply();
         let french = self.config.agent.language == Language::French;
         let line = match (kind, french) {
-            (Kind::Greeting, _) => self.config.agent.first_message.clone().unwrap_or_default(),
+            (Kind::Greeting, _) => {
+                let line = self.config.agent.first_message.as_deref();
+                Plain::text(line.unwrap_or_default(), self.config.agent.language)
+            }
             (Kind::CheckIn, false) => "Are you still there?".to_owned(),
             (Kind::CheckIn, true) => "Êtes-vous toujours là ?".to_owned(),
             (Kind::Apology, false) => "I am sorry, I cannot answer that right now.".to_owned(),
@@ -196,6 +201,7 @@ impl Call {
             .reply
             .as_ref()
             .is_some_and(|reply| !reply.segments.is_empty());
+        let text = Plain::text(&text, self.config.agent.language);
         if begun || self.filler.is_some() || text.is_empty() {
             return false;
         }
@@ -231,6 +237,7 @@ impl Call {
             LlmEvent::ToolCall(call) if reply.committed => self.run_tool(call),
             LlmEvent::ToolCall(call) => reply.held.push(call),
             LlmEvent::Done => {
+                reply.end_step();
                 reply.step_done = true;
                 self.step_over();
             }
@@ -238,13 +245,15 @@ impl Call {
         }
     }
 
-    fn model_failed(&mut self, message: &str) {
+    pub(super) fn model_failed(&mut self, message: &str) {
         self.note(&format!("model: {message}"));
         let Some(reply) = &mut self.reply else { return };
-        if !reply.text.text().is_empty() {
+        reply.end_step();
+        if reply.has_words() {
             reply.text_over();
         } else if !reply.retried {
             reply.retried = true;
+            reply.start_over();
             let request = self
                 .dialog
                 .request(&self.config.agent, &reply.opening, &reply.steps);

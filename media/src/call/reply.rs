@@ -4,8 +4,9 @@ use super::latency::Marks;
 use super::record::{EndReason, Latency, ToolRecord};
 use crate::audio::resample::Resampler;
 use crate::dialog::clean::Cleaner;
+use crate::dialog::plain::Plain;
 use crate::dialog::sentences::{Segment, Sentences};
-use crate::speech::{Message, ReplyId, ToolCall};
+use crate::speech::{Message, ReplyId, TAKEN_BACK, ToolCall};
 use crate::time::{Samples, Time};
 
 /// Samples of one spoken character when nothing better is known: 14.5 characters a second.
@@ -39,6 +40,8 @@ pub(super) struct Reply {
     /// Those of them that came before its steps: all, unless it goes on with what another reply began.
     pub(super) opening: String,
     pub(super) text: Sentences,
+    /// Turns what the model writes into what is said.
+    pub(super) plain: Option<Plain>,
     /// Takes out of the model's words what the content guardrail forbids.
     pub(super) cleaner: Option<Cleaner>,
     /// No more text will come.
@@ -145,6 +148,7 @@ impl Reply {
             asked: String::new(),
             opening: String::new(),
             text: Sentences::default(),
+            plain: None,
             cleaner: None,
             text_complete: false,
             step_done: false,
@@ -173,18 +177,65 @@ impl Reply {
 
     /// More of the model's words.
     pub(super) fn say(&mut self, text: &str) {
+        let mut parts = text.split(TAKEN_BACK);
+        self.write(parts.next().unwrap_or_default());
+        for part in parts {
+            self.take_back();
+            self.write(part);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        match &mut self.plain {
+            Some(plain) => {
+                let said = plain.push(text);
+                self.push(&said);
+            }
+            None => self.push(text),
+        }
+    }
+
+    fn push(&mut self, text: &str) {
         match &mut self.cleaner {
             Some(cleaner) => self.text.push(&cleaner.push(text)),
             None => self.text.push(text),
         }
     }
 
-    /// No more text will come.
-    pub(super) fn text_over(&mut self) {
+    /// What the model wrote so far was not meant for the caller. What the voice has of it stays.
+    fn take_back(&mut self) {
+        self.end_step();
+        self.text.drop_rest();
+        self.text.end_line();
+    }
+
+    /// The model's step is over: what was held back of it is said, whatever the next step begins with.
+    pub(super) fn end_step(&mut self) {
+        if let Some(plain) = &mut self.plain {
+            let held = plain.finish();
+            self.push(&held);
+        }
         if let Some(cleaner) = &mut self.cleaner {
             let held = cleaner.finish();
             self.text.push(&held);
         }
+        self.text.end_line();
+    }
+
+    /// Whether there is anything to say, or was.
+    pub(super) fn has_words(&self) -> bool {
+        !self.segments.is_empty() || self.text.text().contains(char::is_alphanumeric)
+    }
+
+    /// The model is asked anew, for nothing of its answer can be said.
+    pub(super) fn start_over(&mut self) {
+        self.text = Sentences::default();
+        self.step_done = false;
+    }
+
+    /// No more text will come.
+    pub(super) fn text_over(&mut self) {
+        self.end_step();
         self.text.finish();
         self.text_complete = true;
     }
@@ -275,6 +326,7 @@ fn whole_words(text: &str, characters: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Language;
 
     fn reply(text: &str, lengths: &[(u64, bool)]) -> Reply {
         let mut reply = Reply::new(ReplyId(1), Kind::Answer, "turn_1".into(), Marks::default());
@@ -311,6 +363,33 @@ mod tests {
             "One two three. Four five"
         );
         assert_eq!(reply.heard_text(u64::MAX), "One two three. Four five six.");
+    }
+
+    #[test]
+    fn steps_are_apart_and_what_is_taken_back_is_not_said() {
+        let mut reply = Reply::new(ReplyId(1), Kind::Answer, "turn_1".into(), Marks::default());
+        reply.plain = Some(Plain::new(Language::English));
+        reply.cleaner = Some(Cleaner::default());
+        reply.say("The user asks me. ");
+        reply.say(&format!("I should{TAKEN_BACK}**One** moment."));
+        assert!(!reply.text.text().contains("user"));
+        reply.end_step();
+        reply.say("It is fucking *open*: example.com");
+        reply.text_over();
+        assert!(reply.has_words());
+        assert_eq!(
+            reply.text.text(),
+            "One moment.\nIt is open: example dot com"
+        );
+        let mut reply = Reply::new(ReplyId(1), Kind::Answer, "turn_1".into(), Marks::default());
+        reply.plain = Some(Plain::new(Language::English));
+        reply.say("👍 …");
+        reply.end_step();
+        assert!(!reply.has_words());
+        reply.start_over();
+        reply.say("Yes.");
+        reply.text_over();
+        assert_eq!(reply.text.text(), "Yes.");
     }
 
     #[test]

@@ -186,6 +186,9 @@ impl Call {
             self.cue(Cue::ToolsDone);
             return;
         }
+        if reply.end_after.is_none() && !reply.has_words() {
+            return self.model_failed("the answer has neither words nor calls");
+        }
         reply.text_over();
         if reply.end_after.is_some() && reply.text.text().is_empty() && reply.committed {
             // The model hangs up without a word.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Call;
 use super::output::{LlmCommand, TtsCommand};
 use super::record::Owner;
-use super::reply::{Kind, Spoken};
+use super::reply::{Kind, Reply, Spoken};
 use crate::audio::resample::Resampler;
 use crate::speech::{ReplyId, TtsEvent};
 use crate::time::{RATE, Time};
@@ -157,6 +157,11 @@ impl Call {
         if filling || waiting >= REFILL || reply.segments.last().is_some_and(|s| !s.done) {
             return;
         }
+        let enough =
+            |reply: &Reply| reply.kind == Kind::Answer && most > 0 && reply.text.is_enough(most);
+        if enough(reply) {
+            return self.long_enough();
+        }
         let Some(segment) = reply.text.take() else {
             return;
         };
@@ -180,17 +185,18 @@ impl Call {
             segment: segment.index,
             text,
         });
-        if reply.kind == Kind::Answer
-            && most > 0
-            && reply.text.sentences() >= most
-            && !reply.text_complete
-        {
-            // Long enough: what the model still says is not wanted.
-            reply.text.cut_here();
-            reply.text_complete = true;
+        if enough(reply) {
+            self.long_enough();
+        }
+    }
+
+    /// What the model still says is not wanted.
+    fn long_enough(&mut self) {
+        let Some(reply) = &mut self.reply else { return };
+        reply.text.cut_here();
+        if !std::mem::replace(&mut reply.text_complete, true) {
+            let id = reply.id;
             self.out.llm(LlmCommand::Cancel(id));
-        } else if reply.kind == Kind::Answer && most > 0 && reply.text.sentences() >= most {
-            reply.text.cut_here();
         }
     }
 

@@ -1,8 +1,11 @@
 //! What the model is told: the prompt, and the dialogue as it was really heard.
 
+mod address;
 pub mod clean;
 pub mod instructions;
+pub mod plain;
 pub mod sentences;
+mod stops;
 
 use crate::config::{AgentConfig, EndCallBehavior, ToolKind, ToolSpec};
 use crate::speech::{Message, ModelRequest};

@@ -1,7 +1,15 @@
 //! Cuts a reply, as the model streams it, into segments to be spoken.
 //!
 //! The first segment may end at a clause, so that the voice can start early; later ones end with
-//! their sentence.
+//! their sentence. Whether a full stop ends one is decided in [`stops`](super::stops).
+
+use super::stops::{self, Stop};
+
+/// In the text that is pushed: an item of a list begins here. It is no part of what is said.
+pub const ITEM: char = '\u{1}';
+
+/// In the text that is pushed: the list is over. It is no part of what is said.
+pub const LIST_OVER: char = '\u{2}';
 
 /// A clause this long (in characters) may be spoken before its sentence is complete.
 const FIRST_CLAUSE: usize = 24;
@@ -10,23 +18,22 @@ const FIRST_CLAUSE: usize = 24;
 /// for very long.
 const LONGEST: usize = 300;
 
-/// Words that end in a full stop and no sentence.
-const ABBREVIATIONS: [&str; 24] = [
-    "mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "no.", "vs.", "etc.", "e.g.", "i.e.", "a.m.",
-    "p.m.", "approx.", "dept.", "ext.", "inc.", "ltd.", "jr.", "sr.", "m.", "mme.", "mlle.",
-    "p.ex.",
-];
-
 /// The cutter of one reply.
 #[derive(Debug, Default)]
 pub struct Sentences {
     text: String,
     /// Where the next segment begins, in bytes.
     next: usize,
-    /// Complete sentences handed out.
+    /// Complete sentences handed out, without those of the list under way.
     sentences: u32,
     segments: u32,
     complete: bool,
+    /// Where the lists are whose items were told, in bytes; the newest may have no end yet.
+    lists: Vec<(usize, Option<usize>)>,
+    /// The sentence handed out last belongs to a list: all of it counts as one sentence.
+    listing: bool,
+    /// The number of the newest item of a list that is written as running text.
+    number: Option<u32>,
 }
 
 /// One segment: bytes `start..end` of the reply's text.
@@ -44,10 +51,20 @@ impl Sentences {
     }
 
     pub fn push(&mut self, text: &str) {
-        if self.text.is_empty() {
-            self.text.push_str(text.trim_start());
-        } else {
-            self.text.push_str(text);
+        for part in text.split_inclusive([ITEM, LIST_OVER]) {
+            let said = part.trim_end_matches([ITEM, LIST_OVER]);
+            if self.text.is_empty() {
+                self.text.push_str(said.trim_start());
+            } else {
+                self.text.push_str(said);
+            }
+            let at = self.text.len();
+            let open = self.lists.last_mut().filter(|(_, end)| end.is_none());
+            match (part.ends_with(ITEM), part.ends_with(LIST_OVER), open) {
+                (true, _, None) => self.lists.push((at, None)),
+                (_, true, Some((_, end))) => *end = Some(at),
+                _ => {}
+            }
         }
     }
 
@@ -57,17 +74,67 @@ impl Sentences {
         self.text.truncate(self.text.trim_end().len());
     }
 
-    /// Sentences handed out so far.
+    /// Sentences handed out so far; a list is one.
     pub fn sentences(&self) -> u32 {
-        self.sentences
+        self.sentences + u32::from(self.listing)
+    }
+
+    /// Whether so many sentences were handed out, and no list goes on.
+    pub fn is_enough(&self, most: u32) -> bool {
+        self.sentences() >= most && !self.list_goes_on()
+    }
+
+    fn list_goes_on(&self) -> bool {
+        if !self.listing {
+            return false;
+        }
+        let rest = self.text.get(self.next..).unwrap_or_default();
+        let start = self.next + (rest.len() - rest.trim_start().len());
+        let rest = rest.trim_start();
+        if let Some((_, end)) = self.list_at(self.next.saturating_sub(1)) {
+            return match end {
+                None => !self.complete || !rest.is_empty(),
+                Some(end) => start < end,
+            };
+        }
+        let mut words = rest.split_inclusive(char::is_whitespace);
+        match (self.number, words.next()) {
+            (None, _) => false,
+            (Some(_), None) => !self.complete,
+            (Some(number), Some(word)) => {
+                let whole = word.ends_with(char::is_whitespace) || self.complete;
+                !whole || stops::list_number(word.trim()) == Some(number + 1)
+            }
+        }
+    }
+
+    /// The list that holds the byte at this place.
+    fn list_at(&self, place: usize) -> Option<(usize, Option<usize>)> {
+        let holds = |(start, end): &&(usize, Option<usize>)| {
+            *start <= place && end.is_none_or(|end| place < end)
+        };
+        self.lists.iter().rev().find(holds).copied()
     }
 
     /// Drops what has not been handed out: the reply is long enough.
     pub fn cut_here(&mut self) {
+        self.drop_rest();
+        self.complete = true;
+    }
+
+    /// Drops what has not been handed out; more may come.
+    pub fn drop_rest(&mut self) {
         self.text.truncate(self.next);
         self.text.truncate(self.text.trim_end().len());
         self.next = self.next.min(self.text.len());
-        self.complete = true;
+        self.lists.retain(|(start, _)| *start < self.next);
+    }
+
+    /// What was pushed so far stands for itself, whatever comes next.
+    pub fn end_line(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
     }
 
     /// The next segment that is ready to be spoken.
@@ -86,10 +153,27 @@ impl Sentences {
         };
         let end = start + length;
         self.next = end;
-        self.sentences += u32::from(whole);
+        self.count(start, end, whole);
         let index = self.segments;
         self.segments += 1;
         Some(Segment { index, start, end })
+    }
+
+    /// Counts a sentence. One that ends in a colon goes on with what it announces.
+    fn count(&mut self, start: usize, end: usize, whole: bool) {
+        let segment = &self.text[start..end];
+        let number = stops::last_item(segment, self.number);
+        let goes_on = number != self.number || !whole;
+        self.number = number.filter(|_| goes_on);
+        let lists = self.list_at(start).is_some() || self.number.is_some();
+        if self.listing && !lists {
+            self.sentences += 1;
+        }
+        self.listing = lists && (whole || self.listing);
+        if !lists {
+            let says = segment.contains(char::is_alphanumeric) && !segment.ends_with(':');
+            self.sentences += u32::from(whole && says);
+        }
     }
 
     /// Length of the segment at the beginning of `rest`, and whether it ends a sentence.
@@ -97,20 +181,17 @@ impl Sentences {
         let mut characters = 0;
         let mut clause = None;
         let mut word = None;
-        let mut previous = ' ';
         for (at, c) in rest.char_indices() {
             let end = at + c.len_utf8();
+            match stops::stop(rest, at, c, self.number, self.complete) {
+                Stop::Ends(end) => return Some((end, true)),
+                Stop::Unknown => return None,
+                Stop::GoesOn => {}
+            }
+            if c == '\n' {
+                return Some((rest[..at].trim_end().len(), true));
+            }
             let next = rest[end..].chars().next();
-            let last = next.is_none();
-            if matches!(c, '.' | '?' | '!' | '…' | '。' | '？' | '！') {
-                let closed = next.is_some_and(char::is_whitespace) || (last && self.complete);
-                if closed && !(c == '.' && is_abbreviation(&rest[..end])) {
-                    return Some((end, true));
-                }
-            }
-            if c == '\n' && !previous.is_whitespace() {
-                return Some((at, true));
-            }
             if matches!(c, ',' | ';' | ':' | '—') && next.is_some_and(char::is_whitespace) {
                 clause = Some(end);
                 if self.segments == 0 && characters >= FIRST_CLAUSE {
@@ -124,21 +205,9 @@ impl Sentences {
             if characters > LONGEST {
                 return clause.or(word).map(|end| (end, false));
             }
-            previous = c;
         }
         None
     }
-}
-
-fn is_abbreviation(text: &str) -> bool {
-    let word = text
-        .rsplit(char::is_whitespace)
-        .next()
-        .unwrap_or_default()
-        .to_lowercase();
-    let initial =
-        word.chars().count() == 2 && word.starts_with(|c: char| c.is_alphabetic()) && word != "i.";
-    initial || ABBREVIATIONS.contains(&word.as_str())
 }
 
 #[cfg(test)]
@@ -200,5 +269,76 @@ mod tests {
         let parts = cut(&[&text]);
         assert!(parts.len() > 2 && parts.iter().all(|part| part.chars().count() <= LONGEST + 1));
         assert_eq!(parts.join(" "), text.trim());
+    }
+
+    /// The segments that are spoken of a reply that is as long as an agent wants it, and how many sentences they count.
+    fn limited(text: &str, most: u32, size: usize) -> (Vec<String>, u32) {
+        let letters: Vec<char> = text.chars().collect();
+        let mut sentences = Sentences::default();
+        let mut out = Vec::new();
+        let mut drain = |sentences: &mut Sentences| loop {
+            if sentences.is_enough(most) {
+                sentences.cut_here();
+            }
+            let Some(segment) = sentences.take() else {
+                break;
+            };
+            out.push(sentences.text()[segment.start..segment.end].to_owned());
+        };
+        for piece in letters.chunks(size) {
+            sentences.push(&piece.iter().collect::<String>());
+            drain(&mut sentences);
+            if sentences.complete {
+                break;
+            }
+        }
+        sentences.finish();
+        drain(&mut sentences);
+        (out, sentences.sentences())
+    }
+
+    #[test]
+    fn the_limit_never_cuts_inside_a_list() {
+        let items = format!(
+            "We have these:\n{ITEM}A pool. It is warm.\n{ITEM}A bar\n{ITEM}A gym\n{LIST_OVER}Come in. Bye."
+        );
+        let running = "Do this: 1. Open the app. 2. Tap settings. 3. Log in. Then call. Bye.";
+        let marks = "You need: 1. a passport, 2. a photo, 3. a form. Then call. Bye.";
+        let open = format!("Rooms:\n{ITEM}One.\n{ITEM}Two.\n{ITEM}Three.");
+        for size in [1, 2, 5, 1000] {
+            for most in [1, 2] {
+                let (said, count) = limited(&items, most, size);
+                assert!(said.contains(&"A gym".to_owned()), "{most}: {said:?}");
+                assert_eq!(said.contains(&"Come in.".to_owned()), most == 2);
+                assert!(!said.contains(&"Bye.".to_owned()), "{said:?}");
+                assert_eq!(count, most);
+                let (said, _) = limited(running, most, size);
+                assert!(said.contains(&"3. Log in.".to_owned()), "{said:?}");
+                assert_eq!(said.contains(&"Then call.".to_owned()), most == 2);
+                assert!(!said.contains(&"Bye.".to_owned()), "{said:?}");
+            }
+            let (said, count) = limited(marks, 1, size);
+            assert_eq!((said.join(" ").as_str(), count), (&marks[..47], 1));
+            let (said, count) = limited(&open, 1, size);
+            assert_eq!((said.len(), count), (4, 1), "{said:?}");
+            assert_eq!(limited("One. Two. Three.", 2, size).0, ["One.", "Two."]);
+            let dots = limited("... One. Two.", 1, size).0;
+            assert_eq!(dots, ["...", "One."], "dots are no sentence");
+        }
+    }
+
+    #[test]
+    fn what_was_not_handed_out_can_be_dropped_and_more_may_come() {
+        let mut sentences = Sentences::default();
+        sentences.push("The user asks. I should answer. ");
+        assert!(sentences.take().is_some());
+        sentences.drop_rest();
+        sentences.end_line();
+        sentences.push("We are open.");
+        sentences.finish();
+        let segment = sentences
+            .take()
+            .map(|s| sentences.text()[s.start..s.end].to_owned());
+        assert_eq!(segment.as_deref(), Some("We are open."));
     }
 }

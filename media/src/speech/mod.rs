@@ -83,9 +83,13 @@ pub enum SttEvent {
     },
 }
 
+/// In a model's text: what it said before, in this step, turned out not to be meant for the caller. What of it has not
+/// gone to the voice is not said.
+pub const TAKEN_BACK: char = '\u{18}';
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LlmEvent {
-    /// More text of the reply.
+    /// More text of the reply; it may hold [`TAKEN_BACK`].
     Text(String),
     /// The model wants a tool run; the reply goes on after its result, in a new request.
     ToolCall(ToolCall),

@@ -366,3 +366,157 @@ async fn a_redirect_is_not_followed() {
     assert!(call.answer(1).await.failed.is_some());
     assert!(other.asked().is_empty());
 }
+
+/// The end of a stream for this reason.
+fn ended(reason: &str) -> String {
+    event(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))
+}
+
+fn stream(deltas: &[serde_json::Value], reason: &str) -> Answer {
+    let begun = Answer::ok("text/event-stream");
+    let told = deltas.iter().cloned().map(delta).fold(begun, Answer::send);
+    told.send(ended(reason)).send("data: [DONE]\n\n")
+}
+
+/// Streams that end without words or calls, and what is said of each.
+fn empty_streams() -> Vec<(Answer, &'static str)> {
+    vec![
+        (stream(&[json!({"content": ""})], "stop"), "stop"),
+        (stream(&[], "content_filter"), "content_filter"),
+        (
+            stream(&[json!({"reasoning_content": "hm"})], "length"),
+            "length",
+        ),
+        (
+            stream(&[json!({"content": "<thinking>hm"})], "length"),
+            "after thoughts",
+        ),
+        (
+            stream(&[json!({"refusal": "I will not."})], "stop"),
+            "I will not.",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_stream_without_words_is_asked_for_once_more_and_then_is_a_failure_by_name() {
+    for (empty, says) in empty_streams() {
+        let provider = HttpProvider::start(move |_| empty.clone()).await;
+        let mut call = call_to(&provider).await;
+        let message = call.answer(1).await.failed.unwrap();
+        assert!(message.contains(says), "{message}");
+        assert_eq!(provider.asked().len(), 2, "{says}");
+        assert!(call.metrics().contains("outcome=\"failed\""));
+    }
+    let tries = AtomicUsize::new(0);
+    let provider = HttpProvider::start(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+        0 => stream(&[json!({"content": ""})], "stop"),
+        _ => chat::text(&["Hello."]),
+    })
+    .await;
+    assert_eq!(call_to(&provider).await.answer(1).await.text, "Hello.");
+}
+
+#[tokio::test]
+async fn the_fallback_answers_in_place_of_a_stream_without_words() {
+    for (empty, says) in empty_streams() {
+        let main = HttpProvider::start(move |_| empty.clone()).await;
+        let settings = openai(&main.url(), MODEL)
+            .replace("[speech]\n", "[speech]\nmodel_fallback = \"echo\"\n");
+        let mut call = Call::new(&settings, "m", None);
+        assert_eq!(call.answer(1).await.text, "Good day?", "{says}");
+        assert_eq!(main.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_model_whose_thoughts_end_without_a_beginning_is_known_from_then_on() {
+    let provider = HttpProvider::start(|_| {
+        Answer::ok("text/event-stream")
+            .send(delta(json!({"content": "Someone asks. "})))
+            .wait(Duration::from_millis(100))
+            .send(delta(json!({"content": "I greet.</think>\n\nGood day."})))
+    })
+    .await;
+    let settings = openai(&provider.url(), MODEL);
+    let mut call = Call::new(&settings, "m", None);
+    let first = call.answer(1).await.text;
+    let (thoughts, said) = first.split_once(media::speech::TAKEN_BACK).unwrap();
+    assert_eq!((thoughts, said), ("Someone asks. ", "Good day."));
+    assert_eq!(call.answer(2).await.text, "Good day.");
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_refused_is_left_out_from_then_on() {
+    for name in ["stream_options", "temperature", "max_tokens"] {
+        let provider = HttpProvider::start(move |asked| {
+            if asked.json().get(name).is_none() {
+                return chat::text(&["Hello."]);
+            }
+            let told =
+                json!({"error": {"message": format!("Unrecognized request argument: {name}")}});
+            Answer::status(400).send(told.to_string())
+        })
+        .await;
+        let mut call = call_to(&provider).await;
+        assert_eq!(call.answer(1).await.text, "Hello.", "{name}");
+        assert_eq!(call.answer(2).await.text, "Hello.", "{name}");
+        assert_eq!(provider.asked().len(), 3, "{name} is not sent again");
+    }
+    let provider = HttpProvider::start(|_| chat::text(&["Hello."])).await;
+    let more = format!("{MODEL}\nomit_parameters = [\"temperature\", \"system\"]");
+    let mut call = Call::new(&openai(&provider.url(), &more), "m", None);
+    call.answer(1).await;
+    let body = provider.asked()[0].json();
+    assert!(body.get("temperature").is_none());
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "You are kind.\n\nGood day?"}])
+    );
+}
+
+#[tokio::test]
+async fn a_greeting_and_background_stand_in_the_one_system_message() {
+    let provider = HttpProvider::start(|_| chat::text(&["Hello."])).await;
+    let mut call = call_to(&provider).await;
+    let mut longer = request();
+    longer.messages.insert(
+        1,
+        Message::Assistant {
+            content: "Welcome.".into(),
+            tool_calls: Vec::new(),
+        },
+    );
+    longer.messages.push(Message::System {
+        content: "It rains.".into(),
+    });
+    longer.messages.push(Message::User {
+        content: "Well?".into(),
+    });
+    call.answer_to(1, longer).await;
+    assert_eq!(
+        provider.asked()[0].json()["messages"],
+        json!([
+            {"role": "system", "content": "You are kind.\n\nYou began with these words: Welcome.\n\nIt rains."},
+            {"role": "user", "content": "Good day?\nWell?"},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn media_types_have_no_case_and_events_may_have_several_lines_and_a_mark_in_front() {
+    let whole =
+        json!({"choices": [{"message": {"content": [{"type": "text", "text": "Hello."}]}}]});
+    let lines =
+        "\u{feff}data: {\"choices\":\ndata: [{\"delta\":{\"content\":\ndata: \"Hello.\"}}]}\n\n";
+    for answer in [
+        Answer::ok("Application/JSON").send(whole.to_string()),
+        Answer::ok("application/problem+json").send(whole.to_string()),
+        Answer::ok("Text/Event-Stream").send(lines),
+        Answer::ok("application/json").send(delta(json!({"content": "Hello."}))),
+    ] {
+        let provider = HttpProvider::start(move |_| answer.clone()).await;
+        let answered = call_to(&provider).await.answer(1).await;
+        assert_eq!((answered.text.as_str(), answered.failed), ("Hello.", None));
+    }
+}

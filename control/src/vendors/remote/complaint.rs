@@ -57,6 +57,11 @@ pub(super) fn read(body: &str) -> Complaint {
     let named = value["error"].as_str().and_then(code);
     let beside = value["message"].as_str().filter(|_| named.is_some());
     let told = beside.or_else(|| places.into_iter().find_map(Value::as_str));
+    // OpenAI names the parameter that it refuses beside its words.
+    let parameter = value["error"]["param"]
+        .as_str()
+        .filter(|name| !told.unwrap_or(body).contains(name))
+        .map_or_else(String::new, |name| format!(" ({name})"));
     let codes = [
         &value["error"]["code"],
         &value["error"]["type"],
@@ -73,7 +78,7 @@ pub(super) fn read(body: &str) -> Complaint {
             .find_map(Value::as_str)
             .and_then(code)
             .or(named.filter(|_| beside.is_some())),
-        message: line(told.unwrap_or(body)),
+        message: line(&format!("{}{parameter}", told.unwrap_or(body))),
     }
 }
 

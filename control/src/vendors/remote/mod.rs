@@ -31,6 +31,7 @@ use media::speech::{LanguageModel, Recogniser, Synthesiser};
 use tokio::runtime::Handle;
 
 use self::blame::{Blame, Ration};
+use self::completions::habits::Habits;
 use self::completions::{Model, RemoteModel};
 use self::contexts::SocketVoice;
 use self::heard::Other;
@@ -59,6 +60,8 @@ pub(super) struct Remote {
 struct Provider {
     settings: ProviderSettings,
     endpoint: Arc<Endpoint>,
+    /// What was learned of its models, in their order.
+    habits: Vec<Arc<Habits>>,
 }
 
 impl Remote {
@@ -86,6 +89,11 @@ impl Remote {
             .partition(ProviderSettings::is_available);
         let providers = available.into_iter().map(|settings| Provider {
             endpoint: Arc::new(Endpoint::new(client.clone(), &settings)),
+            habits: settings
+                .models
+                .iter()
+                .map(|_| Arc::new(Habits::new(&settings.omit_parameters)))
+                .collect(),
             settings,
         });
         Ok(Some(Self {
@@ -118,18 +126,16 @@ impl Remote {
         id: &str,
         usage: &Arc<SpeechUsage>,
     ) -> Option<MakeBacked<dyn LanguageModel>> {
-        let (provider, model) = self.providers.iter().find_map(|provider| {
-            let model = provider
-                .settings
-                .models
-                .iter()
-                .find(|model| model.id == id)?;
-            Some((provider, model))
+        let (provider, model, habits) = self.providers.iter().find_map(|provider| {
+            let mut models = provider.settings.models.iter().zip(&provider.habits);
+            let (model, habits) = models.find(|(model, _)| model.id == id)?;
+            Some((provider, model, habits))
         })?;
         let model = Arc::new(Model {
             endpoint: Arc::clone(&provider.endpoint),
             provider: self.blame(&provider.settings, Stage::Llm, usage),
             name: model.model.clone(),
+            habits: Arc::clone(habits),
         });
         let (runtime, usage) = (self.runtime.clone(), Arc::clone(usage));
         Some(Box::new(move |fallback, sink| {

@@ -1,13 +1,28 @@
-//! Server-sent events as model servers send them (HTML standard, section 9.2): each event is one `data`
-//! line. Pure.
+//! Server-sent events as model servers send them (HTML standard, section 9.2): a byte-order mark in front,
+//! any line ends, an event of one `data` line or several. Some send no blank line between events: what is
+//! whole by itself is an event. Pure.
 
-/// The longest line, bytes: a second of sound in base64 is a tenth of it.
+use serde::de::IgnoredAny;
+
+/// The longest event, bytes: a second of sound in base64 is a tenth of it.
 const LONGEST: usize = 1 << 20;
 
-/// Cuts a body into the values of its `data` lines.
+/// What some servers put in front of a body.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The last value of a stream of completions.
+const DONE: &str = "[DONE]";
+
+/// Cuts a body into the values of its events.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
+    /// The `data` lines of an event that is not whole, with their line ends.
+    data: String,
+    /// The first line was read.
+    begun: bool,
+    /// The last line ended with a carriage return: a line feed may belong to it.
+    after_return: bool,
 }
 
 /// A line is longer than any event.
@@ -23,8 +38,8 @@ impl Events {
     ) -> Result<(), TooLong> {
         for &byte in bytes {
             if byte == b'\n' || byte == b'\r' {
-                self.end_line(&mut event);
-            } else if self.line.len() >= LONGEST {
+                self.end_line(byte == b'\n', &mut event);
+            } else if self.line.len() + self.data.len() >= LONGEST {
                 return Err(TooLong);
             } else {
                 self.line.push(byte);
@@ -35,19 +50,53 @@ impl Events {
 
     /// The body is at its end; its last line may have no end of its own.
     pub(super) fn finish(&mut self, mut event: impl FnMut(&str)) {
-        self.end_line(&mut event);
+        self.end_line(false, &mut event);
+        self.end_event(&mut event);
     }
 
-    fn end_line(&mut self, event: &mut impl FnMut(&str)) {
-        if let Some(value) = self.line.strip_prefix(b"data:") {
+    /// `feed`: the line ended with a line feed.
+    fn end_line(&mut self, feed: bool, event: &mut impl FnMut(&str)) {
+        let line = std::mem::take(&mut self.line);
+        let mut line = line.as_slice();
+        if !std::mem::replace(&mut self.begun, true) {
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
+        if let Some(value) = line.strip_prefix(b"data:") {
             let value = String::from_utf8_lossy(value);
             let value = value.trim();
-            if !value.is_empty() {
-                event(value);
+            if value == DONE {
+                self.end_event(event);
             }
+            if !self.data.is_empty() {
+                self.data.push('\n');
+            }
+            self.data.push_str(value);
+            if is_whole(&self.data) {
+                self.end_event(event);
+            }
+            self.after_return = !feed;
+        } else if line.is_empty() {
+            // The other half of a CRLF is no empty line.
+            if !(std::mem::take(&mut self.after_return) && feed) {
+                self.end_event(event);
+            }
+        } else {
+            self.after_return = !feed;
         }
-        self.line.clear();
     }
+
+    fn end_event(&mut self, event: &mut impl FnMut(&str)) {
+        let data = std::mem::take(&mut self.data);
+        if !data.is_empty() {
+            event(&data);
+        }
+    }
+}
+
+/// Whether a value needs no further line.
+fn is_whole(value: &str) -> bool {
+    value == DONE
+        || (value.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(value).is_ok())
 }
 
 #[cfg(test)]
@@ -82,6 +131,34 @@ mod tests {
             assert!(events.push(&[byte], |v| found.push(v.to_owned())).is_ok());
         }
         assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn an_event_may_have_several_lines_and_the_body_a_mark_in_front() {
+        let expect = vec!["{\"a\":\n1}".to_owned(), "[DONE]".to_owned()];
+        for end in ["\n", "\r\n", "\r"] {
+            let body =
+                format!("\u{feff}data: {{\"a\":{end}data: 1}}{end}{end}data: [DONE]{end}{end}");
+            assert_eq!(read(&[&body]), expect, "{end:?}");
+            let bytes: Vec<String> = body.chars().map(String::from).collect();
+            let bytes: Vec<&str> = bytes.iter().map(String::as_str).collect();
+            assert_eq!(read(&bytes), expect, "{end:?}");
+        }
+        assert_eq!(
+            read(&["\u{feff}: hi\n\ndata: {\n\ndata: {}\n"]),
+            ["{", "{}"],
+            "an event that is cut off ends at the blank line"
+        );
+        assert_eq!(
+            read(&["event: x\nid: 1\ndata:\ndata: []\nretry: 3"]),
+            ["[]"]
+        );
+    }
+
+    #[test]
+    fn a_line_of_an_event_may_be_json_by_itself() {
+        let body = "data: [\ndata: \"a\",\ndata: {}\ndata: ]\n\ndata: {\ndata: [DONE]\n";
+        assert_eq!(read(&[body]), ["[\n\"a\",\n{}\n]", "{", "[DONE]"]);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! A language model behind `/chat/completions`: one request a reply, on the runtime; the connection is
 //! dropped when the reply is cancelled.
 
+mod beside;
+mod calls;
+pub(super) mod habits;
+mod shape;
 mod thoughts;
 mod wire;
 #[cfg(test)]
@@ -19,6 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
+use self::habits::Habits;
 use self::wire::Answer;
 use super::blame::Blame;
 use super::complaint;
@@ -41,6 +46,7 @@ pub(super) struct Model {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) provider: Blame,
     pub(super) name: String,
+    pub(super) habits: Arc<Habits>,
 }
 
 /// The model of one call.
@@ -182,25 +188,16 @@ impl Shared {
     }
 
     async fn try_once(&self, reply: ReplyId, request: &ModelRequest, turn: Try) -> Tried {
-        let body = wire::body(&self.model.name, request);
-        let sent = self
-            .model
-            .endpoint
-            .post("chat/completions")
-            .header(header::ACCEPT, "text/event-stream")
-            .json(&body);
         let began = Instant::now();
-        let Model {
-            endpoint, provider, ..
-        } = &*self.model;
-        let response = match endpoint.send(provider, sent, turn.within).await {
+        let habits = &self.model.habits;
+        let response = match self.ask(request, turn.within).await {
             Ok(response) => response,
             Err(fault) => return Tried::Failed(fault),
         };
         let mut listener = Listener {
             shared: self,
             reply,
-            answer: Answer::default(),
+            answer: Answer::new(&request.tools, habits.thinks()),
             metered: Metered {
                 usage: &self.usage,
                 prompt: wire::characters(request),
@@ -215,11 +212,48 @@ impl Shared {
             Ok(true) => listener.finish(calls_before(request)).await,
             other => other,
         };
+        if ended.is_ok() || listener.answer.thought_alone() {
+            habits.answered(listener.answer.thought_alone());
+        }
         match ended {
             Ok(true) => Tried::Done,
             Ok(false) => Tried::Gone,
-            Err(fault) if listener.metered.said > 0 => Tried::Cut(fault),
+            Err(fault) if listener.answer.was_said() => Tried::Cut(fault),
             Err(fault) => Tried::Failed(fault),
+        }
+    }
+
+    /// Sends the request; once more without those parameters that it is refused for.
+    async fn ask(&self, request: &ModelRequest, within: Duration) -> Result<Response, Fault> {
+        let began = Instant::now();
+        let Model {
+            endpoint,
+            provider,
+            name,
+            habits,
+        } = &*self.model;
+        loop {
+            let body = wire::body(name, request, &habits.omitted());
+            let sent = endpoint
+                .post("chat/completions")
+                .header(header::ACCEPT, "text/event-stream")
+                .json(&body);
+            let left = within.saturating_sub(began.elapsed());
+            let fault = match endpoint.send(provider, sent, left).await {
+                Ok(response) => return Ok(response),
+                Err(fault) => fault,
+            };
+            // Each time there is one parameter less.
+            let refused = habits.learn(&fault, &body);
+            if refused.is_empty() {
+                return Err(fault);
+            }
+            tracing::info!(
+                %provider,
+                model = name,
+                parameters = refused.join(", "),
+                "a model refuses parameters, and is asked without them from now on"
+            );
         }
     }
 
@@ -244,7 +278,7 @@ impl Listener<'_> {
             .headers()
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.starts_with("application/json"));
+            .is_some_and(|value| is_json(value));
         let kind = kind(&response);
         let mut bytes = response.bytes_stream();
         let mut events = Events::default();
@@ -286,14 +320,19 @@ impl Listener<'_> {
             }
             alive = alive || self.answer.has_words();
         }
-        if whole {
+        let mut found = Vec::new();
+        if whole && begins_event(&document) {
+            // A stream under the wrong name.
+            events
+                .push(&document, |data| found.push(data.to_owned()))
+                .map_err(|TooLong| Fault::Wrong("an event is too long".to_owned()))?;
+        } else if whole {
             let text = self.answer.whole(&document)?;
             return Ok(self.say(text).await);
         }
-        let mut found = Vec::new();
         events.finish(|data| found.push(data.to_owned()));
         let told = self.take(found).await?;
-        let is_stream = kind.starts_with("text/event-stream");
+        let is_stream = kind.to_ascii_lowercase().starts_with("text/event-stream");
         if told && !is_stream && !self.answer.has_begun() && !head.is_empty() {
             return Err(Fault::Garbage {
                 what: format!("the model sent {kind}, not events"),
@@ -363,6 +402,22 @@ impl Drop for Metered<'_> {
             self.usage.estimate_tokens(self.prompt, self.said);
         }
     }
+}
+
+/// Whether a media type is that of a JSON document. Its letters have no case (RFC 9110, section 8.3.1).
+fn is_json(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    matches!(kind.as_str(), "application/json" | "text/json") || kind.ends_with("+json")
+}
+
+/// Whether a body is a stream of events, whatever it is called.
+fn begins_event(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let body = body.trim_ascii_start();
+    [&b"data:"[..], b"event:", b":"]
+        .iter()
+        .any(|field| body.starts_with(field))
 }
 
 /// What a body is, as its head says.

@@ -1,21 +1,20 @@
 //! Chat completions on the wire: the request's body, and the pieces of the answer, with the habits of
 //! the many servers that speak this protocol. Pure.
 
-use media::speech::{Message, ModelRequest, ToolCall};
-use serde_json::{Map, Value, json};
+use media::config::ToolSpec;
+use media::speech::{Message, ModelRequest, TAKEN_BACK, ToolCall};
+use serde_json::{Value, json};
 
-use super::super::complaint;
+use super::super::complaint::{self, Complaint};
+use super::super::settings::SYSTEM;
+use super::beside::Beside;
+use super::calls::Calls;
+use super::shape;
 use super::thoughts::Spoken;
 use crate::vendors::remote::plan::Fault;
 
-/// The longest answer of tool calls that is kept, bytes: a tool's arguments are a few hundred.
-const LONGEST_CALLS: usize = 256 << 10;
-
-/// The most tool calls of one answer.
-const MOST_CALLS: usize = 64;
-
-/// The body of the request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+/// The body of the request. `omitted`: parameters that this model is asked without.
+pub(super) fn body(model: &str, request: &ModelRequest, omitted: &[&str]) -> Value {
     let ModelRequest {
         messages,
         tools,
@@ -26,15 +25,23 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     } = request;
     let mut body = json!({
         "model": model,
-        "messages": lines(messages),
+        "messages": shape::lines(messages, !omitted.contains(&SYSTEM)),
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    if reasons(model) {
-        // These refuse `max_tokens` and any temperature but their own.
-        body["max_completion_tokens"] = json!(max_tokens);
-    } else {
-        body["max_tokens"] = json!(max_tokens);
+    // These refuse `max_tokens` and any temperature but their own.
+    let reasons = reasons(model);
+    let (one, other) = match reasons {
+        true => ("max_completion_tokens", "max_tokens"),
+        false => ("max_tokens", "max_completion_tokens"),
+    };
+    if let Some(name) = [one, other]
+        .into_iter()
+        .find(|name| !omitted.contains(name))
+    {
+        body[name] = json!(max_tokens);
+    }
+    if !reasons {
         if let Some(temperature) = temperature {
             body["temperature"] = json!(temperature);
         }
@@ -47,6 +54,9 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 body[name] = json!(penalty);
             }
         }
+    }
+    if let Value::Object(body) = &mut body {
+        body.retain(|name, _| !omitted.contains(&name.as_str()));
     }
     if !tools.is_empty() {
         let tools = tools.iter().map(|tool| {
@@ -70,58 +80,6 @@ fn reasons(model: &str) -> bool {
         name.strip_prefix(family)
             .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     })
-}
-
-/// The dialogue. System messages that stand side by side become one: the templates of many open models
-/// know a single one, at the beginning.
-fn lines(messages: &[Message]) -> Vec<Value> {
-    let mut lines: Vec<Value> = Vec::with_capacity(messages.len());
-    for each in messages {
-        let next = message(each);
-        if let (Some(Value::String(before)), Some(more)) = (
-            lines
-                .last_mut()
-                .filter(|last| last["role"] == "system" && next["role"] == "system")
-                .and_then(|last| last.get_mut("content")),
-            next["content"].as_str(),
-        ) {
-            before.push_str("\n\n");
-            before.push_str(more);
-        } else {
-            lines.push(next);
-        }
-    }
-    lines
-}
-
-fn message(message: &Message) -> Value {
-    match message {
-        Message::System { content } | Message::Instructions { content } => {
-            json!({"role": "system", "content": content})
-        }
-        Message::User { content } => json!({"role": "user", "content": content}),
-        Message::Assistant {
-            content,
-            tool_calls,
-        } if tool_calls.is_empty() => json!({"role": "assistant", "content": content}),
-        Message::Assistant {
-            content,
-            tool_calls,
-        } => {
-            let calls = tool_calls.iter().map(|call| {
-                json!({"id": call.id, "type": "function", "function": {
-                    "name": call.name, "arguments": call.arguments,
-                }})
-            });
-            let content = (!content.is_empty()).then_some(content);
-            json!({"role": "assistant", "content": content, "tool_calls": calls.collect::<Value>()})
-        }
-        Message::Tool {
-            tool_call_id,
-            content,
-            is_error: _,
-        } => json!({"role": "tool", "tool_call_id": tool_call_id, "content": content}),
-    }
 }
 
 /// How many characters the request's messages have: what its tokens are estimated from.
@@ -158,27 +116,33 @@ pub(super) struct Count {
 /// Reads an answer piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    calls: Vec<Partial>,
+    calls: Calls,
     spoken: Spoken,
-    size: usize,
+    beside: Beside,
+    /// Marks and blanks before the first word: by themselves they are no answer.
+    blank: String,
+    /// A word was given out.
+    said: bool,
     /// Anything at all came that an answer has.
     begun: bool,
     /// Text or a tool call came, not only an opening or thoughts.
     words: bool,
+    reason: Option<String>,
+    refusal: String,
     pub(super) done: bool,
     pub(super) count: Option<Count>,
 }
 
-/// A tool call that is still coming.
-#[derive(Debug, Default)]
-struct Partial {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-}
-
 impl Answer {
+    /// `thinks`: whether this model's answers are known to begin with thoughts.
+    pub(super) fn new(tools: &[ToolSpec], thinks: Option<bool>) -> Self {
+        Self {
+            beside: Beside::new(tools),
+            spoken: Spoken::new(thinks),
+            ..Self::default()
+        }
+    }
+
     /// Whether the answer itself has begun: thoughts are a sign of life, but no word.
     pub(super) const fn has_words(&self) -> bool {
         self.words
@@ -189,6 +153,16 @@ impl Answer {
         self.begun
     }
 
+    /// Whether the caller may have heard of it.
+    pub(super) const fn was_said(&self) -> bool {
+        self.said
+    }
+
+    /// Whether thoughts came whose opening tag is the prompt's.
+    pub(super) const fn thought_alone(&self) -> bool {
+        self.spoken.closed_alone
+    }
+
     /// One event of the stream. The text that can be spoken now, perhaps none.
     pub(super) fn event(&mut self, data: &str) -> Result<String, Fault> {
         if data == "[DONE]" {
@@ -197,19 +171,20 @@ impl Answer {
         }
         let chunk: Value = serde_json::from_str(data)
             .map_err(|_| garbage("an event is not JSON", data.as_bytes()))?;
-        self.take(&chunk, "delta")
+        self.take(&chunk)
     }
 
     /// An answer that came as one JSON document, although a stream was asked for.
     pub(super) fn whole(&mut self, body: &[u8]) -> Result<String, Fault> {
+        let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         let answer: Value =
             serde_json::from_slice(body).map_err(|_| garbage("the answer is not JSON", body))?;
-        let text = self.take(&answer, "message")?;
+        let text = self.take(&answer)?;
         self.done = true;
         Ok(text)
     }
 
-    fn take(&mut self, chunk: &Value, part: &str) -> Result<String, Fault> {
+    fn take(&mut self, chunk: &Value) -> Result<String, Fault> {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
             let told = json!({ "error": error }).to_string();
             return Err(Fault::Told(complaint::read(&told)));
@@ -226,69 +201,51 @@ impl Answer {
             return Ok(String::new());
         };
         self.begun = true;
-        let piece = &choice[part];
+        let piece = ["delta", "message"]
+            .iter()
+            .find_map(|part| choice.get(part).filter(|piece| piece.is_object()))
+            .unwrap_or(choice);
         for call in piece["tool_calls"].as_array().into_iter().flatten() {
-            self.fragment(call)?;
+            self.calls.take(call)?;
         }
-        let text = match piece["content"].as_str() {
-            Some(text) if !text.is_empty() => self.spoken.push(text),
-            _ => String::new(),
+        if piece["function_call"].is_object() {
+            self.calls
+                .take(&json!({"index": 0, "function": piece["function_call"]}))?;
+        }
+        if let Some(refusal) = piece["refusal"].as_str() {
+            self.refusal.push_str(refusal);
+        }
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.reason = Some(reason.to_owned());
+        }
+        let text = match content(&piece["content"]) {
+            text if text.is_empty() => choice["text"].as_str().unwrap_or_default().to_owned(),
+            text => text,
         };
-        self.words |= !text.is_empty() || !self.calls.is_empty();
+        let text = self.spoken.push(&text);
+        let text = self.beside.push(&text);
+        let text = self.admit(text);
+        self.words |= self.said || !self.calls.is_empty();
         Ok(text)
     }
 
-    /// A piece of a tool call. Its `index` says of which one; where it is missing the piece goes on with
-    /// the last call, unless it brings a name of its own. Some servers give all calls the index 0.
-    fn fragment(&mut self, piece: &Value) -> Result<(), Fault> {
-        let index = piece["index"].as_u64();
-        let id = piece["id"].as_str().unwrap_or_default();
-        let name = piece["function"]["name"].as_str().unwrap_or_default();
-        let arguments = match &piece["function"]["arguments"] {
-            Value::String(text) => text.clone(),
-            object @ Value::Object(_) => object.to_string(),
-            _ => String::new(),
-        };
-        self.size += id.len() + name.len() + arguments.len();
-        if self.size > LONGEST_CALLS {
-            return Err(Fault::Wrong("the tool calls are too long".to_owned()));
-        }
-        let another = |call: &Partial| {
-            !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
-        };
-        let place = match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index),
-            None if name.is_empty() || self.calls.is_empty() => self.calls.len().checked_sub(1),
-            // A name again: the same call repeated (its arguments are not whole yet), or the next one.
-            None => self
-                .calls
-                .last()
-                .filter(|call| call.name == name && !is_object(&call.arguments))
-                .map(|_| self.calls.len() - 1),
-        };
-        let place = place.filter(|&place| !another(&self.calls[place]));
-        let place = match place {
-            Some(place) => place,
-            None if self.calls.len() >= MOST_CALLS => {
-                return Err(Fault::Wrong("too many tool calls".to_owned()));
+    /// The text, once there is a word in it.
+    fn admit(&mut self, text: String) -> String {
+        let (before, text) = match text.rsplit_once(TAKEN_BACK) {
+            Some((_, text)) => {
+                self.blank.clear();
+                let was_said = std::mem::take(&mut self.said);
+                (was_said.then_some(TAKEN_BACK), text)
             }
-            None => {
-                self.calls.push(Partial {
-                    index,
-                    ..Partial::default()
-                });
-                self.calls.len() - 1
-            }
+            None => (None, text.as_str()),
         };
-        let call = &mut self.calls[place];
-        if call.id.is_empty() {
-            call.id = id.to_owned();
+        let mut out: String = before.into_iter().collect();
+        self.blank.push_str(text);
+        self.said |= self.blank.contains(char::is_alphanumeric);
+        if self.said {
+            out.push_str(&std::mem::take(&mut self.blank));
         }
-        if call.name.is_empty() {
-            call.name = name.to_owned();
-        }
-        call.arguments.push_str(&arguments);
-        Ok(())
+        out
     }
 
     /// The answer is at its end: the last text, and the tool calls in their order. `before`: tool calls
@@ -297,37 +254,76 @@ impl Answer {
         if !self.begun {
             return Err(Fault::Wrong("the answer is empty".to_owned()));
         }
-        let text = self.spoken.finish();
-        let mut calls = Vec::with_capacity(self.calls.len());
-        for (place, call) in std::mem::take(&mut self.calls).into_iter().enumerate() {
-            let Partial {
-                index: _,
-                id,
-                name,
-                arguments,
-            } = call;
-            let arguments = if arguments.trim().is_empty() {
-                Value::Object(Map::new()).to_string()
-            } else {
-                arguments
-            };
-            if name.is_empty() || !is_object(&arguments) {
-                return Err(Fault::Wrong(format!(
-                    "the call of the tool {name:?} has no arguments in JSON"
-                )));
-            }
-            let id = if id.is_empty() {
-                format!("call_{}", before + place + 1)
-            } else {
-                id
-            };
+        let mut calls = std::mem::take(&mut self.calls).finish(before)?;
+        let mut named: Vec<(String, String)> = calls
+            .iter()
+            .map(|call| (call.name.clone(), call.arguments.clone()))
+            .collect();
+        let rest = self.spoken.finish();
+        let mut text = self.beside.push(&rest);
+        text.push_str(&self.beside.finish(&mut named));
+        let text = self.admit(text);
+        let written = named.drain(calls.len()..);
+        for (place, (name, arguments)) in written.enumerate() {
+            let id = format!("call_{}", before + place + 1);
             calls.push(ToolCall {
                 id,
                 name,
                 arguments,
             });
         }
+        if !self.said && calls.is_empty() {
+            return Err(self.nothing());
+        }
         Ok((text, calls))
+    }
+
+    /// Why there is nothing to say.
+    fn nothing(&self) -> Fault {
+        let reason = self.reason.as_deref().unwrap_or("none");
+        let code = match reason {
+            "none" | "stop" | "eos" | "end_turn" if !self.refusal.is_empty() => "refusal",
+            "none" | "stop" | "eos" | "end_turn" => "empty_answer",
+            reason => reason,
+        };
+        let mut message =
+            format!("the answer ended without words or calls (finish_reason: {reason})");
+        if self.spoken.thought() {
+            message.push_str(", after thoughts");
+        }
+        if !self.refusal.is_empty() {
+            message = format!("{message}: {}", self.refusal);
+        }
+        let code: String = code.chars().take(64).collect();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        Fault::Told(Complaint {
+            code: code.chars().all(is_word).then_some(code),
+            message: complaint::line(&message),
+        })
+    }
+}
+
+/// The text of a content: one, or parts of which some are text.
+fn content(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        part @ Value::Object(_) => self::part(part),
+        _ => String::new(),
+    }
+}
+
+fn part(part: &Value) -> String {
+    let kind = part["type"].as_str().unwrap_or("text").to_lowercase();
+    match part {
+        Value::String(text) => text.clone(),
+        _ if !matches!(kind.as_str(), "text" | "output_text" | "text_delta") => String::new(),
+        _ => match &part["text"] {
+            Value::Object(text) => text.get("value").and_then(Value::as_str),
+            text => text.as_str(),
+        }
+        .unwrap_or_default()
+        .to_owned(),
     }
 }
 
@@ -336,8 +332,4 @@ fn garbage(what: &str, body: &[u8]) -> Fault {
         what: what.to_owned(),
         page: complaint::page(body),
     }
-}
-
-fn is_object(text: &str) -> bool {
-    serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }

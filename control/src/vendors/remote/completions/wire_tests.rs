@@ -231,7 +231,7 @@ fn request() -> ModelRequest {
 #[test]
 fn the_request_says_all_and_no_more() {
     assert_eq!(
-        body("qwen", &request()),
+        body("qwen", &request(), &[]),
         json!({
             "model": "qwen", "stream": true, "stream_options": {"include_usage": true},
             "max_tokens": 300, "temperature": 0.5, "presence_penalty": 0.2,
@@ -251,11 +251,128 @@ fn the_request_says_all_and_no_more() {
 #[test]
 fn reasoning_families_get_no_temperature() {
     for model in ["o3-mini", "gpt-5", "gpt-5-nano", "openai/o1"] {
-        let body = body(model, &request());
+        let body = body(model, &request(), &[]);
         assert!(body.get("temperature").is_none(), "{model}");
         assert_eq!(body["max_completion_tokens"], 300, "{model}");
     }
     for model in ["gpt-4.1", "o12-custom", "gpt-50"] {
-        assert_eq!(body(model, &request())["max_tokens"], 300, "{model}");
+        assert_eq!(body(model, &request(), &[])["max_tokens"], 300, "{model}");
     }
+}
+
+#[test]
+fn what_a_model_refuses_is_left_out() {
+    let without = |omitted: &[&str]| body("qwen", &request(), omitted);
+    let bare = without(&["stream_options", "temperature", "presence_penalty"]);
+    for name in ["stream_options", "temperature", "presence_penalty"] {
+        assert!(bare.get(name).is_none(), "{name}");
+    }
+    let other = without(&["max_tokens"]);
+    assert!(other.get("max_tokens").is_none());
+    assert_eq!(other["max_completion_tokens"], 300);
+    let none = without(&["max_tokens", "max_completion_tokens", "system"]);
+    assert!(none.get("max_tokens").is_none() && none.get("max_completion_tokens").is_none());
+    assert_eq!(none["messages"][0]["content"], "Be kind.\n\nBook.");
+}
+
+/// What a stream that has nothing for the caller is called.
+#[track_caller]
+fn nothing(events: &[serde_json::Value]) -> (Option<String>, String) {
+    let mut answer = Answer::default();
+    for event in events {
+        assert_eq!(answer.event(&event.to_string()).unwrap(), "");
+    }
+    assert!(!answer.was_said());
+    match answer.finish(0) {
+        Err(Fault::Told(Complaint { code, message })) => (code, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stream_without_words_or_calls_is_a_fault_by_name() {
+    let ends = |delta: serde_json::Value, reason: &str| json!({"choices": [{"delta": delta, "finish_reason": reason}]});
+    for (delta, reason, code, says) in [
+        (json!({"content": ""}), "stop", "empty_answer", "stop"),
+        (json!({"content": " \n…"}), "stop", "empty_answer", "stop"),
+        (
+            json!({}),
+            "content_filter",
+            "content_filter",
+            "content_filter",
+        ),
+        (
+            json!({"reasoning_content": "hm"}),
+            "length",
+            "length",
+            "length",
+        ),
+        (
+            json!({"content": "<think>hm"}),
+            "length",
+            "length",
+            "after thoughts",
+        ),
+        (
+            json!({"refusal": "I will not."}),
+            "stop",
+            "refusal",
+            "I will not.",
+        ),
+        (
+            json!({"content": [{"type": "image_url"}]}),
+            "stop",
+            "empty_answer",
+            "stop",
+        ),
+    ] {
+        let (found, message) = nothing(&[ends(delta, reason)]);
+        assert_eq!(found.as_deref(), Some(code));
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_legacy_function_call_is_a_call() {
+    let (text, calls, _) = read(&[
+        &delta(json!({"function_call": {"name": "book", "arguments": "{\"a\""}})),
+        &delta(json!({"function_call": {"arguments": ":1}"}})),
+    ]);
+    assert_eq!(
+        (text.as_str(), calls),
+        ("", vec![call("call_3", "book", r#"{"a":1}"#)])
+    );
+}
+
+#[test]
+fn content_may_come_in_parts() {
+    let (text, ..) = read(&[
+        &delta(
+            json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
+        ),
+        &delta(
+            json!({"content": [{"type": "text", "text": "Good "}, {"type": "Output_Text", "text": "day"}]}),
+        ),
+        &delta(json!({"content": {"type": "text", "text": {"value": "."}}})),
+        &json!({"choices": [{"text": " Bye."}]}).to_string(),
+    ]);
+    assert_eq!(text, "Good day. Bye.");
+}
+
+#[test]
+fn marks_before_the_first_word_go_with_it_and_what_is_taken_back_was_not_said() {
+    let mut answer = Answer::default();
+    assert_eq!(answer.event(&delta(json!({"content": "« "}))).unwrap(), "");
+    assert!(!answer.was_said() && !answer.has_words());
+    assert_eq!(
+        answer.event(&delta(json!({"content": "Oui"}))).unwrap(),
+        "« Oui"
+    );
+    assert!(answer.was_said());
+    let taken = answer
+        .event(&delta(json!({"content": "</think>"})))
+        .unwrap();
+    assert_eq!(taken, media::speech::TAKEN_BACK.to_string());
+    assert!(!answer.was_said() && answer.thought_alone());
+    assert!(answer.finish(0).is_err());
 }

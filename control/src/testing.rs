@@ -247,6 +247,7 @@ impl TestApp {
             phone_number_id: None,
             trunk_id: None,
             matched_by: None,
+            from_withheld: false,
             dynamic_variables: &serde_json::json!({}),
         };
         let now = self.app.clock.now();

@@ -171,6 +171,7 @@ impl Place {
                     phone_number_id: None,
                     trunk_id: None,
                     matched_by: None,
+                    from_withheld: false,
                     dynamic_variables: &json!({}),
                 };
                 let session = sessions::store::NewSession {

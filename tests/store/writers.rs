@@ -74,6 +74,7 @@ async fn call_in(
         phone_number_id: None,
         trunk_id: None,
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &json!({}),
     };
     let session = sessions::NewSession {
@@ -263,6 +264,7 @@ async fn an_agent_is_not_deleted_under_a_call_that_begins() {
                 phone_number_id: None,
                 trunk_id: None,
                 matched_by: None,
+                from_withheld: false,
                 dynamic_variables: &json!({}),
             };
             // Long enough for the other to come to where it has to wait.

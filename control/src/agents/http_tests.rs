@@ -285,6 +285,7 @@ async fn an_agent_on_a_live_call_is_deleted_only_by_force() {
         phone_number_id: None,
         trunk_id: None,
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &json!({}),
     };
     let mut tx = test.app.db.begin_write().await.unwrap();

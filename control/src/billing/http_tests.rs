@@ -230,6 +230,7 @@ async fn what_rings_for_a_blocked_account_is_let_go() {
             phone_number_id: None,
             trunk_id: None,
             matched_by: None,
+            from_withheld: false,
             dynamic_variables: &json!({}),
         };
         let placing = Placing {

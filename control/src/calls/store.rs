@@ -14,7 +14,9 @@ use crate::ids::{AccountId, AgentId, CallId, PhoneNumberId, RecordingId, TrunkId
 use crate::sip_trunks::rules::digits;
 use crate::time::Timestamp;
 
-pub use progress::{NewCall, finish, insert, refused, rings, set_cost, take, take_ringing};
+pub use progress::{
+    NewCall, add_error, finish, insert, refused, rings, set_cost, take, take_ringing,
+};
 pub use turns::{
     NewTurn, insert_lone_turn, insert_turn, replace_turn, turns, turns_in, turns_with,
 };
@@ -42,6 +44,7 @@ pub struct CallRow {
     pub trunk_id: Option<TrunkId>,
     /// A [`MatchedBy`].
     pub matched_by: Option<Value>,
+    pub from_withheld: bool,
     pub dynamic_variables: Value,
     pub metadata: Value,
     pub batch_id: Option<String>,
@@ -239,6 +242,7 @@ impl CallRow {
             phone_number_id: row.opt_parse("phone_number_id")?,
             trunk_id: row.opt_parse("trunk_id")?,
             matched_by: row.opt_json("matched_by")?,
+            from_withheld: row.bool("from_withheld")?,
             dynamic_variables: row.json("dynamic_variables")?,
             metadata: row.json("metadata")?,
             batch_id: row.opt_text("batch_id")?,

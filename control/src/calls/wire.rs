@@ -111,7 +111,10 @@ pub struct CallRecord {
     pub direction: String,
     #[schemars(extend("enum" = CHANNELS))]
     pub channel: String,
+    /// The caller's number. Null where it is unknown or withheld.
     pub from_number: Option<String>,
+    /// The caller of a call that came in withholds the number: it is kept nowhere.
+    pub from_withheld: bool,
     pub to_number: Option<String>,
     pub phone_number_id: Option<PhoneNumberId>,
     pub trunk_id: Option<TrunkId>,
@@ -201,6 +204,7 @@ impl From<CallRow> for CallRecord {
             phone_number_id,
             trunk_id,
             matched_by,
+            from_withheld,
             dynamic_variables,
             metadata,
             batch_id,
@@ -238,6 +242,7 @@ impl From<CallRow> for CallRecord {
             direction,
             channel,
             from_number,
+            from_withheld,
             to_number,
             phone_number_id,
             trunk_id,

@@ -88,6 +88,7 @@ impl ConversationRecord {
             phone_number_id: _,
             trunk_id: _,
             matched_by: _,
+            from_withheld: _,
             dynamic_variables: _,
             metadata,
             batch_id: _,

@@ -254,6 +254,8 @@ impl InboundTask {
             to_number: Some(&way.to),
             trunk_id: Some(held.id),
             matched_by: None,
+            // The number of the callee's record is ours.
+            from_withheld: false,
             ..new_call(callee, way.agent.as_ref(), called, &none)
         };
         store::insert(&mut tx, account, &goes_out, now).await?;
@@ -352,7 +354,7 @@ impl InboundTask {
         };
         self.exchange.give_up(line);
         Err(match over {
-            Over::Unanswered(end, error) => {
+            Over::Unanswered(end, error) | Over::Redirected(_, end, error) => {
                 let mut ending = Ending::unanswered(&end);
                 ending.errors.extend(error);
                 callee.write(ending).await;

@@ -33,6 +33,7 @@ async fn call(
         phone_number_id: None,
         trunk_id: Some(trunk),
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &json!({}),
     };
     let now = app.clock.now();

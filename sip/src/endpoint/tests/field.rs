@@ -121,7 +121,7 @@ fn bytes_beyond_ascii_end_and_begin_calls_as_any() {
 #[test]
 fn what_is_refused_is_told_with_its_method_its_field_and_why() {
     let mut alone = with_trunk();
-    let mut told = |alone: &mut Alone, text: &str| {
+    let told = |alone: &mut Alone, text: &str| {
         alone.told.clear();
         alone.bytes(CARRIER, text);
         alone.told.clone()

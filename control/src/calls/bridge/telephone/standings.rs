@@ -79,7 +79,7 @@ fn first<K: Copy + Eq + Hash, T>(words: &Mutex<HashMap<K, T>>) -> Option<(K, T)>
     words.remove_entry(&key)
 }
 
-fn whole<T>(words: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
+fn whole<K, T>(words: &Mutex<HashMap<K, T>>) -> MutexGuard<'_, HashMap<K, T>> {
     // Whole after any panic: entries are only added and removed.
     words.lock().unwrap_or_else(PoisonError::into_inner)
 }

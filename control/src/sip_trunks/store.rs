@@ -57,7 +57,7 @@ record! {
         /// The latest challenge to a request over it that was not answered.
         refused_challenge: Option<Failure> => Failure::of_challenge,
         /// The latest message of its carrier that was not used.
-        refused_message: Option<RefusedMessage> => RefusedMessage::read,
+        refused_message: Option<Box<RefusedMessage>> => RefusedMessage::read,
         created_at: Timestamp,
         updated_at: Timestamp,
     }
@@ -139,7 +139,7 @@ pub struct RefusedMessage {
 }
 
 impl RefusedMessage {
-    fn read(row: &Row) -> db::Result<Option<Self>> {
+    fn read(row: &Row) -> db::Result<Option<Box<Self>>> {
         let kept = row.opt_json("refused_message")?;
         // Of a later version, say: nothing hangs on it.
         Ok(kept.and_then(|kept| serde_json::from_value(kept).ok()))

@@ -198,7 +198,7 @@ answer! {
         last_refused_challenge: Option<RefusedChallenge> = refused_challenge.map(Into::into),
         /// The latest message from an address of its carrier that was not used: it was malformed, or wanted what is not
         /// known here.
-        last_refused_message: Option<RefusedMessageRecord> = refused_message.map(Into::into),
+        last_refused_message: Option<RefusedMessageRecord> = refused_message.map(|refused| (*refused).into()),
         created_at: Timestamp,
         updated_at: Timestamp,
     }

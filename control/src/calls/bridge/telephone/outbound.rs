@@ -152,9 +152,9 @@ impl Placing {
         let (mut to, mut left) = (call.to.clone(), MOST_REDIRECTS);
         loop {
             let (ports, mut ours, offered) = self.ask(call, &to).map_err(failed)?;
-            let over = self
-                .ring(events, &call.dialling, &mut ours, &offered, until)
-                .await;
+            let ring = self.ring(events, &call.dialling, &mut ours, &offered, until);
+            // On the heap, as below: this stands deep in the task of a call.
+            let over = Box::pin(ring).await;
             let (elsewhere, end, told) = match over {
                 Ok(agreed) => return Ok((ports, ours, agreed)),
                 Err(Over::Redirected(elsewhere, end, told)) => (elsewhere, end, told),
@@ -163,7 +163,9 @@ impl Placing {
             let next = match (call.trunk.follow_redirects, left) {
                 (false, _) => Err(None),
                 (true, 0) => Err(Some("the carrier redirects the call too often".to_owned())),
-                (true, _) => self.redirected(call, &elsewhere).await.map_err(Some),
+                (true, _) => Box::pin(self.redirected(call, &elsewhere))
+                    .await
+                    .map_err(Some),
             };
             match next {
                 Ok(next) => {

@@ -73,6 +73,7 @@ pub fn call_over_socket(id: CallId, agent: AgentId) -> NewCall<'static> {
         phone_number_id: None,
         trunk_id: None,
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &NO_VARIABLES,
     }
 }

@@ -70,11 +70,14 @@ const doing = (trunk) => facts([
   trunk.registration?.expires_at && ['Holds until', when(trunk.registration.expires_at)],
   trunk.registration?.last_failure && ['Failed last', failure(trunk.registration.last_failure)],
   trunk.last_refused_challenge && ['Password refused', failure(trunk.last_refused_challenge)],
+  trunk.last_refused_message && ['Message not used', failure(unused(trunk.last_refused_message))],
 ]);
 
 const lost = ({ call_id, ended_at, status, sip_code }) => [h('a', { href: `#/calls/${call_id}` }, when(ended_at)), h('span.soft.small.said', sip_code === null ? status : `${status}, ${sip_code}`)];
 
 const failure = ({ at, code, reason }) => [when(at), h('span.soft.small.said', code === null ? reason : `${code} ${reason}`)];
+
+const unused = ({ at, code, method, header, reason }) => ({ at, code, reason: header === null ? `${method}: ${reason}` : `${method}, ${header}: ${reason}` });
 
 const settings = (trunk) => facts([
   trunk.outbound_address && ['Address', h('code.break', trunk.outbound_address)],

@@ -456,8 +456,10 @@ impl Authenticator {
             return Verdict::Refused;
         };
         // Only `auth` was offered, so its count and client nonce must be there.
-        let (Some("auth"), Some(count), Some(cnonce)) =
-            (given.get("qop"), given.get("nc"), given.get("cnonce"))
+        let qop = given
+            .get("qop")
+            .filter(|qop| qop.eq_ignore_ascii_case("auth"));
+        let (Some(qop), Some(count), Some(cnonce)) = (qop, given.get("nc"), given.get("cnonce"))
         else {
             return Verdict::Refused;
         };
@@ -475,7 +477,8 @@ impl Authenticator {
                 realm: &self.realm,
                 password,
                 nonce,
-                qop: Some((count, cnonce, "auth")),
+                // As it was written, which is what was hashed.
+                qop: Some((count, cnonce, qop)),
                 cnonce,
                 method,
                 uri: asked,

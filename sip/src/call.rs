@@ -393,6 +393,7 @@ impl Call {
             Timer::ProvisionalAgain => self.send_provisional_again(due),
             Timer::ProvisionalGiveUp => self.provisional_lost(),
             Timer::RingAgain => self.ring_again(now),
+            Timer::InviteExpires => self.terminated("Expired"),
             Timer::NoAnswer => self.nobody_answers(now),
             Timer::CancelGiveUp => self.finish(),
             Timer::Refresh => self.refresh(),

@@ -171,22 +171,19 @@ fn routes(headers: &Headers) -> impl Iterator<Item = NameAddr> {
 }
 
 /// Where a request goes first: its topmost Route, or its Request-URI (8.1.2). A strict router stands
-/// in the Request-URI already, before routers that are loose.
+/// in the Request-URI already, before routers that are loose. A route of another scheme leads nowhere, and no request
+/// goes past it.
 pub fn next_hop(request: &Request) -> Uri {
-    if request.strict {
-        return request.uri.clone();
+    let mut routes = request.headers.list(&Name::Route);
+    let route = match request.strict {
+        true => None,
+        false => routes.next().and_then(NameAddr::parse),
+    };
+    match route.map(|route| route.uri) {
+        Some(Uri::Sip(router)) if router.is_loose_router() => Uri::Sip(router),
+        Some(Uri::Other(other)) => Uri::Other(other),
+        _ => request.uri.clone(),
     }
-    request
-        .headers
-        .list(&Name::Route)
-        .next()
-        .and_then(NameAddr::parse)
-        .map(|route| route.uri)
-        .filter(|uri| {
-            uri.sip()
-                .is_some_and(crate::message::SipUri::is_loose_router)
-        })
-        .unwrap_or_else(|| request.uri.clone())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod challenges;
 mod clients;
 mod names;
 mod reach;
+mod refusals;
 mod requests;
 mod streams;
 mod trace;
@@ -53,7 +54,7 @@ use crate::gate::{Admission, Gate};
 use crate::ids::Ids;
 use crate::locate::{Answers, Lookup};
 use crate::lookups::{Refused, Urgency, Wish};
-use crate::message::parse::{Framing, Malformed, parse};
+use crate::message::parse::{Framing, parse};
 use crate::message::stream::Framed;
 use crate::message::{Host, Message, Transport};
 use crate::time::Time;
@@ -266,6 +267,7 @@ pub struct Endpoint {
     out: VecDeque<Output>,
     tracer: Tracer,
     refusals: Refusals,
+    told_refusals: refusals::Told,
 }
 
 impl Endpoint {
@@ -305,6 +307,7 @@ impl Endpoint {
             out: VecDeque::new(),
             tracer: Tracer::new(config.trace),
             refusals: Refusals::default(),
+            told_refusals: refusals::Told::default(),
             config,
         }
     }
@@ -421,7 +424,7 @@ impl Endpoint {
         match parse(bytes, Framing::Datagram) {
             Ok(Some(message)) => self.message(now, &peer, message, admission),
             Ok(None) => {}
-            Err(malformed) => self.malformed(&peer, &malformed, admission),
+            Err(malformed) => self.malformed(now, &peer, &malformed, admission),
         }
     }
 
@@ -455,9 +458,11 @@ impl Endpoint {
                     });
                 }
                 Framed::Ping => {}
-                Framed::Malformed(malformed) => self.malformed(&peer, &malformed, admission),
+                Framed::Malformed(malformed) => {
+                    self.malformed(now, &peer, &malformed, admission);
+                }
                 Framed::Lost(malformed) => {
-                    self.malformed(&peer, &malformed, admission);
+                    self.malformed(now, &peer, &malformed, admission);
                     self.close(peer.clone());
                 }
             }
@@ -484,16 +489,6 @@ impl Endpoint {
         }
         if let Some(event) = seen.and_then(|message| self.tracer.received(peer, message)) {
             self.out.insert(before, Output::Event(event));
-        }
-    }
-
-    /// Who is known hears what was wrong; a stranger does not.
-    fn malformed(&mut self, peer: &Peer, malformed: &Malformed, admission: Admission) {
-        self.refusals.malformed += 1;
-        if let (Admission::Known, Some((code, reason)), Some(answerable)) =
-            (admission, malformed.fault.answer(), &malformed.answerable)
-        {
-            self.answer_statelessly(peer, &answerable.1, code, reason);
         }
     }
 

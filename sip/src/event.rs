@@ -126,13 +126,32 @@ pub struct Incoming {
     /// The address in From.
     pub from: Uri,
     pub display: Option<String>,
-    /// The address in P-Asserted-Identity, which only a trusted carrier sets.
-    pub asserted: Option<Uri>,
+    /// The addresses in P-Asserted-Identity, which only a trusted carrier sets: as a rule one, or one of `sip:`
+    /// and one of `tel:`. None where the caller withholds who calls.
+    pub asserted: Vec<Uri>,
+    /// The caller asks that nobody is told who calls (Privacy, RFC 3323 and RFC 3325).
+    pub withheld: bool,
     /// Fields whose name begins with `X-`.
     pub headers: Vec<(String, String)>,
     pub hops: Hops,
     /// `None`: our answer is to make the offer.
     pub offer: Option<Body>,
+}
+
+/// A message that is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRefused {
+    /// All that its source may be.
+    pub trunks: Vec<TrunkId>,
+    pub source: SocketAddr,
+    /// The method of a request, the code and method of a response: `BYE`, `200 INVITE`.
+    pub method: String,
+    pub call_id: String,
+    /// The field that is at fault, as far as one is.
+    pub header: Option<&'static str>,
+    /// What it was answered with; `None`: nothing.
+    pub code: Option<u16>,
+    pub why: String,
 }
 
 /// Which way a message went.
@@ -263,6 +282,20 @@ pub enum Event {
         trunk: TrunkId,
         code: u16,
         reason: String,
+    },
+    /// A message from a source of these trunks is not used: it is malformed, or wants what is not understood here.
+    MessageRefused(Box<MessageRefused>),
+    /// Something that a call asked for cannot be sent to its other side, or had no answer: `why` says what and why.
+    /// It is told after [`Event::Ended`] too, of the BYE.
+    Unreached {
+        call: CallId,
+        why: String,
+    },
+    /// The carrier sends our call elsewhere (300 to 302, 305): to these addresses, the preferred one first; at most
+    /// [`MOST_ENTRIES`]. [`Event::Ended`] follows.
+    Redirected {
+        call: CallId,
+        to: Vec<Uri>,
     },
     /// A call gave credentials that are right for several trunks, which have name and password in common: it was
     /// refused.

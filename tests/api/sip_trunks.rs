@@ -100,6 +100,8 @@ async fn a_trunk_has_the_documented_defaults_and_shows_no_secret() {
         ("has_credentials", json!(true)),
         ("allow_md5_without_qop", json!(false)),
         ("last_refused_challenge", json!(null)),
+        ("follow_redirects", json!(false)),
+        ("last_refused_message", json!(null)),
         ("registration", json!(null)),
         ("active_calls", json!(0)),
         ("failed_calls", json!(0)),
@@ -629,6 +631,30 @@ async fn md5_without_qop_is_allowed_by_each_trunk_for_itself() {
         .await;
     assert_eq!(status, 201, "{made}");
     assert_eq!(made["trunk"]["allow_md5_without_qop"], true);
+}
+
+#[tokio::test]
+async fn redirections_are_followed_by_each_trunk_for_itself() {
+    let test = kit::app::new().await;
+    let follows = json!({"follow_redirects": true});
+    let made = make(&test, with(outbound(), follows.clone())).await;
+    assert_eq!(made["follow_redirects"], true);
+    for now in [false, true] {
+        let patch = json!({"follow_redirects": now});
+        let (_, changed) = test.call("PATCH", &path(&made), Some(patch)).await;
+        assert_eq!(changed["follow_redirects"], now, "{changed}");
+        let (_, read) = test.call("GET", &path(&made), None).await;
+        assert_eq!(read, changed);
+    }
+    let wrong = with(outbound(), json!({"follow_redirects": "yes"}));
+    let answer = test.call("POST", "/sip-trunks", Some(wrong)).await;
+    refused(answer, 422, "validation_error", &["follow_redirects"]);
+    let onboard = with(onboarding(), follows);
+    let (status, made) = test
+        .call("POST", "/sip-trunks/onboard", Some(onboard))
+        .await;
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(made["trunk"]["follow_redirects"], true);
 }
 
 #[tokio::test]

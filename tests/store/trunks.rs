@@ -27,6 +27,7 @@ async fn registering(db: &Db, clock: &Clock, node: &str) -> (AccountId, TrunkId)
         auth_username: Some("acme".to_owned()),
         password_sealed: None,
         allow_md5_without_qop: false,
+        follow_redirects: false,
         outbound_address: Some("sip.carrier.example".to_owned()),
         realm: None,
         register_expires: None,
@@ -48,6 +49,7 @@ async fn registering(db: &Db, clock: &Clock, node: &str) -> (AccountId, TrunkId)
             realms: None,
         }),
         refused_challenge: None,
+        refused_message: None,
         created_at: now,
         updated_at: now,
     };

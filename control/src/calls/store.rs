@@ -18,7 +18,9 @@ use crate::time::Timestamp;
 use crate::webhooks::event;
 
 pub(super) use progress::hosted;
-pub use progress::{NewCall, finish, insert, refused, rings, set_cost, take, take_ringing};
+pub use progress::{
+    NewCall, add_error, finish, insert, refused, rings, set_cost, take, take_ringing,
+};
 pub use turns::{
     NewTurn, insert_lone_turn, insert_turn, replace_turn, turns, turns_in, turns_with,
 };
@@ -49,6 +51,7 @@ record! {
         trunk_id: Option<TrunkId>,
         /// A [`MatchedBy`](crate::calls::matched::MatchedBy).
         matched_by: Option<Value>,
+        from_withheld: bool,
         dynamic_variables: Value,
         metadata: Value,
         batch_id: Option<String>,

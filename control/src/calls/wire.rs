@@ -69,7 +69,10 @@ answer! {
         status: CallStatus,
         direction: Direction,
         channel: Channel,
+        /// The caller's number. Null where it is unknown or withheld.
         from_number: Option<String>,
+        /// The caller of a call that came in withholds the number: it is kept nowhere.
+        from_withheld: bool,
         to_number: Option<String>,
         phone_number_id: Option<PhoneNumberId>,
         trunk_id: Option<TrunkId>,

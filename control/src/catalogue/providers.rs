@@ -6,7 +6,7 @@ use crate::secret::Secret;
 
 /// In place of a parameter: the system role, which some templates refuse. What it would say stands in the first message
 /// of the user then.
-pub(super) const SYSTEM: &str = "system";
+pub const SYSTEM: &str = "system";
 
 /// The parameters without which a model can be asked, too.
 pub const OPTIONAL: &[&str] = &[

@@ -6,8 +6,8 @@ use toml::Value;
 
 use super::read::Settings;
 use crate::catalogue::providers::{
-    ModelSettings, OPTIONAL, ProviderKind, ProviderSettings, RecogniserKind, RemoteSettings, SoundFormat,
-    VoiceSettings,
+    ModelSettings, OPTIONAL, ProviderKind, ProviderSettings, RecogniserKind, RemoteSettings,
+    SoundFormat, VoiceSettings,
 };
 use crate::catalogue::{models, voices};
 use crate::secret::Secret;

@@ -24,7 +24,7 @@ answer! {
     pub struct ConversationRecord = "Conversation" of CallRow (base: &str)
         uses(agent_id, conversation_status, duration_ms, feedback)
         hides(
-            account, status, from_number, to_number, phone_number_id, trunk_id, matched_by, dynamic_variables, batch_id,
+            account, status, from_number, to_number, phone_number_id, trunk_id, matched_by, from_withheld, dynamic_variables, batch_id,
             batch_recipient_index, rang_at, answered_at, ended_by, sip_code, max_duration_seconds, latency_summary,
             cost_cents, recording_id, incarnation, node, webhook_status, webhook_delivered_at, webhook_attempts
         ) {

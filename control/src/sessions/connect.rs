@@ -207,6 +207,7 @@ async fn open(
         phone_number_id: None,
         trunk_id: None,
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &Value::Object(variables.clone()),
     };
     let session = NewSession {

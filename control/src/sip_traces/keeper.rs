@@ -116,6 +116,18 @@ impl Keeper {
         }
     }
 
+    /// Another call is placed on a line whose first one has ended; both are of one record.
+    pub fn goes_on(&self, line: LineId) {
+        if let Some(trace) = self.held().lines.get_mut(&line) {
+            trace.is_over = false;
+        }
+    }
+
+    /// Whose the call on that line is, as long as its messages are held.
+    pub fn whose(&self, line: LineId) -> Option<(AccountId, CallId)> {
+        self.held().lines.get(&line)?.whose
+    }
+
     /// What is held of a call's messages.
     pub fn of(&self, account: AccountId, call: CallId) -> Option<Kept> {
         let held = self.held();

@@ -44,6 +44,7 @@ pub async fn onboard(
         auth_username,
         auth_password,
         allow_md5_without_qop,
+        follow_redirects,
         transport,
         media_encryption,
         outbound_dial_format,
@@ -73,6 +74,7 @@ pub async fn onboard(
             auth_username,
             auth_password,
             allow_md5_without_qop,
+            follow_redirects,
             outbound_address: Some(outbound_address),
             realm: None,
             register_expires: None,
@@ -151,6 +153,7 @@ pub async fn change(
         auth_username,
         auth_password,
         allow_md5_without_qop,
+        follow_redirects,
         status,
     } = body;
     let mut tx = app.db.begin_write().await?;
@@ -191,6 +194,7 @@ pub async fn change(
     trunk.numbers = numbers.unwrap_or(trunk.numbers);
     trunk.allowed_addresses = allowed_addresses.unwrap_or(trunk.allowed_addresses);
     trunk.allow_md5_without_qop = allow_md5_without_qop.unwrap_or(trunk.allow_md5_without_qop);
+    trunk.follow_redirects = follow_redirects.unwrap_or(trunk.follow_redirects);
     trunk.destinations = destination_allowlist.or(trunk.destinations);
     let caps = &app.config.sip;
     if let Some(calls) = max_concurrent_calls {
@@ -327,6 +331,7 @@ fn new_trunk(
         auth_username,
         auth_password,
         allow_md5_without_qop,
+        follow_redirects,
         outbound_address,
         realm,
         register_expires,
@@ -373,6 +378,7 @@ fn new_trunk(
         auth_username,
         password_sealed: None,
         allow_md5_without_qop,
+        follow_redirects,
         outbound_address,
         realm: realm.or(host),
         register_expires: registers.then(|| register_expires.unwrap_or(REGISTER_EXPIRES)),
@@ -391,6 +397,7 @@ fn new_trunk(
         status: Status::Active,
         registration: registers.then_some(UNREGISTERED),
         refused_challenge: None,
+        refused_message: None,
         created_at: app.clock.now(),
         updated_at: app.clock.now(),
     };

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::rules::{
     AuthMode, Destinations, FromUser, MediaEncryption, OutboundAuth, RegistrationStatus, Status,
     Transport, TrunkType,
@@ -33,6 +35,8 @@ record! {
         password_sealed: Option<String>,
         /// Whether a challenge with MD5 and without qop is answered.
         allow_md5_without_qop: bool,
+        /// Whether a call goes where the carrier redirects it.
+        follow_redirects: bool,
         /// The carrier's host or `host:port`; of a trunk that registers, the registrar's.
         outbound_address: Option<String>,
         /// The host of the address of record of a trunk that registers; that of `outbound_address` when
@@ -53,6 +57,8 @@ record! {
         registration: Option<Registration> => Registration::read,
         /// The latest challenge to a request over it that was not answered.
         refused_challenge: Option<Failure> => Failure::of_challenge,
+        /// The latest message of its carrier that was not used.
+        refused_message: Option<Box<RefusedMessage>> => RefusedMessage::read,
         created_at: Timestamp,
         updated_at: Timestamp,
     }
@@ -142,6 +148,27 @@ impl Failure {
             Some(code) => format!("{code} {}", self.reason),
             None => self.reason.clone(),
         }
+    }
+}
+
+/// A message of a carrier that was not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedMessage {
+    pub at: Timestamp,
+    pub source: String,
+    pub method: String,
+    pub call_id: String,
+    pub header: Option<String>,
+    /// Our answer; `None`: there was none.
+    pub code: Option<u16>,
+    pub reason: String,
+}
+
+impl RefusedMessage {
+    fn read(row: &Row) -> db::Result<Option<Box<Self>>> {
+        let kept = row.opt_json("refused_message")?;
+        // Of a later version, say: nothing hangs on it.
+        Ok(kept.and_then(|kept| serde_json::from_value(kept).ok()))
     }
 }
 
@@ -549,4 +576,16 @@ pub async fn challenge_refused(
         challenge_reason: refused.reason,
     };
     trunk.set(challenge).await.map(drop)
+}
+
+/// Writes down that a message of a trunk's carrier was not used.
+pub async fn message_refused(
+    db: &Db,
+    account: AccountId,
+    id: TrunkId,
+    refused: &RefusedMessage,
+) -> db::Result<()> {
+    let trunk = db.of::<Trunk>(account).whose("id", id);
+    let message = named! { refused_message: serde_json::json!(refused).to_string() };
+    trunk.set(message).await.map(drop)
 }

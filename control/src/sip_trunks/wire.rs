@@ -4,7 +4,7 @@ use super::rules::{
     AuthMode, Destinations, FromUser, ListMode, MediaEncryption, OutboundAuth, RegistrationStatus,
     Status, Transport, TrunkType, host_and_port,
 };
-use super::store::{FailedCall, Failure, Registration, Trunk};
+use super::store::{FailedCall, Failure, RefusedMessage, Registration, Trunk};
 use crate::http::validate::{Kind, is_plain};
 use crate::http::wire::{answer, body};
 use crate::ids::{AgentId, CallId, TrunkId};
@@ -59,6 +59,8 @@ const CARRIER_MODES: Kind = Kind::Enum(&["digest", "ip_acl", "digest_plus_ip_acl
 
 const MD5: &str = "Whether the carrier's challenges with MD5 and without qop are answered (default false): whoever \
     sees such an answer may try passwords on it with tables that were made before";
+const REDIRECTS: &str = "Whether a call that the carrier redirects (301, 302, 305) is placed anew to the number that it \
+    names, over this trunk, as far as the trunk's destinations allow it; at most twice (default false)";
 const TRANSPORT: &str = "How SIP goes to the carrier (default udp)";
 const ENCRYPTION: &str = "SRTP with keys in the SDP (default allow: as the other side wants)";
 const FORMAT: &str = "How the called number is written to the carrier (default e164)";
@@ -78,6 +80,7 @@ body! {
     optional auth_username: String = USERNAME, "With auth_password.";
     optional auth_password: String = PASSWORD, "Write-only.";
     default allow_md5_without_qop: bool, MD5;
+    default follow_redirects: bool, REDIRECTS;
     optional transport: Transport, TRANSPORT;
     optional media_encryption: MediaEncryption, ENCRYPTION;
     optional outbound_dial_format: DialFormat, FORMAT;
@@ -111,6 +114,7 @@ body! {
     optional auth_username: String = USERNAME, "With auth_password.";
     optional auth_password: String = PASSWORD, "Write-only.";
     default allow_md5_without_qop: bool, MD5;
+    default follow_redirects: bool, REDIRECTS;
     optional outbound_address: String = HOST,
         "The carrier's host, or host:port; required of outbound trunks. auth_mode register: the registrar";
     optional realm: String = REALM,
@@ -139,13 +143,14 @@ body! {
     optional auth_username: String = USERNAME, "With auth_password.";
     optional auth_password: String = PASSWORD, "Write-only.";
     optional allow_md5_without_qop: bool, MD5;
+    optional follow_redirects: bool, REDIRECTS;
     optional status: Status, "Whether calls go over it";
 }
 
 answer! {
     /// A trunk as it is answered.
     pub struct TrunkRecord = "SipTrunk" of Trunk (active: u32, failed: u32, last_failed: Option<FailedCall>)
-        uses(password_sealed, destinations, registration, refused_challenge) hides(account) {
+        uses(password_sealed, destinations, registration, refused_challenge, refused_message) hides(account) {
         id: TrunkId,
         name: String,
         #[serde(rename = "type")]
@@ -158,6 +163,8 @@ answer! {
         has_credentials: bool = password_sealed.is_some(),
         /// Challenges with MD5 and without qop are answered.
         allow_md5_without_qop: bool,
+        /// Calls that the carrier redirects are placed anew.
+        follow_redirects: bool,
         outbound_address: Option<String>,
         realm: Option<String>,
         register_expires: Option<u32>,
@@ -182,6 +189,9 @@ answer! {
         /// The latest challenge to a request over it that was not answered. The password is given to the trunk's own hosts
         /// alone, in the realm in which they asked first for a REGISTER or for the first INVITE.
         last_refused_challenge: Option<RefusedChallenge> = refused_challenge.map(Into::into),
+        /// The latest message from an address of its carrier that was not used: it was malformed, or wanted what is not
+        /// known here.
+        last_refused_message: Option<RefusedMessageRecord> = refused_message.map(|refused| (*refused).into()),
         created_at: Timestamp,
         updated_at: Timestamp,
     }
@@ -225,6 +235,24 @@ answer! {
         /// 401 or 407.
         code: Option<u16>,
         /// The method of the request, and why.
+        reason: String,
+    }
+}
+
+answer! {
+    /// A message of a carrier that was not used.
+    pub struct RefusedMessageRecord = "RefusedMessage" of RefusedMessage {
+        at: Timestamp,
+        /// Where it came from, address and port.
+        source: String,
+        /// The method of a request; the code and method of a response, such as `200 INVITE`.
+        method: String,
+        /// The Call-ID of the message; empty when it had none.
+        call_id: String,
+        /// The field that is at fault; null where it is none in particular.
+        header: Option<String>,
+        /// What it was answered with; null when it got no answer.
+        code: Option<u16>,
         reason: String,
     }
 }

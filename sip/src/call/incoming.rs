@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::offers::Negotiation;
 use super::timers::Timer;
-use super::{ALLOW, Call, Out, ServerId, Settings, State};
+use super::{ALLOW, Call, Out, ServerId, Settings, State, number};
 use crate::auth::Credentials;
 use crate::dialog::Dialog;
 use crate::event::{CallId, EndedBy, Event};
@@ -101,6 +101,11 @@ impl Call {
             return;
         }
         let wanted = |name| ringing.request.headers.lists(name, "100rel");
+        // The first reliable answer to an INVITE without an offer has ours (RFC 3262 5): here it is the 2xx then.
+        let unoffered = ringing.request.body().is_none() && self.negotiation == Negotiation::Idle;
+        if body.is_none() && unoffered && wanted(&Name::Require) {
+            return;
+        }
         let reliable = wanted(&Name::Require) || (body.is_some() && wanted(&Name::Supported));
         let code = if body.is_some() { 183 } else { 180 };
         let mut response = self.early(code);
@@ -373,12 +378,26 @@ impl Call {
         }
     }
 
+    /// Until when their INVITE counts, if it says so (13.3.1). What is no number, or none at all, says nothing.
+    pub(crate) fn expires(&mut self, now: Time, request: &Request) {
+        let seconds = number(&request.headers, &Name::Expires).unwrap_or(0);
+        if seconds > 0 {
+            let until = now + Duration::from_secs(u64::from(seconds));
+            self.timers.arm(Timer::InviteExpires, until);
+        }
+    }
+
     /// CANCEL before our final answer (9.2). After it there is nothing to cancel.
     pub(super) fn cancelled(&mut self) {
+        self.terminated("Cancelled");
+    }
+
+    /// Their INVITE does not count any more.
+    pub(super) fn terminated(&mut self, why: &str) {
         if let Some(ringing) = self.ringing.take() {
             let refusal = self.tagged(Response::to(&ringing.request.headers, 487, ""));
             self.out.push_back(Out::Respond(ringing.server, refusal));
-            self.tell_end(EndedBy::Remote, Some(487), "Cancelled");
+            self.tell_end(EndedBy::Remote, Some(487), why);
             self.finish();
         }
     }

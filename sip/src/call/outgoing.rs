@@ -8,9 +8,9 @@ use super::timers::Timer;
 use super::{Call, Out, Purpose, Settings, State, number};
 use crate::auth::Credentials;
 use crate::dialog::{CREDENTIALS, Dialog};
-use crate::event::{CallId, EndedBy, Event};
+use crate::event::{CallId, EndedBy, Event, MOST_ENTRIES};
 use crate::ids::Ids;
-use crate::message::{Body, CSeq, Method, Name, RAck, Request, Response};
+use crate::message::{Body, CSeq, Method, Name, NameAddr, RAck, Request, Response, Uri, scan};
 use crate::seam::{Mutant, mutant};
 use crate::time::Time;
 
@@ -144,6 +144,7 @@ impl Call {
             }
             (State::Calling, 422) if self.ask_for_longer(response) => {}
             (State::Calling, code) => {
+                self.tell_redirection(response);
                 let by = match super::is_made_up(response) {
                     true => EndedBy::Network,
                     false => EndedBy::Remote,
@@ -155,6 +156,22 @@ impl Call {
             // The 2xx again, or another fork's.
             (State::Up | State::Leaving, 200..=299) => self.accepted_again(request, response),
             _ => {}
+        }
+    }
+
+    /// Where else the callee is (21.3): the addresses that are preferred come first (20.10).
+    fn tell_redirection(&mut self, response: &Response) {
+        if !matches!(response.code, 300..=302 | 305) {
+            return;
+        }
+        let elements = response.headers.list(&Name::Contact);
+        let mut contacts: Vec<NameAddr> = elements.filter_map(NameAddr::parse).collect();
+        contacts.truncate(MOST_ENTRIES);
+        contacts.sort_by_key(|contact| std::cmp::Reverse(preference(contact)));
+        let to: Vec<Uri> = contacts.into_iter().map(|contact| contact.uri).collect();
+        if !to.is_empty() {
+            let call = self.id;
+            self.event(Event::Redirected { call, to });
         }
     }
 
@@ -359,6 +376,17 @@ impl Call {
         }
         self.out.push_back(Out::Request(Purpose::Invite, again));
         true
+    }
+}
+
+/// The `q` of a Contact in thousandths (RFC 3261 25.1); all of them where it has none that can be read.
+fn preference(contact: &NameAddr) -> u32 {
+    let q = contact.params.get("q").unwrap_or_default();
+    let (whole, fraction) = q.split_once('.').unwrap_or((&q, ""));
+    let thousandths = format!("{fraction:0<3}");
+    match (whole, thousandths.get(..3).and_then(scan::number)) {
+        ("0", Some(thousandths)) => u32::try_from(thousandths).unwrap_or(0),
+        _ => 1_000,
     }
 }
 

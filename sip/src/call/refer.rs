@@ -167,7 +167,7 @@ impl Call {
 }
 
 fn status_of(fragment: &[u8]) -> Option<u16> {
-    let text = std::str::from_utf8(fragment).ok()?;
+    let text = String::from_utf8_lossy(fragment);
     let mut words = text.lines().next()?.split(' ');
     if !words.next()?.eq_ignore_ascii_case("SIP/2.0") {
         return None;

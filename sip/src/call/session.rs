@@ -102,9 +102,12 @@ impl Call {
         let knows = request.headers.lists(&Name::Supported, "timer")
             || request.headers.lists(&Name::Require, "timer");
         let ours = self.settings.session_expires;
+        let least = number(&request.headers, &Name::MinSe).unwrap_or(0);
+        let least = least.min(LONGEST);
+        // Requests of ours in this call must not ask for less either.
+        self.session.min_se = self.session.min_se.max(least);
         let (seconds, refresher) = match asked {
             Some(asked) => {
-                let least = number(&request.headers, &Name::MinSe).unwrap_or(0);
                 // It may be shortened, down to their minimum, never lengthened.
                 let wanted = if ours > 0 { ours } else { asked.seconds };
                 let seconds = asked.seconds.min(wanted.max(least));
@@ -120,6 +123,7 @@ impl Call {
             None if ours > 0 => (ours, Refresher::Uas),
             None => return,
         };
+        let seconds = seconds.max(least);
         self.arm_session(now, seconds, refresher == Refresher::Uas);
         let value = SessionExpires {
             seconds: self.session.interval,

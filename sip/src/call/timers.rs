@@ -14,6 +14,8 @@ pub(super) enum Timer {
     ProvisionalGiveUp,
     /// It still rings: say so each minute, or proxies give up (RFC 3261 13.3.1.1).
     RingAgain,
+    /// Their INVITE counts no more (RFC 3261 13.3.1).
+    InviteExpires,
     /// Our call has rung for as long as it may, or not begun to within that time.
     NoAnswer,
     /// Our CANCEL brought no final answer.
@@ -28,12 +30,13 @@ pub(super) enum Timer {
     OfferGiveUp,
 }
 
-const ALL: [Timer; 11] = [
+const ALL: [Timer; 12] = [
     Timer::AnswerAgain,
     Timer::AnswerGiveUp,
     Timer::ProvisionalAgain,
     Timer::ProvisionalGiveUp,
     Timer::RingAgain,
+    Timer::InviteExpires,
     Timer::NoAnswer,
     Timer::CancelGiveUp,
     Timer::Refresh,

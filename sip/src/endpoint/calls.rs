@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::challenges::{Said, without_credentials};
 use super::clients::{ClientId, Owner, peers};
+use super::trace::withheld_numbers;
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Realms;
 use crate::call::{Call, Input as CallInput, Out, Purpose, ServerId};
-use crate::dialog::{MAX_FORWARDS, next_hop};
+use crate::dialog::MAX_FORWARDS;
 use crate::event::{CallId, Command, EndedBy, Event, Place};
-use crate::locate::{Located, locate, locate_host};
-use crate::lookups::Urgency;
+use crate::locate::{Located, locate_host};
 use crate::message::{Host, Method, Name, NameAddr, Request, Response, SipUri, Uri};
 use crate::time::Time;
 use crate::transaction::ServerInput;
@@ -43,12 +43,25 @@ pub(super) struct CallRecord {
     armed: Time,
 }
 
+/// An ACK on its way.
+#[derive(Debug)]
+pub(super) struct Ack {
+    request: Request,
+    pub(super) branch: String,
+    /// How its dialog was last spoken with.
+    pub(super) flow: Peer,
+    /// `None`: it is gone.
+    call: Option<CallId>,
+}
+
 /// What is known of a call beside what it is.
 #[derive(Default)]
 struct Whose {
     trunk: Option<TrunkId>,
     tenant: Tenant,
     mark: Option<String>,
+    /// Numbers that its messages are not told with.
+    withheld: Vec<String>,
 }
 
 /// Addresses that one call lets in: its way in, its Contact, its first route.
@@ -146,6 +159,7 @@ impl Endpoint {
             trunk: Some(place.trunk),
             tenant: trunk.tenant,
             mark,
+            withheld: Vec::new(),
         };
         self.keep_call(call, (call_id, tag), flow, whose, VecDeque::new());
         self.drive_call(now, id);
@@ -170,7 +184,7 @@ impl Endpoint {
     ) {
         let id = call.id();
         self.dialogs.insert(key.clone(), id);
-        self.tracer.begin(&key, id);
+        self.tracer.begin(&key, id, whose.withheld);
         let record = CallRecord {
             call,
             key,
@@ -217,6 +231,7 @@ impl Endpoint {
         let whose = Whose {
             trunk,
             tenant: self.tenant_among(trunks),
+            withheld: withheld_numbers(&request.headers),
             ..Whose::default()
         };
         self.keep_call(call, key, peer.clone(), whose, route);
@@ -404,38 +419,48 @@ impl Endpoint {
         }
     }
 
-    /// An ACK has no transaction. One whose target is a name that is not known any more is lost, as a
-    /// datagram may be; the 2xx comes again and by then the name is resolved. The credentials of its INVITE go to who
+    /// An ACK has no transaction. One whose target is a name that is not known waits for it, and goes to where its
+    /// dialog was heard when the name leads nowhere. The credentials of its INVITE go to who
     /// asked for them, and not to whomever the answer named: a host of the trunk of `call`, or of a call that is gone
     /// where its INVITE went.
     fn send_ack(
         &mut self,
         now: Time,
-        mut request: Request,
+        request: Request,
         branch: &str,
         flow: &Peer,
         tenant: Tenant,
         call: Option<CallId>,
     ) {
-        let Uri::Sip(uri) = next_hop(&request) else {
-            return;
-        };
-        let Some(located) = self.within_reach(locate(&uri, flow.transport), flow) else {
-            return;
+        let located = self.way(&request, flow);
+        let ack = Ack {
+            request,
+            branch: branch.to_owned(),
+            flow: flow.clone(),
+            call,
         };
         let to = match located {
-            Located::At(transport, addr) => self.over_flow(flow, transport, addr),
-            Located::Ask(lookup) => {
+            // Nobody was heard yet, and nobody waits for it.
+            None => return,
+            Some(Located::At(transport, addr)) => self.over_flow(flow, transport, addr),
+            Some(Located::Ask(lookup)) => {
                 let known = self.known_targets(now, &lookup, tenant);
                 match known.and_then(|found| peers(&lookup, &found).pop_front()) {
                     Some(peer) => peer,
-                    None => {
-                        self.look_up(now, &lookup, tenant, Urgency::Call);
-                        return;
-                    }
+                    None => return self.wait_to_acknowledge(now, lookup, ack, tenant),
                 }
             }
         };
+        self.transmit_ack(ack, to);
+    }
+
+    pub(super) fn transmit_ack(&mut self, ack: Ack, to: Peer) {
+        let Ack {
+            mut request,
+            branch,
+            flow,
+            call,
+        } = ack;
         let may = match call {
             Some(call) => self.is_host_of_call(call, &to),
             None => to.addr == flow.addr && to.transport == flow.transport,
@@ -443,7 +468,7 @@ impl Endpoint {
         if !may {
             without_credentials(&mut request);
         }
-        self.add_via(&mut request, &to, branch);
+        self.add_via(&mut request, &to, &branch);
         self.out.push_back(Output::Transmit {
             to,
             wire: request.to_bytes().into(),

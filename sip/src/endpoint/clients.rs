@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::challenges::Said;
+use super::reach::is_heard;
 use super::trunks::RegistrationId;
 use super::{Endpoint, Output, Peer, Who};
-use crate::call::{Purpose, farewell, late_ack, make_up, make_up_overload};
-use crate::event::CallId;
-use crate::locate::{Located, Lookup, locate, locate_host};
-use crate::message::{CSeq, Method, Name, Request, Response, Transport, Uri, Via};
+use crate::call::{
+    Purpose, farewell, is_made_up, is_own_overload, late_ack, make_up, make_up_overload,
+};
+use crate::event::{CallId, Event};
+use crate::locate::{Located, Lookup, locate_host};
+use crate::message::{CSeq, Method, Name, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ClientKey;
 use crate::transaction::{AnyClient, ClientInput, End, Output as Step};
@@ -61,14 +64,11 @@ const SILENCE: Duration = Duration::from_secs(4);
 
 impl Endpoint {
     /// Sends a request to where its Route or Request-URI leads. `flow` is the connection that its
-    /// dialog came over, which is used again while it leads to the same place.
+    /// dialog came over, which is used again while it leads to the same place, and where it leads nowhere.
     pub(super) fn send_by_uri(&mut self, now: Time, owner: Owner, request: Request, flow: &Peer) {
-        match crate::dialog::next_hop(&request) {
-            Uri::Sip(uri) => match self.within_reach(locate(&uri, flow.transport), flow) {
-                Some(located) => self.send_located(now, owner, request, located, Some(flow)),
-                None => self.unsendable(now, owner, &request),
-            },
-            Uri::Other(_) => self.unsendable(now, owner, &request),
+        match self.way(&request, flow) {
+            Some(located) => self.send_located(now, owner, request, located, Some(flow)),
+            None => self.unsendable(now, owner, &request),
         }
     }
 
@@ -115,15 +115,22 @@ impl Endpoint {
     ) {
         match located {
             Located::At(transport, addr) => {
-                let peer = match flow {
-                    Some(flow) => self.over_flow(flow, transport, addr),
-                    None => Peer::new(transport, addr),
+                let peers = match flow {
+                    Some(flow) => {
+                        let peer = self.over_flow(flow, transport, addr);
+                        // Another transport or family than the dialog's may be one that cannot be spoken at all.
+                        let other = is_heard(flow) && !is_alike(&peer, flow);
+                        std::iter::once(peer)
+                            .chain(other.then(|| flow.clone()))
+                            .collect()
+                    }
+                    None => VecDeque::from([Peer::new(transport, addr)]),
                 };
-                self.send(now, owner, request, VecDeque::from([peer]));
+                self.send(now, owner, request, peers);
             }
             Located::Ask(lookup) => match self.known_targets(now, &lookup, self.tenant_of(owner)) {
                 Some(found) => self.send(now, owner, request, peers(&lookup, &found)),
-                None => self.wait_for(now, lookup, owner, request),
+                None => self.wait_for(now, lookup, owner, request, flow),
             },
         }
     }
@@ -141,6 +148,20 @@ impl Endpoint {
         match same {
             true => flow.clone(),
             false => flow.moved(transport, addr),
+        }
+    }
+
+    /// Sends a request whose name leads nowhere to where its dialog was last heard.
+    pub(super) fn send_back(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        request: Request,
+        flow: Option<Peer>,
+    ) {
+        match flow.filter(is_heard) {
+            Some(flow) => self.send(now, owner, request, VecDeque::from([flow])),
+            None => self.unsendable(now, owner, &request),
         }
     }
 
@@ -483,6 +504,10 @@ impl Endpoint {
     ) {
         match owner {
             Owner::Call(call, purpose) if self.calls.contains_key(&call) => {
+                if said.is_none() && purpose != Purpose::Invite && is_made_up(response) {
+                    let why = unreached(request, response);
+                    self.event(Event::Unreached { call, why });
+                }
                 self.call_response(now, call, purpose, request, response, said);
             }
             // The call is over, but somebody answered it after all.
@@ -505,6 +530,22 @@ impl Endpoint {
             Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => {}
         }
     }
+}
+
+/// Why a request within a call came to nothing.
+fn unreached(request: &Request, response: &Response) -> String {
+    let why = match response.code {
+        408 => "no answer came",
+        503 if is_own_overload(response) => response.reason.as_str(),
+        _ => "it could not be sent",
+    };
+    format!("{}: {why}", request.method)
+}
+
+/// Whether both are spoken with over the same transport and the same family of addresses.
+fn is_alike(one: &Peer, other: &Peer) -> bool {
+    let family = |peer: &Peer| peer.addr.ip().to_canonical().is_ipv4();
+    one.transport == other.transport && family(one) == family(other)
 }
 
 /// The peers at the addresses that a look-up brought.

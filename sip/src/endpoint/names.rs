@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::calls::Ack;
 use super::clients::{Owner, peers};
+use super::reach::is_heard;
 use super::trunks::{LOOKUP_INTERVAL, spread};
-use super::{Endpoint, Output};
+use super::{Endpoint, Output, Peer};
 use crate::locate::{Answers, Lookup, targets};
 use crate::lookups::{Refused, Urgency, Wish};
 use crate::message::Request;
@@ -14,11 +16,21 @@ use crate::trunk::Tenant;
 /// A request whose host is being looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    owner: Owner,
-    request: Request,
+    what: What,
     /// Whose look-up it waits for.
     tenant: Tenant,
     urgency: Urgency,
+}
+
+#[derive(Debug)]
+enum What {
+    Request {
+        owner: Owner,
+        request: Request,
+        /// Of a request within a dialog: where that was last heard, for a name that leads nowhere.
+        flow: Option<Peer>,
+    },
+    Ack(Box<Ack>),
 }
 
 /// A name that was not found.
@@ -75,9 +87,21 @@ impl Endpoint {
         tenant.unwrap_or_default()
     }
 
-    pub(super) fn wait_for(&mut self, now: Time, lookup: Lookup, owner: Owner, request: Request) {
-        let waits = self.waiting.get(&lookup).map_or(0, Vec::len);
-        if waits >= MOST_WAITING {
+    /// Has a request wait for a name. One of a dialog that was heard over `flow` does not wait for a name that was not
+    /// found a moment ago.
+    pub(super) fn wait_for(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        owner: Owner,
+        request: Request,
+        flow: Option<&Peer>,
+    ) {
+        let flow = flow.filter(|flow| is_heard(flow)).cloned();
+        if flow.is_some() && !self.is_worth_waiting(now, &lookup) {
+            return self.send_back(now, owner, request, flow);
+        }
+        if !self.has_room_to_wait(&lookup) {
             let why = "too many requests wait for one name";
             return self.overloaded(now, owner, &request, why);
         }
@@ -87,15 +111,52 @@ impl Endpoint {
             Owner::Call(..) | Owner::LeftBehind { .. } | Owner::Nobody => Urgency::Call,
         };
         if self.look_up(now, &lookup, tenant, urgency) {
-            let queue = self.waiting.entry(lookup).or_default();
-            return queue.push(Waiting {
+            let what = What::Request {
                 owner,
                 request,
+                flow,
+            };
+            let waiting = Waiting {
+                what,
+                tenant,
+                urgency,
+            };
+            return self.waiting.entry(lookup).or_default().push(waiting);
+        }
+        self.send_back(now, owner, request, flow);
+    }
+
+    /// The same of an ACK, which is sent again with each 2xx that comes again: it waits once.
+    pub(super) fn wait_to_acknowledge(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        ack: Ack,
+        tenant: Tenant,
+    ) {
+        let urgency = Urgency::Call;
+        let worth = self.is_worth_waiting(now, &lookup) && self.has_room_to_wait(&lookup);
+        if !worth || !self.look_up(now, &lookup, tenant, urgency) {
+            let to = ack.flow.clone();
+            return self.transmit_ack(ack, to);
+        }
+        let queue = self.waiting.entry(lookup).or_default();
+        let waits = |own: &Waiting| matches!(&own.what, What::Ack(own) if own.branch == ack.branch);
+        if !queue.iter().any(waits) {
+            queue.push(Waiting {
+                what: What::Ack(Box::new(ack)),
                 tenant,
                 urgency,
             });
         }
-        self.unsendable(now, owner, &request);
+    }
+
+    fn has_room_to_wait(&self, lookup: &Lookup) -> bool {
+        self.waiting.get(lookup).map_or(0, Vec::len) < MOST_WAITING
+    }
+
+    fn is_worth_waiting(&self, now: Time, lookup: &Lookup) -> bool {
+        self.failing.get(lookup).is_none_or(|own| own.until <= now)
     }
 
     /// Has a name looked up, unless that is under way. `false`: it was not found a while ago, and is not asked for
@@ -166,15 +227,24 @@ impl Endpoint {
             let again = self.not_found(now, &lookup);
             self.look_later(&lookup, None, again);
         }
-        for Waiting { owner, request, .. } in waiting {
+        for Waiting { what, .. } in waiting {
             // Each draws its own order, so that weights spread the calls.
             let order = targets(&lookup, &answers, &mut self.ids);
-            if self.is_let_go(owner) {
-                self.answer_made_up(now, owner, &request, 487);
-            } else if order.is_empty() {
-                self.unsendable(now, owner, &request);
-            } else {
-                self.send(now, owner, request, peers(&lookup, &order));
+            let mut found = peers(&lookup, &order);
+            match what {
+                What::Request { owner, request, .. } if self.is_let_go(owner) => {
+                    self.answer_made_up(now, owner, &request, 487);
+                }
+                What::Request {
+                    owner,
+                    request,
+                    flow,
+                } if found.is_empty() => self.send_back(now, owner, request, flow),
+                What::Request { owner, request, .. } => self.send(now, owner, request, found),
+                What::Ack(ack) => {
+                    let to = found.pop_front().unwrap_or_else(|| ack.flow.clone());
+                    self.transmit_ack(*ack, to);
+                }
             }
         }
     }
@@ -206,10 +276,23 @@ impl Endpoint {
         if !asking.is_empty() {
             self.asking.insert(lookup, asking);
         }
-        for Waiting { owner, request, .. } in left {
-            match self.is_let_go(owner) {
-                true => self.answer_made_up(now, owner, &request, 487),
-                false => self.overloaded(now, owner, &request, &full.to_string()),
+        for Waiting { what, .. } in left {
+            match what {
+                What::Request { owner, request, .. } if self.is_let_go(owner) => {
+                    self.answer_made_up(now, owner, &request, 487);
+                }
+                What::Request {
+                    owner,
+                    request,
+                    flow: flow @ Some(_),
+                } => self.send_back(now, owner, request, flow),
+                What::Request { owner, request, .. } => {
+                    self.overloaded(now, owner, &request, &full.to_string());
+                }
+                What::Ack(ack) => {
+                    let to = ack.flow.clone();
+                    self.transmit_ack(*ack, to);
+                }
             }
         }
     }

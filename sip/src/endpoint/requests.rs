@@ -9,8 +9,9 @@ use crate::auth::Verdict;
 use crate::call::{ALLOW, RETRY_AFTER, SUPPORTED, ServerId, too_brief};
 use crate::event::{CallId, Event, Hops, Incoming, MOST_ENTRIES};
 use crate::gate::Admission;
+use crate::message::header::AuthValue;
 use crate::message::print::field;
-use crate::message::{Body, Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
+use crate::message::{Headers, Method, Name, NameAddr, Request, Response, Transport, Via};
 use crate::time::Time;
 use crate::transaction::key::ServerKey;
 use crate::transaction::{AnyServer, Output as Step, ServerInput};
@@ -92,7 +93,11 @@ impl Endpoint {
             return self.cancel(now, peer, &request, key);
         }
         if let Some(refusal) = self.refusal(&request) {
+            self.tell_refusal(now, peer, &request, &refusal);
             return self.transmit(peer, refusal);
+        }
+        if is_passed_over(&request) {
+            request.set_body(None);
         }
         match in_dialog {
             Some(call) => {
@@ -197,7 +202,7 @@ impl Endpoint {
             source,
             request.method.as_str(),
             &request.uri,
-            request.headers.get(&Name::Authorization),
+            self.credentials_of(request),
             most,
             find,
         );
@@ -222,6 +227,18 @@ impl Endpoint {
         let mut response = Response::to(&request.headers, 401, "");
         self.add_challenges(now, source, stale, &mut response.headers);
         self.transmit(peer, response);
+    }
+
+    /// The credentials for us: a caller that crossed several servers gives those of each, told apart by their realms
+    /// (RFC 3261 22.3).
+    fn credentials_of<'a>(&self, request: &'a Request) -> Option<&'a str> {
+        let is_ours = |value: &&str| {
+            let read = AuthValue::parse(value);
+            read.is_some_and(|read| read.get("realm") == Some(self.config.realm.as_str()))
+        };
+        let mut all = request.headers.all(&Name::Authorization);
+        all.find(is_ours)
+            .or_else(|| request.headers.get(&Name::Authorization))
     }
 
     /// What a 401 has to have (RFC 3261 21.4.2).
@@ -252,7 +269,9 @@ impl Endpoint {
             return self.refuse_for_now(peer, request);
         }
         if request.contact().is_none() {
-            return self.answer(peer, request, 400, "Missing Contact");
+            let refusal = Response::to(&request.headers, 400, "Missing Contact");
+            self.tell_refusal(now, peer, request, &refusal);
+            return self.transmit(peer, refusal);
         }
         if let Some(refusal) = too_brief(request, self.settings.min_se) {
             return self.transmit(peer, refusal);
@@ -265,11 +284,14 @@ impl Endpoint {
         if let Some(record) = self.servers.get_mut(&server) {
             record.call = Some(call);
         }
+        if let Some(record) = self.calls.get_mut(&call) {
+            record.call.expires(now, request);
+        }
         let from = request.from();
-        let asserted = request
-            .headers
-            .list(&Name::PAssertedIdentity)
-            .find_map(NameAddr::parse);
+        // Nobody who came here by the way of others is to know what the caller has the carrier keep (RFC 3325 7).
+        let withheld = is_withheld(&request.headers);
+        let identities = request.headers.list(&Name::PAssertedIdentity);
+        let asserted = identities.filter_map(NameAddr::parse).map(|own| own.uri);
         let extra = request
             .headers
             .iter()
@@ -290,9 +312,12 @@ impl Endpoint {
             addressed: request
                 .to()
                 .map_or_else(|| request.uri.clone(), |to| to.uri),
-            display: from.as_ref().and_then(|from| from.display.clone()),
+            display: from
+                .as_ref()
+                .and_then(|from| from.display.clone().filter(|_| !withheld)),
             from: from.map_or_else(|| request.uri.clone(), |from| from.uri),
-            asserted: asserted.map(|asserted| asserted.uri),
+            asserted: asserted.filter(|_| !withheld).collect(),
+            withheld,
             headers: extra.collect(),
             hops: hops(request),
             offer: request.body(),
@@ -573,21 +598,37 @@ fn body_refusal(request: &Request) -> Option<Response> {
         refusal.headers.push(Name::AcceptEncoding, "identity");
         return Some(refusal);
     }
-    let offers = matches!(
-        request.method,
-        Method::Invite | Method::Update | Method::Prack
-    );
-    if !offers || request.body.is_empty() {
-        return None;
-    }
-    let readable = request.body().is_some_and(|body: Body| {
-        body.is("application/sdp") || body.is("multipart/mixed") || body.is("multipart/alternative")
-    });
-    if readable {
+    if !may_describe(request) || request.describes_session() || is_passed_over(request) {
         return None;
     }
     refusal.headers.push(Name::Accept, "application/sdp");
     Some(refusal)
+}
+
+/// Whether it has a body where a session is described.
+fn may_describe(request: &Request) -> bool {
+    let offers = matches!(
+        request.method,
+        Method::Invite | Method::Update | Method::Prack
+    );
+    offers && !request.body.is_empty()
+}
+
+/// Whether its body is none that we know, and one that need not be known: as if there were none (RFC 3261 8.2.3).
+fn is_passed_over(request: &Request) -> bool {
+    may_describe(request) && !request.describes_session() && request.has_optional_body()
+}
+
+/// Whether the caller's number is withheld: `id` of RFC 3325, `user` and `header` of RFC 3323, `full` of the drafts
+/// before it.
+pub(super) fn is_withheld(headers: &Headers) -> bool {
+    let mut asked = headers
+        .list(&Name::Privacy)
+        .flat_map(|value| value.split([';', ' ']));
+    asked.any(|word| {
+        let withholds = ["id", "user", "header", "full"];
+        withholds.iter().any(|own| word.eq_ignore_ascii_case(own))
+    })
 }
 
 fn accepts_sdp(headers: &Headers) -> bool {

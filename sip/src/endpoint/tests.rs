@@ -5,13 +5,14 @@
 //! `registrars` of where the realms are known from that ask for them, `passwords` of those
 //! that are known by one where others are known by their address, `families` of those that are spoken with over IPv4 and over IPv6, `streams` of
 //! connections, `bodies` of what they carry; `hops` is how calls got here; `torture` are the messages of RFC 4475;
-//! `traces` is what is told of their messages; `sim` is many calls over a bad network.
+//! `traces` is what is told of their messages; `field` is what other people's equipment sends; `sim` is many calls over a bad network.
 
 mod alone;
 mod bodies;
 mod challenges;
 mod failover;
 mod families;
+mod field;
 mod forks;
 mod hops;
 mod hosts;

@@ -1,5 +1,6 @@
 //! The messages of calls, for people to look at: each one as an [`Event::Message`], in its order, with
-//! what authenticates, keys and keypad digits masked before it leaves the endpoint.
+//! what authenticates, keys, keypad digits and the numbers of callers who withhold them masked before it leaves the
+//! endpoint.
 //!
 //! Whose a message is follows from its Call-ID and the tag that is ours. Messages that come before a
 //! call is made (a challenge and what it answers) or belong to none (registrations, OPTIONS) are not
@@ -11,10 +12,11 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::Peer;
+use super::requests::is_withheld;
 use crate::event::{CallId, Direction, Event, Traced};
 use crate::message::header::AuthValue;
 use crate::message::parse::{Framing, parse};
-use crate::message::{Headers, Message, Method, Name, NameAddr};
+use crate::message::{Headers, Message, Method, Name, NameAddr, scan};
 use crate::time::Time;
 
 /// How long the last transactions of a call that is over may send again: 64 T1 (RFC 3261 17).
@@ -55,6 +57,8 @@ struct End {
     call: CallId,
     /// Our tag.
     tag: String,
+    /// Numbers that its caller withholds, without a plus.
+    withheld: Vec<String>,
 }
 
 impl Tracer {
@@ -82,14 +86,15 @@ impl Tracer {
         }
     }
 
-    /// A call begins; `key`: its Call-ID and our tag.
-    pub(super) fn begin(&mut self, key: &(String, String), call: CallId) {
+    /// A call begins; `key`: its Call-ID and our tag. `withheld`: the numbers of a caller who withholds them.
+    pub(super) fn begin(&mut self, key: &(String, String), call: CallId, withheld: Vec<String>) {
         if self.on {
             let (call_id, tag) = key.clone();
-            self.calls
-                .entry(call_id)
-                .or_default()
-                .push(End { call, tag });
+            self.calls.entry(call_id).or_default().push(End {
+                call,
+                tag,
+                withheld,
+            });
         }
     }
 
@@ -117,17 +122,21 @@ impl Tracer {
     }
 
     fn tell(&self, peer: &Peer, message: Message, direction: Direction) -> Option<Event> {
-        let call = self.call_of(&message, direction)?;
+        let end = self.end_of(&message, direction)?;
+        let mut text = text(message);
+        for number in &end.withheld {
+            text = text.replace(number.as_str(), MASK);
+        }
         Some(Event::Message(Box::new(Traced {
-            call,
+            call: end.call,
             at: self.now,
             direction,
             peer: peer.clone(),
-            text: text(message),
+            text,
         })))
     }
 
-    fn call_of(&self, message: &Message, direction: Direction) -> Option<CallId> {
+    fn end_of(&self, message: &Message, direction: Direction) -> Option<&End> {
         let (headers, is_request) = match message {
             Message::Request(request) => (&request.headers, true),
             Message::Response(response) => (&response.headers, false),
@@ -145,7 +154,7 @@ impl Tracer {
             ends.iter()
                 .find(|end| incoming(end) != we_asked && tag.is_none())
         };
-        of_tag.or_else(untagged).map(|end| end.call)
+        of_tag.or_else(untagged)
     }
 }
 
@@ -168,7 +177,11 @@ fn text(mut message: Message) -> String {
 
 /// Takes out what nobody needs to see who looks at a call.
 fn mask(headers: &mut Headers, body: &mut Vec<u8>, is_info: bool) {
+    let withheld = is_withheld(headers);
     headers.rewrite(|name, value| {
+        if withheld && is_identity(name) {
+            return Some(MASK.to_owned());
+        }
         let credentials = match name {
             Name::Authorization | Name::ProxyAuthorization => true,
             Name::AuthenticationInfo => return Some(MASK.to_owned()),
@@ -190,6 +203,36 @@ fn mask(headers: &mut Headers, body: &mut Vec<u8>, is_info: bool) {
     {
         *body = masked_description(body);
     }
+}
+
+/// Whether a field says who calls, in the words of a network that trusts whom it tells.
+fn is_identity(name: &Name) -> bool {
+    let others = ["P-Preferred-Identity", "Remote-Party-ID"];
+    match name {
+        Name::PAssertedIdentity => true,
+        Name::Other(name) => others.iter().any(|own| name.eq_ignore_ascii_case(own)),
+        _ => false,
+    }
+}
+
+/// The numbers that an INVITE tells of a caller who withholds them, without a plus.
+pub(super) fn withheld_numbers(headers: &Headers) -> Vec<String> {
+    if !is_withheld(headers) {
+        return Vec::new();
+    }
+    let fields = headers
+        .iter()
+        .filter(|(name, _)| is_identity(name) || matches!(name, Name::From | Name::Contact));
+    let numbers = fields
+        .flat_map(|(_, value)| scan::split(value, b','))
+        .filter_map(|value| NameAddr::parse(value)?.uri.user())
+        .map(|user| user.trim_start_matches('+').to_owned())
+        .filter(|number| number.len() > 2 && number.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut numbers: Vec<String> = numbers.collect();
+    // One that holds another is masked whole.
+    numbers.sort_by_key(|number| std::cmp::Reverse(number.len()));
+    numbers.dedup();
+    numbers
 }
 
 fn masked_credentials(value: &str) -> String {

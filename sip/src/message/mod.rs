@@ -15,7 +15,7 @@ mod tests;
 use std::fmt;
 
 pub use self::header::{CSeq, Headers, Name, NameAddr, RAck, Transport, Via};
-pub use self::parse::{Fault, Malformed};
+pub use self::parse::{About, Fault, Malformed};
 pub use self::scan::Params;
 pub use self::uri::{Host, SipUri, Uri};
 
@@ -188,6 +188,21 @@ impl Request {
     pub fn body(&self) -> Option<Body> {
         body(&self.headers, &self.body)
     }
+
+    /// Whether its body is read: it describes a session, alone or among parts that need not be understood.
+    pub(crate) fn describes_session(&self) -> bool {
+        let kind = self.headers.get(&Name::ContentType).unwrap_or_default();
+        match multipart::read(kind, &self.body) {
+            Some(parts) => parts.required.is_none() && parts.session_description().is_some(),
+            None => multipart::is(kind, "application/sdp"),
+        }
+    }
+
+    /// Whether its body may be passed over by who does not understand it (RFC 3261 20.11).
+    pub(crate) fn has_optional_body(&self) -> bool {
+        let disposition = self.headers.get(&Name::ContentDisposition);
+        disposition.is_some_and(multipart::is_optional)
+    }
 }
 
 impl Response {
@@ -249,9 +264,9 @@ impl Response {
         set_body(&mut self.headers, &mut self.body, body);
     }
 
-    /// The body; of one of several parts the session description, where there is one.
+    /// What it says of the session. Whatever else it may hold, such as the ISUP of an exchange, is passed over.
     pub fn body(&self) -> Option<Body> {
-        body(&self.headers, &self.body)
+        body(&self.headers, &self.body).filter(|body| body.is("application/sdp"))
     }
 }
 
@@ -278,8 +293,10 @@ fn set_body(headers: &mut Headers, bytes: &mut Vec<u8>, body: Option<Body>) {
 
 fn body(headers: &Headers, bytes: &[u8]) -> Option<Body> {
     let content_type = headers.get(&Name::ContentType)?;
-    let whole = || (!bytes.is_empty()).then(|| Body::new(content_type, bytes));
-    multipart::session_description(content_type, bytes).or_else(whole)
+    match multipart::read(content_type, bytes) {
+        Some(parts) => parts.session_description(),
+        None => (!bytes.is_empty()).then(|| Body::new(content_type, bytes)),
+    }
 }
 
 /// The text that usually stands behind a code (RFC 3261 21).

@@ -11,31 +11,81 @@ const MOST_PARTS: usize = 16;
 /// RFC 2046 5.1.1.
 const LONGEST_BOUNDARY: usize = 70;
 
-/// The session description among the parts of a body with that `Content-Type`: of `multipart/mixed` the
-/// first, of `multipart/alternative` the last, which is preferred (RFC 2046 5.1.4). `None` for a body of
-/// another type or without one. Parts that have parts themselves are not looked into.
-pub(super) fn session_description(content_type: &str, bytes: &[u8]) -> Option<Body> {
-    let mixed = is(content_type, "multipart/mixed");
-    if !mixed && !is(content_type, "multipart/alternative") {
-        return None;
+/// Parts within parts that are looked into: a carrier wraps what it got once more.
+const DEEPEST: usize = 3;
+
+/// What the parts of a body say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    /// The session description: of `multipart/alternative` the last, which is preferred (RFC 2046 5.1.4), of all
+    /// others the first.
+    description: Option<&'a [u8]>,
+    /// The type of a part that must be understood and is not (RFC 3261 20.11).
+    pub(super) required: Option<String>,
+}
+
+impl Parts<'_> {
+    pub(super) fn session_description(&self) -> Option<Body> {
+        self.description.map(|bytes| Body::new(SDP, bytes))
     }
-    let boundary = parameter(content_type, "boundary")?;
-    if boundary.is_empty() || boundary.len() > LONGEST_BOUNDARY {
-        return None;
-    }
-    let mut descriptions = parts(&boundary, bytes)
-        .take(MOST_PARTS)
-        .filter_map(description);
-    let bytes = match mixed {
-        true => descriptions.next(),
-        false => descriptions.last(),
+}
+
+/// The parts of a body with that `Content-Type`; `None` when it is no body of several.
+pub(super) fn read<'a>(content_type: &str, bytes: &'a [u8]) -> Option<Parts<'a>> {
+    is_multipart(content_type).then(|| {
+        let mut left = MOST_PARTS;
+        look_into(content_type, bytes, DEEPEST, &mut left)
+    })
+}
+
+fn look_into<'a>(content_type: &str, bytes: &'a [u8], deep: usize, left: &mut usize) -> Parts<'a> {
+    let mut found = Parts::default();
+    let boundary = parameter(content_type, "boundary")
+        .filter(|boundary| !boundary.is_empty() && boundary.len() <= LONGEST_BOUNDARY);
+    let Some(boundary) = boundary else {
+        return found;
     };
-    Some(Body::new(SDP, bytes?))
+    let is_alternative = is(content_type, "multipart/alternative");
+    for part in parts(&boundary, bytes) {
+        let Some(fewer) = left.checked_sub(1) else {
+            break;
+        };
+        *left = fewer;
+        let Some(part) = Part::read(part) else {
+            continue;
+        };
+        let (description, required) = match part.description() {
+            Some(description) => (Some(description), None),
+            None if deep > 1 && is_multipart(&part.content_type) => {
+                let inner = look_into(&part.content_type, part.bytes, deep - 1, left);
+                (inner.description, inner.required)
+            }
+            None => (None, part.is_required().then_some(part.content_type)),
+        };
+        // Of alternatives one is enough.
+        if !is_alternative && found.required.is_none() {
+            found.required = required;
+        }
+        if is_alternative || found.description.is_none() {
+            found.description = description.or(found.description);
+        }
+    }
+    found
+}
+
+pub(super) fn is_multipart(content_type: &str) -> bool {
+    let kind = scan::trim(content_type).get(.."multipart/".len());
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
 }
 
 /// Whether a `Content-Type` is of that kind, whatever its parameters.
 pub(super) fn is(content_type: &str, kind: &str) -> bool {
     scan::trim(content_type.split(';').next().unwrap_or_default()).eq_ignore_ascii_case(kind)
+}
+
+/// Whether a `Content-Disposition` says that what it describes may be passed over (RFC 3261 20.11).
+pub(super) fn is_optional(disposition: &str) -> bool {
+    parameter(disposition, "handling").is_some_and(|how| how.eq_ignore_ascii_case("optional"))
 }
 
 /// A parameter's value, quotes taken off. Boundaries often have characters that want quotes and stand
@@ -93,38 +143,69 @@ fn delimiter(line: &[u8], boundary: &str) -> Option<bool> {
     }
 }
 
-/// What a part holds, if that is the description of the session: in plain bytes, and for no other purpose
-/// than this session (such as the one that RFC 3959 has before the answer).
-fn description(part: &[u8]) -> Option<&[u8]> {
-    let mut lines = Lines { bytes: part, at: 0 };
-    let (mut is_sdp, mut is_session) = (false, true);
-    let mut folded = String::new();
-    loop {
-        let line = std::str::from_utf8(lines.next()?).ok()?;
-        if line.starts_with(scan::is_space) {
-            folded.push_str(line);
-            continue;
+/// One part: the fields that say what it is, and what it holds.
+struct Part<'a> {
+    content_type: String,
+    disposition: String,
+    /// As it was written; empty for plain bytes.
+    encoding: String,
+    bytes: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// `None`: its fields have no end.
+    fn read(part: &'a [u8]) -> Option<Self> {
+        let mut lines = Lines { bytes: part, at: 0 };
+        let mut read = Self {
+            content_type: String::new(),
+            disposition: String::new(),
+            encoding: String::new(),
+            bytes: &[],
+        };
+        let mut folded = String::new();
+        loop {
+            let line = String::from_utf8_lossy(lines.next()?);
+            if line.starts_with(scan::is_space) {
+                folded.push_str(&line);
+                continue;
+            }
+            let (name, value) = folded.split_once(':').unwrap_or_default();
+            let (name, value) = (scan::trim(name), scan::trim(value));
+            for (own, kept) in [
+                ("Content-Type", &mut read.content_type),
+                ("Content-Disposition", &mut read.disposition),
+                ("Content-Transfer-Encoding", &mut read.encoding),
+            ] {
+                if name.eq_ignore_ascii_case(own) {
+                    value.clone_into(kept);
+                }
+            }
+            if line.is_empty() {
+                break;
+            }
+            line.as_ref().clone_into(&mut folded);
         }
-        let (name, value) = folded.split_once(':').unwrap_or_default();
-        let (name, value) = (scan::trim(name), scan::trim(value));
-        if name.eq_ignore_ascii_case("Content-Type") {
-            is_sdp = is(value, SDP);
-        } else if name.eq_ignore_ascii_case("Content-Disposition") {
-            is_session = is(value, "session");
-        } else if name.eq_ignore_ascii_case("Content-Transfer-Encoding")
-            && !["7bit", "8bit", "binary"]
-                .iter()
-                .any(|plain| value.eq_ignore_ascii_case(plain))
-        {
-            return None;
-        }
-        if line.is_empty() {
-            break;
-        }
-        line.clone_into(&mut folded);
+        read.bytes = part.get(lines.at..)?;
+        Some(read)
     }
-    let bytes = part.get(lines.at..)?;
-    (is_sdp && is_session && !bytes.is_empty()).then_some(bytes)
+
+    /// What it holds, if that is the description of the session: in plain bytes, and for no other purpose than
+    /// this session (such as the one that RFC 3959 has before the answer).
+    fn description(&self) -> Option<&'a [u8]> {
+        let is_plain = ["", "7bit", "8bit", "binary"]
+            .iter()
+            .any(|plain| self.encoding.eq_ignore_ascii_case(plain));
+        let is_session = self.disposition.is_empty() || is(&self.disposition, "session");
+        let is_sdp = is(&self.content_type, SDP);
+        (is_sdp && is_session && is_plain && !self.bytes.is_empty()).then_some(self.bytes)
+    }
+
+    /// Whether the message must not be taken where this part is not understood. RFC 3261 20.11 has it so where
+    /// nothing is said, too; carriers that say nothing of their ISUP do not mean it.
+    fn is_required(&self) -> bool {
+        let handling = parameter(&self.disposition, "handling");
+        handling.is_some_and(|how| how.eq_ignore_ascii_case("required"))
+    }
 }
 
 /// Lines without their ends, CRLF or LF; `at` is where the next one begins.
@@ -159,7 +240,7 @@ mod tests {
     /// The description that is found, its line ends as they are in a test.
     fn found(content_type: &str, text: &str) -> Option<String> {
         let of = |bytes: &[u8]| {
-            let body = session_description(content_type, bytes)?;
+            let body = read(content_type, bytes)?.session_description()?;
             assert!(body.is(SDP));
             Some(String::from_utf8(body.bytes).unwrap().replace('\r', ""))
         };
@@ -211,8 +292,8 @@ mod tests {
         for (content_type, boundary) in [
             ("multipart/mixed", ""),
             ("multipart/mixed;boundary=\"\"", ""),
-            ("multipart/related;boundary=b1", "b1"),
             ("application/sdp;boundary=b1", "b1"),
+            ("multipart;boundary=b1", "b1"),
             (
                 format!("multipart/mixed;boundary={long}").as_str(),
                 long.as_str(),
@@ -223,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn of_alternatives_the_last_is_taken_and_parts_of_parts_are_left() {
+    fn of_alternatives_the_last_is_taken_and_parts_of_parts_are_looked_into() {
         let (one, two) = (PLAIN, PLAIN.replace("v=0", "v=2"));
         let both = format!("--b1\n{one}\n--b1\n{two}\n--b1--");
         let alternative = "multipart/alternative;boundary=b1";
@@ -232,7 +313,16 @@ mod tests {
         let nested = format!(
             "--b1\nContent-Type: multipart/alternative;boundary=b2\n\n--b2\n{PLAIN}\n--b2--\n--b1--"
         );
-        assert_eq!(found(MIXED, &nested), None);
+        assert_eq!(found(MIXED, &nested).as_deref(), Some("v=0\ns=-"));
+        let alternatives = nested.replace(&format!("{PLAIN}\n"), &format!("{one}\n--b2\n{two}\n"));
+        assert_eq!(found(MIXED, &alternatives).as_deref(), Some("v=2\ns=-"));
+        let mut deep = PLAIN.to_owned();
+        for level in (2..6).rev() {
+            deep = format!(
+                "Content-Type: multipart/mixed;boundary=b{level}\n\n--b{level}\n{deep}\n--b{level}--"
+            );
+        }
+        assert_eq!(found(MIXED, &format!("--b1\n{deep}\n--b1--")), None);
         for none in [
             "",
             "--b1",
@@ -247,6 +337,54 @@ mod tests {
         }
         let many = format!("{}--b1\n{PLAIN}", format!("--b1\n{ISUP}\n").repeat(16));
         assert_eq!(found(MIXED, &many), None);
+    }
+
+    /// Any type of several parts may hold a session, whichever its parameters.
+    #[test]
+    fn a_session_is_found_in_parts_of_every_type() {
+        let text = format!("preamble\n--b1\n{ISUP}\n--b1\n{PLAIN}\n--b1--\n");
+        for kind in [
+            "multipart/related;boundary=b1;type=\"application/sdp\";start=\"<a@b>\"",
+            "Multipart/Related; type=application/sdp; boundary=\"b1\"",
+            "multipart/alternative;boundary=b1",
+            "MULTIPART/MIXED;Boundary=b1",
+            "multipart/signed;micalg=sha1;boundary=b1",
+            "multipart/x-carrier;boundary=b1",
+        ] {
+            assert_eq!(found(kind, &text).as_deref(), Some("v=0\ns=-"), "{kind}");
+        }
+        // Bytes beyond ASCII among the fields of a part are passed over.
+        let mut bytes = b"--b1\r\nContent-Description: Ger\xe4t\r\n".to_vec();
+        bytes.extend(b"Content-Type: application/sdp\r\n\r\nv=0\r\ns=-\r\n--b1--");
+        let parts = read(MIXED, &bytes).unwrap();
+        assert_eq!(parts.session_description(), Some(Body::sdp("v=0\r\ns=-")));
+    }
+
+    #[test]
+    fn a_part_that_must_be_understood_is_told() {
+        let part = |disposition: &str| {
+            format!(
+                "--b1\nContent-Type: application/x-unknown\n{disposition}\nx\n--b1\n{PLAIN}\n--b1--"
+            )
+        };
+        for (disposition, required) in [
+            ("Content-Disposition: signal;handling=required\n", true),
+            ("content-disposition: x ; Handling = \"REQUIRED\"\n", true),
+            ("Content-Disposition: signal;handling=optional\n", false),
+            ("Content-Disposition: render\n", false),
+            ("", false),
+        ] {
+            let text = part(disposition);
+            let parts = read(MIXED, text.as_bytes()).unwrap();
+            let told = required.then(|| "application/x-unknown".to_owned());
+            assert_eq!(parts.required, told, "{disposition}");
+            assert!(parts.session_description().is_some());
+            // Of alternatives the other one is enough.
+            let alternative = read("multipart/alternative;boundary=b1", text.as_bytes());
+            assert_eq!(alternative.unwrap().required, None);
+        }
+        assert!(is_optional("session; handling=Optional"));
+        assert!(!is_optional("session") && !is_optional("session;handling=required"));
     }
 
     proptest! {
@@ -264,7 +402,8 @@ mod tests {
             ),
         ) {
             let bytes = pieces.concat();
-            if let Some(body) = session_description(&content_type, &bytes) {
+            let parts = read(&content_type, &bytes);
+            if let Some(body) = parts.and_then(|parts| parts.session_description()) {
                 prop_assert!(memchr::memmem::find(&bytes, &body.bytes).is_some());
             }
         }
@@ -277,7 +416,7 @@ mod tests {
                 "--b1\r\nContent-Type: text/plain\r\n\r\n{before}\r\n--b1\r\n\
                  Content-Type: application/sdp\r\n\r\n{sdp}\r\n--b1\r\n\r\n{after}\r\n--b1--"
             );
-            let body = session_description(MIXED, text.as_bytes());
+            let body = read(MIXED, text.as_bytes()).unwrap().session_description();
             prop_assert_eq!(body, Some(Body::sdp(sdp)));
         }
     }

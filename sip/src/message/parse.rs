@@ -1,9 +1,16 @@
 //! Bytes to a message, or to the answer that the bytes deserve. Total: any bytes give one of the two.
 //!
 //! Bounded: a datagram is at most 64 KiB; header fields are counted and measured; no single
-//! allocation is larger than what came in. What is wrong is found in one pass, and the fields that a
+//! allocation is larger than twice what came in. What is wrong is found in one pass, and the fields that a
 //! 400 must echo are saved all the same, since the sender of a faulty request should hear of it
 //! (RFC 3261 8.2, RFC 4475).
+//!
+//! Strict only with what a message is needed for. Bytes that are no UTF-8 are read as Latin-1, which is what
+//! old gateways write, except in the fields that an answer must return byte for byte. A response, and a request
+//! that ends, acknowledges or cancels something, is not lost over a field that it is not read for: a call whose
+//! answer is dropped is neither acknowledged nor ended.
+
+use std::borrow::Cow;
 
 use super::header::{CSeq, Headers, Name, NameAddr, Via, one_line};
 use super::{Message, Method, Request, Response, Uri, scan};
@@ -36,7 +43,41 @@ pub enum Fault {
     TooLarge,
 }
 
+const VIA_NOT_UTF_8: &str = "Via Not UTF-8";
+const CALL_ID_NOT_UTF_8: &str = "Call-ID Not UTF-8";
+
 impl Fault {
+    /// The field that is at fault, as far as it is one.
+    pub fn header(self) -> Option<&'static str> {
+        let Self::Bad(why) = self else {
+            return None;
+        };
+        const OTHERS: [(&str, &str); 6] = [
+            ("CSeq Method Mismatch", "CSeq"),
+            ("Empty Branch", "Via"),
+            ("Content-Length Beyond Message", "Content-Length"),
+            ("Headers In Request-URI", "Request-URI"),
+            (VIA_NOT_UTF_8, "Via"),
+            (CALL_ID_NOT_UTF_8, "Call-ID"),
+        ];
+        if let Some((_, header)) = OTHERS.iter().find(|(own, _)| *own == why) {
+            return Some(header);
+        }
+        let (kind, header) = why.split_once(' ')?;
+        let of_field = matches!(kind, "Bad" | "Missing" | "Several");
+        (of_field && !header.contains(' ')).then_some(header)
+    }
+
+    /// What is wrong, in words.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::NotSip => "No SIP Message",
+            Self::Bad(why) => why,
+            Self::Version => "Version Not Supported",
+            Self::TooLarge => "Too Large",
+        }
+    }
+
     /// The answer: a code and a reason phrase; `None` is silence.
     pub fn answer(self) -> Option<(u16, &'static str)> {
         match self {
@@ -52,9 +93,55 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Malformed {
     pub fault: Fault,
-    /// The method and fields of a request that can be answered: its first Via could be read. `None`
-    /// for responses and ACKs, which are never answered.
+    /// The method and fields of a request that can be answered: it has a Via. `None` for responses and ACKs,
+    /// which are never answered.
     pub answerable: Option<Box<(Method, Headers)>>,
+    /// What it was, as far as it could be read. `None`: no SIP message.
+    pub about: Option<Box<About>>,
+}
+
+/// What a message was that is not to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// `INVITE` of a request, `200 INVITE` of a response.
+    pub what: String,
+    /// Empty when it has none.
+    pub call_id: String,
+}
+
+impl About {
+    pub(crate) fn of_message(message: &Message) -> Self {
+        match message {
+            Message::Request(request) => Self::of(Ok(&request.method), &request.headers),
+            Message::Response(response) => Self::of(Err(response.code), &response.headers),
+        }
+    }
+
+    fn of_start(start: &Start<'_>, headers: &Headers) -> Self {
+        match start {
+            Start::Request { method, .. } => Self::of(Ok(method), headers),
+            Start::Response { status } => {
+                Self::of(Err(status.map_or(0, |(code, _)| code)), headers)
+            }
+        }
+    }
+
+    /// A request of that method, or a response of that code.
+    fn of(what: Result<&Method, u16>, headers: &Headers) -> Self {
+        let what = match what {
+            Ok(method) => method.to_string(),
+            Err(code) => {
+                let cseq = headers.get(&Name::CSeq).unwrap_or_default();
+                let method = cseq.split(scan::is_space).next_back();
+                let method = method.and_then(Method::parse);
+                method.map_or_else(|| code.to_string(), |method| format!("{code} {method}"))
+            }
+        };
+        Self {
+            what,
+            call_id: headers.get(&Name::CallId).unwrap_or_default().to_owned(),
+        }
+    }
 }
 
 impl Malformed {
@@ -62,6 +149,7 @@ impl Malformed {
         Self {
             fault,
             answerable: None,
+            about: None,
         }
     }
 }
@@ -92,8 +180,9 @@ pub fn parse(bytes: &[u8], framing: Framing) -> Result<Option<Message>, Malforme
         .next()
         .filter(|_| lines.fault.is_none())
         .ok_or(Malformed::silent(Fault::NotSip))?;
-    let first = std::str::from_utf8(first).map_err(|_| Malformed::silent(Fault::NotSip))?;
-    let start = start_line(first).map_err(Malformed::silent)?;
+    // A reason phrase is for people (RFC 3261 7.2); a method, URI or version beyond ASCII is refused as one.
+    let first = text_of(first);
+    let start = start_line(&first).map_err(Malformed::silent)?;
     let mut fault = match &start {
         Start::Request {
             uri: Err(fault), ..
@@ -139,6 +228,7 @@ pub fn parse(bytes: &[u8], framing: Framing) -> Result<Option<Message>, Malforme
         }))),
         (start, fault) => Err(Malformed {
             fault: fault.unwrap_or(Fault::NotSip),
+            about: Some(Box::new(About::of_start(&start, &headers))),
             answerable: match start {
                 Start::Request { method, .. } if method != Method::Ack && can_answer(&headers) => {
                     Some(Box::new((method, headers)))
@@ -157,6 +247,20 @@ enum Start<'a> {
     Response {
         status: Result<(u16, &'a str), Fault>,
     },
+}
+
+impl Start<'_> {
+    /// Whether it is a request that begins or changes something. All others are for what is under way: whoever
+    /// waits for them must not wait in vain because of a field that they are not read for.
+    fn begins(&self) -> bool {
+        match self {
+            Self::Request { method, .. } => !matches!(
+                method,
+                Method::Ack | Method::Bye | Method::Cancel | Method::Prack | Method::Info
+            ),
+            Self::Response { .. } => false,
+        }
+    }
 }
 
 /// RFC 3261 7.1 and 7.2: single spaces, nothing before or after.
@@ -258,9 +362,13 @@ fn header_fields(lines: &mut Lines<'_>, fault: &mut Option<Fault>) -> (Headers, 
             fault.get_or_insert(Fault::TooLarge);
             break;
         }
-        let Some((name, value)) = field(line, fault) else {
-            fault.get_or_insert(Fault::Bad("Bad Header Field"));
-            continue;
+        let (name, value) = match field(line, fault) {
+            Field::Is(name, value) => (name, value),
+            Field::Foreign => continue,
+            Field::Bad => {
+                fault.get_or_insert(Fault::Bad("Bad Header Field"));
+                continue;
+            }
         };
         if name == Name::ContentLength {
             let number = scan::number(&value).and_then(|number| usize::try_from(number).ok());
@@ -281,29 +389,55 @@ fn header_fields(lines: &mut Lines<'_>, fault: &mut Option<Fault>) -> (Headers, 
     (headers, length)
 }
 
+/// The text of a line: UTF-8 (RFC 3261 7.1), and what is none of it as Latin-1.
+fn text_of(line: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(line) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(line.len() * 2);
+    for chunk in line.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().copied().map(char::from));
+    }
+    text.into()
+}
+
+enum Field {
+    Is(Name, String),
+    /// Its name is beyond ASCII: an extension that nobody here knows, which is passed over (RFC 3261 8.2.2).
+    Foreign,
+    Bad,
+}
+
 /// A name and its value with folds made single spaces.
-fn field(line: &[u8], fault: &mut Option<Fault>) -> Option<(Name, String)> {
-    let text = match std::str::from_utf8(line) {
-        Ok(text) => text.into(),
-        Err(_) => {
-            fault.get_or_insert(Fault::Bad("Not UTF-8"));
-            String::from_utf8_lossy(line)
-        }
+fn field(line: &[u8], fault: &mut Option<Fault>) -> Field {
+    let text = text_of(line);
+    let Some((name, value)) = text.split_once(':') else {
+        return Field::Bad;
     };
-    let (name, value) = text.split_once(':')?;
     let name = name.trim_end_matches(scan::is_space);
+    if !name.is_ascii() && !name.contains(['\r', '\n']) {
+        return Field::Foreign;
+    }
     if !scan::is_token(name) {
-        return None;
+        return Field::Bad;
+    }
+    let name = Name::parse(name);
+    // What an answer returns must be what came, and what came cannot be told from the text.
+    match (&text, &name) {
+        (Cow::Owned(_), Name::Via) => _ = fault.get_or_insert(Fault::Bad(VIA_NOT_UTF_8)),
+        (Cow::Owned(_), Name::CallId) => _ = fault.get_or_insert(Fault::Bad(CALL_ID_NOT_UTF_8)),
+        _ => {}
     }
     let value = scan::trim(value);
     if !value.contains(['\r', '\n']) {
-        return Some((Name::parse(name), value.to_owned()));
+        return Field::Is(name, value.to_owned());
     }
     let mut whole = String::with_capacity(value.len());
     for (index, piece) in value.split("\r\n").enumerate() {
         // A line end that is not a whole CRLF is none.
         if piece.contains(['\r', '\n']) {
-            return None;
+            return Field::Bad;
         }
         if index > 0 && !whole.is_empty() {
             whole.truncate(whole.trim_end_matches(scan::is_space).len());
@@ -315,7 +449,7 @@ fn field(line: &[u8], fault: &mut Option<Fault>) -> Option<(Name, String)> {
             piece
         });
     }
-    Some((Name::parse(name), scan::trim(&whole).to_owned()))
+    Field::Is(name, scan::trim(&whole).to_owned())
 }
 
 fn body_fault(length: Option<usize>, left: usize, framing: Framing) -> Option<Fault> {
@@ -326,20 +460,20 @@ fn body_fault(length: Option<usize>, left: usize, framing: Framing) -> Option<Fa
     }
 }
 
+/// Whoever sent it gets its Via back, whatever that says: the answer goes to where the request came from.
 fn can_answer(headers: &Headers) -> bool {
-    headers
-        .list(&Name::Via)
-        .next()
-        .is_some_and(|via| Via::parse(via).is_some())
+    headers.list(&Name::Via).next().is_some()
 }
 
 /// What every message must carry, once, and well formed (RFC 3261 8.1.1, 20).
 fn validate(start: &Start<'_>, headers: &Headers) -> Option<Fault> {
-    const ONCE: [(Name, Fault); 12] = [
+    const ALWAYS: [(Name, Fault); 4] = [
         (Name::From, Fault::Bad("Several From")),
         (Name::To, Fault::Bad("Several To")),
         (Name::CallId, Fault::Bad("Several Call-ID")),
         (Name::CSeq, Fault::Bad("Several CSeq")),
+    ];
+    const ONCE: [(Name, Fault); 8] = [
         (Name::MaxForwards, Fault::Bad("Several Max-Forwards")),
         (Name::ContentType, Fault::Bad("Several Content-Type")),
         (Name::Expires, Fault::Bad("Several Expires")),
@@ -349,7 +483,9 @@ fn validate(start: &Start<'_>, headers: &Headers) -> Option<Fault> {
         (Name::ReferTo, Fault::Bad("Several Refer-To")),
         (Name::Event, Fault::Bad("Several Event")),
     ];
-    for (name, fault) in &ONCE {
+    let begins = start.begins();
+    let once = ONCE.iter().filter(|_| begins);
+    for (name, fault) in ALWAYS.iter().chain(once) {
         if headers.all(name).nth(1).is_some() {
             return Some(*fault);
         }
@@ -361,7 +497,8 @@ fn validate(start: &Start<'_>, headers: &Headers) -> Option<Fault> {
         }
     }
     vias(headers)
-        .or_else(|| addresses(headers))
+        .or_else(|| ends(headers))
+        .or_else(|| begins.then(|| ways(headers)).flatten())
         .or_else(|| numbers(start, headers))
 }
 
@@ -383,7 +520,8 @@ fn vias(headers: &Headers) -> Option<Fault> {
     (!any).then_some(Fault::Bad("Missing Via"))
 }
 
-fn addresses(headers: &Headers) -> Option<Fault> {
+/// From and To.
+fn ends(headers: &Headers) -> Option<Fault> {
     for (name, missing, bad) in [
         (
             Name::From,
@@ -398,18 +536,36 @@ fn addresses(headers: &Headers) -> Option<Fault> {
             Some(Some(_)) => {}
         }
     }
+    None
+}
+
+/// Where the sender can be reached, and over whom.
+fn ways(headers: &Headers) -> Option<Fault> {
     for (name, bad) in [
         (Name::Contact, Fault::Bad("Bad Contact")),
         (Name::Route, Fault::Bad("Bad Route")),
         (Name::RecordRoute, Fault::Bad("Bad Record-Route")),
     ] {
         let star = name == Name::Contact && headers.get(&name) == Some("*");
-        let mut values = headers.all(&name).flat_map(|all| scan::split(all, b','));
-        if !star && values.any(|value| NameAddr::parse(value).is_none()) {
+        if !star && !headers.all(&name).all(are_addresses) {
             return Some(bad);
         }
     }
     None
+}
+
+/// Whether a list is one of addresses. A display name without quotes may have commas, so that its pieces stand
+/// before the element that has the address.
+fn are_addresses(list: &str) -> bool {
+    let mut is_open = false;
+    for element in scan::split(list, b',') {
+        is_open = match NameAddr::parse(element) {
+            Some(_) => false,
+            None if element.is_empty() || element.contains(['<', '>', ':', ';']) => return false,
+            None => true,
+        };
+    }
+    !is_open
 }
 
 fn numbers(start: &Start<'_>, headers: &Headers) -> Option<Fault> {
@@ -426,6 +582,9 @@ fn numbers(start: &Start<'_>, headers: &Headers) -> Option<Fault> {
         && cseq.method != *method
     {
         return Some(Fault::Bad("CSeq Method Mismatch"));
+    }
+    if !start.begins() {
+        return None;
     }
     // A request of RFC 2543 carries no Max-Forwards.
     match headers.get(&Name::MaxForwards).map(scan::number) {

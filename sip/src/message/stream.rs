@@ -1,7 +1,7 @@
 //! Messages cut out of a stream by their Content-Length (RFC 3261 18.3), with CRLF keep-alives
 //! (RFC 5626 3.5.1) told apart.
 
-use super::parse::{Fault, Framing, MOST_BYTES, MOST_LINE, Malformed, parse};
+use super::parse::{About, Fault, Framing, MOST_BYTES, MOST_LINE, Malformed, parse};
 use super::{Message, Name, scan};
 
 /// The largest head: a peer that sends no empty line within this is cut off.
@@ -115,14 +115,26 @@ impl Framer {
         let taken = std::mem::take(&mut self.buffer);
         let rest = &taken[self.used..];
         (self.used, self.searched) = (0, 0);
-        let answerable = match parse(&rest[..rest.len().min(MOST_BYTES)], Framing::Datagram) {
-            Err(malformed) => malformed.answerable,
-            Ok(Some(Message::Request(request))) if request.method != super::Method::Ack => {
-                Some(Box::new((request.method, request.headers)))
-            }
-            Ok(_) => None,
-        };
-        Framed::Lost(Malformed { fault, answerable })
+        let (answerable, about) =
+            match parse(&rest[..rest.len().min(MOST_BYTES)], Framing::Datagram) {
+                Err(malformed) => (malformed.answerable, malformed.about),
+                Ok(Some(message)) => {
+                    let about = Some(Box::new(About::of_message(&message)));
+                    let answerable = match message {
+                        Message::Request(request) if request.method != super::Method::Ack => {
+                            Some(Box::new((request.method, request.headers)))
+                        }
+                        _ => None,
+                    };
+                    (answerable, about)
+                }
+                Ok(None) => (None, None),
+            };
+        Framed::Lost(Malformed {
+            fault,
+            answerable,
+            about,
+        })
     }
 }
 

@@ -251,6 +251,7 @@ pub(crate) mod tests {
             auth_username: Some("acme".to_owned()),
             password_sealed: None,
             allow_md5_without_qop: false,
+            follow_redirects: false,
             outbound_address: Some("sip.carrier.example".to_owned()),
             realm: None,
             register_expires: None,
@@ -266,6 +267,7 @@ pub(crate) mod tests {
             status: Status::Active,
             registration: None,
             refused_challenge: None,
+            refused_message: None,
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         }

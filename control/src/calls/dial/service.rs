@@ -386,6 +386,7 @@ async fn write(
         phone_number_id: Some(number.id),
         trunk_id: Some(trunk.id),
         matched_by: None,
+        from_withheld: false,
         dynamic_variables: &Value::Object(variables.clone()),
     };
     calls::store::insert(&mut tx, account, &call, now).await?;

@@ -24,6 +24,8 @@ pub struct NewCall<'a> {
     pub trunk_id: Option<TrunkId>,
     /// Of a call that came in, to a number that is registered.
     pub matched_by: Option<MatchedBy>,
+    /// Who calls asks that nobody is told.
+    pub from_withheld: bool,
     pub dynamic_variables: &'a Value,
 }
 
@@ -50,6 +52,7 @@ pub async fn insert(
         phone_number_id: call.phone_number_id,
         trunk_id: call.trunk_id,
         matched_by: call.matched_by.map(|matched| json!(matched).to_string()),
+        from_withheld: call.from_withheld,
         created_at: now,
         updated_at: now,
     };
@@ -175,6 +178,45 @@ pub async fn finish(
         .execute()
         .await?;
     Ok(rows == 1)
+}
+
+/// Errors of a call that are kept beside those of its end.
+const MOST_LATE_ERRORS: usize = 10;
+
+/// Adds what went wrong once a call was over, such as a BYE that reached nobody.
+pub async fn add_error(
+    db: &Db,
+    account: AccountId,
+    id: CallId,
+    error: &str,
+    now: Timestamp,
+) -> db::Result<()> {
+    let mut tx = db.begin_write().await?;
+    let errors = tx
+        .query("select errors from calls where account_id = $1 and id = $2")
+        .bind(account)
+        .bind(id)
+        .optional(|row| row.opt_json("errors"))
+        .await?;
+    let Some(errors) = errors else {
+        return Ok(());
+    };
+    let mut errors = match errors {
+        Some(Value::Array(errors)) => errors,
+        _ => Vec::new(),
+    };
+    if errors.len() >= MOST_LATE_ERRORS || errors.iter().any(|one| one == error) {
+        return Ok(());
+    }
+    errors.push(json!(error));
+    tx.query("update calls set errors = $1, updated_at = $2 where account_id = $3 and id = $4")
+        .bind(Value::Array(errors).to_string())
+        .bind(now)
+        .bind(account)
+        .bind(id)
+        .execute()
+        .await?;
+    tx.commit().await
 }
 
 /// Writes what a call cost.

@@ -47,6 +47,20 @@ impl Formats {
         }
     }
 
+    /// The number of a codec.
+    pub(super) fn codec(&self, codec: Codec) -> Option<u8> {
+        let at = Codec::ALL.iter().position(|own| *own == codec)?;
+        self.codecs.get(at).copied().flatten()
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = u8> {
+        self.events.iter().copied().flatten()
+    }
+
+    pub(super) fn comfort_noise(&self) -> Option<u8> {
+        self.comfort_noise
+    }
+
     /// What a packet of this type holds. `None`: it was not agreed.
     pub fn meaning(&self, number: u8) -> Option<Format> {
         let number = Some(number);

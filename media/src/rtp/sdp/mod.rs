@@ -347,33 +347,19 @@ fn choose(
 
 impl Chosen {
     fn text(&self, offer: &Description, line: usize, local: &Local) -> String {
-        let mut text = local.head();
-        for (at, media) in offer.media.iter().enumerate() {
-            if at == line {
-                let agreed = &self.agreed;
-                let events = agreed.events.map(|number| (number, agreed.events_clock));
-                let said = Said {
-                    protocol: &media.protocol,
-                    codecs: &[(agreed.payload_type, agreed.codec)],
-                    events: events.as_slice(),
-                    comfort_noise: agreed.comfort_noise,
-                    packet_ms: agreed.packet_ms,
-                    flow: agreed.flow,
-                    mux: agreed.mux,
-                };
-                local.audio(&mut text, &said);
-                if let Some(keys) = &self.agreed.keys {
-                    crypto(&mut text, self.tag, &keys.ours);
-                }
-            } else {
-                let formats = media.formats.first().map_or("0", String::as_str);
-                line_of(
-                    &mut text,
-                    format_args!("m={} 0 {} {formats}", media.kind, media.protocol),
-                );
-            }
-        }
-        text
+        let agreed = &self.agreed;
+        let events = agreed.events.map(|number| (number, agreed.events_clock));
+        let said = Said {
+            protocol: &offer.media[line].protocol,
+            codecs: &[(agreed.payload_type, agreed.codec)],
+            events: events.as_slice(),
+            comfort_noise: agreed.comfort_noise,
+            packet_ms: agreed.packet_ms,
+            flow: agreed.flow,
+            mux: agreed.mux,
+        };
+        let keys = agreed.keys.as_ref().map(|keys| (self.tag, &keys.ours));
+        local.described(offer, line, &said, keys)
     }
 }
 
@@ -386,6 +372,75 @@ pub struct Offered {
     keys: Vec<(u32, Keys)>,
     /// Which of the media lines is the audio.
     line: usize,
+    numbers: Numbers,
+}
+
+/// Which payload types an offer of ours has for what.
+#[derive(Clone, Debug)]
+struct Numbers {
+    codecs: Vec<(u8, Codec)>,
+    /// Keypad events with their clocks.
+    events: Vec<(u8, u32)>,
+    comfort_noise: Option<u8>,
+}
+
+impl Numbers {
+    /// Those of a first offer.
+    fn first(local: &Local) -> Self {
+        let codecs = local.codecs.iter();
+        Self {
+            codecs: codecs.map(|codec| (codec.payload_type(), *codec)).collect(),
+            events: local.events().into_iter().flatten().collect(),
+            comfort_noise: local.is_narrow().then_some(COMFORT_NOISE),
+        }
+    }
+
+    /// Those of an offer within a call: all that is spoken here, the codec of the call first. What had a number of
+    /// ours keeps it, and no number gets another meaning (RFC 3264 section 8.3.2).
+    fn again(local: &Local, agreed: &Agreed) -> Self {
+        let heard = &agreed.heard;
+        let mut codecs = vec![agreed.codec];
+        codecs.extend(local.codecs.iter().filter(|codec| **codec != agreed.codec));
+        let mut taken: Vec<u8> = codecs.iter().filter_map(|c| heard.codec(*c)).collect();
+        taken.extend(heard.events().chain(heard.comfort_noise()));
+        let mut free = |usual: u8| {
+            let mut others = 96..=127;
+            let number = match taken.contains(&usual) {
+                true => others.find(|number| !taken.contains(number))?,
+                false => usual,
+            };
+            taken.push(number);
+            Some(number)
+        };
+        let codecs = codecs.into_iter().filter_map(|codec| {
+            let number = heard.codec(codec).or_else(|| free(codec.payload_type()));
+            Some((number?, codec))
+        });
+        let codecs: Vec<(u8, Codec)> = codecs.collect();
+        let usual = local.events();
+        let clock = |number: u8| {
+            // Two are those of an offer of ours; one alone has the clock that was agreed.
+            let alone = heard.events().nth(1).is_none();
+            let own = usual.iter().flatten().find(|(own, _)| *own == number);
+            own.filter(|_| !alone)
+                .map_or(agreed.events_clock, |(_, clock)| *clock)
+        };
+        let mut events: Vec<(u8, u32)> = heard.events().map(|own| (own, clock(own))).collect();
+        for (number, clock) in usual.into_iter().flatten() {
+            if events.iter().all(|(_, own)| *own != clock)
+                && let Some(number) = free(number)
+            {
+                events.push((number, clock));
+            }
+        }
+        let noise = heard.comfort_noise();
+        let noise = noise.or_else(|| local.is_narrow().then_some(COMFORT_NOISE));
+        Self {
+            codecs,
+            events,
+            comfort_noise: noise,
+        }
+    }
 }
 
 /// The types that we offer; keypad events with the clock of narrow-band codecs and of Opus (RFC 4733
@@ -403,19 +458,14 @@ pub fn offer(local: &Local, flow: Flow) -> Offered {
     let secure = local.encryption == Encryption::Require;
     let protocol = if secure { "RTP/SAVP" } else { "RTP/AVP" };
     let mut text = local.head();
-    let codecs: Vec<(u8, Codec)> = local
-        .codecs
-        .iter()
-        .map(|c| (c.payload_type(), *c))
-        .collect();
-    let events: Vec<(u8, u32)> = local.events().into_iter().flatten().collect();
+    let numbers = Numbers::first(local);
     local.audio(
         &mut text,
         &Said {
             protocol,
-            codecs: &codecs,
-            events: &events,
-            comfort_noise: local.is_narrow().then_some(COMFORT_NOISE),
+            codecs: &numbers.codecs,
+            events: &numbers.events,
+            comfort_noise: numbers.comfort_noise,
             packet_ms: PACKET_MS,
             flow,
             mux: true,
@@ -436,12 +486,13 @@ pub fn offer(local: &Local, flow: Flow) -> Offered {
         flow,
         keys,
         line: 0,
+        numbers,
     }
 }
 
-/// Offers anew what both agreed on (RFC 3264 section 8): as many media lines as `described`, our latest
-/// description of the session, in their order, and each payload type with the meaning that it has by
-/// `agreed`. An encrypted session stays it. Refused only where `described` is none of ours.
+/// Offers anew within a call (RFC 3264 section 8, RFC 3261 section 14.2): as many media lines as `described`, our
+/// latest description of the session, in their order, and in the audio all that is spoken here, each payload type with
+/// the meaning that it has by `agreed`. An encrypted session stays it. Refused only where `described` is none of ours.
 pub fn offer_again(
     local: &Local,
     described: &str,
@@ -453,27 +504,31 @@ pub fn offer_again(
     let ours = agreed.keys.as_ref().map(|keys| &keys.ours);
     let said = media.crypto.iter().find(|(_, keys)| Some(keys) == ours);
     let tag = said.map_or(1, |(tag, _)| *tag);
+    let numbers = Numbers::again(local, agreed);
     let local = Local {
-        codecs: vec![agreed.codec],
+        codecs: numbers.codecs.iter().map(|(_, codec)| *codec).collect(),
         encryption: match ours {
             Some(_) => Encryption::Require,
             None => Encryption::Disable,
         },
         ..local.clone()
     };
-    let again = Chosen {
-        agreed: Agreed {
-            flow,
-            ..agreed.clone()
-        },
-        tag,
+    let said = Said {
+        protocol: &media.protocol,
+        codecs: &numbers.codecs,
+        events: &numbers.events,
+        comfort_noise: numbers.comfort_noise,
+        packet_ms: agreed.packet_ms,
+        flow,
+        mux: agreed.mux,
     };
     Ok(Offered {
-        text: again.text(&before, line, &local),
-        local,
+        text: local.described(&before, line, &said, ours.map(|ours| (tag, ours))),
         flow,
         keys: ours.map(|keys| (tag, keys.clone())).into_iter().collect(),
         line,
+        local,
+        numbers,
     })
 }
 
@@ -489,18 +544,20 @@ pub fn accept_again(
     let before = Description::parse(described.as_bytes())?;
     let (line, media) = before.audio()?;
     let codecs = local.codecs.iter().copied();
+    let local = Local {
+        codecs: codecs
+            .filter(|codec| media.codec(&[*codec]).is_some())
+            .collect(),
+        encryption: match media.is_secure() {
+            true => Encryption::Require,
+            false => Encryption::Disable,
+        },
+        ..local.clone()
+    };
     let offered = Offered {
         text: described.to_owned(),
-        local: Local {
-            codecs: codecs
-                .filter(|codec| media.codec(&[*codec]).is_some())
-                .collect(),
-            encryption: match media.is_secure() {
-                true => Encryption::Require,
-                false => Encryption::Disable,
-            },
-            ..local.clone()
-        },
+        numbers: Numbers::first(&local),
+        local,
         flow: media.flow(&before),
         keys: media.crypto.clone(),
         line,
@@ -542,19 +599,13 @@ impl Offered {
 
     /// Every codec that was offered may come, whichever the answer begins with.
     fn heard(&self, agreed: &Agreed) -> Formats {
-        let codecs: Vec<(Codec, u8)> = self
-            .local
-            .codecs
-            .iter()
-            .map(|codec| (*codec, codec.payload_type()))
-            .collect();
-        let events = agreed.events.map(|_| {
-            self.local
-                .events()
-                .map(|events| events.map(|(number, _)| number))
-        });
-        let noise = agreed.comfort_noise.map(|_| COMFORT_NOISE);
-        Formats::listed(&codecs, &events.unwrap_or_default(), noise)
+        let numbers = &self.numbers;
+        let codecs = numbers.codecs.iter();
+        let codecs: Vec<(Codec, u8)> = codecs.map(|(number, codec)| (*codec, *number)).collect();
+        let events = numbers.events.iter().filter(|_| agreed.events.is_some());
+        let events: Vec<Option<u8>> = events.map(|(number, _)| Some(*number)).collect();
+        let noise = agreed.comfort_noise.and(numbers.comfort_noise);
+        Formats::listed(&codecs, &events, noise)
     }
 }
 
@@ -616,6 +667,32 @@ impl Local {
         line_of(&mut text, format_args!("s=-"));
         line_of(&mut text, format_args!("c=IN {family} {address}"));
         line_of(&mut text, format_args!("t=0 0"));
+        text
+    }
+
+    /// A description with as many media lines as `before`: our audio in the one of that number, and none in the others.
+    fn described(
+        &self,
+        before: &Description,
+        line: usize,
+        said: &Said<'_>,
+        keys: Option<(u32, &Keys)>,
+    ) -> String {
+        let mut text = self.head();
+        for (at, media) in before.media.iter().enumerate() {
+            if at == line {
+                self.audio(&mut text, said);
+                if let Some((tag, keys)) = keys {
+                    crypto(&mut text, tag, keys);
+                }
+            } else {
+                let formats = media.formats.first().map_or("0", String::as_str);
+                line_of(
+                    &mut text,
+                    format_args!("m={} 0 {} {formats}", media.kind, media.protocol),
+                );
+            }
+        }
         text
     }
 

@@ -179,8 +179,24 @@ a=rtpmap:97 telephone-event/48000
             ..first.clone()
         };
         let again = offer_again(&local, &text, &held, Flow::SendRecv).expect("an offer");
-        let version = text.replace("o=- 7 1 ", "o=- 7 2 ");
-        assert_eq!(again.text, version, "the same, one version on");
+        assert!(again.text.contains("o=- 7 2 "), "{}", again.text);
+        let lines: Vec<&str> = again.text.lines().collect();
+        let media: Vec<&&str> = lines.iter().filter(|line| line.starts_with("m=")).collect();
+        let audio = format!("m=audio 5062 {protocol} 107 9 0 8 97 101 13");
+        let audio = audio.replace("5062", &local.port.to_string());
+        assert_eq!(media, [&"m=video 0 RTP/AVP 96", &audio.as_str()]);
+        for said in [
+            "a=rtpmap:107 opus/48000/2",
+            "a=rtpmap:97 telephone-event/48000",
+            "a=rtpmap:101 telephone-event/8000",
+        ] {
+            assert!(lines.contains(&said), "{said}: {}", again.text);
+        }
+        let keys = |text: &str| {
+            let lines = text.lines().filter(|line| line.starts_with("a=crypto"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&again.text), keys(&text));
         let theirs = format!(
             "m=video 0 RTP/AVP 96\nm=audio 4400 {protocol} 107 97\na=rtpmap:107 opus/48000/2\n\
              a=rtpmap:97 telephone-event/48000\n{key}"
@@ -200,6 +216,55 @@ a=rtpmap:97 telephone-event/48000
         Flow::SendRecv,
     );
     assert_eq!(none.err(), Some(Refusal::NoAudio));
+}
+
+/// RFC 3261 section 14.2: whoever asks for an offer within a call gets all codecs, and may go over to another one.
+#[test]
+fn an_offer_within_a_call_has_every_codec_and_no_number_twice() {
+    let local = local(Encryption::Allow);
+    for (media, first) in [
+        ("m=audio 4000 RTP/AVP 0", "0"),
+        (
+            "m=audio 4000 RTP/AVP 8 101\na=rtpmap:101 telephone-event/8000",
+            "8",
+        ),
+        ("m=audio 4000 RTP/AVP 9 13", "9"),
+        // Numbers that we use for something else by ourselves.
+        (
+            "m=audio 4000 RTP/AVP 101 111\na=rtpmap:101 opus/48000/2\na=rtpmap:111 telephone-event/48000",
+            "101",
+        ),
+        (
+            "m=audio 4000 RTP/AVP 8 111\na=rtpmap:111 telephone-event/8000",
+            "8",
+        ),
+    ] {
+        let (text, before) = answer(&offer_of(media), &local, Flow::SendRecv).expect("an answer");
+        let again = offer_again(&local, &text, &before, Flow::SendRecv).expect("an offer");
+        let line = again.text.lines().find(|line| line.starts_with("m=audio"));
+        let numbers: Vec<&str> = line.unwrap_or_default().split(' ').skip(3).collect();
+        assert_eq!(numbers.first(), Some(&first), "{media}");
+        let mut once = numbers.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), numbers.len(), "{line:?}");
+        for codec in Codec::ALL {
+            let number = again.numbers.codecs.iter().find(|(_, own)| *own == codec);
+            let number = number.map(|(number, _)| number.to_string());
+            assert!(
+                number.is_some_and(|number| numbers.contains(&&*number)),
+                "{codec:?}"
+            );
+        }
+        // Whichever of them the answer has is spoken, and heard under the number that we gave it.
+        for (number, codec) in &again.numbers.codecs {
+            let (name, clock, channels) = (codec.name(), codec.clock(), codec.channels());
+            let theirs = format!("m=audio 4400 RTP/AVP 98\na=rtpmap:98 {name}/{clock}/{channels}");
+            let agreed = again.accept(&offer_of(&theirs)).expect("an agreement");
+            assert_eq!((agreed.codec, agreed.payload_type), (*codec, 98));
+            assert_eq!(agreed.format(*number), Some(Format::Audio(*codec)));
+        }
+    }
 }
 
 /// RFC 3264 section 8: what a session refresh of ours is answered is held against what was said before.

@@ -48,6 +48,7 @@ fn a_prack_after_the_answer_is_answered() {
     ] {
         invite.headers.push(name, value);
     }
+    invite.set_body(Some(sdp("offer")));
     let text = String::from_utf8(invite.to_bytes()).unwrap();
     inject(&mut world, A, &text);
     let call = CallId(CallId::FIRST_INCOMING);

@@ -155,12 +155,16 @@ fn call_of(event: &Event) -> Option<CallId> {
         | Event::Digit { call, .. }
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }
+        | Event::Redirected { call, .. }
         | Event::Ended { call, .. } => *call,
         Event::Message(traced) => traced.call,
         Event::Registered { .. }
         | Event::RegistrationFailed { .. }
         | Event::ChallengeWithheld { .. }
         | Event::SharedPassword { .. }
+        | Event::MessageRefused(_)
+        // Of the BYE it is told after the end.
+        | Event::Unreached { .. }
         | Event::Reachable { .. } => return None,
     })
 }

@@ -528,6 +528,20 @@ pub(super) fn told(event: &Event) -> String {
         Event::Message(traced) => format!("{:?}", traced.direction),
         Event::Reachable { reachable, .. } => format!("reachable {reachable}"),
         Event::ChallengeWithheld { code, reason, .. } => format!("withheld {code} {reason}"),
+        Event::MessageRefused(refused) => {
+            let header = refused.header.unwrap_or("-");
+            let code = refused.code.unwrap_or(0);
+            let (method, why) = (&refused.method, &refused.why);
+            format!(
+                "refused {method} of {} {code} {header}: {why}",
+                refused.call_id
+            )
+        }
+        Event::Unreached { why, .. } => format!("unreached {why}"),
+        Event::Redirected { to, .. } => {
+            let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+            format!("redirected to {}", to.join(" "))
+        }
         Event::SharedPassword { trunks, .. } => {
             let trunks: Vec<u64> = trunks.iter().map(|trunk| trunk.0).collect();
             format!("shared by {trunks:?}")

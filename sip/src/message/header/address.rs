@@ -38,28 +38,50 @@ impl NameAddr {
             .filter(|tag| !tag.is_empty())
     }
 
-    /// One value, without the commas of a list.
+    /// One value, without the commas of a list. The address and the parameters count: a display name may be
+    /// anything that leaves no doubt where it ends, whether the grammar wants quotes around it or not.
     pub fn parse(text: &str) -> Option<Self> {
         let text = scan::trim(text);
-        if text.starts_with('"') {
-            let end = scan::quoted_end(text)?;
-            let display = scan::unquote(&text[..end]);
-            let rest = text[end..].trim_start_matches(scan::is_space);
-            return Self::in_brackets(Some(display), rest.strip_prefix('<')?);
+        if !text.starts_with('"') {
+            // `Sales <Berlin> <sip:…>`: the first brackets that hold an address.
+            let mut opens = text.match_indices('<').map(|(open, _)| open);
+            let open = opens.find(|open| {
+                let inside = text[open + 1..].split_once('>');
+                inside.is_some_and(|(uri, _)| Uri::parse(uri).is_ok())
+            });
+            return match open {
+                Some(open) => Self::in_brackets(words(&text[..open]), &text[open + 1..]),
+                None => Self::without_brackets(text),
+            };
         }
-        if let Some(open) = text.find('<') {
-            let display = scan::trim(&text[..open]);
-            let words = display
-                .split(scan::is_space)
-                .filter(|word| !word.is_empty());
-            if !words.clone().all(scan::is_token) {
-                return None;
+        if let Some(end) = scan::quoted_end(text) {
+            let (quoted, rest) = text.split_at(end);
+            let display = scan::unquote(quoted);
+            let named = match rest.split_once('<') {
+                Some((more, rest)) if scan::trim(more).is_empty() => {
+                    Self::in_brackets(Some(display), rest)
+                }
+                Some((more, rest)) => Self::in_brackets(words(&format!("{display} {more}")), rest),
+                None => Self::without_brackets(scan::trim(rest)).map(|bare| Self {
+                    display: Some(display),
+                    ..bare
+                }),
+            };
+            if named.is_some() {
+                return named;
             }
-            let display = (!display.is_empty()).then(|| words.collect::<Vec<_>>().join(" "));
-            return Self::in_brackets(display, &text[open + 1..]);
         }
-        // Without brackets parameters are the header's, and a `?` or a comma cannot be told apart
-        // (RFC 3261 20.10).
+        // `"Sami\" <sip:…>`: the backslash took the closing quote. Without another quote there is none to
+        // take for it (RFC 4475 3.1.2.6).
+        let (display, rest) = text.split_once('<')?;
+        let display = scan::trim(display);
+        let display = display.get(1..).filter(|inner| inner.contains("\\\""))?;
+        let display = display.strip_suffix('"').unwrap_or(display);
+        Self::in_brackets(Some(display.to_owned()), rest)
+    }
+
+    /// Parameters are the header's then, and a `?` or a comma cannot be told apart (RFC 3261 20.10).
+    fn without_brackets(text: &str) -> Option<Self> {
         let (uri, params) = text.split_once(';').unwrap_or((text, ""));
         let uri = scan::trim(uri);
         if uri.contains(['?', ',']) || text.ends_with(';') {
@@ -86,6 +108,13 @@ impl NameAddr {
             params,
         })
     }
+}
+
+/// The words of a display name, a space apart.
+fn words(text: &str) -> Option<String> {
+    let words = text.split(scan::is_space).filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 impl fmt::Display for NameAddr {

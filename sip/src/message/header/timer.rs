@@ -12,6 +12,14 @@ pub enum Refresher {
     Uas,
 }
 
+impl Refresher {
+    fn parse(text: &str) -> Option<Self> {
+        let known = [("uac", Self::Uac), ("uas", Self::Uas)];
+        let own = known.iter().find(|(own, _)| text.eq_ignore_ascii_case(own));
+        own.map(|(_, refresher)| *refresher)
+    }
+}
+
 /// How long a session lives without a refresh, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionExpires {
@@ -23,12 +31,9 @@ impl SessionExpires {
     pub fn parse(text: &str) -> Option<Self> {
         let (seconds, params) = text.split_once(';').unwrap_or((text, ""));
         let seconds = u32::try_from(scan::number(scan::trim(seconds))?).ok()?;
-        let refresher = match Params::parse(params)?.get("refresher").as_deref() {
-            Some("uac") => Some(Refresher::Uac),
-            Some("uas") => Some(Refresher::Uas),
-            Some(_) => return None,
-            None => None,
-        };
+        // What is unknown there says nothing, and the interval holds (RFC 3261 7.3.1).
+        let refresher = Params::parse(params).and_then(|params| params.get("refresher"));
+        let refresher = refresher.and_then(|refresher| Refresher::parse(&refresher));
         Some(Self { seconds, refresher })
     }
 }

@@ -7,6 +7,7 @@
 
 use media::rtp::sdp::Encryption;
 use sip::event::{Hops, Incoming};
+use sip::message::Uri;
 use sip::trunk::TrunkId as Number;
 
 use super::declined::{Declined, unavailable};
@@ -29,6 +30,8 @@ pub(super) struct Called {
     /// As the record has it: the number as it is registered, else as it was dialled.
     pub(super) to: String,
     pub(super) from: Option<String>,
+    /// The caller asks that nobody is told who calls.
+    pub(super) withheld: bool,
     /// Of the caller's number, where it is one at a PBX.
     pub(super) extension: Option<String>,
     pub(super) agent: Option<AgentId>,
@@ -75,14 +78,24 @@ impl InboundTask {
     /// settings have for all others.
     pub(super) async fn called(&self, incoming: &Incoming) -> Result<Called, Declined> {
         let settings = &self.app.config.sip;
-        let dialled = incoming.to.user().unwrap_or_default();
-        let caller = incoming.asserted.as_ref().unwrap_or(&incoming.from);
-        let (told, extension) = (caller.user(), diversion::extension(caller));
+        let asked = incoming.to.user().unwrap_or_default();
+        // A name of the settings may look like a number with what makes it easier to read.
+        let dialled = match settings.numbers.contains_key(&asked) {
+            true => asked,
+            false => caller::bare(&asked).unwrap_or(asked),
+        };
+        let withheld = incoming.withheld;
+        let caller = whose(incoming, &dialled);
+        let (told, extension) = match caller {
+            Some(caller) => (caller.user(), diversion::extension(caller)),
+            None => (None, None),
+        };
         let from = |called: &str| caller::calling(told.as_deref()?, called);
         let of_settings = |account, agent| Called {
             account,
             to: caller::dialled(&dialled),
             from: from(&dialled),
+            withheld,
             extension: extension.clone(),
             agent: Some(agent),
             read: None,
@@ -104,6 +117,7 @@ impl InboundTask {
                 account: number.account,
                 to: number.phone_number.clone(),
                 from: from(&number.phone_number),
+                withheld,
                 extension,
                 agent: number.agent_id,
                 read: None,
@@ -276,9 +290,22 @@ impl InboundTask {
     }
 }
 
+/// Who calls: the address that the carrier vouches for, where it is one of a number, else that of From. `None`: it is
+/// withheld.
+fn whose<'a>(incoming: &'a Incoming, called: &str) -> Option<&'a Uri> {
+    let is_number = |uri: &&Uri| {
+        let user = uri.user();
+        user.is_some_and(|user| caller::calling(&user, called).is_some())
+    };
+    let vouched = incoming.asserted.iter().find(is_number);
+    let shown = vouched.unwrap_or(&incoming.from);
+    (!incoming.withheld).then_some(shown)
+}
+
 /// The ways of those trunks that take the call.
 fn ways(trunks: Vec<Trunk>, incoming: &Incoming, dialled: &str) -> Vec<Way> {
     let addressed = incoming.addressed.user();
+    let addressed = addressed.map(|user| caller::bare(&user).unwrap_or(user));
     let way = |trunk: Trunk| {
         // Where we registered, the carrier calls the user we registered, and tells whom it wants in To.
         let wanted = match &addressed {

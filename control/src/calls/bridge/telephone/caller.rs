@@ -20,7 +20,6 @@ const LONGEST_DIALLED: usize = 64;
 pub(super) fn calling(user: &str, called: &str) -> Option<String> {
     // Parameters of a telephone number within the user part (RFC 3966, RFC 4694).
     let number = user.split(';').next().unwrap_or_default().trim();
-    let is_separator = |c: char| matches!(c, '-' | '.' | '(' | ')' | ' ');
     let bare: String = number.chars().filter(|c| !is_separator(*c)).collect();
     let (plus, digits) = match bare.strip_prefix('+') {
         Some(digits) => (true, digits),
@@ -85,6 +84,19 @@ impl Home {
     }
 }
 
+/// A number that was called without what makes it easier to read (RFC 3966 section 3). `None`: it is no number.
+pub(super) fn bare(user: &str) -> Option<String> {
+    let number = user.split(';').next().unwrap_or_default().trim();
+    let plain: String = number.chars().filter(|c| !is_separator(*c)).collect();
+    let digits = plain.strip_prefix('+').unwrap_or(&plain);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(plain)
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, '-' | '.' | '(' | ')' | ' ')
+}
+
 /// Who was called, where no number of ours says it: what a number or the name of a telephone may have.
 pub(super) fn dialled(user: &str) -> String {
     user.chars()
@@ -134,6 +146,27 @@ mod tests {
                 expected,
                 "{user} to {called}"
             );
+        }
+    }
+
+    #[test]
+    fn a_number_is_the_same_with_what_makes_it_easier_to_read() {
+        for (user, expected) in [
+            ("+1-202-555-0123", Some("+12025550123")),
+            ("+1 (202) 555.0123", Some("+12025550123")),
+            ("(030) 123-456", Some("030123456")),
+            (
+                "+1-202-555-0123;phone-context=example.com",
+                Some("+12025550123"),
+            ),
+            ("2025550123", Some("2025550123")),
+            ("sales-2", None),
+            ("+", None),
+            ("", None),
+            ("-", None),
+            ("1+2", None),
+        ] {
+            assert_eq!(bare(user).as_deref(), expected, "{user}");
         }
     }
 

@@ -274,6 +274,12 @@ impl Exchange {
         self.open_line(id)
     }
 
+    /// The line of a call that has ended, for one that is placed in its stead.
+    pub(super) fn line_again(&self, id: LineId) -> Line {
+        self.traces.goes_on(id);
+        self.open_line(id)
+    }
+
     /// Lets go of a call that did not come to be: cancels what rings, and ends what was answered before both
     /// agreed. Nothing of it is heard any more.
     pub(super) fn give_up(&self, line: LineId) {
@@ -411,6 +417,13 @@ pub(super) fn hand_on(app: &Node, exchange: &Arc<Exchange>, event: Event) {
         Event::SharedPassword { trunks, source } => {
             trunks::password_shared(exchange, &trunks, source);
         }
+        Event::MessageRefused(refused) => trunks::message_refused(app, exchange, &refused),
+        Event::Unreached { call, why } => {
+            tracing::warn!(why, "a telephone call's other side is not reached");
+            if let Some((account, call)) = exchange.traces.whose(call) {
+                exchange.standings.put_unreached(account, call, why);
+            }
+        }
         Event::Message(traced) => exchange.traces.saw(&app.clock, &traced),
         event => {
             if let Some(line) = line_of(&event) {
@@ -436,6 +449,8 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::Digit { call, .. }
         | Event::Referred { call, .. }
         | Event::ReferProgress { call, .. }
+        | Event::Redirected { call, .. }
+        | Event::Unreached { call, .. }
         | Event::Ended { call, .. } => Some(*call),
         Event::Incoming(..)
         | Event::Message(_)
@@ -443,6 +458,7 @@ const fn line_of(event: &Event) -> Option<LineId> {
         | Event::RegistrationFailed { .. }
         | Event::ChallengeWithheld { .. }
         | Event::SharedPassword { .. }
+        | Event::MessageRefused(_)
         | Event::Reachable { .. } => None,
     }
 }

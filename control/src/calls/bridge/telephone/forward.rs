@@ -114,7 +114,7 @@ impl InboundTask {
         mut ringing: Ringing,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Forwarded, NotForwarded> {
-        let way = match self.way_out(called, to, lack).await {
+        let way = match Box::pin(self.way_out(called, to, lack)).await {
             Ok(way) => way,
             Err(refusal) => return Err(unwritten(ringing, refusal)),
         };
@@ -123,7 +123,7 @@ impl InboundTask {
             Err(error) => return Err(unwritten(ringing, error.into())),
         };
         let caller = ringing.leg;
-        match self.reach(way, &caller, callee, events).await {
+        match Box::pin(self.reach(way, &caller, callee, events)).await {
             Ok(callee) => Ok(Forwarded { caller, callee }),
             Err(end) => {
                 let code = code_of(&end);
@@ -254,6 +254,8 @@ impl InboundTask {
             to_number: Some(&way.to),
             trunk_id: Some(held.id),
             matched_by: None,
+            // The number of the callee's record is ours.
+            from_withheld: false,
             ..new_call(callee, way.agent.as_ref(), called, &none)
         };
         store::insert(&mut tx, account, &goes_out, now).await?;
@@ -324,7 +326,7 @@ impl InboundTask {
         };
         let until = Instant::now() + ring_for * 2 + STACK_PATIENCE;
         let reached = tokio::select! {
-            reached = placing.answer_of(&call, &mut heard, until) => reached,
+            reached = Box::pin(placing.answer_of(&call, &mut heard, until)) => reached,
             () = left(events) => Err(Over::Unanswered(Unanswered::caller_left(), None)),
             by = caller.dialling.canceled() => {
                 Err(Over::Unanswered(Unanswered::canceled(name(by)), None))
@@ -352,7 +354,7 @@ impl InboundTask {
         };
         self.exchange.give_up(line);
         Err(match over {
-            Over::Unanswered(end, error) => {
+            Over::Unanswered(end, error) | Over::Redirected(_, end, error) => {
                 let mut ending = Ending::unanswered(&end);
                 ending.errors.extend(error);
                 callee.write(ending).await;

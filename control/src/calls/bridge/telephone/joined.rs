@@ -198,8 +198,10 @@ impl Over {
     const fn of(whose: Whose, by: EndedBy) -> Self {
         match by {
             EndedBy::Remote => Self::HungUp(whose),
-            // Nobody answers any more, or the stack gave the call up.
-            EndedBy::Network | EndedBy::Local => Self::Lost,
+            // Nobody answers any more.
+            EndedBy::Network => Self::Lost,
+            // We hung up: what was said of the session cannot be used, or more came than can be followed.
+            EndedBy::Local => Self::Broken,
         }
     }
 
@@ -226,9 +228,8 @@ mod tests {
     #[test]
     fn a_side_that_is_lost_has_not_hung_up() {
         for whose in [Whose::Caller, Whose::Callee] {
-            for by in [EndedBy::Network, EndedBy::Local] {
-                assert_eq!(Over::of(whose, by), Over::Lost);
-            }
+            assert_eq!(Over::of(whose, EndedBy::Network), Over::Lost);
+            assert_eq!(Over::of(whose, EndedBy::Local), Over::Broken);
             assert_eq!(Over::of(whose, EndedBy::Remote), Over::HungUp(whose));
         }
     }

@@ -11,15 +11,16 @@ use std::time::Duration;
 use media::rtp::sdp::{self, Agreed, Flow, Offered};
 use media::shell::PortPair;
 use sip::event::{CallId as LineId, Command, EndedBy, Event, Forwarded, Place};
-use sip::message::Body;
+use sip::message::{Body, Uri};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::session::{Ours, Unusable};
 use super::talking::{How, Settled, Talking};
-use super::{Exchange, Line, trunks};
+use super::{Exchange, Line, caller, trunks};
 use crate::admission::Lease;
 use crate::calls::bridge;
+use crate::calls::dial::number::{canonical, written};
 use crate::calls::dial::rules::{CallerId, Unanswered, outcome};
 use crate::calls::dial::store;
 use crate::calls::journal::Owner;
@@ -28,8 +29,9 @@ use crate::calls::live::{Canceled, Dialling};
 use crate::calls::rules::Ending;
 use crate::ids::{AccountId, CallId};
 use crate::node::Node;
+use crate::numbers::is_e164;
 use crate::sip_trunks::{self, AuthMode, Trunk};
-use crate::supervisor;
+use crate::{supervisor, suppressions};
 
 /// A call to be placed; its record stands, and this process hosts it.
 pub struct Dial {
@@ -63,7 +65,12 @@ pub(super) enum Over {
     Unanswered(Unanswered, Option<String>),
     /// It was answered and could not begin; its end is written.
     Written,
+    /// The carrier sends it elsewhere. The end that it has unless it goes there.
+    Redirected(Vec<Uri>, Unanswered, Option<String>),
 }
+
+/// How often one call follows the carrier elsewhere.
+const MOST_REDIRECTS: u32 = 2;
 
 /// Places the call and follows it to its end, in a task of its own.
 pub fn dial(app: &Node, exchange: &Arc<Exchange>, call: Dial) {
@@ -113,7 +120,7 @@ impl Placing {
             }
             Err(over) => {
                 self.exchange.give_up(self.line);
-                if let Over::Unanswered(end, error) = over {
+                if let Over::Unanswered(end, error) | Over::Redirected(_, end, error) = over {
                     self.write(&end, error).await;
                 }
             }
@@ -135,7 +142,7 @@ impl Placing {
     }
 
     /// Sends the INVITE and waits for the answer: our ports, our side of the description, and what both
-    /// have agreed on.
+    /// have agreed on. Where the trunk allows it, the call follows the carrier to another number.
     pub(super) async fn answer_of(
         &self,
         call: &Dial,
@@ -143,11 +150,59 @@ impl Placing {
         until: Instant,
     ) -> Result<(PortPair, Ours, Agreed), Over> {
         self.wait_for_registrar(call).await?;
-        let (ports, mut ours, offered) = self.ask(call).map_err(failed)?;
-        let agreed = self
-            .ring(events, &call.dialling, &mut ours, &offered, until)
-            .await?;
-        Ok((ports, ours, agreed))
+        let (mut to, mut left) = (call.to.clone(), MOST_REDIRECTS);
+        loop {
+            let (ports, mut ours, offered) = self.ask(call, &to).map_err(failed)?;
+            let ring = self.ring(events, &call.dialling, &mut ours, &offered, until);
+            // On the heap, as below: this stands deep in the task of a call.
+            let over = Box::pin(ring).await;
+            let (elsewhere, end, told) = match over {
+                Ok(agreed) => return Ok((ports, ours, agreed)),
+                Err(Over::Redirected(elsewhere, end, told)) => (elsewhere, end, told),
+                Err(over) => return Err(over),
+            };
+            let next = match (call.trunk.follow_redirects, left) {
+                (false, _) => Err(None),
+                (true, 0) => Err(Some("the carrier redirects the call too often".to_owned())),
+                (true, _) => Box::pin(self.redirected(call, &elsewhere))
+                    .await
+                    .map_err(Some),
+            };
+            match next {
+                Ok(next) => {
+                    tracing::info!("a call follows the carrier to another number");
+                    (to, left) = (next, left - 1);
+                    *events = self.exchange.line_again(self.line).events;
+                }
+                Err(why) => return Err(Over::Unanswered(end, why.or(told))),
+            }
+        }
+    }
+
+    /// The number of the first address that may be called, as the carrier wants it. It is judged as the number that the
+    /// call was placed to: by the trunk's destinations and the do-not-call list.
+    async fn redirected(&self, call: &Dial, elsewhere: &[Uri]) -> Result<String, String> {
+        let mut why = "the carrier redirects the call to no number".to_owned();
+        for uri in elsewhere {
+            let user = uri.user().unwrap_or_default();
+            let number = caller::calling(&user, &call.from.user);
+            let Some(number) = number.filter(|number| is_e164(number)) else {
+                continue;
+            };
+            let number = canonical(&number);
+            if !call.trunk.may_call(&number) {
+                why = "the carrier redirects the call to where the trunk may not call".to_owned();
+                continue;
+            }
+            if let Err(error) = suppressions::check(&self.app, self.account, &number).await {
+                why = format!("the carrier redirects the call: {}", error.message());
+                continue;
+            }
+            if let Some(written) = written(&number, call.trunk.outbound_dial_format) {
+                return Ok(written);
+            }
+        }
+        Err(why)
     }
 
     /// Waits for the first word of the trunk's registrar, unless the call is canceled before.
@@ -161,7 +216,7 @@ impl Placing {
     }
 
     /// Sends the INVITE with our offer.
-    fn ask(&self, call: &Dial) -> Result<(PortPair, Ours, Offered), String> {
+    fn ask(&self, call: &Dial, to: &str) -> Result<(PortPair, Ours, Offered), String> {
         let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
         let at = self.exchange.of_carrier(trunk);
@@ -185,7 +240,7 @@ impl Placing {
         let onward = call.onward.as_ref();
         let place = Place {
             trunk: number,
-            to: call.to.clone(),
+            to: to.to_owned(),
             from: call.from.user.clone(),
             display: None,
             headers: preferred(trunk, &call.from)
@@ -219,6 +274,7 @@ impl Placing {
         // By an UPDATE (RFC 3311), when a reliable provisional response had an answer.
         let mut renewed = None;
         let mut rang = false;
+        let mut elsewhere = Vec::new();
         loop {
             #[cfg(test)]
             supervisor::faults::reach("a call that is placed", self.account);
@@ -246,6 +302,7 @@ impl Placing {
                 Some(Event::Answered { body, .. }) => {
                     return answered(ours, offered, body, renewed);
                 }
+                Some(Event::Redirected { to, .. }) => elsewhere = to,
                 Some(Event::Ended {
                     by, code, reason, ..
                 }) => {
@@ -259,7 +316,10 @@ impl Placing {
                         Some(code) => format!("{who}: {code} {reason}"),
                         None => format!("{who}: {reason}"),
                     });
-                    return Err(Over::Unanswered(end, why));
+                    return Err(match elsewhere.is_empty() {
+                        true => Over::Unanswered(end, why),
+                        false => Over::Redirected(elsewhere, end, why),
+                    });
                 }
                 Some(_) => {}
                 None => {

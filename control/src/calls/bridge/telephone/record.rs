@@ -202,6 +202,7 @@ pub(super) fn new_call<'a>(
         phone_number_id: called.number.as_ref().map(|number| number.id),
         trunk_id: called.trunk.as_ref().map(|trunk| trunk.id),
         matched_by: called.matched_by,
+        from_withheld: called.withheld,
         dynamic_variables: none,
     }
 }

@@ -312,7 +312,8 @@ mod tests {
         let text = String::from_utf8(body.bytes.clone()).unwrap();
         assert!(text.contains("o=- 7 2 IN IP4 192.0.2.9"), "{text}");
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("m=")).collect();
-        assert_eq!(lines, ["m=audio 20000 RTP/AVP 9", "m=video 0 RTP/AVP 96"]);
+        let all = "m=audio 20000 RTP/AVP 9 111 0 8 101 102 13";
+        assert_eq!(lines, [all, "m=video 0 RTP/AVP 96"]);
         let answer = theirs("m=audio 4444 RTP/AVP 9\na=sendonly\nm=video 0 RTP/AVP 96");
         let (commands, anew) = told(&mut session, &accepted(Some(answer.clone())));
         assert!(commands.is_empty(), "{commands:?}");
@@ -322,6 +323,19 @@ mod tests {
         assert_eq!(session.agreed, anew);
         // It is answered once.
         assert_eq!(told(&mut session, &accepted(Some(answer))).1, None);
+    }
+
+    /// Whoever asks for our offer within a call may go over to another codec.
+    #[test]
+    fn the_answer_to_an_offer_that_was_asked_for_may_change_the_codec() {
+        for (number, codec) in [(0, Codec::Pcmu), (8, Codec::Pcma), (9, Codec::G722)] {
+            let mut session = session();
+            told(&mut session, &offer(None));
+            let answer = format!("m=audio 4444 RTP/AVP {number}\nm=video 0 RTP/AVP 96");
+            let (commands, anew) = told(&mut session, &accepted(Some(theirs(&answer))));
+            assert!(commands.is_empty(), "{commands:?}");
+            assert_eq!(anew.unwrap().codec, codec);
+        }
     }
 
     #[test]

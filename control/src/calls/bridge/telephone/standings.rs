@@ -1,25 +1,34 @@
 //! How trunks stand with their carriers, on its way to the database. The stack's events wait for no database,
-//! so the latest word of each trunk is kept until one task has written it: of its registration, and of the challenges
-//! that were not answered.
+//! so the latest word of each trunk is kept until one task has written it: of its registration, of the challenges
+//! that were not answered, and of the messages that were not used. With them go the requests that did not reach a call's
+//! other side.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use super::Exchange;
-use crate::ids::{AccountId, TrunkId};
+use crate::calls;
+use crate::ids::{AccountId, CallId, TrunkId};
 use crate::node::Node;
-use crate::sip_trunks::store::{self, Failure, Standing};
+use crate::sip_trunks::store::{self, Failure, RefusedMessage, Standing};
 
 /// The latest word of each trunk.
 type Latest<T> = HashMap<TrunkId, (AccountId, T)>;
+
+/// Calls whose failures wait for a database that is away: their words are for people who look for a reason.
+const MOST_UNREACHED: usize = 1_024;
 
 /// What is not written yet: one word of each kind of each trunk.
 #[derive(Default)]
 pub(super) struct Standings {
     latest: Mutex<Latest<Standing>>,
     refused: Mutex<Latest<Failure>>,
+    messages: Mutex<Latest<RefusedMessage>>,
+    /// Calls that are over, and what of them came to nothing; the latest of each, of [`MOST_UNREACHED`] calls.
+    unreached: Mutex<HashMap<CallId, (AccountId, String)>>,
     changed: Notify,
 }
 
@@ -43,6 +52,21 @@ impl Standings {
         self.changed.notify_one();
     }
 
+    /// A message of the carrier's that was not used, in place of the one before.
+    pub(super) fn put_message(&self, account: AccountId, trunk: TrunkId, refused: RefusedMessage) {
+        whole(&self.messages).insert(trunk, (account, refused));
+        self.changed.notify_one();
+    }
+
+    /// What was to be told to a call's other side and came to nothing.
+    pub(super) fn put_unreached(&self, account: AccountId, call: CallId, why: String) {
+        let mut unreached = whole(&self.unreached);
+        if unreached.len() < MOST_UNREACHED || unreached.contains_key(&call) {
+            unreached.insert(call, (account, why));
+            self.changed.notify_one();
+        }
+    }
+
     fn take(&self) -> Option<(TrunkId, (AccountId, Standing))> {
         first(&self.latest)
     }
@@ -52,13 +76,13 @@ impl Standings {
     }
 }
 
-fn first<T>(words: &Mutex<Latest<T>>) -> Option<(TrunkId, (AccountId, T))> {
+fn first<K: Copy + Eq + Hash, T>(words: &Mutex<HashMap<K, T>>) -> Option<(K, T)> {
     let mut words = whole(words);
-    let trunk = words.keys().next().copied()?;
-    words.remove_entry(&trunk)
+    let key = words.keys().next().copied()?;
+    words.remove_entry(&key)
 }
 
-fn whole<T>(words: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
+fn whole<K, T>(words: &Mutex<HashMap<K, T>>) -> MutexGuard<'_, HashMap<K, T>> {
     // Whole after any panic: entries are only added and removed.
     words.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,6 +101,19 @@ pub(super) async fn write(app: &Node, standings: &Standings) {
         let written = store::challenge_refused(&app.db, account, trunk, refused).await;
         if let Err(error) = written {
             tracing::error!(%error, %trunk, "a challenge that was not answered could not be written down");
+        }
+    }
+    while let Some((trunk, (account, refused))) = first(&standings.messages) {
+        let written = store::message_refused(&app.db, account, trunk, &refused).await;
+        if let Err(error) = written {
+            tracing::error!(%error, %trunk, "a message that was refused could not be written down");
+        }
+    }
+    while let Some((call, (account, why))) = first(&standings.unreached) {
+        let now = app.clock.now();
+        let written = calls::store::add_error(&app.db, account, call, &why, now).await;
+        if let Err(error) = written {
+            tracing::error!(%error, %call, "what did not reach a call's other side could not be written down");
         }
     }
     while let Some((trunk, (account, standing))) = standings.take() {

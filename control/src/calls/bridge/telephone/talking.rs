@@ -122,7 +122,16 @@ impl Talking {
                     self.live.insist(CallHandle::hung_up).await;
                     return;
                 }
-                // Nobody answers any more, or the stack gave the call up: nobody hung up.
+                // We hung up: what was said of the session cannot be used, or more came than can be followed.
+                Some(Event::Ended {
+                    by: EndedBy::Local, ..
+                }) => {
+                    tracing::warn!("a telephone call was given up");
+                    let fail = |handle: &CallHandle| handle.end(EndRequest::Fault);
+                    self.live.insist(fail).await;
+                    return;
+                }
+                // Nobody answers any more: nobody hung up.
                 Some(Event::Ended { code, reason, .. }) => {
                     tracing::warn!(?code, reason, "a telephone call was lost");
                     self.live.insist(CallHandle::lost).await;

@@ -7,6 +7,7 @@
 )]
 
 mod breaking;
+mod field;
 mod forwarding;
 mod numbers;
 mod registrars;
@@ -340,7 +341,8 @@ fn incoming(trunks: &[TrunkId], to: &str) -> Incoming {
         addressed: uri(to),
         from: uri("+33123456789"),
         display: None,
-        asserted: None,
+        asserted: Vec::new(),
+        withheld: false,
         headers: Vec::new(),
         hops: Hops::default(),
         offer: Some(Body::sdp(OFFER)),
@@ -710,7 +712,7 @@ async fn a_call_whose_telephone_is_lost_has_failed() {
         (EndedBy::Remote, ["completed", "caller_hangup", "caller"]),
         (EndedBy::Network, ["failed", "media_timeout", "system"]),
         // What was agreed holds no more, say: the stack hangs up by itself.
-        (EndedBy::Local, ["failed", "media_timeout", "system"]),
+        (EndedBy::Local, ["failed", "engine_error", "system"]),
     ] {
         let bench = Bench::new().await;
         let trunk = bench.line().await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use media::rtp::sdp::Encryption;
 use sip::auth::Credentials;
-use sip::event::{Command, Event};
+use sip::event::{Command, Event, MessageRefused};
 use sip::message::{Host, Transport as Over};
 use sip::trunk::{
     InboundAuth, Net, Outbound, Register as Registration, RegistrarRealms, Trunk as Told,
@@ -25,7 +25,7 @@ use super::Exchange;
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
 use crate::node::Node;
-use crate::sip_trunks::store::{Failure, Standing};
+use crate::sip_trunks::store::{Failure, RefusedMessage, Standing};
 use crate::sip_trunks::{
     self, AuthMode, MediaEncryption, OutboundAuth, RegistrationStatus, Transport, Trunk, TrunkType,
     rules, store,
@@ -313,6 +313,35 @@ pub(super) fn challenge_withheld(
 
 /// A call was refused, for its credentials are those of several trunks. Their accounts are not told: each would learn
 /// of the other.
+/// A message from an address of these trunks is not used: each of them has it in its record.
+pub(super) fn message_refused(app: &Node, exchange: &Exchange, refused: &MessageRefused) {
+    let MessageRefused {
+        trunks,
+        source,
+        method,
+        call_id,
+        header,
+        code,
+        why,
+    } = refused;
+    tracing::warn!(%source, method, call_id, header, code, why, "a SIP message is refused");
+    for number in trunks {
+        let Some((account, trunk)) = exchange.trunks.find(*number) else {
+            continue;
+        };
+        let told = RefusedMessage {
+            at: app.clock.now(),
+            source: source.to_string(),
+            method: method.clone(),
+            call_id: call_id.clone(),
+            header: header.map(str::to_owned),
+            code: *code,
+            reason: why.clone(),
+        };
+        exchange.standings.put_message(account, trunk, told);
+    }
+}
+
 pub(super) fn password_shared(exchange: &Exchange, numbers: &[Number], source: SocketAddr) {
     let trunks: Vec<String> = numbers
         .iter()

@@ -12,8 +12,8 @@ use sip::trunk::RegistrarRealms;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use super::super::trunks::{Edge, Register, told as as_told};
 use super::super::Calling;
+use super::super::trunks::{Edge, Register, told as as_told};
 use super::*;
 use crate::sip_trunks::store;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use media::audio::tones::noise;
 use media::speech::{
-    LanguageModel, ModelRequest, ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent,
+    LanguageModel, ModelRequest, ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent,
 };
 
 /// A model that says nothing.
@@ -23,12 +23,12 @@ pub struct Talking {
 
 impl Synthesiser for Talking {
     fn speak(&mut self, reply: ReplyId, segment: u32, _: &str) {
-        let sound = (0..self.seconds).map(|seed| TtsEvent::Audio {
+        let sound = (0..self.seconds).map(|seed| SynthesiserEvent::Audio {
             rate: 16_000,
             samples: noise(seed, -20.0, 16_000),
         });
-        for event in sound.chain([TtsEvent::Done]) {
-            self.sink.send(SpeechEvent::Tts {
+        for event in sound.chain([SynthesiserEvent::Done]) {
+            self.sink.send(SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,

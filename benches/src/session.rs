@@ -10,7 +10,7 @@ use media::audio::g722;
 use media::audio::opus::Encoder;
 use media::audio::tones::noise;
 use media::call::input::Input;
-use media::call::output::{Output, SttCommand};
+use media::call::output::{Output, RecogniserCommand};
 use media::call::{Call, Scratch};
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
@@ -297,10 +297,12 @@ impl Session {
                     self.sent.messages += 1;
                     self.sent.bytes += packet.payload.len() as u64;
                 }
-                Output::Stt(SttCommand::Audio(_, samples)) => {
+                Output::Recogniser(RecogniserCommand::Audio(_, samples)) => {
                     self.sent.heard += samples.len() as u64;
                 }
-                Output::Stt(_) | Output::Llm(_) | Output::Tts(_) => self.sent.providers += 1,
+                Output::Recogniser(_) | Output::Llm(_) | Output::Synthesiser(_) => {
+                    self.sent.providers += 1
+                }
                 Output::Record { samples, .. } => self.sent.recorded += samples.len() as u64,
                 Output::Wait(at) => {
                     self.deadline = at;

@@ -12,7 +12,7 @@ use crate::http::document::Written;
 use crate::node::{Node, Parts};
 use crate::sip_trunks::Trunks;
 use crate::supervisor::Fault;
-use crate::tts::{Desk, Tts};
+use crate::tts::{SoundBudget, Tts};
 
 /// How often it is looked whether a thread has died.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ pub struct Whole {
     /// The SIP stack, once it listens.
     pub telephone: Telephone,
     /// Sound on its way to clients who asked for a text.
-    pub tts: Arc<Desk>,
+    pub tts: Arc<SoundBudget>,
     /// The OpenAPI document as it is sent: made when it is first asked for.
     pub openapi: OnceLock<Written>,
 }
@@ -38,7 +38,7 @@ impl App {
         let node = Node::new(parts);
         Self(Arc::new(Whole {
             telephone: Telephone::default(),
-            tts: Desk::new(node.config.speech.tts_memory_mib),
+            tts: SoundBudget::new(node.config.speech.tts_memory_mib),
             openapi: OnceLock::new(),
             node,
         }))

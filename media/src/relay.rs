@@ -6,8 +6,8 @@
 //! timestamps; keys that came as events go on as events, or as tones to a side that takes none. Who joins the legs, and why, is not known here:
 //! a call that is forwarded and one that is transferred are the same.
 
-use crate::audio::company::Arrivals;
 use crate::audio::opus::OpusError;
+use crate::audio::pacing::Arrivals;
 use crate::frame::FRAME;
 use crate::leg::rtp::{RtpLeg, RtpPlan};
 use crate::leg::{LegEvent, RtpPacket};

@@ -59,7 +59,9 @@ impl<'a> Client<'a> {
             body => Body::from(body.to_string()),
         };
         let mut request = request.body(body).unwrap();
-        request.extensions_mut().insert(Peer(self.ip.into()));
+        request
+            .extensions_mut()
+            .insert(ClientAddress(self.ip.into()));
         let response = self.server.test.send(request).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use media::call::Call;
 use media::call::input::{EndRequest, Gone, Input, ToolOutcome};
-use media::call::output::{CallEvent, LlmCommand, Output, Side, SttCommand, TtsCommand};
+use media::call::output::{
+    CallEvent, LlmCommand, Output, RecogniserCommand, Side, SynthesiserCommand,
+};
 use media::call::record::{Role, Summary, Turn};
 use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, OptionalEvents, Protocol, VadKind,
@@ -290,24 +292,26 @@ impl VirtualCall {
                     self.sent.push((ms, message));
                 }
                 Output::Close { code, .. } => self.closed = Some(code),
-                Output::Stt(SttCommand::Begin(_)) => {
+                Output::Recogniser(RecogniserCommand::Begin(_)) => {
                     self.given.push(Vec::new());
                     self.story.push(format!("{ms} listen"));
                 }
-                Output::Stt(SttCommand::Audio(_, samples)) => {
+                Output::Recogniser(RecogniserCommand::Audio(_, samples)) => {
                     self.given.last_mut().expect("it was begun").extend(samples);
                 }
-                Output::Stt(SttCommand::Finish(_)) => {
+                Output::Recogniser(RecogniserCommand::Finish(_)) => {
                     self.story.push(format!("{ms} voice stopped"))
                 }
-                Output::Stt(SttCommand::Cancel(_)) => {}
+                Output::Recogniser(RecogniserCommand::Cancel(_)) => {}
                 Output::Llm(LlmCommand::Start(..)) => self.story.push(format!("{ms} ask model")),
                 Output::Llm(LlmCommand::Cancel(_)) => self.story.push(format!("{ms} cancel model")),
-                Output::Tts(TtsCommand::Speak { text, .. }) => {
+                Output::Synthesiser(SynthesiserCommand::Speak { text, .. }) => {
                     self.story.push(format!("{ms} speak {text:?}"));
                     self.asked.push(self.sent.len());
                 }
-                Output::Tts(TtsCommand::Cancel(_)) => self.story.push(format!("{ms} cancel voice")),
+                Output::Synthesiser(SynthesiserCommand::Cancel(_)) => {
+                    self.story.push(format!("{ms} cancel voice"))
+                }
                 Output::Tool { call, .. } => {
                     self.story.push(format!("{ms} run tool {}", call.name));
                     if let Some(delay) = self.tool_ms {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use control::admission::command::{self, Command, Part};
+use control::admission::command::{self, Command, RenewalPart};
 use control::admission::ledger::Ledger;
 use control::admission::{Health, Owner, RENEW_EVERY, Renewal, Roll, State};
 use control::calls::journal::Record;
@@ -400,7 +400,7 @@ async fn renewals(w: W, life: Life) {
         let mut done = true;
         for part in leases.chunks(BATCH) {
             let renew = Command::Renew {
-                part: Part::Plain,
+                part: RenewalPart::Plain,
                 owner: owner.clone(),
                 leases: part.to_vec(),
             };
@@ -452,7 +452,7 @@ async fn mend_leases(w: &W, life: Life) -> Result<(), Lost> {
         for (owner, renewal) in rules::vouched(&unrenewed, &open) {
             w.say(|| format!("node {} renews {} of {}", life.node, renewal.lease, owner.0));
             let renew = Command::Renew {
-                part: Part::Plain,
+                part: RenewalPart::Plain,
                 owner,
                 leases: vec![renewal],
             };

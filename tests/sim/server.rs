@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use control::admission::command::{Command, Part};
+use control::admission::command::{Command, RenewalPart};
 use control::admission::policy::{Book, Caps};
 use control::admission::{Owner, Refusal, Roll};
 use control::http::error::Reason;
@@ -141,16 +141,16 @@ impl Server {
                 let name = owner.0.to_string();
                 self.book.expire(now);
                 match part {
-                    Part::First => {
+                    RenewalPart::First => {
                         self.telling.insert(name.clone(), now.plus(EPOCH));
                     }
-                    Part::Next | Part::Last if !self.telling.contains_key(&name) => {
+                    RenewalPart::Next | RenewalPart::Last if !self.telling.contains_key(&name) => {
                         return words(["again"]);
                     }
                     _ => {}
                 }
                 self.book.renew(owner, leases, now);
-                if matches!(part, Part::Last | Part::Only) {
+                if matches!(part, RenewalPart::Last | RenewalPart::Only) {
                     self.telling.remove(&name);
                     self.back.0.insert(name);
                     self.back.1 = now.plus(EPOCH * 3);

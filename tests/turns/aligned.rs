@@ -18,7 +18,7 @@ use media::leg::rtp::{RtpLeg, RtpPlan};
 use media::leg::webrtc::{OPUS, WebRtcLeg};
 use media::peer::PeerState;
 use media::rtp::sdp::{Codec, Flow};
-use media::speech::script::{Line, Script};
+use media::speech::script::{Answer, Script};
 use media::time::{RATE, Samples, Time};
 use proptest::prelude::*;
 
@@ -249,7 +249,7 @@ impl Bed {
             over,
             call: Call::new(config, ORIGIN, true),
             script: Script {
-                always_said: Line::Say("Yes.".to_owned()),
+                always_said: Answer::Say("Yes.".to_owned()),
                 ..Script::default()
             },
             now: ORIGIN,

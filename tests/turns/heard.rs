@@ -5,7 +5,7 @@ use std::time::Duration;
 use kit::virtual_call::{VirtualCall, config};
 use media::audio::g711;
 use media::config::{AgentConfig, AudioFormat, CallConfig, Eagerness, Protocol};
-use media::speech::script::{Hearing, Line, Script};
+use media::speech::script::{Answer, Hearing, Script};
 use serde_json::json;
 
 /// The first and the last loud sample in a part of a track, ms.
@@ -29,7 +29,7 @@ fn turns_stand_in_the_recording_where_the_transcript_says() {
         hearings: ["Count.", "Enough."]
             .map(|t| Hearing::Words(t.into()))
             .into(),
-        always_said: Line::Say(
+        always_said: Answer::Say(
             "One two three four five six seven eight nine ten eleven twelve.".into(),
         ),
         tts_rate: 22_050,

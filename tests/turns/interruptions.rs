@@ -2,7 +2,7 @@
 
 use kit::virtual_call::{VirtualCall, config};
 use media::config::AgentConfig;
-use media::speech::script::{Hearing, Line, Script};
+use media::speech::script::{Answer, Hearing, Script};
 use serde_json::json;
 
 use crate::rows::{agent, at, greeter, heard};
@@ -10,7 +10,7 @@ use crate::rows::{agent, at, greeter, heard};
 pub(super) fn long_reply() -> Script {
     let text = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen.";
     Script {
-        always_said: Line::Say(text.into()),
+        always_said: Answer::Say(text.into()),
         ..heard(&["Count.", "Enough of that."])
     }
 }

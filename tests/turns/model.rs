@@ -19,7 +19,7 @@ pub(super) fn story(talk: &Talk, until_ms: u64) -> Vec<String> {
 
 /// What the agent says.
 #[derive(Clone, Copy, PartialEq)]
-enum Line {
+enum Utterance {
     Answer,
     Greeting,
     CheckIn,
@@ -28,7 +28,7 @@ enum Line {
     Goodbye,
 }
 
-impl Line {
+impl Utterance {
     const fn sentences(self) -> [&'static str; 2] {
         match self {
             Self::Answer => ["Hello there.", ""],
@@ -57,7 +57,7 @@ enum Mode {
 }
 
 struct Reply {
-    line: Line,
+    line: Utterance,
     /// When its text goes to the voice.
     spoken: u64,
     /// When the model gives up.
@@ -171,7 +171,7 @@ impl<'a> Model<'a> {
 
     fn run(mut self, until: u64) -> Vec<String> {
         if self.talk.greets {
-            self.say(Line::Greeting);
+            self.say(Utterance::Greeting);
         } else {
             self.listen();
         }
@@ -254,7 +254,7 @@ impl<'a> Model<'a> {
         if self.keys.is_empty() && !self.speculating && self.speculations < most {
             self.speculating = true;
             self.speculations += 1;
-            self.ask(Line::Answer, false);
+            self.ask(Utterance::Answer, false);
         }
     }
 
@@ -265,7 +265,7 @@ impl<'a> Model<'a> {
         if self.failures >= 3 {
             self.end("provider_error");
         } else {
-            self.say(Line::Reprompt);
+            self.say(Utterance::Reprompt);
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Model<'a> {
         if self.failures >= 3 {
             self.end("provider_error");
         } else {
-            self.say(Line::Apology);
+            self.say(Utterance::Apology);
         }
     }
 
@@ -412,7 +412,7 @@ impl<'a> Model<'a> {
                     self.sound();
                 }
             }
-            None => self.ask(Line::Answer, true),
+            None => self.ask(Utterance::Answer, true),
         }
     }
 
@@ -454,19 +454,19 @@ impl<'a> Model<'a> {
         self.due.first_word = self.now + FIRST_WORD;
     }
 
-    fn say(&mut self, line: Line) {
+    fn say(&mut self, line: Utterance) {
         self.think();
         self.ask(line, true);
     }
 
-    fn ask(&mut self, line: Line, committed: bool) {
+    fn ask(&mut self, line: Utterance, committed: bool) {
         let (now, llm) = (self.now, self.talk.llm_ms * MS);
         let (spoken, fails) = match (line, self.talk.fault) {
             // It is asked twice.
-            (Line::Answer, Fault::ModelFails) => (NEVER, now + 2 * llm),
-            (Line::Answer, Fault::ModelStalls) => (NEVER, NEVER),
+            (Utterance::Answer, Fault::ModelFails) => (NEVER, now + 2 * llm),
+            (Utterance::Answer, Fault::ModelStalls) => (NEVER, NEVER),
             // Two words and the end come 5 ms after one another.
-            (Line::Answer, _) => (now + llm + 10 * MS, NEVER),
+            (Utterance::Answer, _) => (now + llm + 10 * MS, NEVER),
             _ => (now, NEVER),
         };
         self.reply = Some(Reply {
@@ -491,7 +491,7 @@ impl<'a> Model<'a> {
         let Some(reply) = &self.reply else {
             return NEVER;
         };
-        if reply.line == Line::Answer && self.talk.fault == Fault::VoiceFails {
+        if reply.line == Utterance::Answer && self.talk.fault == Fault::VoiceFails {
             return reply.spoken.saturating_add(VOICE);
         }
         reply.fails
@@ -520,7 +520,7 @@ impl<'a> Model<'a> {
         self.sum.clear();
         self.due.soft = NEVER;
         self.due.first_word = NEVER;
-        if !matches!(line, Line::Apology | Line::Reprompt) {
+        if !matches!(line, Utterance::Apology | Utterance::Reprompt) {
             self.failures = 0;
         }
         if self.mode == Mode::Thinking {
@@ -599,10 +599,10 @@ impl<'a> Model<'a> {
         self.check_ins += 1;
         let most = self.talk.most_check_ins;
         if most > 0 && self.check_ins > most {
-            self.say(Line::Goodbye);
+            self.say(Utterance::Goodbye);
             self.mode = Mode::Closing;
         } else {
-            self.say(Line::CheckIn);
+            self.say(Utterance::CheckIn);
         }
     }
 

@@ -11,7 +11,7 @@ use media::config::{
     AgentConfig, AudioFormat, CallConfig, Direction, Eagerness, Protocol, ToolKind, ToolSpec,
 };
 use media::speech::ToolCall;
-use media::speech::script::{Hearing, Line, Script};
+use media::speech::script::{Answer, Hearing, Script};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -167,11 +167,11 @@ fn play(world: &World, extra_timeouts: bool) -> VirtualCall {
         arguments: "{}".to_owned(),
     };
     let line = |(place, &n): (usize, &usize)| match (LINES.get(n), n - n.min(LINES.len())) {
-        (Some(text), _) => Line::Say((*text).to_owned()),
-        (None, 0) => Line::Fail,
-        (None, 1) => Line::Stall,
-        (None, 2) => Line::Call(book(place)),
-        (None, _) => Line::SayAndCall("Let me see about that.".to_owned(), book(place)),
+        (Some(text), _) => Answer::Say((*text).to_owned()),
+        (None, 0) => Answer::Fail,
+        (None, 1) => Answer::Stall,
+        (None, 2) => Answer::Call(book(place)),
+        (None, _) => Answer::SayAndCall("Let me see about that.".to_owned(), book(place)),
     };
     let script = Script {
         hearings: world

@@ -7,7 +7,7 @@ use media::call::record::{EndReason, Source, ToolStatus};
 use media::config::{
     Adherence, AgentConfig, CallConfig, Direction, Eagerness, Guardrail, ToolKind, ToolSpec,
 };
-use media::speech::script::{Hearing, Line, Script};
+use media::speech::script::{Answer, Hearing, Script};
 use media::speech::{Message, ToolCall};
 use serde_json::json;
 
@@ -229,7 +229,7 @@ fn thinking_soft_timeout_speaks_a_filler_and_the_reply_follows() {
 #[test]
 fn thinking_without_soft_timeout_has_no_filler_and_apologises_at_the_deadline() {
     let script = Script {
-        always_said: Line::Stall,
+        always_said: Answer::Stall,
         ..heard(&["Hello?"])
     };
     let call = VirtualCall::new(config(agent()), script, &[(1000, 2000)]).run(20_000);
@@ -244,7 +244,7 @@ fn thinking_without_soft_timeout_has_no_filler_and_apologises_at_the_deadline() 
 #[test]
 fn thinking_a_failing_model_is_asked_once_more_then_the_agent_apologises() {
     let script = Script {
-        always_said: Line::Fail,
+        always_said: Answer::Fail,
         ..heard(&["I want to"])
     };
     let call = VirtualCall::new(config(agent()), script, &[(1000, 2000)]).run(20_000);
@@ -256,7 +256,10 @@ fn thinking_a_failing_model_is_asked_once_more_then_the_agent_apologises() {
 fn thinking_a_model_without_words_is_asked_once_more_then_the_agent_apologises() {
     for nothing in ["", " ", "👍", "```json\n{}\n```"] {
         let script = |lines: &[&str]| Script {
-            lines: lines.iter().map(|line| Line::Say((*line).into())).collect(),
+            lines: lines
+                .iter()
+                .map(|line| Answer::Say((*line).into()))
+                .collect(),
             ..heard(&["I want to"])
         };
         let said = |lines: &[&str]| {
@@ -275,7 +278,9 @@ fn thinking_a_model_without_words_is_asked_once_more_then_the_agent_apologises()
 #[test]
 fn what_is_said_before_a_list_and_all_of_the_list_is_heard_whatever_the_limit() {
     let script = Script {
-        always_said: Line::Say("We have:\n- a **pool**\n- a bar\n- a gym\n\nCome in. Bye.".into()),
+        always_said: Answer::Say(
+            "We have:\n- a **pool**\n- a bar\n- a gym\n\nCome in. Bye.".into(),
+        ),
         ..heard(&["What have you?"])
     };
     let agent = AgentConfig {
@@ -292,7 +297,7 @@ fn what_is_said_before_a_list_and_all_of_the_list_is_heard_whatever_the_limit() 
 #[test]
 fn thinking_three_failed_turns_end_with_provider_error() {
     let script = Script {
-        always_said: Line::Fail,
+        always_said: Answer::Fail,
         ..Script::default()
     };
     let spans = [(1000, 2000), (10_000, 11_000), (20_000, 21_000)];
@@ -346,7 +351,7 @@ fn tool_script() -> Script {
         arguments: "{\"day\":1}".into(),
     };
     Script {
-        lines: [Line::Call(call), Line::Say("It is booked.".into())].into(),
+        lines: [Answer::Call(call), Answer::Say("It is booked.".into())].into(),
         ..heard(&["Book it."])
     }
 }
@@ -427,7 +432,7 @@ fn agent_reply_over_leads_back_to_listening() {
 #[test]
 fn agent_with_the_content_guardrail_never_says_an_obscene_word() {
     let script = || Script {
-        always_said: Line::Say("That is a fucking shame, sir. Bullshit!".into()),
+        always_said: Answer::Say("That is a fucking shame, sir. Bullshit!".into()),
         ..heard(&["Listen."])
     };
     let said = |content_guardrail_enabled| {
@@ -637,7 +642,7 @@ fn goodbye_when_the_model_hangs_up_after_its_words() {
         arguments: "{}".into(),
     };
     let script = Script {
-        lines: [Line::SayAndCall("See you soon.".into(), hang_up)].into(),
+        lines: [Answer::SayAndCall("See you soon.".into(), hang_up)].into(),
         ..heard(&["Bye!"])
     };
     let call = VirtualCall::new(config(agent()), script, &[(1000, 2000)]).run(12_000);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kit::virtual_call::{VirtualCall, config};
 use media::config::{AgentConfig, Eagerness};
-use media::speech::script::{Hearing, Line, Script};
+use media::speech::script::{Answer, Hearing, Script};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -144,8 +144,8 @@ fn play(talk: &Talk) -> VirtualCall {
             _ => usual.always_heard,
         },
         always_said: match talk.fault {
-            Fault::ModelFails => Line::Fail,
-            Fault::ModelStalls => Line::Stall,
+            Fault::ModelFails => Answer::Fail,
+            Fault::ModelStalls => Answer::Stall,
             _ => usual.always_said,
         },
         broken_segments: match talk.fault {

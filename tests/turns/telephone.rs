@@ -37,7 +37,7 @@ fn plan(flow: Flow) -> RtpPlan {
 }
 
 /// A telephone call: 20 ms of the caller each tick.
-struct Line {
+struct Telephone {
     call: Call,
     script: Script,
     tape: Recorder,
@@ -53,7 +53,7 @@ struct Line {
     recorded: [u64; 2],
 }
 
-impl Line {
+impl Telephone {
     fn new(agent: AgentConfig) -> Self {
         Self::of(agent, Flow::SendRecv)
     }
@@ -193,7 +193,7 @@ fn agent() -> AgentConfig {
 
 #[test]
 fn a_caller_is_greeted_speaks_presses_keys_and_hangs_up() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(150, Some(&SILENCE));
     line.caller(50, Some(&voice()));
     line.caller(300, Some(&SILENCE));
@@ -240,7 +240,7 @@ fn a_caller_is_greeted_speaks_presses_keys_and_hangs_up() {
 
 #[test]
 fn a_key_that_signalling_told_is_a_key() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(250, Some(&SILENCE));
     line.give(Input::Key('8'));
     line.caller(10, Some(&SILENCE));
@@ -254,7 +254,7 @@ fn a_key_that_signalling_told_is_a_key() {
 #[test]
 fn a_key_that_comes_as_an_event_and_in_signalling_is_one_press() {
     for first in [true, false] {
-        let mut line = Line::new(agent());
+        let mut line = Telephone::new(agent());
         line.caller(250, Some(&SILENCE));
         for key in ['8', '8', '#'] {
             if first {
@@ -281,7 +281,7 @@ fn a_key_that_comes_as_an_event_and_in_signalling_is_one_press() {
 
 #[test]
 fn the_wait_behind_an_overtaken_packet_is_told() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(150, Some(&SILENCE));
     // Four packets come late, by 60 ms at most, so that the next missing one is waited for.
     line.caller(4, None);
@@ -310,7 +310,7 @@ fn the_wait_behind_an_overtaken_packet_is_told() {
 
 #[test]
 fn a_held_call_says_nothing_and_goes_on_after() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(150, Some(&SILENCE));
     line.give(Input::Media(plan(Flow::RecvOnly)));
     let before = line.sent.len();
@@ -342,7 +342,7 @@ fn a_caller_who_suppresses_silence_is_there_while_its_telephone_reports() {
             lost: 0,
         })
     };
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(100, Some(&SILENCE));
     // Five seconds each.
     for _ in 0..4 {
@@ -359,7 +359,7 @@ fn a_caller_who_suppresses_silence_is_there_while_its_telephone_reports() {
 
 #[test]
 fn events_noise_and_strays_of_other_sources_leave_the_turns_their_times() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(150, Some(&SILENCE));
     let voice = voice();
     for tick in 0..50_u16 {
@@ -401,7 +401,7 @@ fn events_noise_and_strays_of_other_sources_leave_the_turns_their_times() {
 
 #[test]
 fn a_call_that_begins_held_is_greeted_when_it_is_resumed() {
-    let mut line = Line::of(agent(), Flow::Inactive);
+    let mut line = Telephone::of(agent(), Flow::Inactive);
     line.caller(1_000, None);
     assert!(line.ended.is_none(), "{:?}", line.ended);
     assert_eq!(line.states, [AgentState::OnHold]);
@@ -416,7 +416,7 @@ fn a_call_that_begins_held_is_greeted_when_it_is_resumed() {
 
 #[test]
 fn a_caller_whose_packets_stop_is_given_up() {
-    let mut line = Line::new(agent());
+    let mut line = Telephone::new(agent());
     line.caller(100, Some(&SILENCE));
     line.caller(740, None);
     assert!(line.ended.is_none());
@@ -427,7 +427,7 @@ fn a_caller_whose_packets_stop_is_given_up() {
         summary.errors,
         ["no packet came from the caller for too long"]
     );
-    let mut silent = Line::new(agent());
+    let mut silent = Telephone::new(agent());
     silent.caller(1_490, None);
     assert!(silent.ended.is_none());
     silent.caller(20, None);

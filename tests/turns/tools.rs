@@ -6,7 +6,7 @@ use kit::virtual_call::{VirtualCall, config};
 use media::call::record::{ToolRecord, ToolStatus};
 use media::config::{AgentConfig, ToolKind, ToolSpec};
 use media::speech::ToolCall;
-use media::speech::script::{Line, Script};
+use media::speech::script::{Answer, Script};
 
 use crate::rows::{agent, at, heard};
 
@@ -41,7 +41,7 @@ fn an_interrupted_replys_tool_is_canceled() {
     let text =
         "One two three four five six seven eight nine ten eleven twelve thirteen. And so on.";
     let script = Script {
-        lines: [Line::SayAndCall(text.into(), book("c1"))].into(),
+        lines: [Answer::SayAndCall(text.into(), book("c1"))].into(),
         ..heard(&["Book it.", "Enough of that."])
     };
     let call =
@@ -62,9 +62,9 @@ fn an_interrupted_replys_tool_is_canceled() {
 #[test]
 fn a_tool_that_has_answered_is_not_asked_again_when_the_caller_speaks_on() {
     let lines = [
-        Line::Call(book("c1")),
-        Line::Stall,
-        Line::Say("Booked.".into()),
+        Answer::Call(book("c1")),
+        Answer::Stall,
+        Answer::Say("Booked.".into()),
     ];
     let script = Script {
         lines: lines.into(),
@@ -96,9 +96,9 @@ fn a_tool_that_has_answered_is_not_asked_again_when_the_caller_speaks_on() {
 #[test]
 fn a_tool_that_runs_when_the_caller_speaks_on_is_canceled_and_may_be_called_anew() {
     let lines = [
-        Line::Call(book("c1")),
-        Line::Call(book("c2")),
-        Line::Say("Booked.".into()),
+        Answer::Call(book("c1")),
+        Answer::Call(book("c2")),
+        Answer::Say("Booked.".into()),
     ];
     let script = Script {
         lines: lines.into(),
@@ -118,7 +118,7 @@ fn a_tool_that_runs_when_the_caller_speaks_on_is_canceled_and_may_be_called_anew
 #[test]
 fn what_was_done_for_a_turn_that_nobody_answers_stands_with_the_turn() {
     let script = Script {
-        lines: [Line::Call(book("c1")), Line::Call(book("c2"))].into(),
+        lines: [Answer::Call(book("c1")), Answer::Call(book("c2"))].into(),
         ..heard(&["Book it."])
     };
     let mut call = VirtualCall::new(config(booker()), script, &[(1000, 2000)]);
@@ -140,7 +140,7 @@ fn a_tool_that_is_called_as_the_call_ends_has_run_and_is_canceled() {
     };
     let play = |llm_delay| {
         let script = Script {
-            lines: [Line::Call(book("c1"))].into(),
+            lines: [Answer::Call(book("c1"))].into(),
             llm_delay: Duration::from_millis(llm_delay),
             ..heard(&["Book it."])
         };

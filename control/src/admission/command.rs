@@ -14,7 +14,7 @@ pub enum Command {
     /// Always a live wish.
     Adopt(Request),
     Renew {
-        part: Part,
+        part: RenewalPart,
         owner: Owner,
         leases: Vec<Renewal>,
     },
@@ -37,7 +37,7 @@ pub enum Command {
 /// Which part of a renewal it is: a cold store is told all that a node holds in parts of a bounded
 /// size, and takes the node for told with the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RenewalPart {
     /// An ordinary renewal.
     Plain,
     Only,
@@ -46,7 +46,7 @@ pub enum Part {
     Last,
 }
 
-impl Part {
+impl RenewalPart {
     /// Of the `index`th of `count` parts.
     pub const fn of(index: usize, count: usize) -> Self {
         match index {

@@ -12,7 +12,7 @@ use ::redis::Script;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-use super::command::{self, Command, Part, Word};
+use super::command::{self, Command, RenewalPart, Word};
 use super::ledger::Ledger;
 use super::policy::Caps;
 use super::{
@@ -230,7 +230,7 @@ impl Leases for Redis {
         Box::pin(async move {
             for part in leases.chunks(BATCH) {
                 let renewal = Command::Renew {
-                    part: Part::Plain,
+                    part: RenewalPart::Plain,
                     owner: owner.clone(),
                     leases: part.to_vec(),
                 };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::command::{Part, Word};
+use super::command::{RenewalPart, Word};
 use super::{Refusal, Renewal, Request};
 use crate::ids::CallId;
 
@@ -80,17 +80,17 @@ impl Ledger {
     }
 
     /// All that a cold store has to be told, in parts of at most `batch` leases.
-    pub fn tell(&mut self, batch: usize) -> Vec<(Part, Vec<Renewal>)> {
+    pub fn tell(&mut self, batch: usize) -> Vec<(RenewalPart, Vec<Renewal>)> {
         self.told += 1;
         let all: Vec<Renewal> = self.mine.values().copied().collect();
         if all.is_empty() {
-            return vec![(Part::Only, all)];
+            return vec![(RenewalPart::Only, all)];
         }
         let parts: Vec<&[Renewal]> = all.chunks(batch).collect();
         let count = parts.len();
         let named = parts.into_iter().enumerate();
         named
-            .map(|(index, part)| (Part::of(index, count), part.to_vec()))
+            .map(|(index, part)| (RenewalPart::of(index, count), part.to_vec()))
             .collect()
     }
 
@@ -148,7 +148,7 @@ mod tests {
         for new in [true, false] {
             let mut ledger = Ledger::default();
             let sent = ledger.send(&wish(1, State::Live), new);
-            assert_eq!(ledger.tell(250), [(Part::Only, vec![])]);
+            assert_eq!(ledger.tell(250), [(RenewalPart::Only, vec![])]);
             let denied = ledger.heard(sent, Ok(Word::Ok)).unwrap_err();
             assert_eq!((denied.refusal, denied.give_back), (Refusal::error(), new));
             assert!(ledger.is_empty());
@@ -189,7 +189,14 @@ mod tests {
         }
         let parts = ledger.tell(2);
         let told: Vec<_> = parts.iter().map(|(part, of)| (*part, of.len())).collect();
-        assert_eq!(told, [(Part::First, 2), (Part::Next, 2), (Part::Last, 1)]);
-        assert_eq!(ledger.tell(9)[0].0, Part::Only);
+        assert_eq!(
+            told,
+            [
+                (RenewalPart::First, 2),
+                (RenewalPart::Next, 2),
+                (RenewalPart::Last, 1)
+            ]
+        );
+        assert_eq!(ledger.tell(9)[0].0, RenewalPart::Only);
     }
 }

@@ -22,7 +22,7 @@ use tracing::Instrument;
 
 use super::journal::Owner;
 use super::lifecycle::{self, Claim};
-use super::live::{LiveCall, Peer, Pulse, TellDropped};
+use super::live::{LiveCall, PeerConnection, Pulse, TellDropped};
 use super::rules::{self, Ending};
 use super::store::sessions::SessionRow;
 use super::store::{self, CallRow};
@@ -52,7 +52,7 @@ pub enum NotPlaced {
 }
 
 /// How a caller reaches the engine.
-pub struct Way {
+pub struct CarrierPath {
     pub protocol: Protocol,
     pub audio_format: AudioFormat,
     pub events: OptionalEvents,
@@ -96,7 +96,7 @@ pub async fn place(
     carrier: Carrier,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
-    let way = Way {
+    let way = CarrierPath {
         protocol: rules::protocol(&session.protocol),
         audio_format: rules::audio_format(&session.audio_format),
         events,
@@ -113,7 +113,7 @@ pub async fn run(
     app: &Node,
     account: AccountId,
     id: CallId,
-    way: Way,
+    way: CarrierPath,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
     let answered = way.answered;
@@ -135,7 +135,7 @@ async fn run_in_span(
     app: &Node,
     account: AccountId,
     id: CallId,
-    way: Way,
+    way: CarrierPath,
     lease: Option<Lease>,
 ) -> Result<Arc<LiveCall>, NotPlaced> {
     #[cfg(test)]
@@ -155,7 +155,7 @@ async fn run_in_span(
         app.admission.release(id, &app.incarnation.owner);
         why
     };
-    let Way {
+    let CarrierPath {
         protocol,
         audio_format,
         events,
@@ -219,7 +219,7 @@ async fn run_in_span(
     };
     let pulse = Arc::new(Pulse::default());
     let (on_event, news) = lifecycle::line(pulse.clone());
-    let peer = matches!(carrier, Carrier::Peer { .. }).then(Peer::new);
+    let peer = matches!(carrier, Carrier::Peer { .. }).then(PeerConnection::new);
     let on_event: Arc<dyn Fn(CallNews) + Send + Sync> = match over {
         None => on_event,
         // Dropped, it tells too: the engine lets go of a call without a word where a thread of its own dies.

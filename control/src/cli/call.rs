@@ -26,7 +26,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use self::outcome::Outcome;
 use self::player::Player;
 use self::screen::Screen;
-use self::script::{Act, Ears, Script};
+use self::script::{Act, AgentSpeech, Script};
 use self::wire::{Said, Wire};
 use super::client::{Client, ClientError, Connect, Server, Session};
 use super::recognise::LineCodec;
@@ -176,7 +176,7 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
     };
     let session = client.connect(wish).await?;
     eprintln!("Call {}", session.id);
-    let mut line = Line::open(&session, args, format, voice).await?;
+    let mut line = OpenCall::open(&session, args, format, voice).await?;
     let mut ended = line.talk().await;
     show(line.screen.flush());
     if let Some(path) = &args.out {
@@ -214,7 +214,7 @@ async fn call(args: &CallArgs) -> Result<(), CallError> {
 }
 
 /// One call in progress, from the caller's side.
-struct Line {
+struct OpenCall {
     socket: Socket,
     wire: Wire,
     player: Player,
@@ -224,7 +224,7 @@ struct Line {
     at: usize,
     rate: u64,
     began: Instant,
-    ears: Ears,
+    ears: AgentSpeech,
     screen: Screen,
     outcome: Outcome,
     hung_up: bool,
@@ -232,7 +232,7 @@ struct Line {
     complaint: Option<String>,
 }
 
-impl Line {
+impl OpenCall {
     async fn open(
         session: &Session,
         args: &CallArgs,
@@ -272,7 +272,7 @@ impl Line {
             at: 0,
             rate,
             began: Instant::now(),
-            ears: Ears::default(),
+            ears: AgentSpeech::default(),
             screen: Screen::default(),
             outcome: Outcome::default(),
             hung_up: false,
@@ -396,7 +396,7 @@ impl Line {
         Ok(())
     }
 
-    async fn taken_back(&mut self, heard: Vec<player::Heard>) -> Result<(), CallError> {
+    async fn taken_back(&mut self, heard: Vec<player::PlaybackReport>) -> Result<(), CallError> {
         self.ears.voice_until = self.player.end() * 1000 / self.rate;
         for heard in heard {
             if let Some(text) = self.wire.heard(heard) {

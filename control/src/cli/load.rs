@@ -2,14 +2,14 @@
 //! (over WebRTC), made by one thread, and what they cost: CPU a session-second, pacing, answer and barge-in times, memory, underruns.
 
 mod arrival;
+mod browser;
 mod connection;
-mod ear;
 mod frames;
 mod generator;
-mod line;
-mod peer;
+mod listener;
 mod process;
 mod report;
+mod socket;
 mod stimulus;
 mod times;
 mod witness;
@@ -22,12 +22,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use self::browser::BrowserCaller;
 pub use self::connection::{Connection, Received};
 use self::generator::{Call, Plan};
-use self::line::Line;
-use self::peer::Peer;
 pub use self::report::Bars;
 use self::report::{Report, Setting};
+use self::socket::SocketCaller;
 pub use self::stimulus::CALLER_BITS;
 use super::client::{Client, ClientError, Connect, Server};
 
@@ -240,12 +240,12 @@ impl Callers<'_> {
                     .block_on(patiently(async || self.client.connect(wish).await))
                     .map_err(|error| error.to_string())?;
                 let socket = generator::dial(&session.ws_url)?;
-                let line = Line::new(&session.id, at, number);
+                let line = SocketCaller::new(&session.id, at, number);
                 let call = Call::on(socket, line).map_err(|error| error.to_string())?;
                 Ok((session.id, call))
             }
             Transport::Webrtc => {
-                let (mut peer, offer) = Peer::new(at, number)?;
+                let (mut peer, offer) = BrowserCaller::new(at, number)?;
                 let (id, answer) = self
                     .runtime
                     .block_on(self.negotiate(&offer))

@@ -17,8 +17,8 @@ use media::config::Language;
 use media::rtp::sdp::Codec;
 use media::speech::words as spoken;
 use media::speech::{
-    LanguageModel, LlmEvent, Message, ModelRequest, Recogniser, ReplyId, SpeechEvent, SpeechSink,
-    SttEvent, UtteranceId,
+    LanguageModel, LlmEvent, Message, ModelRequest, Recogniser, RecogniserEvent, ReplyId,
+    SpeechEvent, SpeechSink, UtteranceId,
 };
 
 use crate::supervisor::Supervisor;
@@ -93,11 +93,11 @@ impl LineCodec {
 
 impl WerArgs {
     /// The lines that are measured; `None`: the sound as it is.
-    fn lines(&self) -> Vec<Option<sound::Line>> {
+    fn lines(&self) -> Vec<Option<sound::LossyPath>> {
         let Some(codec) = self.codec.map(LineCodec::of_line) else {
             return vec![None];
         };
-        let line = |loss: &u32| sound::Line {
+        let line = |loss: &u32| sound::LossyPath {
             codec,
             loss: *loss,
             burst: self.burst,
@@ -151,7 +151,7 @@ fn measure(args: &WerArgs) -> Result<(), String> {
         let mut total = Total::default();
         let mut call = args
             .one_call
-            .then(|| Line::open(&pool, &group.domain))
+            .then(|| RecognisedCall::open(&pool, &group.domain))
             .transpose()?;
         let count = args.first.map_or(usize::MAX, |first| first as usize);
         for item in group.items.iter().take(count) {
@@ -164,7 +164,7 @@ fn measure(args: &WerArgs) -> Result<(), String> {
             }
             let (heard, waited) = match &mut call {
                 Some(call) => call.hear(&pcm)?,
-                None => Line::open(&pool, &group.domain)?.hear(&pcm)?,
+                None => RecognisedCall::open(&pool, &group.domain)?.hear(&pcm)?,
             };
             let (wanted, got) = (words(&item.text), words(&heard));
             total.errors += edits(&wanted, &got);
@@ -236,20 +236,20 @@ impl Total {
 const MOST_EVENTS: usize = 1_024;
 
 /// A call, as far as hearing goes.
-struct Line {
+struct RecognisedCall {
     recogniser: Box<dyn Recogniser>,
     heard: mpsc::Receiver<SpeechEvent>,
     next: u32,
 }
 
-impl Line {
+impl RecognisedCall {
     fn open(pool: &Arc<Pool>, domain: &str) -> Result<Self, String> {
         let (events, heard) = mpsc::sync_channel(MOST_EVENTS);
         let seat = pool
             .seat(domain)
             .map_err(|none| format!("no recogniser: {none:?}"))?;
         Ok(Self {
-            recogniser: Box::new(seat.recogniser(Arc::new(Ear(events)))),
+            recogniser: Box::new(seat.recogniser(Arc::new(EventSender(events)))),
             heard,
             next: 0,
         })
@@ -268,10 +268,12 @@ impl Line {
         let ended = Instant::now();
         loop {
             match self.heard.recv_timeout(Duration::from_secs(120)) {
-                Ok(SpeechEvent::Stt(SttEvent::Final { text, .. })) => {
+                Ok(SpeechEvent::Recogniser(RecogniserEvent::Final { text, .. })) => {
                     return Ok((spoken::words(&text).into_owned(), ended.elapsed()));
                 }
-                Ok(SpeechEvent::Stt(SttEvent::Failed { message, .. })) => return Err(message),
+                Ok(SpeechEvent::Recogniser(RecogniserEvent::Failed { message, .. })) => {
+                    return Err(message);
+                }
                 Ok(_) => {}
                 Err(_) => return Err("the recogniser did not answer".into()),
             }
@@ -282,7 +284,7 @@ impl Line {
 /// What the model `faq` says with this prompt.
 fn answer_to(prompt: &str, heard: &str) -> String {
     let (events, said) = mpsc::sync_channel(MOST_EVENTS);
-    let mut model = FaqModel::new(Language::English, Arc::new(Ear(events)), None);
+    let mut model = FaqModel::new(Language::English, Arc::new(EventSender(events)), None);
     let request = ModelRequest {
         messages: vec![
             Message::System {
@@ -309,9 +311,9 @@ fn answer_to(prompt: &str, heard: &str) -> String {
     texts.collect()
 }
 
-struct Ear(mpsc::SyncSender<SpeechEvent>);
+struct EventSender(mpsc::SyncSender<SpeechEvent>);
 
-impl SpeechSink for Ear {
+impl SpeechSink for EventSender {
     fn send(&self, event: SpeechEvent) -> bool {
         self.0.try_send(event).is_ok()
     }

@@ -36,7 +36,7 @@ pub struct Refusal {
 
 /// A header of a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct HeaderDoc {
     pub name: &'static str,
     /// Its JSON type: `string` or `integer`.
     pub kind: &'static str,

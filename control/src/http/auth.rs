@@ -72,9 +72,9 @@ impl<S: Sync> OptionalFromRequestParts<S> for Caller {
 /// The address that a request comes from and counts for: behind a proxy that is believed, of the client. Set by
 /// the accept loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
+pub struct ClientAddress(pub IpAddr);
 
-impl Peer {
+impl ClientAddress {
     /// Of a request; the unspecified address when it did not come over a connection (tests).
     pub fn ip(extensions: &http::Extensions) -> IpAddr {
         extensions

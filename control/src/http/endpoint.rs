@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::answers::{Answer, Refusal, Told};
+use super::answers::{Answer, HeaderDoc, Refusal};
 use super::extract::{PathId, Wire};
 use super::page::{self, List};
 use super::resource;
@@ -84,7 +84,7 @@ pub struct Operation {
     /// A part of the body is sent when `Range` asks for it.
     pub ranges: bool,
     /// Headers of success beside those that every answer has.
-    pub told: &'static [Told],
+    pub told: &'static [HeaderDoc],
     /// Refusals that do not follow from the rest of the entry.
     pub refusals: Vec<Refusal>,
     /// Between the nodes of an installation: not in the document.
@@ -316,7 +316,7 @@ impl<S: Clone + Send + Sync + 'static> Endpoint<S> {
 
     /// Headers of success.
     #[must_use]
-    pub fn tells(mut self, headers: &'static [Told]) -> Self {
+    pub fn tells(mut self, headers: &'static [HeaderDoc]) -> Self {
         self.data.told = headers;
         self
     }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
-use super::auth::Peer;
+use super::auth::ClientAddress;
 use super::tls::{self, Greeting};
 use crate::config::Server;
 use crate::config::proxies::Proxies;
@@ -157,7 +157,7 @@ async fn run(
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(|body| axum::body::Body::new(Impatient::new(body, patience)));
         let client = proxies.client(peer.ip(), request.headers());
-        request.extensions_mut().insert(Peer(client));
+        request.extensions_mut().insert(ClientAddress(client));
         router.clone().oneshot(request)
     });
     let io = TokioIo::new(connection);

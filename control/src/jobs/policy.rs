@@ -62,14 +62,14 @@ impl Lease {
 #[derive(Debug)]
 pub struct Shares<T, L> {
     limits: Limits,
-    seats: HashMap<T, Seat<L>>,
+    seats: HashMap<T, Turn<L>>,
     /// The account that was served last: the next one comes first.
     last: AccountId,
 }
 
 /// Whose step it is.
 #[derive(Debug)]
-struct Seat<L> {
+struct Turn<L> {
     account: AccountId,
     lane: L,
 }
@@ -152,7 +152,7 @@ impl<T: Eq + Hash, L: Lane> Shares<T, L> {
 
     /// A step began.
     pub fn take(&mut self, key: T, account: AccountId, lane: L) {
-        self.seats.insert(key, Seat { account, lane });
+        self.seats.insert(key, Turn { account, lane });
     }
 
     /// A step is over.

@@ -8,7 +8,7 @@ use media::peer::{PeerError, PeerReply, PeerRequest};
 use media::shell::CallHandle;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::{Peer, Pulse};
+use super::{PeerConnection, Pulse};
 use crate::admission::Renewal;
 use crate::ids::AccountId;
 use crate::time::Moment;
@@ -24,7 +24,7 @@ pub struct LiveCall {
     pub handle: CallHandle,
     pub pulse: Arc<Pulse>,
     /// Where it is a browser's.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerConnection>,
     /// What its speech providers use, to be read when the call is over.
     pub usage: Arc<SpeechUsage>,
     /// Whether it holds a slot: until the engine is done with it.

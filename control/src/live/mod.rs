@@ -1,7 +1,7 @@
 //! The calls that this process hosts right now: what the database does not know of them.
 //!
 //! [`LiveCalls`] is the list, with the calls that ring ([`Dialling`]) beside those on the engine
-//! ([`LiveCall`]); of a browser's call it knows the connection ([`Peer`]), and of each what changes many times in it
+//! ([`LiveCall`]); of a browser's call it knows the connection ([`PeerConnection`]), and of each what changes many times in it
 //! ([`Pulse`]).
 
 mod hosted;
@@ -22,7 +22,7 @@ use crate::time::Moment;
 use crate::words::words;
 
 pub use hosted::{LiveCall, TellDropped};
-pub use peer::Peer;
+pub use peer::PeerConnection;
 pub use pulse::{Claimed, NetworkLog, Pulse};
 pub use ringing::{Canceled, Dialling};
 

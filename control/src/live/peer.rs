@@ -5,24 +5,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 /// The peer connection of a browser's call, as the routes know it.
-pub struct Peer {
+pub struct PeerConnection {
     /// Held while descriptions are exchanged: one exchange at a time.
     pub negotiation: tokio::sync::Mutex<()>,
-    seat: Mutex<PeerSeat>,
+    seat: Mutex<PeerExchange>,
 }
 
-struct PeerSeat {
+struct PeerExchange {
     pc_id: String,
     /// Our own offer, until it is answered.
     offered: Option<String>,
 }
 
-impl Peer {
+impl PeerConnection {
     /// A connection that is about to be made.
     pub fn new() -> Self {
         Self {
             negotiation: tokio::sync::Mutex::default(),
-            seat: Mutex::new(PeerSeat {
+            seat: Mutex::new(PeerExchange {
                 pc_id: Uuid::new_v4().to_string(),
                 offered: None,
             }),
@@ -55,13 +55,13 @@ impl Peer {
         self.seat().offered = sdp;
     }
 
-    fn seat(&self) -> MutexGuard<'_, PeerSeat> {
+    fn seat(&self) -> MutexGuard<'_, PeerExchange> {
         // Whole after any panic: each use is one operation.
         self.seat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Peer {
+impl Default for PeerConnection {
     fn default() -> Self {
         Self::new()
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_new_peer_connection_has_a_new_id_and_no_open_offer() {
-        let peer = Peer::new();
+        let peer = PeerConnection::new();
         let first = peer.pc_id();
         peer.set_offered(Some("v=0".to_owned()));
         let second = peer.renew();

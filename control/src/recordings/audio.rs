@@ -8,20 +8,20 @@ use http::header::{
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
 use super::store::{RecordingRow, Status};
-use crate::http::answers::Told;
+use crate::http::answers::HeaderDoc;
 use crate::http::error::ApiError;
 use crate::http::range::{self, Selected};
 use crate::node::Node;
 use crate::time::Timestamp;
 
 /// What is told with a WAV.
-pub const FILE: &[Told] = &[
-    Told {
+pub const FILE: &[HeaderDoc] = &[
+    HeaderDoc {
         name: "ETag",
         kind: "string",
         doc: "Stays as it is while the file does; for `If-None-Match` and `If-Range`.",
     },
-    Told {
+    HeaderDoc {
         name: "Last-Modified",
         kind: "string",
         doc: "When the file was made.",

@@ -12,7 +12,7 @@ use crate::api_keys;
 use crate::app::App;
 use crate::billing;
 use crate::credential::Presented;
-use crate::http::auth::{self, Peer, credential};
+use crate::http::auth::{self, ClientAddress, credential};
 use crate::http::envelope::Route;
 use crate::http::limits::{Decision, Unmetered};
 use crate::http::{Access, ApiError, Caller, Class, Endpoint};
@@ -50,7 +50,7 @@ async fn gate(
     next: Next,
 ) -> Response {
     let mut told = None;
-    let ip = Peer::ip(request.extensions());
+    let ip = ClientAddress::ip(request.extensions());
     let counted = rule.access == Access::Signed && auth::has_credential(request.headers());
     let mut response = match admit(&app, rule, &mut request, &mut told).await {
         Ok(()) => next.run(request).await,
@@ -74,7 +74,7 @@ async fn admit(
     request: &mut Request,
     told: &mut Option<Decision>,
 ) -> Result<(), ApiError> {
-    let ip = Peer::ip(request.extensions());
+    let ip = ClientAddress::ip(request.extensions());
     let caller = match rule.access {
         Access::None | Access::SignedUrl => return Ok(()),
         Access::Admin => return admin(app, request.headers(), ip).await,

@@ -13,7 +13,7 @@ use super::figures::render;
 use crate::admission::Health as Leases;
 use crate::app::App;
 use crate::db::Readiness;
-use crate::http::answers::Told;
+use crate::http::answers::HeaderDoc;
 use crate::http::{Access, ApiError, Class, Endpoint};
 use crate::metrics::text;
 
@@ -70,7 +70,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<App>> {
                  that nothing has changed.",
             )
             .answers::<Map<String, Value>>()
-            .tells(&[Told {
+            .tells(&[HeaderDoc {
                 name: "ETag",
                 kind: "string",
                 doc: "Names this version of the document, in this coding.",

@@ -13,7 +13,7 @@ use super::wire::{
     ToolResult, Trickle, Trickled, WantedEvents,
 };
 use super::{peer, rules, service, store};
-use crate::http::auth::Peer;
+use crate::http::auth::ClientAddress;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Id, Query, Scope};
 use crate::ids::SessionId;
 use crate::node::Node;
@@ -288,7 +288,7 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let origin = parts.headers.get(http::header::ORIGIN);
         Ok(Self {
-            ip: Peer::ip(&parts.extensions),
+            ip: ClientAddress::ip(&parts.extensions),
             // What is no text is no origin that could be on a list.
             origin: origin.map(|value| value.to_str().unwrap_or_default().to_owned()),
         })

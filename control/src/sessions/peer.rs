@@ -20,7 +20,7 @@ use super::wire::{Described, Offer, SdpType, Trickle, Trickled};
 use crate::admission::{Refusal, State};
 use crate::billing;
 use crate::calls::bridge::{self, NotPlaced};
-use crate::calls::live::{LiveCall, Peer};
+use crate::calls::live::{LiveCall, PeerConnection};
 use crate::calls::store::CallRow;
 use crate::cluster;
 use crate::cluster::route::{self, Answer, Ask, TrickledCandidate};
@@ -397,7 +397,7 @@ async fn hosted(app: &Node, account: AccountId, id: SessionId) -> Result<Arc<Liv
     }
 }
 
-fn peer_of(live: &LiveCall) -> Result<&Peer, ApiError> {
+fn peer_of(live: &LiveCall) -> Result<&PeerConnection, ApiError> {
     live.peer
         .as_ref()
         .ok_or_else(|| ApiError::internal("a browser's call without a peer"))

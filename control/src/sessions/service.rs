@@ -7,7 +7,7 @@ use super::store::{self, SessionRow};
 use super::wire::{Quality, Status, TOOL_RESULT_LIMIT, ToolResult};
 use crate::calls;
 use crate::calls::ending::seconds;
-use crate::calls::live::{Claimed, Peer};
+use crate::calls::live::{Claimed, PeerConnection};
 use crate::calls::store::CallRow;
 use crate::cluster::route::{self, Answer, Ask};
 use crate::http::validate::FieldError;
@@ -76,7 +76,7 @@ pub async fn status_here(
         transport: session.transport,
         agent_id: call.agent_id,
         agent_state: live.as_ref().and_then(|live| live.pulse.agent()),
-        pc_id: peer.map(Peer::pc_id),
+        pc_id: peer.map(PeerConnection::pc_id),
         connection_state: match (status, &live) {
             (Standing::Open, _) => "new",
             (Standing::Live, Some(live)) if peer.is_some() => live.pulse.peer().name(),

@@ -46,7 +46,7 @@ enum Said {
 /// message may be cut into several, so a protocol machine reads them, from a copy.
 fn said(received: &[u8]) -> Said {
     let config = WebSocketConfig::default().max_message_size(Some(ROOM));
-    let mut socket = WebSocket::from_raw_socket(Heard(received), Role::Server, Some(config));
+    let mut socket = WebSocket::from_raw_socket(Received(received), Role::Server, Some(config));
     loop {
         match socket.read() {
             Ok(Message::Text(text)) => {
@@ -71,9 +71,9 @@ fn said(received: &[u8]) -> Said {
 }
 
 /// Received bytes as a connection that has nothing more for now, and that takes answers to nowhere.
-struct Heard<'a>(&'a [u8]);
+struct Received<'a>(&'a [u8]);
 
-impl Read for Heard<'_> {
+impl Read for Received<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.0.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -82,7 +82,7 @@ impl Read for Heard<'_> {
     }
 }
 
-impl Write for Heard<'_> {
+impl Write for Received<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }

@@ -30,7 +30,7 @@ use super::{rules, start_token, store, token};
 use crate::calls::bridge;
 use crate::cluster;
 use crate::db::DbError;
-use crate::http::auth::Peer;
+use crate::http::auth::ClientAddress;
 use crate::http::envelope::RequestId;
 use crate::http::extract::query_pairs;
 use crate::http::serve::{Slot, Taken};
@@ -208,7 +208,7 @@ fn ticket(params: &RawPathParams, request: Request) -> Ticket {
             .get::<RequestId>()
             .map(|id| id.0.to_string())
             .unwrap_or_default(),
-        ip: Peer::ip(&parts.extensions),
+        ip: ClientAddress::ip(&parts.extensions),
         failed: false,
     }
 }

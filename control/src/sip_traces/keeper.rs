@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sip::event::{CallId as LineId, Traced};
+use sip::event::{CallId as SipLegId, Traced};
 use sip::time::Time;
 
 use super::store::{self, Kept};
@@ -46,7 +46,7 @@ pub struct Keeper(Mutex<Held>);
 
 #[derive(Default)]
 struct Held {
-    lines: HashMap<LineId, Trace>,
+    lines: HashMap<SipLegId, Trace>,
     /// Of all texts.
     bytes: usize,
     /// The stack's clock and this process's at the same moment.
@@ -91,7 +91,7 @@ impl Keeper {
     }
 
     /// The record of the call that came in on that line. Nothing for a line that is forgotten already.
-    pub fn belongs(&self, line: LineId, account: AccountId, call: CallId) {
+    pub fn belongs(&self, line: SipLegId, account: AccountId, call: CallId) {
         if let Some(trace) = self.held().lines.get_mut(&line) {
             trace.whose = Some((account, call));
             trace.is_new = true;
@@ -99,7 +99,7 @@ impl Keeper {
     }
 
     /// A call is placed on that line.
-    pub fn begins(&self, now: Moment, line: LineId, account: AccountId, call: CallId) {
+    pub fn begins(&self, now: Moment, line: SipLegId, account: AccountId, call: CallId) {
         let trace = Trace {
             whose: Some((account, call)),
             last: now,
@@ -109,7 +109,7 @@ impl Keeper {
     }
 
     /// The call on that line has ended; its last messages may follow.
-    pub fn over(&self, now: Moment, line: LineId) {
+    pub fn over(&self, now: Moment, line: SipLegId) {
         if let Some(trace) = self.held().lines.get_mut(&line) {
             trace.is_over = true;
             trace.last = now;
@@ -117,14 +117,14 @@ impl Keeper {
     }
 
     /// Another call is placed on a line whose first one has ended; both are of one record.
-    pub fn goes_on(&self, line: LineId) {
+    pub fn goes_on(&self, line: SipLegId) {
         if let Some(trace) = self.held().lines.get_mut(&line) {
             trace.is_over = false;
         }
     }
 
     /// Whose the call on that line is, as long as its messages are held.
-    pub fn whose(&self, line: LineId) -> Option<(AccountId, CallId)> {
+    pub fn whose(&self, line: SipLegId) -> Option<(AccountId, CallId)> {
         self.held().lines.get(&line)?.whose
     }
 
@@ -139,7 +139,7 @@ impl Keeper {
     }
 
     /// What is to be written down now; it counts as written.
-    fn take_new(&self) -> Vec<(LineId, AccountId, CallId, Kept)> {
+    fn take_new(&self) -> Vec<(SipLegId, AccountId, CallId, Kept)> {
         let mut held = self.held();
         let new = held.lines.iter_mut().filter_map(|(line, trace)| {
             let (account, call) = trace.whose.filter(|_| trace.is_new)?;
@@ -150,7 +150,7 @@ impl Keeper {
     }
 
     /// It could not be written.
-    fn put_back(&self, lines: impl Iterator<Item = LineId>) {
+    fn put_back(&self, lines: impl Iterator<Item = SipLegId>) {
         let mut held = self.held();
         for line in lines {
             if let Some(trace) = held.lines.get_mut(&line) {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::testing::TestApp;
 
-    const LINE: LineId = LineId(7);
+    const LINE: SipLegId = SipLegId(7);
 
     fn traced(second: u64, text: &str) -> Traced {
         Traced {
@@ -318,12 +318,12 @@ mod tests {
             keeper.over(clock.moment(), LINE);
             // A call that comes after it has the time that the wall shows then.
             let later = Traced {
-                call: LineId(8),
+                call: SipLegId(8),
                 ..traced(106, "INVITE")
             };
             clock.advance(Duration::from_secs(1));
             keeper.saw(&clock, &later);
-            keeper.belongs(LineId(8), account, CallId(uuid::Uuid::from_u128(8)));
+            keeper.belongs(SipLegId(8), account, CallId(uuid::Uuid::from_u128(8)));
             let times = |call| {
                 let kept = keeper.of(account, call).unwrap();
                 kept.messages.iter().map(|m| m.at).collect::<Vec<_>>()

@@ -29,10 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The way to the collector. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Telemetry(Option<Arc<Line>>);
+pub struct Telemetry(Option<Arc<Exporter>>);
 
 #[derive(Debug)]
-struct Line {
+struct Exporter {
     orders: mpsc::Sender<Order>,
     counts: Arc<Counts<1>>,
     percent: u32,
@@ -60,7 +60,7 @@ impl Telemetry {
         let exporter = exporter(settings, node)?;
         let sending = run(exporter, line, Arc::clone(&counts));
         watch.once("the sender of traces", sending);
-        Ok(Self(Some(Arc::new(Line {
+        Ok(Self(Some(Arc::new(Exporter {
             orders,
             counts,
             percent: settings.sample_percent,

@@ -13,7 +13,7 @@ use super::rules::{self, MAX_TEXT, RATE};
 use super::service::{self, Pace};
 use super::wire::Speak;
 use crate::catalogue::voices::Voice;
-use crate::http::answers::Told;
+use crate::http::answers::HeaderDoc;
 use crate::http::endpoint::Class;
 use crate::http::{Access, ApiError, Body, Caller, Endpoint, Scope};
 use crate::ids::AccountId;
@@ -55,18 +55,18 @@ pub fn endpoints() -> Vec<Endpoint<Tts>> {
 }
 
 /// What is told with a speech.
-pub const TOLD: &[Told] = &[
-    Told {
+pub const TOLD: &[HeaderDoc] = &[
+    HeaderDoc {
         name: "X-Sample-Rate",
         kind: "integer",
         doc: "Hz; mono, 16 bits.",
     },
-    Told {
+    HeaderDoc {
         name: "X-Voice-Id",
         kind: "string",
         doc: "The id of the voice that speaks.",
     },
-    Told {
+    HeaderDoc {
         name: "X-Character-Count",
         kind: "integer",
         doc: "Characters of the text; each counts.",

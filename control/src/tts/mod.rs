@@ -3,11 +3,11 @@
 //!
 //! A text is spoken a sentence at a time: the next one is asked for when the one before has gone to
 //! the client, so a stream holds no more than one sentence, and what all of them hold together is
-//! bounded by [`Desk`]. Whoever goes away takes the synthesis with them. Requests have voice threads
+//! bounded by [`SoundBudget`]. Whoever goes away takes the synthesis with them. Requests have voice threads
 //! of their own: a call never waits behind them.
 
-pub mod desk;
-mod ear;
+pub mod budget;
+mod collector;
 pub mod http;
 pub mod rules;
 pub mod service;
@@ -20,7 +20,7 @@ use axum::extract::FromRef;
 
 use crate::node::Node;
 
-pub use desk::Desk;
+pub use budget::SoundBudget;
 pub use service::{find_voice, previews, refused, whole_for};
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod http_tests;
 #[derive(Clone)]
 pub struct Tts {
     pub node: Node,
-    pub desk: Arc<Desk>,
+    pub desk: Arc<SoundBudget>,
 }
 
 impl Deref for Tts {

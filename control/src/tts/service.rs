@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use media::audio::resample::Resampler;
-use media::speech::{ReplyId, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{ReplyId, SpeechSink, Synthesiser, SynthesiserEvent};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Tts;
-use super::desk::{Active, Room, Share, held};
-use super::ear::{Ear, Meter};
+use super::budget::{Active, Room, Share, held};
+use super::collector::{Meter, SpeechCollector};
 use super::rules::{self, RATE, Unspeakable};
 use crate::catalogue::voices::{self, Voice};
 use crate::http::ApiError;
@@ -105,7 +105,7 @@ pub fn refused(why: Unspeakable, most: usize) -> ApiError {
 /// A voice in the middle of a text. Dropped: the synthesis is cancelled.
 pub struct Speaking {
     voice: Box<dyn Synthesiser>,
-    events: mpsc::Receiver<(u32, TtsEvent)>,
+    events: mpsc::Receiver<(u32, SynthesiserEvent)>,
     meter: Arc<Meter>,
     sentences: VecDeque<String>,
     segment: u32,
@@ -159,7 +159,7 @@ impl Speaking {
     ) -> Self {
         let (pieces, events) = mpsc::channel(PIECES);
         let meter = Arc::new(Meter::default());
-        let ear = Ear {
+        let ear = SpeechCollector {
             pieces,
             meter: Arc::clone(&meter),
         };
@@ -207,18 +207,18 @@ impl Speaking {
             };
             match event {
                 Some((segment, _)) if segment != self.segment => {}
-                Some((_, TtsEvent::Audio { rate, samples })) => {
+                Some((_, SynthesiserEvent::Audio { rate, samples })) => {
                     if let Some(bytes) = self.converted(rate, &samples)? {
                         return Ok(Some(bytes));
                     }
                 }
-                Some((_, TtsEvent::Done)) if self.meter.was_over() => return Err(endless()),
-                Some((_, TtsEvent::Done)) => {
+                Some((_, SynthesiserEvent::Done)) if self.meter.was_over() => return Err(endless()),
+                Some((_, SynthesiserEvent::Done)) => {
                     self.busy = false;
                     self.segment += 1;
                 }
                 // Whoever failed has said why in the log. A provider's words may repeat the text.
-                Some((_, TtsEvent::Failed { .. })) => {
+                Some((_, SynthesiserEvent::Failed { .. })) => {
                     return Err(Broken("the voice failed".to_owned()));
                 }
                 None => return Err(Broken("the voice is gone".to_owned())),

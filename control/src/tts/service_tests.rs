@@ -13,7 +13,7 @@ use media::speech::SpeechEvent;
 
 use super::*;
 use crate::testing::TestApp;
-use crate::tts::desk::Desk;
+use crate::tts::budget::SoundBudget;
 
 /// What a voice was asked, and what it does with it.
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ impl Synthesiser for Voice {
     fn speak(&mut self, reply: ReplyId, segment: u32, text: &str) {
         self.script.asked.lock().unwrap().push(text.to_owned());
         let send = |event| {
-            self.sink.send(SpeechEvent::Tts {
+            self.sink.send(SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,
@@ -50,14 +50,14 @@ impl Synthesiser for Voice {
         let (samples, pieces) = self.script.pieces;
         for _ in 0..pieces {
             let samples = vec![100; samples];
-            send(TtsEvent::Audio {
+            send(SynthesiserEvent::Audio {
                 rate: 24_000,
                 samples,
             });
         }
         match self.script.ends {
-            End::Done => send(TtsEvent::Done),
-            End::Failed => send(TtsEvent::Failed {
+            End::Done => send(SynthesiserEvent::Done),
+            End::Failed => send(SynthesiserEvent::Failed {
                 message: "hoarse".to_owned(),
             }),
             End::Never => true,
@@ -69,8 +69,8 @@ impl Synthesiser for Voice {
     }
 }
 
-async fn speaking(script: &Script, text: &str, pace: Pace) -> (Arc<Desk>, Speaking) {
-    let desk = Desk::new(1);
+async fn speaking(script: &Script, text: &str, pace: Pace) -> (Arc<SoundBudget>, Speaking) {
+    let desk = SoundBudget::new(1);
     let share = desk.whole();
     let room = share.room(1).await;
     let script = script.clone();
@@ -170,7 +170,7 @@ async fn a_voice_without_a_sound_is_given_up() {
 }
 
 /// The status, the code and the detail of what a start came to.
-async fn refusal(script: &Script, desk: &Arc<Desk>) -> (u16, String, serde_json::Value) {
+async fn refusal(script: &Script, desk: &Arc<SoundBudget>) -> (u16, String, serde_json::Value) {
     let script = script.clone();
     let whole = desk.whole();
     let made = start(&whole, Duration::ZERO, "One.", Pace::Stream, |sink| {
@@ -192,7 +192,7 @@ async fn a_voice_that_fails_is_a_502() {
         ..Script::default()
     };
     let mute = Script::default();
-    let desk = Desk::new(1);
+    let desk = SoundBudget::new(1);
     for script in [hoarse, mute] {
         let (status, code, _) = refusal(&script, &desk).await;
         assert_eq!((status, code.as_str()), (502, "provider_failed"));
@@ -234,7 +234,7 @@ async fn a_wav_that_its_client_leaves_is_metered_and_one_that_breaks_off_is_not(
 
 #[tokio::test]
 async fn without_room_the_client_is_told_to_come_back() {
-    let desk = Desk::new(1);
+    let desk = SoundBudget::new(1);
     let all = desk.whole().room(1024 * 1024).await;
     let script = Script::default();
     let (status, code, _) = refusal(&script, &desk).await;
@@ -251,7 +251,7 @@ async fn without_room_the_client_is_told_to_come_back() {
 #[test]
 fn a_voice_that_cannot_speak_here_is_said_so() {
     let why = |may_pass| SpeechUnavailable {
-        what: crate::vendors::Part::Voice,
+        what: crate::vendors::ProviderRole::Voice,
         why: "The voice is starting.".to_owned(),
         may_pass,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use media::speech::{
     LanguageModel, ModelRequest, Providers, Recogniser, ReplyId, SpeechEvent, SpeechSink,
-    Synthesiser, TtsEvent, UtteranceId,
+    Synthesiser, SynthesiserEvent, UtteranceId,
 };
 
 use super::Make;
@@ -54,10 +54,10 @@ struct Mute(Arc<dyn SpeechSink>);
 impl Synthesiser for Mute {
     fn speak(&mut self, reply: ReplyId, segment: u32, _text: &str) {
         let message = "no voice is installed that could announce the message".to_owned();
-        self.0.send(SpeechEvent::Tts {
+        self.0.send(SpeechEvent::Synthesiser {
             reply,
             segment,
-            event: TtsEvent::Failed { message },
+            event: SynthesiserEvent::Failed { message },
         });
     }
 

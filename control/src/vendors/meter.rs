@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use media::speech::{
-    LanguageModel, LlmEvent, ModelRequest, NotTaken, Recogniser, ReplyId, SpeechEvent, SpeechSink,
-    SttEvent, Synthesiser, TtsEvent, UtteranceId,
+    LanguageModel, LlmEvent, ModelRequest, NotTaken, Recogniser, RecogniserEvent, ReplyId,
+    SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent, UtteranceId,
 };
 
 use crate::metrics::providers::{Outcome, ProviderMetrics, Stage};
@@ -273,11 +273,13 @@ impl MeteredSink {
 
 fn sign(event: &SpeechEvent) -> Option<((u32, u32), Sign)> {
     Some(match event {
-        SpeechEvent::Stt(SttEvent::Interim { .. }) => return None,
-        SpeechEvent::Stt(SttEvent::Final { utterance, .. }) => {
+        SpeechEvent::Recogniser(RecogniserEvent::Interim { .. }) => return None,
+        SpeechEvent::Recogniser(RecogniserEvent::Final { utterance, .. }) => {
             ((utterance.0, 0), Sign::BegunAndOver)
         }
-        SpeechEvent::Stt(SttEvent::Failed { utterance, .. }) => ((utterance.0, 0), Sign::Failed),
+        SpeechEvent::Recogniser(RecogniserEvent::Failed { utterance, .. }) => {
+            ((utterance.0, 0), Sign::Failed)
+        }
         SpeechEvent::Llm { reply, event } => {
             let sign = match event {
                 LlmEvent::Text(_) | LlmEvent::ToolCall(_) => Sign::Begun,
@@ -286,15 +288,15 @@ fn sign(event: &SpeechEvent) -> Option<((u32, u32), Sign)> {
             };
             ((reply.0, 0), sign)
         }
-        SpeechEvent::Tts {
+        SpeechEvent::Synthesiser {
             reply,
             segment,
             event,
         } => {
             let sign = match event {
-                TtsEvent::Audio { .. } => Sign::Begun,
-                TtsEvent::Done => Sign::Over,
-                TtsEvent::Failed { .. } => Sign::Failed,
+                SynthesiserEvent::Audio { .. } => Sign::Begun,
+                SynthesiserEvent::Done => Sign::Over,
+                SynthesiserEvent::Failed { .. } => Sign::Failed,
             };
             ((reply.0, *segment), sign)
         }

@@ -86,7 +86,7 @@ pub struct CallSpeech {
 /// Why a call cannot be served. Known before the call begins, so `connect` can say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeechUnavailable {
-    pub what: Part,
+    pub what: ProviderRole,
     /// One sentence for the client.
     pub why: String,
     /// True: the same request may succeed later (503). False: it has to change first (422).
@@ -95,7 +95,7 @@ pub struct SpeechUnavailable {
 
 /// A part of the speech chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ProviderRole {
     Recogniser,
     Model,
     Voice,
@@ -294,7 +294,7 @@ impl Speech {
     fn no_model(&self, id: &str) -> SpeechUnavailable {
         let why = self.remote.as_ref().and_then(|remote| remote.why_not(id));
         SpeechUnavailable {
-            what: Part::Model,
+            what: ProviderRole::Model,
             why: why.unwrap_or_else(|| format!("No provider is configured for the model {id:?}.")),
             may_pass: false,
         }
@@ -318,7 +318,7 @@ impl Speech {
             ));
         }
         let unavailable = |why: String| SpeechUnavailable {
-            what: Part::Recogniser,
+            what: ProviderRole::Recogniser,
             why,
             may_pass: true,
         };
@@ -394,7 +394,7 @@ impl Speech {
 
 fn cannot_listen(why: String) -> SpeechUnavailable {
     SpeechUnavailable {
-        what: Part::Recogniser,
+        what: ProviderRole::Recogniser,
         why,
         may_pass: false,
     }
@@ -402,7 +402,7 @@ fn cannot_listen(why: String) -> SpeechUnavailable {
 
 fn no_such_voice() -> SpeechUnavailable {
     SpeechUnavailable {
-        what: Part::Voice,
+        what: ProviderRole::Voice,
         why: "The provider of this voice is not configured.".to_owned(),
         may_pass: false,
     }

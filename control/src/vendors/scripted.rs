@@ -4,7 +4,8 @@ use std::f64::consts::TAU;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use media::speech::{
-    Recogniser, ReplyId, SpeechEvent, SpeechSink, SttEvent, Synthesiser, TtsEvent, UtteranceId,
+    Recogniser, RecogniserEvent, ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent,
+    UtteranceId,
 };
 
 use super::queue::lock;
@@ -38,12 +39,12 @@ impl Recogniser for ScriptedRecogniser {
     fn finish(&mut self, utterance: UtteranceId) {
         let text = SCRIPT[self.next % SCRIPT.len()].to_owned();
         self.next += 1;
-        let event = SttEvent::Final {
+        let event = RecogniserEvent::Final {
             utterance,
             text,
             confidence: Some(1.0),
         };
-        self.sink.send(SpeechEvent::Stt(event));
+        self.sink.send(SpeechEvent::Recogniser(event));
     }
 
     fn cancel(&mut self, _utterance: UtteranceId) {}
@@ -84,8 +85,8 @@ impl ScriptedVoice {
         }
     }
 
-    fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
-        self.sink.send(SpeechEvent::Tts {
+    fn send(&self, reply: ReplyId, segment: u32, event: SynthesiserEvent) -> bool {
+        self.sink.send(SpeechEvent::Synthesiser {
             reply,
             segment,
             event,
@@ -107,7 +108,7 @@ impl Synthesiser for ScriptedVoice {
             if !self.send(
                 reply,
                 segment,
-                TtsEvent::Audio {
+                SynthesiserEvent::Audio {
                     rate: RATE,
                     samples,
                 },
@@ -116,7 +117,7 @@ impl Synthesiser for ScriptedVoice {
             }
             left -= count;
         }
-        self.send(reply, segment, TtsEvent::Done);
+        self.send(reply, segment, SynthesiserEvent::Done);
     }
 
     fn cancel(&mut self, _reply: ReplyId) {}

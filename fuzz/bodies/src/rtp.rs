@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use media::audio::company::Arrivals;
+use media::audio::pacing::Arrivals;
 use media::leg::rtp::{RtpLeg, RtpPlan};
 use media::leg::{LegEvent, RtpPacket};
 use media::rtp::packet::{HEADER, Packet, header_length};

@@ -3,7 +3,6 @@
 //! the machine it runs on: where vector instructions are used, they do the same operations in the
 //! same order as the portable code, so a tape replays to the same samples anywhere.
 
-pub mod company;
 pub mod conceal;
 pub(crate) mod fetch;
 pub mod g711;
@@ -13,6 +12,7 @@ pub(crate) mod keypad;
 pub mod kind;
 pub mod level;
 pub mod opus;
+pub mod pacing;
 pub mod playout;
 pub mod resample;
 mod simd;

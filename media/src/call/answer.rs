@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::latency::Marks;
-use super::output::{LlmCommand, TtsCommand};
+use super::output::{LlmCommand, SynthesiserCommand};
 use super::record::{EndReason, Owner};
 use super::reply::{Filler, Kind, Reply, Spoken};
 use crate::audio::tones::sine;
@@ -11,7 +11,7 @@ use crate::dialog::clean::Cleaner;
 use crate::dialog::ends_call;
 use crate::dialog::plain::Plain;
 use crate::dialog::sentences::Segment;
-use crate::speech::{LlmEvent, ReplyId, TtsEvent};
+use crate::speech::{LlmEvent, ReplyId, SynthesiserEvent};
 use crate::time::RATE;
 use crate::turn::Cue;
 
@@ -163,12 +163,12 @@ impl Call {
             done: false,
         });
         self.reply = Some(reply);
-        let tone = TtsEvent::Audio {
+        let tone = SynthesiserEvent::Audio {
             rate: RATE,
             samples: sine(RATE, TONE_HZ, TONE_DBFS, TONE_SAMPLES),
         };
         self.voice(id, 0, tone);
-        self.voice(id, 0, TtsEvent::Done);
+        self.voice(id, 0, SynthesiserEvent::Done);
     }
 
     fn new_reply(&mut self, kind: Kind, marks: Marks) -> Reply {
@@ -207,7 +207,7 @@ impl Call {
         }
         let id = self.new_reply_id();
         let turn_id = self.new_turn_id();
-        self.out.tts(TtsCommand::Speak {
+        self.out.tts(SynthesiserCommand::Speak {
             reply: id,
             segment: 0,
             text: text.clone(),

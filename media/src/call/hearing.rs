@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Call;
-use super::ear::Heard;
+use super::caller_audio::CallerFrame;
 use super::output::{CallEvent, Side};
 use super::record::{EndReason, Role, Source, Turn};
 use super::work::Work;
@@ -199,7 +199,7 @@ impl Call {
         }
     }
 
-    fn heard(&mut self, heard: Heard, at: Time) {
+    fn heard(&mut self, heard: CallerFrame, at: Time) {
         let at = at.max(self.last_frame);
         self.last_frame = at;
         if self.config.recording {

@@ -9,7 +9,7 @@
 //! [`ear`] hears, [`floor`] speaks, [`tools`] runs tools, [`ending`] ends.
 
 mod answer;
-mod ear;
+mod caller_audio;
 mod ending;
 mod first_packet;
 mod floor;
@@ -31,7 +31,7 @@ mod work;
 
 use std::time::Duration;
 
-use ear::Ear;
+use caller_audio::CallerAudio;
 use first_packet::FirstPacket;
 use found::Found;
 use hearing::{CallerTurn, Dropping, Given, Utterance};
@@ -43,7 +43,7 @@ use reply::{Filler, Reply, Unheard};
 
 pub use scratch::Scratch;
 
-use crate::audio::company::{Arrivals, Lead};
+use crate::audio::pacing::{Arrivals, Lead};
 use crate::audio::playout::Playout;
 use crate::bucket::Bucket;
 use crate::config::{CallConfig, Protocol};
@@ -53,7 +53,7 @@ use crate::leg::LegEvent;
 use crate::leg::ws::{AUDIO_FORMAT, ServerEvent, ServerHeader};
 use crate::record::timeline::Timeline;
 use crate::rtp::presses::Presses;
-use crate::speech::{SpeechEvent, SttEvent};
+use crate::speech::{RecogniserEvent, SpeechEvent};
 use crate::time::{RATE, Time};
 use crate::turn::{Act, Cue, State, TurnTaker};
 use crate::vad::Vad;
@@ -74,7 +74,7 @@ pub struct Call {
     /// Why the call cannot go on, before it has begun.
     broken: Option<&'static str>,
     turn: TurnTaker,
-    ear: Ear,
+    ear: CallerAudio,
     timeline: Timeline,
     playout: Playout,
     /// When the caller's packets come, and how far the agent's go ahead of their time to keep them company.
@@ -170,7 +170,7 @@ impl Call {
             leg,
             broken,
             turn: TurnTaker::new(&config.agent, config.direction),
-            ear: Ear::new(vad),
+            ear: CallerAudio::new(vad),
             timeline: Timeline::default(),
             playout: Playout::new(u64::from(lead_ms) * u64::from(RATE) / 1000),
             arrivals: Arrivals::default(),
@@ -478,10 +478,10 @@ impl Call {
 
     fn speech(&mut self, event: SpeechEvent) {
         match event {
-            SpeechEvent::Stt(SttEvent::Interim { utterance, text }) => {
+            SpeechEvent::Recogniser(RecogniserEvent::Interim { utterance, text }) => {
                 self.words(utterance, text, None, false)
             }
-            SpeechEvent::Stt(SttEvent::Final {
+            SpeechEvent::Recogniser(RecogniserEvent::Final {
                 utterance,
                 text,
                 confidence,
@@ -489,11 +489,11 @@ impl Call {
                 self.recogniser_failures = 0;
                 self.words(utterance, text, confidence, true);
             }
-            SpeechEvent::Stt(SttEvent::Failed { utterance, message }) => {
+            SpeechEvent::Recogniser(RecogniserEvent::Failed { utterance, message }) => {
                 self.recogniser_failed(utterance, &message)
             }
             SpeechEvent::Llm { reply, event } => self.model(reply, event),
-            SpeechEvent::Tts {
+            SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::output::{CallEvent, LlmCommand, Output, Side, SttCommand, TtsCommand};
+use super::output::{CallEvent, LlmCommand, Output, RecogniserCommand, Side, SynthesiserCommand};
 use crate::leg::RtpPacket;
 use crate::speech::{ReplyId, ToolCall, UtteranceId};
 use crate::time::{Samples, Time};
@@ -62,12 +62,12 @@ enum Item {
         code: u16,
         reason: &'static str,
     },
-    SttBegin(UtteranceId),
-    SttAudio(UtteranceId, Range<usize>),
-    SttFinish(UtteranceId),
-    SttCancel(UtteranceId),
+    RecogniserBegin(UtteranceId),
+    RecogniserAudio(UtteranceId, Range<usize>),
+    RecogniserFinish(UtteranceId),
+    RecogniserCancel(UtteranceId),
     Llm(LlmCommand),
-    Tts(TtsCommand),
+    Synthesiser(SynthesiserCommand),
     Tool(ReplyId, ToolCall),
     CancelTool(String),
     Record {
@@ -152,7 +152,9 @@ impl Outbox {
     }
 
     pub(super) fn stt_begin(&mut self, utterance: UtteranceId) {
-        self.waiting.queue.push_back(Item::SttBegin(utterance));
+        self.waiting
+            .queue
+            .push_back(Item::RecogniserBegin(utterance));
     }
 
     pub(super) fn stt_audio(&mut self, utterance: UtteranceId, samples: &[i16]) {
@@ -160,26 +162,30 @@ impl Outbox {
         let range = self.waiting.keep(samples);
         self.waiting
             .queue
-            .push_back(Item::SttAudio(utterance, range));
+            .push_back(Item::RecogniserAudio(utterance, range));
     }
 
     pub(super) fn stt_finish(&mut self, utterance: UtteranceId) {
-        self.waiting.queue.push_back(Item::SttFinish(utterance));
+        self.waiting
+            .queue
+            .push_back(Item::RecogniserFinish(utterance));
     }
 
     pub(super) fn stt_cancel(&mut self, utterance: UtteranceId) {
-        self.waiting.queue.push_back(Item::SttCancel(utterance));
+        self.waiting
+            .queue
+            .push_back(Item::RecogniserCancel(utterance));
     }
 
     pub(super) fn llm(&mut self, command: LlmCommand) {
         self.waiting.queue.push_back(Item::Llm(command));
     }
 
-    pub(super) fn tts(&mut self, command: TtsCommand) {
-        if let TtsCommand::Speak { text, .. } = &command {
+    pub(super) fn tts(&mut self, command: SynthesiserCommand) {
+        if let SynthesiserCommand::Speak { text, .. } = &command {
             self.characters += text.chars().count() as u64;
         }
-        self.waiting.queue.push_back(Item::Tts(command));
+        self.waiting.queue.push_back(Item::Synthesiser(command));
     }
 
     pub(super) fn tool(&mut self, reply: ReplyId, call: ToolCall) {
@@ -231,14 +237,20 @@ impl Outbox {
                 ..head
             }),
             Item::Close { code, reason } => Output::Close { code, reason },
-            Item::SttBegin(utterance) => Output::Stt(SttCommand::Begin(utterance)),
-            Item::SttAudio(utterance, range) => {
-                Output::Stt(SttCommand::Audio(utterance, &self.waiting.audio[range]))
+            Item::RecogniserBegin(utterance) => {
+                Output::Recogniser(RecogniserCommand::Begin(utterance))
             }
-            Item::SttFinish(utterance) => Output::Stt(SttCommand::Finish(utterance)),
-            Item::SttCancel(utterance) => Output::Stt(SttCommand::Cancel(utterance)),
+            Item::RecogniserAudio(utterance, range) => Output::Recogniser(
+                RecogniserCommand::Audio(utterance, &self.waiting.audio[range]),
+            ),
+            Item::RecogniserFinish(utterance) => {
+                Output::Recogniser(RecogniserCommand::Finish(utterance))
+            }
+            Item::RecogniserCancel(utterance) => {
+                Output::Recogniser(RecogniserCommand::Cancel(utterance))
+            }
             Item::Llm(command) => Output::Llm(command),
-            Item::Tts(command) => Output::Tts(command),
+            Item::Synthesiser(command) => Output::Synthesiser(command),
             Item::Tool(reply, call) => Output::Tool { reply, call },
             Item::CancelTool(id) => Output::CancelTool { id },
             Item::Record { side, at, audio } => Output::Record {

@@ -28,9 +28,9 @@ pub enum Output<'a> {
         code: u16,
         reason: &'static str,
     },
-    Stt(SttCommand<'a>),
+    Recogniser(RecogniserCommand<'a>),
     Llm(LlmCommand),
-    Tts(TtsCommand),
+    Synthesiser(SynthesiserCommand),
     /// Run this tool outside the engine and answer with `Input::Tool`.
     Tool {
         reply: ReplyId,
@@ -62,7 +62,7 @@ pub enum Side {
 }
 
 #[derive(Debug, PartialEq)]
-pub enum SttCommand<'a> {
+pub enum RecogniserCommand<'a> {
     Begin(UtteranceId),
     Audio(UtteranceId, &'a [i16]),
     Finish(UtteranceId),
@@ -76,7 +76,7 @@ pub enum LlmCommand {
 }
 
 #[derive(Debug, PartialEq)]
-pub enum TtsCommand {
+pub enum SynthesiserCommand {
     Speak {
         reply: ReplyId,
         segment: u32,

@@ -173,12 +173,12 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::super::input::Input;
-    use super::super::output::{AgentState, Output, Side, TtsCommand};
+    use super::super::output::{AgentState, Output, Side, SynthesiserCommand};
     use super::super::record::Summary;
     use super::*;
     use crate::config::*;
     use crate::rtp::sdp::{Codec, Flow};
-    use crate::speech::{SpeechEvent, TtsEvent};
+    use crate::speech::{SpeechEvent, SynthesiserEvent};
     use crate::time::RATE;
 
     fn call() -> Call {
@@ -218,7 +218,7 @@ mod tests {
                 Output::Event(CallEvent::Agent(AgentState::OnHold)) => told.push("hold".to_owned()),
                 Output::Event(CallEvent::Agent(_)) => told.push("agent".to_owned()),
                 Output::Event(CallEvent::Started) => told.push("started".to_owned()),
-                Output::Tts(_) => told.push("speak".to_owned()),
+                Output::Synthesiser(_) => told.push("speak".to_owned()),
                 Output::Wait(_) | Output::Done => return (told, end),
                 _ => {}
             }
@@ -426,7 +426,7 @@ mod tests {
         let mut asked = None;
         loop {
             match call.poll(START) {
-                Output::Tts(TtsCommand::Speak { reply, segment, .. }) => {
+                Output::Synthesiser(SynthesiserCommand::Speak { reply, segment, .. }) => {
                     asked = Some((reply, segment));
                 }
                 Output::Wait(_) => break,
@@ -436,13 +436,13 @@ mod tests {
         let (reply, segment) = asked.expect("the greeting is asked for");
         let samples = vec![9_000; 16 * ms];
         for event in [
-            TtsEvent::Audio {
+            SynthesiserEvent::Audio {
                 rate: RATE,
                 samples,
             },
-            TtsEvent::Done,
+            SynthesiserEvent::Done,
         ] {
-            let event = SpeechEvent::Tts {
+            let event = SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,

@@ -2,7 +2,7 @@
 //! recording, the transcript and the dialogue keep of it.
 
 use super::Call;
-use super::output::{CallEvent, LlmCommand, Side, TtsCommand};
+use super::output::{CallEvent, LlmCommand, Side, SynthesiserCommand};
 use super::record::{Role, Source, Turn};
 use super::reply::{Filler, Kind, Reply, Unheard};
 use crate::leg::ws::{Interruption, ServerEvent};
@@ -52,7 +52,7 @@ impl Call {
             self.out.llm(LlmCommand::Cancel(reply.id));
         }
         if reply.segments.last().is_some_and(|s| !s.done) {
-            self.out.tts(TtsCommand::Cancel(reply.id));
+            self.out.tts(SynthesiserCommand::Cancel(reply.id));
         }
     }
 
@@ -69,7 +69,7 @@ impl Call {
             self.withdraw(reply);
         }
         if let Some(filler) = self.filler.as_ref().filter(|filler| !filler.done) {
-            self.out.tts(TtsCommand::Cancel(filler.id));
+            self.out.tts(SynthesiserCommand::Cancel(filler.id));
         }
         self.fade();
         let up_to_event_id = self.playout.newest_message().unwrap_or(self.event_id);
@@ -214,7 +214,7 @@ impl Call {
             self.withdraw(reply);
         }
         if let Some(filler) = self.filler.as_ref().filter(|filler| !filler.done) {
-            self.out.tts(TtsCommand::Cancel(filler.id));
+            self.out.tts(SynthesiserCommand::Cancel(filler.id));
         }
         let whole = self.playout.is_idle();
         let played = self.clear_playout(position, reply.as_mut());

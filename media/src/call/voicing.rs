@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::Call;
-use super::output::{LlmCommand, TtsCommand};
+use super::output::{LlmCommand, SynthesiserCommand};
 use super::record::Owner;
 use super::reply::{Kind, Reply, Spoken};
 use crate::audio::resample::Resampler;
-use crate::speech::{ReplyId, TtsEvent};
+use crate::speech::{ReplyId, SynthesiserEvent};
 use crate::time::{RATE, Time};
 use crate::turn::Cue;
 
@@ -32,7 +32,7 @@ const ATTACK: usize = 80;
 
 impl Call {
     /// The voice said something.
-    pub(super) fn voice(&mut self, id: ReplyId, segment: u32, event: TtsEvent) {
+    pub(super) fn voice(&mut self, id: ReplyId, segment: u32, event: SynthesiserEvent) {
         if self.filler.as_ref().is_some_and(|filler| filler.id == id) {
             self.filler_voice(event);
             return;
@@ -49,7 +49,7 @@ impl Call {
             return;
         }
         match event {
-            TtsEvent::Audio { rate, samples } => {
+            SynthesiserEvent::Audio { rate, samples } => {
                 reply.voice_since = Some(now);
                 self.playout.expect(at_engine_rate(samples.len(), rate));
                 // In parts, so that the buffer between stays small whatever the voice sends at once.
@@ -62,13 +62,13 @@ impl Call {
                     }
                 }
             }
-            TtsEvent::Done => {
+            SynthesiserEvent::Done => {
                 if let Some(spoken) = reply.speaking() {
                     spoken.done = true;
                 }
                 reply.voice_since = None;
             }
-            TtsEvent::Failed { message } => self.voice_failed(&message),
+            SynthesiserEvent::Failed { message } => self.voice_failed(&message),
         }
     }
 
@@ -125,12 +125,12 @@ impl Call {
         }
     }
 
-    fn filler_voice(&mut self, event: TtsEvent) {
+    fn filler_voice(&mut self, event: SynthesiserEvent) {
         let Some(filler) = &mut self.filler else {
             return;
         };
         match event {
-            TtsEvent::Audio { rate, samples } => {
+            SynthesiserEvent::Audio { rate, samples } => {
                 for part in samples.chunks(PART) {
                     if resample(&mut filler.resampler, rate, part, &mut self.resampled) {
                         let first = self.playout.push(&self.resampled);
@@ -139,7 +139,7 @@ impl Call {
                     }
                 }
             }
-            TtsEvent::Done | TtsEvent::Failed { .. } => {
+            SynthesiserEvent::Done | SynthesiserEvent::Failed { .. } => {
                 filler.done = true;
                 self.playout.pad();
                 filler.over = self.playout.queued();
@@ -180,7 +180,7 @@ impl Call {
             done: false,
         });
         let id = reply.id;
-        self.out.tts(TtsCommand::Speak {
+        self.out.tts(SynthesiserCommand::Speak {
             reply: id,
             segment: segment.index,
             text,

@@ -11,21 +11,21 @@
 //! both sides know it.
 
 mod codec;
-mod ear;
 mod keypad;
-mod mouth;
 mod packer;
+mod receiver;
+mod sender;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::ear::Ear;
-use self::mouth::Mouth;
+use self::receiver::RtpReceiver;
+use self::sender::RtpSender;
 use super::sources::Sources;
 use super::{Coding, LegEvent, RtpPacket};
-use crate::audio::company::Arrivals;
 use crate::audio::opus::OpusError;
+use crate::audio::pacing::Arrivals;
 use crate::frame::FRAME;
 use crate::peer::MediaTotals;
 use crate::rtp::sdp::{self, Agreed, Codec, Flow, Format, Formats, received};
@@ -131,8 +131,8 @@ type Sink<'s> = &'s mut dyn FnMut(LegEvent<'_>);
 /// The caller's side of a telephone call.
 pub struct RtpLeg {
     plan: RtpPlan,
-    sources: Sources<Ear>,
-    mouth: Mouth,
+    sources: Sources<RtpReceiver>,
+    mouth: RtpSender,
     /// When sound, noise or an event came last, and when anything did.
     last_media: Option<Time>,
     last_sign: Option<Time>,
@@ -150,8 +150,8 @@ impl RtpLeg {
     pub fn new(plan: RtpPlan) -> Result<Self, OpusError> {
         Ok(Self {
             plan,
-            sources: Sources::new(Ear::new(&plan)?),
-            mouth: Mouth::new(&plan)?,
+            sources: Sources::new(RtpReceiver::new(&plan)?),
+            mouth: RtpSender::new(&plan)?,
             last_media: None,
             last_sign: None,
             awaited: Time::NEVER,

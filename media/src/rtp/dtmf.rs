@@ -58,7 +58,7 @@ pub fn key(number: u8) -> Option<char> {
 #[derive(Clone, Debug, Default)]
 pub struct Listener {
     /// The newest events, the newest first.
-    heard: [Option<Heard>; REMEMBERED],
+    heard: [Option<ReceivedEvent>; REMEMBERED],
     /// The number of the newest packet.
     sequence: u16,
     /// Numbers and timestamps have begun anew since.
@@ -70,7 +70,7 @@ const REMEMBERED: usize = 4;
 
 /// An event, or a segment of one; all of its packets share the timestamp.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct ReceivedEvent {
     timestamp: u32,
     number: u8,
     /// The longest that was told.
@@ -109,7 +109,7 @@ impl Listener {
         }
         self.anew = false;
         self.heard.rotate_right(1);
-        self.heard[0] = Some(Heard {
+        self.heard[0] = Some(ReceivedEvent {
             timestamp,
             number: event.number,
             duration: event.duration,
@@ -124,7 +124,9 @@ impl Listener {
     /// Whether the listener has heard of this event.
     pub fn knows(&self, timestamp: u32, payload: &[u8]) -> bool {
         Event::parse(payload).is_some_and(|event| {
-            let same = |heard: &Heard| (heard.timestamp, heard.number) == (timestamp, event.number);
+            let same = |heard: &ReceivedEvent| {
+                (heard.timestamp, heard.number) == (timestamp, event.number)
+            };
             self.heard.iter().flatten().any(same)
         })
     }
@@ -135,7 +137,7 @@ impl Listener {
     }
 }
 
-impl Heard {
+impl ReceivedEvent {
     /// Whether an event that begins here is this one's next segment: a key that is pressed for longer than a
     /// duration can tell goes on right after the longest (RFC 4733 section 2.5.1.3), of which the last packets
     /// may be lost.

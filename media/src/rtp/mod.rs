@@ -13,8 +13,8 @@
 
 pub mod dtmf;
 pub mod packet;
-pub mod peer;
 pub mod presses;
+pub mod remote;
 pub mod rtcp;
 pub mod sdp;
 pub mod srtp;

@@ -31,7 +31,7 @@ pub struct Block {
 
 /// What a compound packet tells us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Reports {
     /// Who tells it.
     pub from: Option<u32>,
     /// The middle 32 bits of the sender's time, to be told back.
@@ -44,8 +44,8 @@ pub struct Told {
 }
 
 /// Reads a compound packet. `ours`: our stream. `None`: not one.
-pub fn parse(mut bytes: &[u8], ours: u32) -> Option<Told> {
-    let mut told = Told::default();
+pub fn parse(mut bytes: &[u8], ours: u32) -> Option<Reports> {
+    let mut told = Reports::default();
     let mut any = false;
     while let Some(head) = bytes.first_chunk::<4>() {
         if head[0] >> 6 != 2 {

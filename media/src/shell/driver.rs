@@ -22,7 +22,6 @@ use super::clock::{Alarm, Clock, wake_in_time};
 use super::counters::{Tallies, count};
 use super::disk::Disk;
 use super::lateness::Histogram;
-use super::line::Line;
 use super::live::Live;
 use super::mailbox::{CallKey, Command, Inbox, Mailbox};
 use super::peer::Datagram;
@@ -30,6 +29,7 @@ use super::placed::Placed;
 use super::recorder::Ring;
 use super::rtp::LARGEST;
 use super::tools::{Tools, WebRtc};
+use super::transport::Transport;
 use super::wheel::Wheel;
 use crate::audio::fetch::fetch;
 use crate::call::Scratch;
@@ -209,7 +209,7 @@ impl Driver {
     fn take_mail(&mut self, now: &mut Time) -> bool {
         for _ in 0..MAIL {
             match self.inbox.commands.try_recv() {
-                Ok(command) => self.obey(now, command),
+                Ok(command) => self.handle_command(now, command),
                 Err(_) => break,
             }
         }
@@ -228,7 +228,7 @@ impl Driver {
         !self.inbox.commands.is_empty() || !self.inbox.speech.is_empty()
     }
 
-    fn obey(&mut self, now: &mut Time, command: Command) {
+    fn handle_command(&mut self, now: &mut Time, command: Command) {
         match command {
             Command::Place(placed) => {
                 // Calls that come together get 20 ms grids of their own, not one for all.
@@ -362,9 +362,9 @@ impl Driver {
         self.wheel.arm(place, Time::NEVER);
         let mut live = self.calls.remove(place);
         match &mut live.line {
-            Line::Socket(socket) => socket.deregister(self.poll.registry()),
-            Line::Rtp(line) => line.deregister(self.poll.registry()),
-            Line::Peer(peer) => {
+            Transport::Socket(socket) => socket.deregister(self.poll.registry()),
+            Transport::Rtp(line) => line.deregister(self.poll.registry()),
+            Transport::Peer(peer) => {
                 if let Some(webrtc) = &mut self.tools.webrtc {
                     peer.forget(&mut webrtc.net);
                 }

@@ -18,15 +18,15 @@ use super::disk::{self, Disk, Opening};
 use super::driver::Driver;
 use super::finish::RecordedFile;
 use super::lateness::{Histogram, Lateness, LatenessTotals};
-use super::line::Line;
 use super::live::Renewal;
 use super::mailbox::{CallKey, Command, Gate, Keeper, Mailbox, Sink};
-use super::peer::{Identity, Net, Peer};
-use super::placed::{Placed, Seat};
+use super::peer::{Identity, Net, PeerConnection};
+use super::placed::{CountedCall, Placed};
 use super::recorder::ring;
 use super::rtp::{RtpCarrier, RtpLine};
 use super::socket::Socket;
 use super::tools::WebRtc;
+use super::transport::Transport;
 use crate::call::input::{EndRequest, ToolOutcome};
 use crate::call::output::CallEvent;
 use crate::config::CallConfig;
@@ -252,7 +252,8 @@ impl Engine {
             .filter(|thread| thread.is_alive())
             .min_by_key(|thread| thread.live.load(Ordering::Relaxed));
         let mailbox = mailbox.ok_or(Refused::NoThread)?.clone();
-        let seat = Seat::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
+        let seat =
+            CountedCall::take(&self.live, &mailbox, self.config.node_calls).ok_or(Refused::Full)?;
         let key: CallKey = self.keys.fetch_add(1, Ordering::Relaxed);
         let line = match call.carrier {
             Carrier::Socket {
@@ -262,11 +263,11 @@ impl Engine {
             } => {
                 let socket = Socket::new(stream, leftover, call.config.audio_format, held)
                     .map_err(|_| Refused::Socket)?;
-                Line::Socket(socket)
+                Transport::Socket(socket)
             }
-            Carrier::Rtp(carrier) => Line::Rtp(Box::new(RtpLine::new(*carrier))),
+            Carrier::Rtp(carrier) => Transport::Rtp(Box::new(RtpLine::new(*carrier))),
             Carrier::Peer { .. } if self.config.webrtc.is_none() => return Err(Refused::Socket),
-            Carrier::Peer { reach } => Line::Peer(Box::new(Peer::new(key, reach))),
+            Carrier::Peer { reach } => Transport::Peer(Box::new(PeerConnection::new(key, reach))),
         };
         let gate = Arc::new(Gate::default());
         let sink = Arc::new(Sink {

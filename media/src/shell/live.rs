@@ -10,11 +10,11 @@ mod transport;
 use super::counters::count;
 use super::disk::Opening;
 use super::engine::OnEvent;
-use super::line::Line;
 use super::mailbox::{CallKey, Keeper};
-use super::placed::{Placed, Seat};
+use super::placed::{CountedCall, Placed};
 use super::recorder::Recorder;
 use super::tools::Tools;
+use super::transport::Transport;
 use crate::call::Call;
 use crate::call::input::{EndRequest, Input};
 use crate::speech::Providers;
@@ -29,7 +29,7 @@ pub(super) struct Live {
     gate: Keeper,
     /// `None` when the call is over and only its socket is still closing.
     machine: Option<Machine>,
-    pub(super) line: Line,
+    pub(super) line: Transport,
     recorder: Recorder,
     on_event: OnEvent,
     started: Time,
@@ -52,7 +52,7 @@ struct Machine {
     providers: Providers,
     /// The call knows that its socket is gone.
     gone: bool,
-    _seat: Seat,
+    _seat: CountedCall,
 }
 
 impl Live {

@@ -20,7 +20,6 @@ mod driver;
 mod engine;
 mod finish;
 mod lateness;
-mod line;
 mod live;
 mod mailbox;
 mod peer;
@@ -31,6 +30,7 @@ mod relay;
 mod rtp;
 mod socket;
 mod tools;
+mod transport;
 mod wheel;
 
 pub use self::counters::Counters;

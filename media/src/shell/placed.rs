@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::engine::OnEvent;
-use super::line::Line;
 use super::mailbox::{CallKey, Keeper, Mailbox};
+use super::transport::Transport;
 use crate::config::CallConfig;
 use crate::speech::Providers;
 
@@ -15,9 +15,9 @@ pub(super) struct Placed {
     // Dropped before the listener: whoever sees the news end finds the call over, and its place free.
     /// Whoever holds the call's handle learns that it is over, also where its thread died with it or before it took it.
     pub(super) gate: Keeper,
-    pub(super) seat: Seat,
+    pub(super) seat: CountedCall,
     pub(super) config: CallConfig,
-    pub(super) line: Line,
+    pub(super) line: Transport,
     pub(super) providers: Providers,
     pub(super) on_event: OnEvent,
     /// What the log says of the call; whoever placed it chose it.
@@ -25,12 +25,12 @@ pub(super) struct Placed {
 }
 
 /// A call's place in the counts, given back when dropped.
-pub(super) struct Seat {
+pub(super) struct CountedCall {
     all: Arc<AtomicUsize>,
     mailbox: Arc<Mailbox>,
 }
 
-impl Seat {
+impl CountedCall {
     /// `None`: there are `cap` calls already.
     pub(super) fn take(all: &Arc<AtomicUsize>, mailbox: &Arc<Mailbox>, cap: usize) -> Option<Self> {
         all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
@@ -45,7 +45,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         self.mailbox.live.fetch_sub(1, Ordering::SeqCst);
         self.all.fetch_sub(1, Ordering::SeqCst);

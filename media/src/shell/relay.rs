@@ -215,7 +215,7 @@ impl Driver {
                     }
                 }
             }
-            let ended = self.obey(now);
+            let ended = self.handle_command(now);
             let (calls, work) = (&mut self.calls, &mut self.work);
             for (place, call) in calls.iter_mut() {
                 if call.dropped.load(Ordering::Acquire) {
@@ -244,7 +244,7 @@ impl Driver {
     }
 
     /// Takes what was asked for. `true`: nobody can ask any more.
-    fn obey(&mut self, now: Time) -> bool {
+    fn handle_command(&mut self, now: Time) -> bool {
         loop {
             match self.inbox.try_recv() {
                 Ok(Command::Begin(beginning)) => self.begin(now, *beginning),

@@ -13,7 +13,7 @@ use crate::call::input::Report;
 use crate::leg::RtpPacket;
 use crate::peer::Quality;
 use crate::rtp::packet::{HEADER, Header, Packet, is_rtcp};
-use crate::rtp::peer::{Numbered, Peer};
+use crate::rtp::remote::{Numbered, RemoteMedia};
 use crate::rtp::rtcp::{self, Receptions, Sent};
 use crate::rtp::sdp::{Agreed, Format, KeyPair};
 use crate::rtp::srtp::{Keys, Opener, Sealer};
@@ -38,8 +38,8 @@ pub(super) struct RtpLine {
     ports: PortPair,
     agreed: Agreed,
     ssrc: u32,
-    audio: Peer,
-    reports: Peer,
+    audio: RemoteMedia,
+    reports: RemoteMedia,
     crypt: Option<Crypt>,
     /// Of the audio and of the reports.
     readable: [bool; 2],
@@ -84,8 +84,8 @@ impl RtpLine {
         Self {
             ports,
             ssrc,
-            audio: Peer::new(agreed.remote),
-            reports: Peer::new(agreed.remote_reports),
+            audio: RemoteMedia::new(agreed.remote),
+            reports: RemoteMedia::new(agreed.remote_reports),
             crypt: Crypt::renewed(None, agreed.keys.as_ref()),
             readable: [true; 2],
             budget: READ_BUDGET,

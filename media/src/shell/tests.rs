@@ -54,11 +54,12 @@ impl Recogniser for Quick {
     fn audio(&mut self, _: UtteranceId, _: &[i16]) {}
     fn finish(&mut self, utterance: UtteranceId) {
         let text = "Yes please.".to_owned();
-        self.sink.send(SpeechEvent::Stt(SttEvent::Final {
-            utterance,
-            text,
-            confidence: None,
-        }));
+        self.sink
+            .send(SpeechEvent::Recogniser(RecogniserEvent::Final {
+                utterance,
+                text,
+                confidence: None,
+            }));
     }
     fn cancel(&mut self, _: UtteranceId) {}
 }
@@ -79,20 +80,20 @@ impl Synthesiser for Quick {
             let samples = (0..16_000)
                 .map(|n| if n % 40 < 20 { 6000 } else { -6000 })
                 .collect();
-            let event = TtsEvent::Audio {
+            let event = SynthesiserEvent::Audio {
                 rate: 16_000,
                 samples,
             };
-            self.sink.send(SpeechEvent::Tts {
+            self.sink.send(SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,
             });
         }
-        self.sink.send(SpeechEvent::Tts {
+        self.sink.send(SpeechEvent::Synthesiser {
             reply,
             segment,
-            event: TtsEvent::Done,
+            event: SynthesiserEvent::Done,
         });
     }
     fn cancel(&mut self, _: ReplyId) {}
@@ -728,11 +729,11 @@ fn a_full_queue_makes_a_provider_wait_and_an_ended_call_stops_it() {
             let (sink, told) = (self.sink.clone(), self.told.clone());
             self.worker = Some(std::thread::spawn(move || {
                 loop {
-                    let event = TtsEvent::Audio {
+                    let event = SynthesiserEvent::Audio {
                         rate: 16_000,
                         samples: vec![0; 16],
                     };
-                    let sent = sink.send(SpeechEvent::Tts {
+                    let sent = sink.send(SpeechEvent::Synthesiser {
                         reply,
                         segment,
                         event,

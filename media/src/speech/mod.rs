@@ -51,20 +51,20 @@ pub enum NotTaken {
 /// All that providers can say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SpeechEvent {
-    Stt(SttEvent),
+    Recogniser(RecogniserEvent),
     Llm {
         reply: ReplyId,
         event: LlmEvent,
     },
-    Tts {
+    Synthesiser {
         reply: ReplyId,
         segment: u32,
-        event: TtsEvent,
+        event: SynthesiserEvent,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum SttEvent {
+pub enum RecogniserEvent {
     /// The words so far; each interim replaces the one before.
     Interim {
         utterance: UtteranceId,
@@ -100,7 +100,7 @@ pub enum LlmEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum TtsEvent {
+pub enum SynthesiserEvent {
     /// PCM16 mono at `rate` Hz, any length; in order.
     Audio { rate: u32, samples: Vec<i16> },
     /// The segment is complete.
@@ -161,7 +161,7 @@ pub trait Recogniser: Send {
     /// The caller's voice began. Pre-roll follows as the first audio.
     fn begin(&mut self, utterance: UtteranceId);
     fn audio(&mut self, utterance: UtteranceId, pcm: &[i16]);
-    /// The voice stopped: answer with [`SttEvent::Final`] (or `Failed`) as soon as possible.
+    /// The voice stopped: answer with [`RecogniserEvent::Final`] (or `Failed`) as soon as possible.
     fn finish(&mut self, utterance: UtteranceId);
     /// Nobody wants this utterance any more; no answer is expected.
     fn cancel(&mut self, utterance: UtteranceId);

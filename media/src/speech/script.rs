@@ -8,14 +8,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{
-    LlmEvent, ModelRequest, ReplyId, SpeechEvent, SttEvent, ToolCall, TtsEvent, UtteranceId,
+    LlmEvent, ModelRequest, RecogniserEvent, ReplyId, SpeechEvent, SynthesiserEvent, ToolCall,
+    UtteranceId,
 };
-use crate::call::output::{LlmCommand, Output, SttCommand, TtsCommand};
+use crate::call::output::{LlmCommand, Output, RecogniserCommand, SynthesiserCommand};
 use crate::time::Time;
 
 /// What the model does when it is asked.
 #[derive(Clone, Debug)]
-pub enum Line {
+pub enum Answer {
     /// Says this, word by word.
     Say(String),
     /// Calls a tool, then is asked again.
@@ -50,8 +51,8 @@ pub struct Script {
     pub llm_delay: Duration,
     pub llm_pace: Duration,
     /// One for each request in turn; when they run out, [`Script::always_said`].
-    pub lines: VecDeque<Line>,
-    pub always_said: Line,
+    pub lines: VecDeque<Answer>,
+    pub always_said: Answer,
     /// From the segment's text to its first sound.
     pub tts_delay: Duration,
     /// Segments that fail at the voice.
@@ -92,7 +93,7 @@ impl Default for Script {
             llm_delay: Duration::from_millis(80),
             llm_pace: Duration::from_millis(5),
             lines: VecDeque::new(),
-            always_said: Line::Say("Hello there.".to_owned()),
+            always_said: Answer::Say("Hello there.".to_owned()),
             tts_delay: Duration::from_millis(40),
             broken_segments: BTreeSet::new(),
             character: Duration::from_millis(60),
@@ -108,9 +109,9 @@ impl Script {
     /// Answers an output of the call, later.
     pub fn react(&mut self, now: Time, output: &Output<'_>) {
         match output {
-            Output::Stt(SttCommand::Finish(utterance)) => self.hear(now, *utterance),
-            Output::Stt(SttCommand::Cancel(utterance)) => self.forget(|event| {
-                matches!(event, SpeechEvent::Stt(SttEvent::Final { utterance: u, .. } | SttEvent::Failed { utterance: u, .. }) if u == utterance)
+            Output::Recogniser(RecogniserCommand::Finish(utterance)) => self.hear(now, *utterance),
+            Output::Recogniser(RecogniserCommand::Cancel(utterance)) => self.forget(|event| {
+                matches!(event, SpeechEvent::Recogniser(RecogniserEvent::Final { utterance: u, .. } | RecogniserEvent::Failed { utterance: u, .. }) if u == utterance)
             }),
             Output::Llm(LlmCommand::Start(reply, request)) => {
                 self.requests.push((**request).clone());
@@ -119,9 +120,9 @@ impl Script {
             Output::Llm(LlmCommand::Cancel(reply)) => {
                 self.forget(|event| matches!(event, SpeechEvent::Llm { reply: r, .. } if r == reply));
             }
-            Output::Tts(TtsCommand::Speak { reply, segment, text }) => self.speak(now, *reply, *segment, text),
-            Output::Tts(TtsCommand::Cancel(reply)) => {
-                self.forget(|event| matches!(event, SpeechEvent::Tts { reply: r, .. } if r == reply));
+            Output::Synthesiser(SynthesiserCommand::Speak { reply, segment, text }) => self.speak(now, *reply, *segment, text),
+            Output::Synthesiser(SynthesiserCommand::Cancel(reply)) => {
+                self.forget(|event| matches!(event, SpeechEvent::Synthesiser { reply: r, .. } if r == reply));
             }
             _ => {}
         }
@@ -154,7 +155,7 @@ impl Script {
             Hearing::Words(text) => {
                 self.later(
                     at,
-                    SpeechEvent::Stt(SttEvent::Final {
+                    SpeechEvent::Recogniser(RecogniserEvent::Final {
                         utterance,
                         text,
                         confidence: Some(0.9),
@@ -164,22 +165,22 @@ impl Script {
             Hearing::Many(results) => {
                 for (after, text, is_final) in results {
                     let event = if is_final {
-                        SttEvent::Final {
+                        RecogniserEvent::Final {
                             utterance,
                             text,
                             confidence: Some(0.9),
                         }
                     } else {
-                        SttEvent::Interim { utterance, text }
+                        RecogniserEvent::Interim { utterance, text }
                     };
-                    self.later(now + after, SpeechEvent::Stt(event));
+                    self.later(now + after, SpeechEvent::Recogniser(event));
                 }
             }
             Hearing::Fail => {
                 let message = "scripted".to_owned();
                 self.later(
                     at,
-                    SpeechEvent::Stt(SttEvent::Failed { utterance, message }),
+                    SpeechEvent::Recogniser(RecogniserEvent::Failed { utterance, message }),
                 );
             }
             Hearing::Stall => {}
@@ -194,19 +195,19 @@ impl Script {
         let mut at = now + self.llm_delay;
         let mut events = Vec::new();
         match line {
-            Line::Say(text) => {
+            Answer::Say(text) => {
                 events.extend(words(&text));
                 events.push(LlmEvent::Done);
             }
-            Line::Call(call) => events.extend([LlmEvent::ToolCall(call), LlmEvent::Done]),
-            Line::SayAndCall(text, call) => {
+            Answer::Call(call) => events.extend([LlmEvent::ToolCall(call), LlmEvent::Done]),
+            Answer::SayAndCall(text, call) => {
                 events.extend(words(&text));
                 events.extend([LlmEvent::ToolCall(call), LlmEvent::Done]);
             }
-            Line::Fail => events.push(LlmEvent::Failed {
+            Answer::Fail => events.push(LlmEvent::Failed {
                 message: "scripted".to_owned(),
             }),
-            Line::Stall => {}
+            Answer::Stall => {}
         }
         for event in events {
             self.later(at, SpeechEvent::Llm { reply, event });
@@ -218,12 +219,12 @@ impl Script {
         self.spoken.push((reply, segment, text.to_owned()));
         let at = now + self.tts_delay;
         if self.broken_segments.contains(text) {
-            let event = TtsEvent::Failed {
+            let event = SynthesiserEvent::Failed {
                 message: "scripted".to_owned(),
             };
             self.later(
                 at,
-                SpeechEvent::Tts {
+                SpeechEvent::Synthesiser {
                     reply,
                     segment,
                     event,
@@ -245,13 +246,13 @@ impl Script {
             })
             .collect::<Vec<i16>>();
         for piece in sound.chunks(self.tts_rate as usize / 10) {
-            let event = TtsEvent::Audio {
+            let event = SynthesiserEvent::Audio {
                 rate: self.tts_rate,
                 samples: piece.to_vec(),
             };
             self.later(
                 at,
-                SpeechEvent::Tts {
+                SpeechEvent::Synthesiser {
                     reply,
                     segment,
                     event,
@@ -260,10 +261,10 @@ impl Script {
         }
         self.later(
             at,
-            SpeechEvent::Tts {
+            SpeechEvent::Synthesiser {
                 reply,
                 segment,
-                event: TtsEvent::Done,
+                event: SynthesiserEvent::Done,
             },
         );
     }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::call::output::{LlmCommand, Output, Side, SttCommand, TtsCommand};
+use crate::call::output::{LlmCommand, Output, RecogniserCommand, Side, SynthesiserCommand};
 
 /// Mixes eight bytes at a step (rotate, xor, multiply). Not against an adversary: two runs of one
 /// program are compared.
@@ -41,7 +41,7 @@ impl Digest {
                 self.mix(u64::from(packet.timestamp) << 32 | u64::from(packet.sequence));
                 self.bytes(packet.payload);
             }
-            Output::Stt(SttCommand::Audio(utterance, samples)) => {
+            Output::Recogniser(RecogniserCommand::Audio(utterance, samples)) => {
                 self.mix(2);
                 self.mix(utterance.0.into());
                 self.samples(samples);
@@ -117,24 +117,24 @@ pub(super) fn line(output: &Output<'_>) -> String {
             )
         }
         Output::Close { code, reason } => format!("close {code} {reason}"),
-        Output::Stt(SttCommand::Begin(id)) => format!("stt begin {}", id.0),
-        Output::Stt(SttCommand::Audio(id, samples)) => {
+        Output::Recogniser(RecogniserCommand::Begin(id)) => format!("stt begin {}", id.0),
+        Output::Recogniser(RecogniserCommand::Audio(id, samples)) => {
             format!("stt audio {} {}", id.0, sound(samples))
         }
-        Output::Stt(SttCommand::Finish(id)) => format!("stt finish {}", id.0),
-        Output::Stt(SttCommand::Cancel(id)) => format!("stt cancel {}", id.0),
+        Output::Recogniser(RecogniserCommand::Finish(id)) => format!("stt finish {}", id.0),
+        Output::Recogniser(RecogniserCommand::Cancel(id)) => format!("stt cancel {}", id.0),
         Output::Llm(LlmCommand::Start(reply, request)) => {
             format!("llm start {} {}", reply.0, json(request))
         }
         Output::Llm(LlmCommand::Cancel(reply)) => format!("llm cancel {}", reply.0),
-        Output::Tts(TtsCommand::Speak {
+        Output::Synthesiser(SynthesiserCommand::Speak {
             reply,
             segment,
             text,
         }) => {
             format!("tts speak {}.{segment} {}", reply.0, json(text))
         }
-        Output::Tts(TtsCommand::Cancel(reply)) => format!("tts cancel {}", reply.0),
+        Output::Synthesiser(SynthesiserCommand::Cancel(reply)) => format!("tts cancel {}", reply.0),
         Output::Tool { reply, call } => format!("tool {} {}", reply.0, json(call)),
         Output::CancelTool { id } => format!("tool cancel {}", json(id)),
         Output::Record { side, at, samples } => {

@@ -8,7 +8,7 @@ use super::{FORMAT, Header, Kind, PACKET_HEAD, VERSION};
 use crate::call::input::{Gone, Input};
 use crate::error::TapeError;
 use crate::leg::RtpPacket;
-use crate::speech::{ReplyId, SpeechEvent, TtsEvent};
+use crate::speech::{ReplyId, SpeechEvent, SynthesiserEvent};
 use crate::time::Time;
 
 /// Longest header line that is looked at, bytes: ten times the longest agent prompts.
@@ -134,8 +134,8 @@ impl<'a> Reader<'a> {
                     .chunks_exact(2)
                     .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
                     .collect();
-                let event = TtsEvent::Audio { rate, samples };
-                Input::Speech(SpeechEvent::Tts {
+                let event = SynthesiserEvent::Audio { rate, samples };
+                Input::Speech(SpeechEvent::Synthesiser {
                     reply: ReplyId(reply),
                     segment,
                     event,

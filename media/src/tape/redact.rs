@@ -8,7 +8,7 @@ use super::{Item, Reader, TapeWriter};
 use crate::call::input::ToolOutcome;
 use crate::config::CallConfig;
 use crate::error::TapeError;
-use crate::speech::{LlmEvent, SpeechEvent, SttEvent};
+use crate::speech::{LlmEvent, RecogniserEvent, SpeechEvent};
 
 /// Keys whose values say how the protocol runs and nothing of what was said.
 const PLAIN: [&[u8]; 18] = [
@@ -61,7 +61,9 @@ pub(super) fn config(config: &mut CallConfig) {
 
 pub(super) fn speech(event: &mut SpeechEvent) {
     match event {
-        SpeechEvent::Stt(SttEvent::Interim { text, .. } | SttEvent::Final { text, .. })
+        SpeechEvent::Recogniser(
+            RecogniserEvent::Interim { text, .. } | RecogniserEvent::Final { text, .. },
+        )
         | SpeechEvent::Llm {
             event: LlmEvent::Text(text),
             ..
@@ -70,9 +72,9 @@ pub(super) fn speech(event: &mut SpeechEvent) {
             event: LlmEvent::ToolCall(call),
             ..
         } => call.arguments = "{}".to_owned(),
-        SpeechEvent::Stt(SttEvent::Failed { .. })
+        SpeechEvent::Recogniser(RecogniserEvent::Failed { .. })
         | SpeechEvent::Llm { .. }
-        | SpeechEvent::Tts { .. } => {}
+        | SpeechEvent::Synthesiser { .. } => {}
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::call::Call;
 use crate::call::input::{EndRequest, Gone, Input, ToolOutcome};
-use crate::call::output::{Output, TtsCommand};
+use crate::call::output::{Output, SynthesiserCommand};
 use crate::config::*;
 use crate::speech::*;
 
@@ -47,7 +47,7 @@ fn tape_of_a_call(recording: bool) -> Vec<u8> {
             let output = call.poll(now);
             tape.output(&output);
             match output {
-                Output::Tts(TtsCommand::Speak { reply, segment, .. }) => {
+                Output::Synthesiser(SynthesiserCommand::Speak { reply, segment, .. }) => {
                     spoken.push((reply, segment))
                 }
                 Output::Wait(_) => {
@@ -69,15 +69,15 @@ fn tape_of_a_call(recording: bool) -> Vec<u8> {
         for (reply, segment) in std::mem::take(&mut to_speak) {
             let samples = (0..16_000).map(|n| (n % 50) * 100).collect();
             for event in [
-                TtsEvent::Audio {
+                SynthesiserEvent::Audio {
                     rate: 16_000,
                     samples,
                 },
-                TtsEvent::Done,
+                SynthesiserEvent::Done,
             ] {
                 to_speak.extend(serve(
                     now,
-                    Input::Speech(SpeechEvent::Tts {
+                    Input::Speech(SpeechEvent::Synthesiser {
                         reply,
                         segment,
                         event,
@@ -204,12 +204,12 @@ fn shown(tape: &[u8]) -> Vec<String> {
 #[test]
 fn every_kind_of_input_comes_back() {
     let start = Time::from_millis(10);
-    let stt = SttEvent::Final {
+    let stt = RecogniserEvent::Final {
         utterance: UtteranceId(3),
         text: "é\u{1F600}".to_owned(),
         confidence: Some(0.3),
     };
-    let audio = TtsEvent::Audio {
+    let audio = SynthesiserEvent::Audio {
         rate: 22_050,
         samples: vec![i16::MIN, -1, 0, i16::MAX],
     };
@@ -223,8 +223,8 @@ fn every_kind_of_input_comes_back() {
             Input::Connected,
             Input::Text("{\"type\":\"end\"}"),
             Input::Binary(&[0, 255, 3]),
-            Input::Speech(SpeechEvent::Stt(stt.clone())),
-            Input::Speech(SpeechEvent::Tts {
+            Input::Speech(SpeechEvent::Recogniser(stt.clone())),
+            Input::Speech(SpeechEvent::Synthesiser {
                 reply: ReplyId(300),
                 segment: 2,
                 event: audio.clone(),

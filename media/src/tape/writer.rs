@@ -5,7 +5,7 @@ use super::{FORMAT, Header, Kind, MAX_BYTES, PACKET_HEAD, VERSION, redact};
 use crate::call::input::{Gone, Input};
 use crate::call::output::Output;
 use crate::config::CallConfig;
-use crate::speech::{SpeechEvent, TtsEvent};
+use crate::speech::{SpeechEvent, SynthesiserEvent};
 use crate::time::Time;
 
 /// Room that a tape keeps between two pieces, bytes: the piece that the shell waits for, and an input.
@@ -203,10 +203,10 @@ impl TapeWriter {
                 self.start(Kind::Gone, delta);
                 self.pending.push(u8::from(*gone == Gone::Stalled));
             }
-            Input::Speech(SpeechEvent::Tts {
+            Input::Speech(SpeechEvent::Synthesiser {
                 reply,
                 segment,
-                event: TtsEvent::Audio { rate, samples },
+                event: SynthesiserEvent::Audio { rate, samples },
             }) => {
                 self.start(Kind::Audio, delta);
                 for number in [reply.0, *segment, *rate] {

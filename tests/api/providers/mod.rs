@@ -16,8 +16,8 @@ use control::vendors::{CallSpeech, Speech, SpeechSettings};
 use control::voices::{Engine, Voice};
 use media::config::AgentConfig;
 use media::speech::{
-    LlmEvent, Message, ModelRequest, Providers, ReplyId, SpeechEvent, SpeechSink, SttEvent,
-    ToolCall, TtsEvent, UtteranceId,
+    LlmEvent, Message, ModelRequest, Providers, RecogniserEvent, ReplyId, SpeechEvent, SpeechSink,
+    SynthesiserEvent, ToolCall, UtteranceId,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -34,9 +34,9 @@ pub(crate) struct Call {
     _folder: tempfile::TempDir,
 }
 
-struct Ear(mpsc::UnboundedSender<(Instant, SpeechEvent)>);
+struct EventSink(mpsc::UnboundedSender<(Instant, SpeechEvent)>);
 
-impl SpeechSink for Ear {
+impl SpeechSink for EventSink {
     fn send(&self, event: SpeechEvent) -> bool {
         self.0.send((Instant::now(), event)).is_ok()
     }
@@ -74,7 +74,7 @@ impl Call {
         let CallSpeech { providers, usage } = made.unwrap_or_else(|why| panic!("{why}"));
         let (sender, events) = mpsc::unbounded_channel();
         Self {
-            providers: Some(providers(Arc::new(Ear(sender)))),
+            providers: Some(providers(Arc::new(EventSink(sender)))),
             events,
             usage,
             speech,
@@ -148,7 +148,7 @@ impl Call {
         let mut last = began;
         loop {
             let (at, event) = self.next().await;
-            let SpeechEvent::Tts {
+            let SpeechEvent::Synthesiser {
                 reply: of,
                 segment: 0,
                 event,
@@ -160,12 +160,12 @@ impl Call {
             spoken.longest_wait = spoken.longest_wait.max(at - last);
             last = at;
             match event {
-                TtsEvent::Audio { rate, samples } => {
+                SynthesiserEvent::Audio { rate, samples } => {
                     spoken.ms += samples.len() as f64 * 1000.0 / f64::from(rate);
                     spoken.rates.push(rate);
                 }
-                TtsEvent::Done => break,
-                TtsEvent::Failed { message } => {
+                SynthesiserEvent::Done => break,
+                SynthesiserEvent::Failed { message } => {
                     spoken.failed = Some(message);
                     break;
                 }
@@ -190,13 +190,13 @@ impl Call {
     pub(crate) async fn heard(&mut self, utterance: u32) -> Result<String, String> {
         loop {
             match self.next().await.1 {
-                SpeechEvent::Stt(SttEvent::Interim { .. }) => {}
-                SpeechEvent::Stt(SttEvent::Final {
+                SpeechEvent::Recogniser(RecogniserEvent::Interim { .. }) => {}
+                SpeechEvent::Recogniser(RecogniserEvent::Final {
                     utterance: of,
                     text,
                     ..
                 }) if of == UtteranceId(utterance) => return Ok(text),
-                SpeechEvent::Stt(SttEvent::Failed {
+                SpeechEvent::Recogniser(RecogniserEvent::Failed {
                     utterance: of,
                     message,
                 }) if of == UtteranceId(utterance) => return Err(message),

@@ -5,7 +5,7 @@ use media::config::{AgentConfig, Language};
 use crate::agents::{Agent, Builtins, Variables};
 use crate::http::ApiError;
 use crate::node::Node;
-use crate::vendors::{CallSpeech, Part, SpeechUnavailable};
+use crate::vendors::{CallSpeech, ProviderRole, SpeechUnavailable};
 use crate::voices;
 
 /// Whether a call of this agent could be served at all; asked before a session is opened.
@@ -30,8 +30,8 @@ pub fn can_speak(app: &Node, agent: &Agent) -> Result<(), ApiError> {
             may_pass: false,
         }) => {
             let code = match what {
-                Part::Voice => "voice_unavailable",
-                Part::Model | Part::Recogniser => "validation_error",
+                ProviderRole::Voice => "voice_unavailable",
+                ProviderRole::Model | ProviderRole::Recogniser => "validation_error",
             };
             Err(ApiError::unprocessable(code, why))
         }
@@ -45,7 +45,7 @@ pub(super) fn speech(
     told: &AgentConfig,
 ) -> Result<CallSpeech, SpeechUnavailable> {
     let voice = voices::find(&agent.settings.voice_id).ok_or_else(|| SpeechUnavailable {
-        what: Part::Voice,
+        what: ProviderRole::Voice,
         why: "The agent's voice is not offered any more".to_owned(),
         may_pass: false,
     })?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::service;
 use super::wire::{PlaceCall, PlacedCall, TriggerCall};
 use crate::calls::bridge::telephone::Calling;
-use crate::http::answers::Told;
+use crate::http::answers::HeaderDoc;
 use crate::http::extract::Wire;
 use crate::http::{Access, ApiError, Body, Caller, Class, Endpoint, Scope};
 use crate::idempotency::{Key, REPLAYED};
@@ -58,7 +58,7 @@ fn placing<T: Wire>(endpoint: Endpoint<Calling>) -> Endpoint<Calling> {
         .class(Class::CallCreation)
         .bills_late()
         .idempotent()
-        .tells(&[Told {
+        .tells(&[HeaderDoc {
             name: REPLAYED,
             kind: "string",
             doc: "`true` where an earlier request of the same `Idempotency-Key` placed this call",

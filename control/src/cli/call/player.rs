@@ -26,7 +26,7 @@ struct Mark {
 
 /// What came out of the loudspeaker, to be told to the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum PlaybackReport {
     /// So much of the audio message was played, ms.
     Played { id: u64, ms: u64 },
     /// Everything before this mark was played, or taken back.
@@ -67,7 +67,7 @@ impl Player {
     }
 
     /// Takes back every piece up to that id, as far as it is not yet played.
-    pub(crate) fn drop_to(&mut self, now: u64, id: u64) -> Vec<Heard> {
+    pub(crate) fn drop_to(&mut self, now: u64, id: u64) -> Vec<PlaybackReport> {
         let mut heard = self.advance(now);
         let cut = now.min(self.end());
         let rest = self
@@ -77,7 +77,7 @@ impl Player {
         for piece in std::mem::take(&mut self.waiting) {
             let played = cut.saturating_sub(piece.start).min(piece.len);
             if piece.id <= id {
-                heard.push(Heard::Played {
+                heard.push(PlaybackReport::Played {
                     id: piece.id,
                     ms: self.ms(played),
                 });
@@ -96,27 +96,35 @@ impl Player {
     }
 
     /// Takes back all that is not yet played; every mark is echoed at once, as a telephony vendor does.
-    pub(crate) fn clear(&mut self, now: u64) -> Vec<Heard> {
+    pub(crate) fn clear(&mut self, now: u64) -> Vec<PlaybackReport> {
         let mut heard = self.drop_to(now, u64::MAX);
-        heard.extend(self.marks.drain(..).map(|mark| Heard::Mark(mark.name)));
+        heard.extend(
+            self.marks
+                .drain(..)
+                .map(|mark| PlaybackReport::Mark(mark.name)),
+        );
         heard
     }
 
     /// What was played to its end since the last question.
-    pub(crate) fn advance(&mut self, now: u64) -> Vec<Heard> {
+    pub(crate) fn advance(&mut self, now: u64) -> Vec<PlaybackReport> {
         let mut heard = Vec::new();
         while let Some(piece) = self.waiting.front() {
             if piece.start + piece.len > now {
                 break;
             }
-            heard.push(Heard::Played {
+            heard.push(PlaybackReport::Played {
                 id: piece.id,
                 ms: self.ms(piece.len),
             });
             self.waiting.pop_front();
         }
         while self.marks.front().is_some_and(|mark| mark.place <= now) {
-            heard.extend(self.marks.pop_front().map(|mark| Heard::Mark(mark.name)));
+            heard.extend(
+                self.marks
+                    .pop_front()
+                    .map(|mark| PlaybackReport::Mark(mark.name)),
+            );
         }
         heard
     }
@@ -142,8 +150,8 @@ mod tests {
 
     const MS: u64 = 16;
 
-    fn played(id: u64, ms: u64) -> Heard {
-        Heard::Played { id, ms }
+    fn played(id: u64, ms: u64) -> PlaybackReport {
+        PlaybackReport::Played { id, ms }
     }
 
     #[test]
@@ -183,10 +191,10 @@ mod tests {
         player.mark("b".to_owned());
         assert_eq!(
             player.advance(160),
-            [played(0, 20), Heard::Mark("a".to_owned())]
+            [played(0, 20), PlaybackReport::Mark("a".to_owned())]
         );
         let heard = player.clear(320);
-        assert_eq!(heard, [played(0, 20), Heard::Mark("b".to_owned())]);
+        assert_eq!(heard, [played(0, 20), PlaybackReport::Mark("b".to_owned())]);
         assert_eq!(player.end(), 320);
     }
 

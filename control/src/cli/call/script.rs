@@ -34,7 +34,7 @@ enum Phase {
 
 /// What the caller hears of the agent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ears {
+pub(crate) struct AgentSpeech {
     /// When the agent's latest stretch of speech began.
     pub voice_since: Option<u64>,
     /// Until when the agent speaks, as far as its audio has arrived.
@@ -64,7 +64,7 @@ impl Script {
     }
 
     /// What to do in the frame that begins now.
-    pub(crate) fn act(&mut self, now: u64, ears: Ears) -> Act {
+    pub(crate) fn act(&mut self, now: u64, ears: AgentSpeech) -> Act {
         let voice_since = ears.voice_since.filter(|since| *since <= now);
         match self.phase {
             Phase::Waiting => {
@@ -120,7 +120,7 @@ mod tests {
         let mut began = Vec::new();
         for now in (0..60_000).step_by(20) {
             let last = voice.iter().rev().find(|(since, _)| *since <= now);
-            let ears = last.map_or_else(Ears::default, |(since, until)| Ears {
+            let ears = last.map_or_else(AgentSpeech::default, |(since, until)| AgentSpeech {
                 voice_since: Some(*since),
                 voice_until: *until,
             });

@@ -43,7 +43,7 @@ pub(super) async fn call(uri: &str, args: &CallArgs) -> Result<(), CallError> {
         Some(path) => Some(super::read_wav(path, RATE)?),
         None => None,
     };
-    let mut line = Line::dial(&target, args).await?;
+    let mut line = Signalling::dial(&target, args).await?;
     line.say(&format!("calling {target}"));
     let agreed = line.ring().await?;
     let mut talk = Talk::new(&agreed, args, voice)?;
@@ -71,7 +71,7 @@ fn spoken(agreed: &Agreed) -> String {
 }
 
 /// The signalling of the call.
-struct Line {
+struct Signalling {
     sip: Sip,
     events: mpsc::Receiver<Event>,
     audio: UdpSocket,
@@ -83,7 +83,7 @@ struct Line {
     goodbye_answered: bool,
 }
 
-impl Line {
+impl Signalling {
     /// Sends the INVITE.
     async fn dial(target: &Target, args: &CallArgs) -> Result<Self, CallError> {
         let broken = |error: std::io::Error| CallError::Socket(error.to_string());

@@ -5,7 +5,7 @@ use media::audio::g711;
 use media::config::AudioFormat;
 use serde_json::{Value, json};
 
-use super::player::Heard;
+use super::player::PlaybackReport;
 
 /// One side of a socket, as its client.
 pub(crate) enum Wire {
@@ -136,16 +136,16 @@ impl Wire {
     }
 
     /// What the loudspeaker played, if the protocol has a word for it.
-    pub(crate) fn heard(&mut self, heard: Heard) -> Option<String> {
+    pub(crate) fn heard(&mut self, heard: PlaybackReport) -> Option<String> {
         match (self, heard) {
-            (Self::Native { .. }, Heard::Played { id, ms }) => {
+            (Self::Native { .. }, PlaybackReport::Played { id, ms }) => {
                 Some(json!({"type": "playback", "event_id": id, "played_ms": ms}).to_string())
             }
             (
                 Self::Telco {
                     stream, sequence, ..
                 },
-                Heard::Mark(name),
+                PlaybackReport::Mark(name),
             ) => {
                 *sequence += 1;
                 let mark = json!({
@@ -318,12 +318,12 @@ mod tests {
         let mut native = Wire::Native {
             format: AudioFormat::Ulaw8000,
         };
-        assert_eq!(native.heard(Heard::Mark("m".to_owned())), None);
+        assert_eq!(native.heard(PlaybackReport::Mark("m".to_owned())), None);
         let mut telco = Wire::telco("MZ1".to_owned());
-        assert_eq!(telco.heard(Heard::Played { id: 1, ms: 20 }), None);
+        assert_eq!(telco.heard(PlaybackReport::Played { id: 1, ms: 20 }), None);
         assert!(
             telco
-                .heard(Heard::Mark("m".to_owned()))
+                .heard(PlaybackReport::Mark("m".to_owned()))
                 .unwrap()
                 .contains(r#""mark":{"name":"m"}"#)
         );

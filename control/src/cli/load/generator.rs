@@ -10,10 +10,10 @@ use mio::net::TcpStream as Stream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::arrival::{self, Arrival};
-use super::ear::{FRAME_US, Figures};
-use super::line::Line;
-use super::peer::Peer;
+use super::browser::BrowserCaller;
+use super::listener::{FRAME_US, Figures};
 use super::process::{self, Reading};
+use super::socket::SocketCaller;
 use super::stimulus::Stimulus;
 use super::witness::{Stall, Witness};
 
@@ -170,8 +170,8 @@ pub(super) fn run(
 
 /// One call on its wire.
 pub(super) enum Call {
-    Socket(Box<Line>, Stream),
-    Peer(Box<Peer>),
+    Socket(Box<SocketCaller>, Stream),
+    Peer(Box<BrowserCaller>),
 }
 
 fn register(poll: &Poll, calls: Vec<Call>) -> io::Result<Vec<Option<Call>>> {
@@ -195,7 +195,7 @@ fn register(poll: &Poll, calls: Vec<Call>) -> io::Result<Vec<Option<Call>>> {
 
 impl Call {
     /// A call on a socket that was dialled.
-    pub(super) fn on(socket: TcpStream, line: Line) -> io::Result<Self> {
+    pub(super) fn on(socket: TcpStream, line: SocketCaller) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         arrival::note(&socket)?;
         Ok(Self::Socket(Box::new(line), Stream::from_std(socket)))
@@ -270,7 +270,7 @@ impl Call {
 }
 
 fn read(
-    line: &mut Line,
+    line: &mut SocketCaller,
     socket: &mut Stream,
     buffer: &mut [u8],
     now: &impl Fn() -> u64,
@@ -294,7 +294,7 @@ fn read(
     }
 }
 
-fn flush(line: &mut Line, socket: &mut Stream) -> Result<(), String> {
+fn flush(line: &mut SocketCaller, socket: &mut Stream) -> Result<(), String> {
     /// Ten seconds of audio: a server that reads that little is down.
     const MOST: usize = 200 * 1024;
     while !line.outgoing.is_empty() {

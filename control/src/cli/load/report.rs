@@ -242,7 +242,7 @@ fn max(times: &Times) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ear::Figures;
+    use super::super::listener::Figures;
     use super::super::process::Reading;
     use super::*;
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-use super::ear::FRAME_US;
+use super::listener::FRAME_US;
 use super::times::Times;
 
 const BEAT: Duration = Duration::from_millis(1);

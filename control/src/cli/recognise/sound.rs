@@ -44,7 +44,7 @@ pub(super) fn through(pcm: &[i16], telco: bool, narrow: bool) -> Result<Vec<i16>
 
 /// A telephone line over a network that loses packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct LossyPath {
     pub(super) codec: Codec,
     /// Per cent of the packets, and how many go in a row.
     pub(super) loss: u32,
@@ -53,7 +53,7 @@ pub(super) struct Line {
 }
 
 /// What came over a line.
-pub(super) struct Heard {
+pub(super) struct Transmission {
     pub(super) pcm: Vec<i16>,
     /// How many packets were sent, and how many of them were lost.
     pub(super) packets: usize,
@@ -62,7 +62,7 @@ pub(super) struct Heard {
 
 /// The sound as a call's leg hands it on after such a line, losses concealed. The same seed loses the same
 /// packets.
-pub(super) fn over(pcm: &[i16], line: Line) -> Result<Heard, String> {
+pub(super) fn over(pcm: &[i16], line: LossyPath) -> Result<Transmission, String> {
     let plan = RtpPlan {
         codec: line.codec,
         payload_type: 0,
@@ -112,7 +112,7 @@ pub(super) fn over(pcm: &[i16], line: Line) -> Result<Heard, String> {
     // What is missing at the end is concealed like the rest.
     let after = start + Duration::from_millis(20 * (pcm.len() / FRAME) as u64 + 1_000);
     far.timeout(after, &mut hear);
-    Ok(Heard {
+    Ok(Transmission {
         pcm: heard,
         packets,
         lost,

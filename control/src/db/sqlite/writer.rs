@@ -30,13 +30,13 @@ const TOUCH: &str = "pragma user_version = 1";
 /// The writer of one file. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
-    seat: Arc<Seat>,
+    seat: Arc<IdleWriter>,
     outage: Outage<Look>,
 }
 
 /// The one connection, while nobody writes.
 #[derive(Debug)]
-struct Seat {
+struct IdleWriter {
     /// They open the file and never make it: a file that was taken away is a fault, not a new database.
     options: SqliteConnectOptions,
     turn: Arc<Semaphore>,
@@ -47,7 +47,7 @@ struct Seat {
 /// one waits until that is done.
 #[derive(Debug)]
 struct Writing {
-    seat: Arc<Seat>,
+    seat: Arc<IdleWriter>,
     /// There until it is dropped.
     connection: Option<SqliteConnection>,
     turn: Option<OwnedSemaphorePermit>,
@@ -68,7 +68,7 @@ impl Writer {
     /// Opens the file, which is made where it is missing.
     pub(super) async fn open(path: &Path, options: SqliteConnectOptions) -> Result<Self, DbError> {
         let first = options.clone().create_if_missing(true).connect().await?;
-        let seat = Arc::new(Seat {
+        let seat = Arc::new(IdleWriter {
             options,
             turn: Arc::new(Semaphore::new(1)),
             idle: Mutex::new(Some(first)),
@@ -179,7 +179,7 @@ impl Writer {
     }
 }
 
-impl Seat {
+impl IdleWriter {
     /// Waits for the turn.
     async fn turn(self: &Arc<Self>) -> Result<Writing, DbError> {
         // A timer is only made where one has to wait.
@@ -330,7 +330,7 @@ impl Tx {
 /// How it is found out that the file takes writes again.
 #[derive(Debug)]
 pub(in crate::db) struct Look {
-    seat: Arc<Seat>,
+    seat: Arc<IdleWriter>,
     /// A file that is made and removed for it.
     room: PathBuf,
 }

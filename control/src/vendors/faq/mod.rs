@@ -278,9 +278,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Ear(Mutex<Vec<LlmEvent>>);
+    struct EventSink(Mutex<Vec<LlmEvent>>);
 
-    impl SpeechSink for Ear {
+    impl SpeechSink for EventSink {
         fn send(&self, event: SpeechEvent) -> bool {
             if let SpeechEvent::Llm { event, .. } = event {
                 lock(&self.0).push(event);
@@ -295,7 +295,7 @@ mod tests {
         When the caller wants a table in the restaurant, use book_table.";
 
     fn asked(language: Language, prompt: &str, said: &str) -> Vec<LlmEvent> {
-        let ear = Arc::new(Ear::default());
+        let ear = Arc::new(EventSink::default());
         let sink: Arc<dyn SpeechSink> = Arc::clone(&ear) as _;
         let mut model = FaqModel::new(language, sink, None);
         let tool = ToolSpec {

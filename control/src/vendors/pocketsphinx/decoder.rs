@@ -152,7 +152,7 @@ impl Drop for FrontEnd {
 
 /// What was heard.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct Hypothesis {
     pub text: String,
     /// Posterior of the best path, 0 to 1.
     pub confidence: f32,
@@ -377,7 +377,7 @@ impl Decoder {
 
     /// Ends the utterance: what was heard, the running mean (which began as the one given, counted
     /// for [`MEAN_WEIGHT`] frames), and how many frames it has seen.
-    pub(super) fn end(&mut self) -> Result<(Heard, Mean, f32), String> {
+    pub(super) fn end(&mut self) -> Result<(Hypothesis, Mean, f32), String> {
         let mut mean = [0.0; CEPSTRA];
         // SAFETY: `ps` is live with an open utterance; the mean has room for 13 values.
         let confidence = unsafe {
@@ -390,7 +390,7 @@ impl Decoder {
         // SAFETY: `ps` is live.
         let frames = unsafe { ffi::ps_get_n_frames(self.ps) }.max(0) as f32;
         let text = self.interim();
-        let heard = Heard {
+        let heard = Hypothesis {
             text,
             confidence: confidence.clamp(0.0, 1.0) as f32,
         };

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
+use media::speech::{Recogniser, RecogniserEvent, SpeechEvent, SpeechSink, UtteranceId};
 use media::time::RATE;
 
 use super::super::queue::lock;
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// A place for one call, with the text its words come from; free again when it is dropped.
-    pub fn seat(self: &Arc<Self>, text: &str) -> Result<Seat, NoSeat> {
+    pub fn seat(self: &Arc<Self>, text: &str) -> Result<Slot, NoSeat> {
         if let Some(fault) = lock(&self.fault).clone() {
             return Err(NoSeat::Broken(fault));
         }
@@ -111,7 +111,7 @@ impl Pool {
             });
         }
         let words = Arc::new(Words::of(text));
-        Ok(Seat {
+        Ok(Slot {
             pool: Arc::clone(self),
             words,
         })
@@ -137,12 +137,12 @@ impl Pool {
             let event = match heard {
                 Ok(None) => continue,
                 Ok(Some(event)) => event,
-                Err(message) => SttEvent::Failed {
+                Err(message) => RecogniserEvent::Failed {
                     utterance: id,
                     message,
                 },
             };
-            utterance.sink.send(SpeechEvent::Stt(event));
+            utterance.sink.send(SpeechEvent::Recogniser(event));
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Pool {
         decoder: &mut Decoder,
         front_end: &FrontEnd,
         utterance: &Utterance,
-    ) -> Result<Option<SttEvent>, String> {
+    ) -> Result<Option<RecogniserEvent>, String> {
         let known = *lock(&utterance.channel);
         let first = if known.is_some() { FEED } else { LISTEN_FIRST };
         let (sound, end) = utterance.wait_for(0, first);
@@ -208,7 +208,7 @@ impl Pool {
             true => NOISE.to_owned(),
             false => heard.text,
         };
-        Ok(Some(SttEvent::Final {
+        Ok(Some(RecogniserEvent::Final {
             utterance: utterance.id,
             text,
             confidence: Some(heard.confidence),
@@ -234,11 +234,11 @@ fn follow(
             None if fed >= shown_at + INTERIM_EVERY => {
                 let text = decoder.interim();
                 if !text.is_empty() && text != shown {
-                    let event = SttEvent::Interim {
+                    let event = RecogniserEvent::Interim {
                         utterance: utterance.id,
                         text: text.clone(),
                     };
-                    if !utterance.sink.send(SpeechEvent::Stt(event)) {
+                    if !utterance.sink.send(SpeechEvent::Recogniser(event)) {
                         return Ok(false);
                     }
                 }
@@ -251,12 +251,12 @@ fn follow(
 }
 
 /// A call's right to be heard.
-pub struct Seat {
+pub struct Slot {
     pool: Arc<Pool>,
     words: Arc<Words>,
 }
 
-impl Seat {
+impl Slot {
     /// The recogniser of the call.
     pub fn recogniser(self, sink: Arc<dyn SpeechSink>) -> PoolRecogniser {
         PoolRecogniser {
@@ -268,7 +268,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.pool.calls.fetch_sub(1, Ordering::AcqRel);
     }
@@ -276,7 +276,7 @@ impl Drop for Seat {
 
 /// The recogniser of one call.
 pub struct PoolRecogniser {
-    seat: Seat,
+    seat: Slot,
     sink: Arc<dyn SpeechSink>,
     channel: Arc<Mutex<Option<Channel>>>,
     current: Option<Arc<Utterance>>,

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::voices::Engine;
 
-struct Ear(mpsc::Sender<SpeechEvent>);
+struct EventSink(mpsc::Sender<SpeechEvent>);
 
-impl SpeechSink for Ear {
+impl SpeechSink for EventSink {
     fn send(&self, event: SpeechEvent) -> bool {
         self.0.send(event).is_ok()
     }
@@ -68,10 +68,10 @@ fn hear(
     recogniser.finish(id);
     loop {
         match heard.recv_timeout(Duration::from_secs(60)).unwrap() {
-            SpeechEvent::Stt(SttEvent::Final {
+            SpeechEvent::Recogniser(RecogniserEvent::Final {
                 utterance, text, ..
             }) if utterance == id => return text,
-            SpeechEvent::Stt(SttEvent::Interim { .. }) => {}
+            SpeechEvent::Recogniser(RecogniserEvent::Interim { .. }) => {}
             other => unreachable!("{other:?}"),
         }
     }
@@ -86,7 +86,7 @@ fn two_calls_share_a_decoder_in_both_bands_and_a_third_is_refused() {
     assert_eq!(pool.seat(PROMPT).err(), Some(NoSeat::Full { calls: 2 }));
     let mut lines = seats.map(|seat| {
         let (events, heard) = mpsc::channel();
-        (seat.recogniser(Arc::new(Ear(events))), heard)
+        (seat.recogniser(Arc::new(EventSink(events))), heard)
     });
     for id in 0..2 {
         for ((recogniser, heard), sound) in lines.iter_mut().zip([pcm.clone(), telephone(&pcm)]) {
@@ -109,7 +109,10 @@ fn a_cancelled_utterance_is_never_heard_of() {
     let pool = Pool::start(1, 1, &folder, &Supervisor::default()).unwrap();
     let pcm = spoken(&folder, "parking");
     let (events, heard) = mpsc::channel();
-    let mut recogniser = pool.seat(PROMPT).unwrap().recogniser(Arc::new(Ear(events)));
+    let mut recogniser = pool
+        .seat(PROMPT)
+        .unwrap()
+        .recogniser(Arc::new(EventSink(events)));
     recogniser.begin(UtteranceId(1));
     recogniser.audio(UtteranceId(1), &pcm);
     recogniser.cancel(UtteranceId(1));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use media::speech::words::{has_words, names_a_noise};
-use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
+use media::speech::{Recogniser, RecogniserEvent, SpeechEvent, SpeechSink, UtteranceId};
 use media::time::RATE;
 use reqwest::header;
 use reqwest::multipart::{Form, Part};
@@ -19,10 +19,10 @@ use tracing::Instrument;
 use super::blame::Blame;
 use super::complaint;
 use super::deliver::deliver;
-use super::ears::{RemoteEars, Told};
 use super::http::{Endpoint, broken};
 use super::mute::{Muteness, Verdict};
 use super::plan::{Fault, Next, Plan, Try};
+use super::recogniser::{AudioCommand, RemoteRecogniser};
 use crate::vendors::fallback::Fallback;
 use crate::vendors::meter::IN_VAIN;
 use crate::vendors::queue::lock;
@@ -60,8 +60,8 @@ pub(super) fn ears(
     fallback: Fallback<Box<dyn Recogniser>>,
     runtime: &Handle,
     sink: Arc<dyn SpeechSink>,
-) -> RemoteEars {
-    let (ears, line) = RemoteEars::new(Arc::clone(&sink), transcriber.punctuates);
+) -> RemoteRecogniser {
+    let (ears, line) = RemoteRecogniser::new(Arc::clone(&sink), transcriber.punctuates);
     let shared = Arc::new(Shared {
         transcriber,
         language,
@@ -74,7 +74,7 @@ pub(super) fn ears(
 }
 
 /// Serves one call until it is over.
-async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
+async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<AudioCommand>) {
     let mut open: Option<(UtteranceId, Vec<i16>)> = None;
     // Dropped with this task, and all its requests with it.
     let mut tasks = JoinSet::new();
@@ -83,8 +83,8 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
         while tasks.try_join_next().is_some() {}
         running.retain(|(_, _, task)| !task.is_finished());
         match told {
-            Told::Begin(utterance) => open = Some((utterance, Vec::new())),
-            Told::Audio(utterance, piece) => {
+            AudioCommand::Begin(utterance) => open = Some((utterance, Vec::new())),
+            AudioCommand::Audio(utterance, piece) => {
                 if let Some((of, samples)) = &mut open
                     && *of == utterance
                     && samples.len() < LONGEST
@@ -92,7 +92,7 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
                     samples.extend_from_slice(piece.samples());
                 }
             }
-            Told::Finish(utterance) => {
+            AudioCommand::Finish(utterance) => {
                 if let Some((_, samples)) = open.take_if(|(of, _)| *of == utterance) {
                     let shared = Arc::clone(&shared);
                     let task = tasks.spawn(
@@ -102,7 +102,7 @@ async fn listen(shared: Arc<Shared>, mut line: mpsc::Receiver<Told>) {
                     running.push((utterance, Instant::now(), task));
                 }
             }
-            Told::Cancel(utterance) => {
+            AudioCommand::Cancel(utterance) => {
                 if open.as_ref().is_some_and(|(of, _)| *of == utterance) {
                     open = None;
                 }
@@ -131,7 +131,7 @@ impl Shared {
             let (fault, after) = match self.try_once(samples, next).await {
                 Ok(text) => match self.judge(samples, &text) {
                     Verdict::Believed => {
-                        break SttEvent::Final {
+                        break RecogniserEvent::Final {
                             utterance,
                             text,
                             confidence: None,
@@ -158,14 +158,14 @@ impl Shared {
                 Next::Again(again) => next = again,
                 Next::HandOver => return self.fallback.hear(utterance, samples),
                 Next::GiveUp => {
-                    break SttEvent::Failed {
+                    break RecogniserEvent::Failed {
                         utterance,
                         message: provider.told(&fault),
                     };
                 }
             }
         };
-        deliver(&*self.sink, SpeechEvent::Stt(event)).await;
+        deliver(&*self.sink, SpeechEvent::Recogniser(event)).await;
     }
 
     /// Whether the answer is one.

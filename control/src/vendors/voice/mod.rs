@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent};
 
 use super::queue::{Queue, lock};
-use super::{Part, SpeechUnavailable};
+use super::{ProviderRole, SpeechUnavailable};
 use crate::catalogue::voices::Engine;
 use crate::supervisor::Supervisor;
 pub use program::{Program, render};
@@ -47,7 +47,7 @@ pub fn installed(engine: Engine) -> Result<(), SpeechUnavailable> {
         return Ok(());
     }
     Err(SpeechUnavailable {
-        what: Part::Voice,
+        what: ProviderRole::Voice,
         why: format!("The program {program} of this voice is not installed on the server."),
         may_pass: false,
     })
@@ -77,7 +77,7 @@ fn forget_scratch(folder: &Path) -> io::Result<()> {
 
 /// The threads that run the voices' programs.
 pub struct VoicePool {
-    ready: Queue<Arc<Line>>,
+    ready: Queue<Arc<SpokenCall>>,
     running: Mutex<Vec<Arc<Program>>>,
     stopping: AtomicBool,
 }
@@ -112,11 +112,11 @@ impl VoicePool {
         engine: Engine,
         sink: Arc<dyn SpeechSink>,
     ) -> ProgramVoice {
-        let line = Line {
+        let line = SpokenCall {
             engine,
             sink,
             span: tracing::Span::current(),
-            state: Mutex::new(LineState::default()),
+            state: Mutex::new(SpokenCallState::default()),
         };
         ProgramVoice {
             line: Arc::new(line),
@@ -134,7 +134,7 @@ impl VoicePool {
     }
 
     /// Renders the first waiting sentence of a call, then queues the call again if it has more.
-    fn speak_next(&self, line: &Arc<Line>, scratch: &Path) {
+    fn speak_next(&self, line: &Arc<SpokenCall>, scratch: &Path) {
         let Some(job) = lock(&line.state).waiting.pop_front() else {
             lock(&line.state).queued = false;
             return;
@@ -143,11 +143,11 @@ impl VoicePool {
         // A program that was killed because nobody wants the sentence any longer ends with a signal, too.
         if !line.is_cancelled(job.reply) {
             let event = match rendered {
-                Ok(()) => TtsEvent::Done,
+                Ok(()) => SynthesiserEvent::Done,
                 Err(error) => {
                     // A program's own fault: it repeats nothing of the text.
                     tracing::warn!(parent: &line.span, %error, "a voice's program failed");
-                    TtsEvent::Failed {
+                    SynthesiserEvent::Failed {
                         message: error.to_string(),
                     }
                 }
@@ -162,7 +162,7 @@ impl VoicePool {
         }
     }
 
-    fn render(&self, line: &Line, job: &Job, scratch: &Path) -> io::Result<()> {
+    fn render(&self, line: &SpokenCall, job: &Job, scratch: &Path) -> io::Result<()> {
         let program = Arc::new(Program::start(line.engine, &job.text, scratch)?);
         {
             let mut state = lock(&line.state);
@@ -176,7 +176,7 @@ impl VoicePool {
             !line.is_cancelled(job.reply)
                 && line.send(
                     job,
-                    TtsEvent::Audio {
+                    SynthesiserEvent::Audio {
                         rate,
                         samples: samples.to_vec(),
                     },
@@ -201,21 +201,21 @@ impl VoicePool {
 
 /// One call's voice, held by the call.
 pub struct ProgramVoice {
-    line: Arc<Line>,
+    line: Arc<SpokenCall>,
     pool: Arc<VoicePool>,
 }
 
 /// What one call wants spoken, shared with the worker that speaks it.
-struct Line {
+struct SpokenCall {
     engine: Engine,
     sink: Arc<dyn SpeechSink>,
     /// The call's, for the log.
     span: tracing::Span,
-    state: Mutex<LineState>,
+    state: Mutex<SpokenCallState>,
 }
 
 #[derive(Default)]
-struct LineState {
+struct SpokenCallState {
     waiting: VecDeque<Job>,
     /// Waits for a worker, or has one.
     queued: bool,
@@ -230,13 +230,13 @@ struct Job {
     text: String,
 }
 
-impl Line {
+impl SpokenCall {
     fn is_cancelled(&self, reply: ReplyId) -> bool {
         lock(&self.state).cancelled >= Some(reply)
     }
 
-    fn send(&self, job: &Job, event: TtsEvent) -> bool {
-        self.sink.send(SpeechEvent::Tts {
+    fn send(&self, job: &Job, event: SynthesiserEvent) -> bool {
+        self.sink.send(SpeechEvent::Synthesiser {
             reply: job.reply,
             segment: job.segment,
             event,
@@ -255,7 +255,7 @@ impl Synthesiser for ProgramVoice {
         if state.waiting.len() >= WAITING_SEGMENTS {
             drop(state);
             let message = "too many sentences wait for the voice".to_owned();
-            self.line.send(&job, TtsEvent::Failed { message });
+            self.line.send(&job, SynthesiserEvent::Failed { message });
             return;
         }
         state.waiting.push_back(job);
@@ -267,7 +267,7 @@ impl Synthesiser for ProgramVoice {
                 drop(state);
                 if let Some(job) = job {
                     let message = "no thread is free for the voice".to_owned();
-                    self.line.send(&job, TtsEvent::Failed { message });
+                    self.line.send(&job, SynthesiserEvent::Failed { message });
                 }
             }
         }
@@ -298,9 +298,9 @@ mod tests {
 
     use super::*;
 
-    struct Ear(mpsc::Sender<SpeechEvent>);
+    struct EventSink(mpsc::Sender<SpeechEvent>);
 
-    impl SpeechSink for Ear {
+    impl SpeechSink for EventSink {
         fn send(&self, event: SpeechEvent) -> bool {
             self.0.send(event).is_ok()
         }
@@ -311,7 +311,7 @@ mod tests {
         let pool = VoicePool::start(1, &folder, &Supervisor::default()).unwrap();
         let (events, heard) = mpsc::channel();
         (
-            Box::new(pool.synthesiser(engine, Arc::new(Ear(events)))),
+            Box::new(pool.synthesiser(engine, Arc::new(EventSink(events)))),
             heard,
         )
     }
@@ -324,7 +324,7 @@ mod tests {
     ) -> Result<f64, String> {
         let mut seconds = 0.0;
         while let Ok(event) = heard.recv_timeout(Duration::from_secs(20)) {
-            let SpeechEvent::Tts {
+            let SpeechEvent::Synthesiser {
                 reply: r,
                 segment: s,
                 event,
@@ -338,11 +338,11 @@ mod tests {
                 "sentences came out of order"
             );
             match event {
-                TtsEvent::Audio { rate, samples } => {
+                SynthesiserEvent::Audio { rate, samples } => {
                     seconds += samples.len() as f64 / f64::from(rate);
                 }
-                TtsEvent::Done => return Ok(seconds),
-                TtsEvent::Failed { message } => return Err(message),
+                SynthesiserEvent::Done => return Ok(seconds),
+                SynthesiserEvent::Failed { message } => return Err(message),
             }
         }
         Err("nothing came".into())
@@ -383,8 +383,8 @@ mod tests {
         voice.speak(ReplyId(1), 0, &long);
         assert!(matches!(
             heard.recv_timeout(Duration::from_secs(20)).unwrap(),
-            SpeechEvent::Tts {
-                event: TtsEvent::Audio { .. },
+            SpeechEvent::Synthesiser {
+                event: SynthesiserEvent::Audio { .. },
                 ..
             }
         ));

@@ -58,7 +58,7 @@ const BLOCK: usize = 160;
 const TILE: usize = 32;
 
 /// The recent past and the block that is being worked on, at 8 kHz.
-type Line = [f32; PAST + BLOCK];
+type Window = [f32; PAST + BLOCK];
 
 /// What a stream keeps from one block to the next. It is all that a block has to fetch from memory: the rest of
 /// the line stands on the stack, which every stream of the thread uses.
@@ -71,14 +71,14 @@ impl Default for Past {
 }
 
 impl Past {
-    fn line(&self) -> Line {
+    fn line(&self) -> Window {
         let mut line = [0.0; PAST + BLOCK];
         line[..PAST].copy_from_slice(&self.0);
         line
     }
 
     /// Makes the newest of `used` new samples the past of what follows.
-    fn advance(&mut self, line: &Line, used: usize) {
+    fn advance(&mut self, line: &Window, used: usize) {
         self.0.copy_from_slice(&line[used..used + PAST]);
     }
 }
@@ -141,7 +141,7 @@ impl Down {
 compiled_twice! {
     /// Takes `block` into the line, and makes two samples of each of it: the filtered one and the one
     /// that passes. (Pairs up to the end of the last tile are made too, and not used.)
-    fn up(line: &mut Line, block: &[i16], pairs: &mut [[i16; 2]; BLOCK]) {
+    fn up(line: &mut Window, block: &[i16], pairs: &mut [[i16; 2]; BLOCK]) {
         for (slot, sample) in line[PAST..].iter_mut().zip(block) {
             *slot = f32::from(*sample);
         }
@@ -159,7 +159,7 @@ compiled_twice! {
 compiled_twice! {
     /// Takes `block` into the lines, and makes one sample of each pair. (Samples up to the end of the
     /// last tile are made too, and not used.)
-    fn down(even: &mut Line, odd: &mut Line, block: &[[i16; 2]], samples: &mut [i16; BLOCK]) {
+    fn down(even: &mut Window, odd: &mut Window, block: &[[i16; 2]], samples: &mut [i16; BLOCK]) {
         for ((even, odd), pair) in even[PAST..].iter_mut().zip(&mut odd[PAST..]).zip(block) {
             *even = f32::from(pair[0]);
             *odd = f32::from(pair[1]);
@@ -178,7 +178,7 @@ compiled_twice! {
 
 /// The 42-tap sums for the new samples of a line from `start` on.
 #[inline(always)]
-fn filter(line: &Line, start: usize) -> [f32; TILE] {
+fn filter(line: &Window, start: usize) -> [f32; TILE] {
     let mut sums = [0.0; TILE];
     for (tap, weight) in TAPS.iter().enumerate() {
         let old = tile(line, start + tap);
@@ -191,7 +191,7 @@ fn filter(line: &Line, start: usize) -> [f32; TILE] {
 }
 
 #[inline(always)]
-fn tile(line: &Line, start: usize) -> &[f32] {
+fn tile(line: &Window, start: usize) -> &[f32] {
     &line[start..start + TILE]
 }
 

@@ -36,12 +36,12 @@ type Sink<'s> = &'s mut dyn FnMut(LegEvent<'_>);
 
 /// The caller's side of a call that came over a WebSocket.
 pub struct WsLeg {
-    peer: Peer,
+    peer: Dialect,
     /// Messages in a row that could not be used.
     invalid: u8,
 }
 
-enum Peer {
+enum Dialect {
     Native(native::Native),
     Telco(telco::Telco),
 }
@@ -142,17 +142,17 @@ impl WsLeg {
     /// `format` says.
     pub fn new(protocol: Protocol, format: AudioFormat) -> Self {
         let peer = match protocol {
-            Protocol::Native => Peer::Native(native::Native::new(format)),
-            Protocol::WebRtc | Protocol::Rtp(_) => Peer::Native(native::Native::without_audio()),
-            Protocol::Telco => Peer::Telco(telco::Telco::new()),
+            Protocol::Native => Dialect::Native(native::Native::new(format)),
+            Protocol::WebRtc | Protocol::Rtp(_) => Dialect::Native(native::Native::without_audio()),
+            Protocol::Telco => Dialect::Telco(telco::Telco::new()),
         };
         Self { peer, invalid: 0 }
     }
 
     pub(super) fn exchange(&mut self, coding: &mut Coding) {
         match &mut self.peer {
-            Peer::Native(native) => native.exchange(coding),
-            Peer::Telco(telco) => telco.exchange(coding),
+            Dialect::Native(native) => native.exchange(coding),
+            Dialect::Telco(telco) => telco.exchange(coding),
         }
     }
 
@@ -161,40 +161,40 @@ impl WsLeg {
     /// [`clear`](Self::clear) write nothing.
     pub const fn ready(&self) -> bool {
         match &self.peer {
-            Peer::Native(_) => true,
-            Peer::Telco(telco) => telco.ready(),
+            Dialect::Native(_) => true,
+            Dialect::Telco(telco) => telco.ready(),
         }
     }
 
     /// Whether timestamps tell the place of the caller's audio.
     pub const fn is_stamped(&self) -> bool {
         match &self.peer {
-            Peer::Native(_) => false,
-            Peer::Telco(telco) => telco.is_stamped(),
+            Dialect::Native(_) => false,
+            Dialect::Telco(telco) => telco.is_stamped(),
         }
     }
 
     /// How much later a sound of the caller comes out than it came in.
     pub fn delay(&self) -> Duration {
         match &self.peer {
-            Peer::Native(native) => native.delay(),
-            Peer::Telco(telco) => telco.delay(),
+            Dialect::Native(native) => native.delay(),
+            Dialect::Telco(telco) => telco.delay(),
         }
     }
 
     /// The time of the messages that are read next: how fast audio comes tells what it is.
     pub fn tell_time(&mut self, now: Time) {
         match &mut self.peer {
-            Peer::Native(native) => native.tell_time(now),
-            Peer::Telco(telco) => telco.tell_time(now),
+            Dialect::Native(native) => native.tell_time(now),
+            Dialect::Telco(telco) => telco.tell_time(now),
         }
     }
 
     /// Reads one text message and calls `sink` for each thing found, in order.
     pub fn receive(&mut self, text: &str, sink: &mut dyn FnMut(LegEvent<'_>)) {
         let read = match &mut self.peer {
-            Peer::Native(native) => native.receive(text, sink),
-            Peer::Telco(telco) => telco.receive(text, sink),
+            Dialect::Native(native) => native.receive(text, sink),
+            Dialect::Telco(telco) => telco.receive(text, sink),
         };
         match read {
             Ok(()) => self.invalid = 0,
@@ -226,8 +226,8 @@ impl WsLeg {
         offset_ms: u64,
     ) {
         match &mut self.peer {
-            Peer::Native(native) => native.audio(out, header, frame, turn_id, offset_ms),
-            Peer::Telco(telco) => telco.audio(out, frame),
+            Dialect::Native(native) => native.audio(out, header, frame, turn_id, offset_ms),
+            Dialect::Telco(telco) => telco.audio(out, frame),
         }
     }
 
@@ -239,11 +239,11 @@ impl WsLeg {
         event: &ServerEvent<'_>,
     ) -> bool {
         match &self.peer {
-            Peer::Native(_) => {
+            Dialect::Native(_) => {
                 native::event(out, header, event);
                 true
             }
-            Peer::Telco(_) => false,
+            Dialect::Telco(_) => false,
         }
     }
 
@@ -252,8 +252,8 @@ impl WsLeg {
     /// or its stream has not started.
     pub fn mark(&mut self, out: &mut String, sent: u64) -> bool {
         match &mut self.peer {
-            Peer::Native(_) => false,
-            Peer::Telco(telco) => telco.mark(out, sent),
+            Dialect::Native(_) => false,
+            Dialect::Telco(telco) => telco.mark(out, sent),
         }
     }
 
@@ -266,8 +266,8 @@ impl WsLeg {
         interruption: &Interruption<'_>,
     ) {
         match &mut self.peer {
-            Peer::Native(native) => native.clear(out, header, interruption),
-            Peer::Telco(telco) => telco.clear(out),
+            Dialect::Native(native) => native.clear(out, header, interruption),
+            Dialect::Telco(telco) => telco.clear(out),
         }
     }
 

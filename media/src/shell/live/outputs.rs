@@ -2,10 +2,10 @@
 
 use super::{Live, Machine};
 use crate::call::input::Input;
-use crate::call::output::{CallEvent, LlmCommand, Output, SttCommand, TtsCommand};
+use crate::call::output::{CallEvent, LlmCommand, Output, RecogniserCommand, SynthesiserCommand};
 use crate::shell::engine::{CallNews, tell};
-use crate::shell::line::Line;
 use crate::shell::tools::Tools;
+use crate::shell::transport::Transport;
 use crate::time::Time;
 
 /// Outputs that one input may have. A call waits after a few; one that never would must not hold its
@@ -56,7 +56,7 @@ impl Live {
             match output {
                 Output::Text(text) => self.line.say(now, text, tools),
                 Output::Rtp(packet) => {
-                    if let Line::Rtp(line) = &mut self.line {
+                    if let Transport::Rtp(line) = &mut self.line {
                         line.send(now, &packet, &mut tools.packet);
                     }
                 }
@@ -65,25 +65,31 @@ impl Live {
                     marker,
                     payload,
                 } => {
-                    if let (Line::Peer(peer), Some(webrtc)) = (&mut self.line, &mut tools.webrtc) {
+                    if let (Transport::Peer(peer), Some(webrtc)) =
+                        (&mut self.line, &mut tools.webrtc)
+                    {
                         peer.packet(now, timestamp, marker, payload, &mut webrtc.net);
                     }
                 }
                 Output::Close { code, reason } => self.line.close(now, code, reason),
-                Output::Stt(SttCommand::Begin(id)) => providers.stt.begin(id),
-                Output::Stt(SttCommand::Audio(id, pcm)) => providers.stt.audio(id, pcm),
-                Output::Stt(SttCommand::Finish(id)) => providers.stt.finish(id),
-                Output::Stt(SttCommand::Cancel(id)) => providers.stt.cancel(id),
+                Output::Recogniser(RecogniserCommand::Begin(id)) => providers.stt.begin(id),
+                Output::Recogniser(RecogniserCommand::Audio(id, pcm)) => {
+                    providers.stt.audio(id, pcm)
+                }
+                Output::Recogniser(RecogniserCommand::Finish(id)) => providers.stt.finish(id),
+                Output::Recogniser(RecogniserCommand::Cancel(id)) => providers.stt.cancel(id),
                 Output::Llm(LlmCommand::Start(reply, request)) => {
                     providers.llm.start(reply, *request)
                 }
                 Output::Llm(LlmCommand::Cancel(reply)) => providers.llm.cancel(reply),
-                Output::Tts(TtsCommand::Speak {
+                Output::Synthesiser(SynthesiserCommand::Speak {
                     reply,
                     segment,
                     text,
                 }) => providers.tts.speak(reply, segment, &text),
-                Output::Tts(TtsCommand::Cancel(reply)) => providers.tts.cancel(reply),
+                Output::Synthesiser(SynthesiserCommand::Cancel(reply)) => {
+                    providers.tts.cancel(reply)
+                }
                 Output::Tool { reply, call } => {
                     tell(&self.on_event, CallNews::Tool { reply, call })
                 }

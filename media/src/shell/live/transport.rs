@@ -9,11 +9,11 @@ use crate::rtp::packet::Packet;
 use crate::rtp::sdp::Agreed;
 use crate::shell::counters::count;
 use crate::shell::engine::{CallNews, tell};
-use crate::shell::line::Line;
-use crate::shell::peer::{Datagram, Heard};
+use crate::shell::peer::{Datagram, PeerEvent};
 use crate::shell::rtp::Taken;
 use crate::shell::socket::Received;
 use crate::shell::tools::Tools;
+use crate::shell::transport::Transport;
 use crate::time::Time;
 
 /// What both sides of a telephone call agreed on anew.
@@ -25,7 +25,7 @@ pub(in crate::shell) struct Renewal {
 impl Live {
     /// Both sides of a telephone call agreed anew.
     pub(in crate::shell) fn renew(&mut self, now: Time, renewal: Renewal, tools: &mut Tools) {
-        if let Line::Rtp(line) = &mut self.line {
+        if let Transport::Rtp(line) = &mut self.line {
             line.renew(renewal.agreed);
             self.deliver(now, Input::Media(renewal.plan), tools);
         }
@@ -34,7 +34,7 @@ impl Live {
     /// Hands a datagram to the call's connection, and what it held to the call.
     pub(in crate::shell) fn datagram(&mut self, now: Time, datagram: Datagram, tools: &mut Tools) {
         self.guarded(now, tools, |live, tools| {
-            if let (Line::Peer(peer), Some(webrtc)) = (&mut live.line, &mut tools.webrtc) {
+            if let (Transport::Peer(peer), Some(webrtc)) = (&mut live.line, &mut tools.webrtc) {
                 let Datagram { from, bytes, .. } = datagram;
                 peer.datagram(now, from, bytes, &webrtc.identity, &mut webrtc.net);
                 live.hear(now, tools);
@@ -52,7 +52,7 @@ impl Live {
     ) {
         self.guarded(now, tools, |live, tools| {
             let reply = match (&mut live.line, &mut tools.webrtc) {
-                (Line::Peer(peer), Some(webrtc)) => {
+                (Transport::Peer(peer), Some(webrtc)) => {
                     peer.request(now, request, &webrtc.identity, &mut webrtc.net)
                 }
                 _ => Err(PeerError::NoPeer),
@@ -63,12 +63,12 @@ impl Live {
     }
 
     pub(super) fn read(&mut self, now: Time, tools: &mut Tools) {
-        if let Line::Rtp(_) = self.line {
+        if let Transport::Rtp(_) = self.line {
             let mut datagram = std::mem::take(&mut tools.datagram);
             self.read_line(now, &mut datagram, tools);
             tools.datagram = datagram;
         }
-        while let Line::Socket(socket) = &mut self.line {
+        while let Transport::Socket(socket) = &mut self.line {
             match socket.receive(now) {
                 Received::Text(text) => self.handle(now, Input::Text(&text), tools),
                 Received::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
@@ -84,7 +84,7 @@ impl Live {
     }
 
     fn read_line(&mut self, now: Time, datagram: &mut [u8], tools: &mut Tools) {
-        while let Line::Rtp(line) = &mut self.line {
+        while let Transport::Rtp(line) = &mut self.line {
             match line.receive(now, datagram) {
                 Taken::Packet(length) => {
                     if let Some(packet) = Packet::parse(&datagram[..length]) {
@@ -99,11 +99,11 @@ impl Live {
 
     /// Gives the call what its connection has for it.
     fn hear(&mut self, now: Time, tools: &mut Tools) {
-        while let Line::Peer(peer) = &mut self.line
+        while let Transport::Peer(peer) = &mut self.line
             && let Some(heard) = peer.heard()
         {
             match heard {
-                Heard::Packet {
+                PeerEvent::Packet {
                     payload_type,
                     marker,
                     sequence,
@@ -121,16 +121,16 @@ impl Live {
                     };
                     self.handle(now, Input::Packet(packet), tools);
                 }
-                Heard::Text(bytes) => match std::str::from_utf8(&bytes) {
+                PeerEvent::Text(bytes) => match std::str::from_utf8(&bytes) {
                     Ok(text) => self.handle(now, Input::Text(text), tools),
                     Err(_) => self.handle(now, Input::Binary(&bytes), tools),
                 },
-                Heard::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
-                Heard::State(state) => self.handle(now, Input::Peer(state), tools),
-                Heard::Hold(hold) => self.handle(now, Input::Hold(hold), tools),
-                Heard::Sends(sends) => self.handle(now, Input::Sends(sends), tools),
-                Heard::Limit(most_bits) => self.handle(now, Input::Limit(most_bits), tools),
-                Heard::Report(report) => self.handle(now, Input::Report(report), tools),
+                PeerEvent::Binary(bytes) => self.handle(now, Input::Binary(&bytes), tools),
+                PeerEvent::State(state) => self.handle(now, Input::Peer(state), tools),
+                PeerEvent::Hold(hold) => self.handle(now, Input::Hold(hold), tools),
+                PeerEvent::Sends(sends) => self.handle(now, Input::Sends(sends), tools),
+                PeerEvent::Limit(most_bits) => self.handle(now, Input::Limit(most_bits), tools),
+                PeerEvent::Report(report) => self.handle(now, Input::Report(report), tools),
             }
         }
     }
@@ -138,7 +138,7 @@ impl Live {
     /// Sends what waits, and looks at what became of the line.
     pub(super) fn flush(&mut self, now: Time, tools: &mut Tools) {
         match &mut self.line {
-            Line::Socket(socket) => {
+            Transport::Socket(socket) => {
                 socket.expire(now);
                 socket.flush(now);
                 if socket.take_stalled() {
@@ -150,14 +150,14 @@ impl Live {
                     self.gone(now, Gone::Closed, tools);
                 }
             }
-            Line::Peer(peer) => {
+            Transport::Peer(peer) => {
                 if let Some(webrtc) = &mut tools.webrtc {
                     peer.serve(now, &mut webrtc.net);
                 }
                 self.hear(now, tools);
                 self.tell_quality(now);
             }
-            Line::Rtp(line) => {
+            Transport::Rtp(line) => {
                 if let Some(quality) = line.report(now, &mut tools.packet) {
                     tell(&self.on_event, CallNews::Network(quality));
                 }
@@ -166,7 +166,7 @@ impl Live {
     }
 
     fn tell_quality(&mut self, now: Time) {
-        if let Line::Peer(peer) = &mut self.line
+        if let Transport::Peer(peer) = &mut self.line
             && let Some(machine) = &self.machine
             && let Some(quality) = peer.quality(now, machine.call.network())
         {

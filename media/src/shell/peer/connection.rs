@@ -30,7 +30,7 @@ use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 use self::hours::Hours;
 pub use self::negotiation::check_offer;
 use super::super::mailbox::CallKey;
-use super::Heard;
+use super::PeerEvent;
 use super::channel::Channel;
 use super::identity::Identity;
 use super::net::Net;
@@ -222,7 +222,7 @@ impl Connection {
         bytes: BytesMut,
         identity: &Identity,
         net: &mut Net,
-        heard: &mut VecDeque<Heard>,
+        heard: &mut VecDeque<PeerEvent>,
     ) -> bool {
         let mut proven = None;
         let stream = stream_of(&bytes);
@@ -372,7 +372,7 @@ impl Connection {
     }
 
     /// Hands over what the core has.
-    pub(super) fn pump(&mut self, now: Time, net: &mut Net, heard: &mut VecDeque<Heard>) {
+    pub(super) fn pump(&mut self, now: Time, net: &mut Net, heard: &mut VecDeque<PeerEvent>) {
         loop {
             let mut moved = false;
             while let Some(message) = self.core.poll_read() {
@@ -395,7 +395,7 @@ impl Connection {
         if count != self.reports {
             self.reports = count;
             let round_trip = self.measured.round_trip.load(Ordering::Relaxed);
-            heard.push_back(Heard::Report(Report {
+            heard.push_back(PeerEvent::Report(Report {
                 round_trip_ms: (round_trip > 0).then_some(round_trip.div_ceil(1000)),
                 lost: self.measured.lost.load(Ordering::Relaxed) as u8,
             }));
@@ -517,7 +517,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, now: Time, message: RTCMessage, heard: &mut VecDeque<Heard>) {
+    fn read(&mut self, now: Time, message: RTCMessage, heard: &mut VecDeque<PeerEvent>) {
         match message {
             RTCMessage::RtpPacket(_, packet) => {
                 let header = packet.header;
@@ -530,7 +530,7 @@ impl Connection {
                 // The core knows all of the caller's streams under one name.
                 let ssrc = self.reading.unwrap_or(header.ssrc);
                 self.stream = Some(ssrc);
-                heard.push_back(Heard::Packet {
+                heard.push_back(PeerEvent::Packet {
                     payload_type,
                     marker: header.marker,
                     sequence: header.sequence_number,
@@ -543,8 +543,8 @@ impl Connection {
                 if self.channel.takes(now, id, &message) =>
             {
                 heard.push_back(match message.is_string {
-                    true => Heard::Text(message.data),
-                    false => Heard::Binary(message.data),
+                    true => PeerEvent::Text(message.data),
+                    false => PeerEvent::Binary(message.data),
                 });
             }
             // Other channels, and what later versions of the core may have.

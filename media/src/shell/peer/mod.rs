@@ -49,7 +49,7 @@ const MOST_CANDIDATES: usize = 100;
 
 /// What the caller's side said, for the call.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum PeerEvent {
     Packet {
         payload_type: u8,
         marker: bool,
@@ -69,12 +69,12 @@ pub(super) enum Heard {
 }
 
 /// The caller's side of a call over WebRTC.
-pub(super) struct Peer {
+pub(super) struct PeerConnection {
     key: CallKey,
     reach: Reach,
     connection: Option<Box<Connection>>,
     /// What the call is to be told.
-    heard: VecDeque<Heard>,
+    heard: VecDeque<PeerEvent>,
     /// Events for a data channel that is not open.
     waiting: VecDeque<String>,
     waiting_bytes: usize,
@@ -88,7 +88,7 @@ pub(super) struct Peer {
     told: MediaTotals,
 }
 
-impl Peer {
+impl PeerConnection {
     pub(super) fn new(key: CallKey, reach: Reach) -> Self {
         Self {
             key,
@@ -167,9 +167,9 @@ impl Peer {
     fn described(&mut self) {
         if let Some(connection) = &self.connection {
             self.heard.extend([
-                Heard::Hold(connection.is_held()),
-                Heard::Sends(connection.sends()),
-                Heard::Limit(connection.limit()),
+                PeerEvent::Hold(connection.is_held()),
+                PeerEvent::Sends(connection.sends()),
+                PeerEvent::Limit(connection.limit()),
             ]);
         }
     }
@@ -281,7 +281,7 @@ impl Peer {
     }
 
     /// The next thing for the call.
-    pub(super) fn heard(&mut self) -> Option<Heard> {
+    pub(super) fn heard(&mut self) -> Option<PeerEvent> {
         self.heard.pop_front()
     }
 
@@ -354,7 +354,7 @@ impl Peer {
         let state = connection.state(now);
         if state != self.state && self.closing.is_none() {
             self.state = state;
-            self.heard.push_back(Heard::State(state));
+            self.heard.push_back(PeerEvent::State(state));
             self.quality_at = if state == PeerState::Connected {
                 now + QUALITY
             } else {

@@ -65,7 +65,7 @@ impl Called {
 }
 
 /// A trunk that a call may have come over, and the number that it was then meant for, as the carrier writes it.
-struct Way {
+struct Candidate {
     trunk: Trunk,
     wanted: String,
 }
@@ -193,7 +193,7 @@ impl InboundTask {
         &self,
         incoming: &Incoming,
         dialled: &str,
-    ) -> Result<(Vec<Way>, Proof), Declined> {
+    ) -> Result<(Vec<Candidate>, Proof), Declined> {
         let known = incoming
             .trunks
             .iter()
@@ -240,9 +240,9 @@ impl InboundTask {
     }
 
     /// The numbers that are registered as these trunks were asked for them, with the plus or without.
-    async fn exact(&self, ways: &[Way]) -> Result<Vec<(Found, bool)>, Declined> {
+    async fn exact(&self, ways: &[Candidate]) -> Result<Vec<(Found, bool)>, Declined> {
         let mut exact = Vec::new();
-        for Way { trunk, wanted } in ways {
+        for Candidate { trunk, wanted } in ways {
             let db = &self.app.db;
             let number = phone_numbers::store::find_active_by_number(db, trunk.account, wanted);
             let number = number.await.map_err(|error| unavailable(&error))?;
@@ -259,9 +259,9 @@ impl InboundTask {
     }
 
     /// The numbers that may be meant by what these trunks were asked for: those `on_them`, or all of their account.
-    async fn meant(&self, ways: &[Way], on_them: bool) -> Result<Vec<Found>, Declined> {
+    async fn meant(&self, ways: &[Candidate], on_them: bool) -> Result<Vec<Found>, Declined> {
         let mut meant: Vec<Found> = Vec::new();
-        for Way { trunk, wanted } in ways {
+        for Candidate { trunk, wanted } in ways {
             // An outbound trunk brings calls to the numbers that are registered on it only.
             let own = (on_them || trunk.kind == TrunkType::Outbound).then_some(trunk.id);
             let found = phone_numbers::find_meant(&self.app.db, trunk.account, own, wanted)
@@ -279,7 +279,11 @@ impl InboundTask {
 
     /// Where the user that we registered was called and To names it, too, nothing tells a number: the only one of
     /// that trunk is meant, and of several none.
-    async fn only_number(&self, ways: &[Way], dialled: &str) -> Result<Option<Found>, Declined> {
+    async fn only_number(
+        &self,
+        ways: &[Candidate],
+        dialled: &str,
+    ) -> Result<Option<Found>, Declined> {
         let Some(trunk) = whose_user(ways, dialled) else {
             return Ok(None);
         };
@@ -303,7 +307,7 @@ fn whose<'a>(incoming: &'a Incoming, called: &str) -> Option<&'a Uri> {
 }
 
 /// The ways of those trunks that take the call.
-fn ways(trunks: Vec<Trunk>, incoming: &Incoming, dialled: &str) -> Vec<Way> {
+fn ways(trunks: Vec<Trunk>, incoming: &Incoming, dialled: &str) -> Vec<Candidate> {
     let addressed = incoming.addressed.user();
     let addressed = addressed.map(|user| caller::bare(&user).unwrap_or(user));
     let way = |trunk: Trunk| {
@@ -313,7 +317,7 @@ fn ways(trunks: Vec<Trunk>, incoming: &Incoming, dialled: &str) -> Vec<Way> {
             _ => dialled.to_owned(),
         };
         let takes = trunk.kind == TrunkType::Outbound || trunk.takes(&wanted);
-        takes.then_some(Way { trunk, wanted })
+        takes.then_some(Candidate { trunk, wanted })
     };
     trunks.into_iter().filter_map(way).collect()
 }
@@ -339,8 +343,8 @@ fn is_registered_as(trunk: &Trunk, user: &str, now: Timestamp) -> bool {
 }
 
 /// The trunk that registers this user, where that alone was asked for and there is one alone.
-fn whose_user<'a>(ways: &'a [Way], dialled: &str) -> Option<&'a Trunk> {
-    let called = |way: &&Way| registers_as(&way.trunk, dialled) && way.wanted == dialled;
+fn whose_user<'a>(ways: &'a [Candidate], dialled: &str) -> Option<&'a Trunk> {
+    let called = |way: &&Candidate| registers_as(&way.trunk, dialled) && way.wanted == dialled;
     let mut called = ways.iter().filter(called);
     let way = called.next()?;
     called.next().is_none().then_some(&way.trunk)

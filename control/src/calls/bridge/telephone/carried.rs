@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sip::event::CallId as LineId;
+use sip::event::CallId as SipLegId;
 
 use super::Exchange;
 use crate::calls::bridge;
@@ -17,7 +17,7 @@ pub(super) struct Carried(Arc<Mutex<Load>>);
 /// The lines and the records of one call, or of two that are joined.
 #[derive(Default)]
 struct Load {
-    lines: Vec<LineId>,
+    lines: Vec<SipLegId>,
     calls: Vec<Whose>,
 }
 
@@ -29,7 +29,7 @@ struct Whose {
 }
 
 impl Carried {
-    pub(super) fn line(&self, line: LineId) {
+    pub(super) fn line(&self, line: SipLegId) {
         self.load().lines.push(line);
     }
 

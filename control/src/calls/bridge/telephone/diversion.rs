@@ -202,14 +202,14 @@ fn marks(hops: &Hops) -> BTreeSet<String> {
 }
 
 /// What Diversion or History-Info tells of a call's way.
-struct Told {
+struct DiversionInfo {
     /// How often the call was diverted.
     times: u32,
     /// By whom, where that can be read.
     users: Vec<String>,
 }
 
-impl Told {
+impl DiversionInfo {
     /// Whether the called number diverted the call, as one that is forwarded here: twice, or once while a forwarded
     /// call of it is under way that may be the same, for it has the same caller (shown or not) or went to a number that
     /// is told of.
@@ -230,7 +230,7 @@ impl Told {
 }
 
 /// What Diversion tells.
-fn diversions(call: &Arrival<'_>) -> Told {
+fn diversions(call: &Arrival<'_>) -> DiversionInfo {
     let entries = call.hops.diversion.iter();
     let mut entries: Vec<Option<NameAddr>> = entries.map(|entry| NameAddr::parse(entry)).collect();
     let user = |entry: &Option<NameAddr>| entry.as_ref().and_then(|entry| user_of(&entry.uri));
@@ -244,14 +244,14 @@ fn diversions(call: &Arrival<'_>) -> Told {
         told.and_then(|told| told.parse::<u32>().ok())
             .map_or(1, |told| told.max(1))
     };
-    Told {
+    DiversionInfo {
         times: entries.iter().map(counter).fold(0, u32::saturating_add),
         users: entries.iter().filter_map(user).collect(),
     }
 }
 
 /// What History-Info tells: one entry may be of each hop on the way to the same number.
-fn retargetings(call: &Arrival<'_>) -> Told {
+fn retargetings(call: &Arrival<'_>) -> DiversionInfo {
     let users = call
         .hops
         .history
@@ -272,7 +272,7 @@ fn retargetings(call: &Arrival<'_>) -> Told {
     if chain.last().is_some_and(|last| is_same(last, call.number)) {
         chain.pop();
     }
-    Told {
+    DiversionInfo {
         times: u32::try_from(chain.len()).unwrap_or(u32::MAX),
         users: chain,
     }

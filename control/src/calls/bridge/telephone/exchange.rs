@@ -12,7 +12,7 @@ use media::leg::rtp::RtpLeg;
 use media::rtp::sdp::{Encryption, Local};
 use media::shell::{PortPair, Ports, Relays};
 use sip::endpoint::Config as Endpoint;
-use sip::event::{CallId as LineId, Command, Event, Incoming};
+use sip::event::{CallId as SipLegId, Command, Event, Incoming};
 use sip::message::{Host, Transport};
 use sip::shell::{Settings as Stack, Sip};
 use sip::trunk::{InboundAuth, Net, Outbound, RegistrarRealms, Trunk};
@@ -73,7 +73,7 @@ pub struct Exchange {
     /// Which addresses that others name may be spoken with.
     rules: Arc<Rules>,
     /// The lines of calls that are not over.
-    lines: Mutex<HashMap<LineId, mpsc::Sender<Event>>>,
+    lines: Mutex<HashMap<SipLegId, mpsc::Sender<Event>>>,
     next_line: AtomicU64,
     not_led: AtomicU64,
     /// A test has the stack's queue full.
@@ -89,8 +89,8 @@ pub struct Exchange {
 }
 
 /// One call as the stack sees it: its number, and what happens to it.
-pub struct Line {
-    pub id: LineId,
+pub struct SipLeg {
+    pub id: SipLegId,
     pub events: mpsc::Receiver<Event>,
 }
 
@@ -229,7 +229,7 @@ impl Exchange {
     /// Tells the stack something for one call. Where as many commands wait as may, the call cannot be led any more and
     /// is ended: its line at the stack, for which there is always room, and for whoever carries it, who hears nothing
     /// more of it.
-    pub(super) fn lead(&self, line: LineId, command: Command) {
+    pub(super) fn lead(&self, line: SipLegId, command: Command) {
         #[cfg(test)]
         let refused = self.full.load(Ordering::Relaxed);
         #[cfg(not(test))]
@@ -245,7 +245,7 @@ impl Exchange {
     }
 
     /// Ends a call that nobody carries any more.
-    pub(super) fn abandon(&self, line: LineId) {
+    pub(super) fn abandon(&self, line: SipLegId) {
         self.sip.end(line);
         self.close(line);
     }
@@ -269,26 +269,26 @@ impl Exchange {
 
     /// A line for a call that is to be placed: its number goes into [`Command::Place`], and it is open
     /// until its [`Event::Ended`].
-    pub fn line(&self) -> Line {
-        let id = LineId(self.next_line.fetch_add(1, Ordering::Relaxed));
+    pub fn line(&self) -> SipLeg {
+        let id = SipLegId(self.next_line.fetch_add(1, Ordering::Relaxed));
         self.open_line(id)
     }
 
     /// The line of a call that has ended, for one that is placed in its stead.
-    pub(super) fn line_again(&self, id: LineId) -> Line {
+    pub(super) fn line_again(&self, id: SipLegId) -> SipLeg {
         self.traces.goes_on(id);
         self.open_line(id)
     }
 
     /// Lets go of a call that did not come to be: cancels what rings, and ends what was answered before both
     /// agreed. Nothing of it is heard any more.
-    pub(super) fn give_up(&self, line: LineId) {
+    pub(super) fn give_up(&self, line: SipLegId) {
         self.lead(line, Command::HangUp(line, None));
         self.close(line);
     }
 
     /// Closes the line of a call that did not come to be: nothing of it is heard any more.
-    fn close(&self, line: LineId) {
+    fn close(&self, line: SipLegId) {
         self.lines().remove(&line);
     }
 
@@ -327,19 +327,19 @@ impl Exchange {
         }
     }
 
-    fn open_line(&self, id: LineId) -> Line {
+    fn open_line(&self, id: SipLegId) -> SipLeg {
         let (sender, events) = mpsc::channel(CALL_EVENTS);
         self.lines().insert(id, sender);
-        Line { id, events }
+        SipLeg { id, events }
     }
 
-    fn lines(&self) -> std::sync::MutexGuard<'_, HashMap<LineId, mpsc::Sender<Event>>> {
+    fn lines(&self) -> std::sync::MutexGuard<'_, HashMap<SipLegId, mpsc::Sender<Event>>> {
         // Whole after any panic: entries are only added and removed.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands an event to its call's task.
-    fn deliver(&self, line: LineId, event: Event) {
+    fn deliver(&self, line: SipLegId, event: Event) {
         let ended = matches!(event, Event::Ended { .. });
         let mut floods = false;
         let mut lines = self.lines();
@@ -437,7 +437,7 @@ pub(super) fn hand_on(app: &Node, exchange: &Arc<Exchange>, event: Event) {
 }
 
 /// The call that an event is of.
-const fn line_of(event: &Event) -> Option<LineId> {
+const fn line_of(event: &Event) -> Option<SipLegId> {
     match event {
         Event::Progress { call, .. }
         | Event::Answered { call, .. }

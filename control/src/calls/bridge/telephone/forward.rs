@@ -14,7 +14,7 @@ use sip::event::Event;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::Line;
+use super::SipLeg;
 use super::call_leg::{CallLeg, name};
 use super::called::Called;
 use super::declined::{Declined, is_at_cap};
@@ -296,7 +296,7 @@ impl InboundTask {
         callee: CallLeg,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Side, Unanswered> {
-        let Line {
+        let SipLeg {
             id: line,
             events: mut heard,
         } = self.exchange.line();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::rtp::sdp::{self, Flow};
-use sip::event::{CallId as LineId, Command, Event, Incoming};
+use sip::event::{CallId as SipLegId, Command, Event, Incoming};
 use sip::message::Body;
 use tokio::sync::mpsc;
 
@@ -18,10 +18,10 @@ use super::carried::Carried;
 use super::declined::Declined;
 use super::joined::Joined;
 use super::lobby::{Admitted, Answerer};
-use super::session::Ours;
+use super::session::LocalSession;
 use super::talking::{How, Settled, Talking};
 use super::task::InboundTask;
-use super::{Exchange, Line};
+use super::{Exchange, SipLeg};
 use crate::calls::bridge::{self, NotPlaced};
 use crate::calls::dial::rules::Unanswered;
 use crate::calls::journal::Owner;
@@ -42,8 +42,8 @@ pub(super) enum Conversation {
 }
 
 /// Serves one call, from its INVITE to its end, in a task of its own.
-pub(super) fn begin(app: Node, exchange: Arc<Exchange>, line: Line, incoming: Box<Incoming>) {
-    let Line { id, events } = line;
+pub(super) fn begin(app: Node, exchange: Arc<Exchange>, line: SipLeg, incoming: Box<Incoming>) {
+    let SipLeg { id, events } = line;
     let carried = Carried::default();
     carried.line(id);
     let task = InboundTask {
@@ -58,7 +58,7 @@ pub(super) fn begin(app: Node, exchange: Arc<Exchange>, line: Line, incoming: Bo
 }
 
 impl InboundTask {
-    async fn serve(&self, line: LineId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
+    async fn serve(&self, line: SipLegId, incoming: &Incoming, mut events: mpsc::Receiver<Event>) {
         match self.take(line, incoming, &mut events).await {
             Ok(Conversation::Agent(talking)) => talking.follow(&self.exchange, line, events).await,
             Ok(Conversation::Joined(joined)) => joined.follow(&self.exchange, line, events).await,
@@ -75,7 +75,7 @@ impl InboundTask {
     /// Lets the call in, answers it and puts it on the engine.
     pub(super) async fn take(
         &self,
-        line: LineId,
+        line: SipLegId,
         incoming: &Incoming,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Conversation, Declined> {
@@ -97,7 +97,7 @@ impl InboundTask {
             tracing::error!(%error, "no random bytes");
             Declined::UNAVAILABLE
         })?;
-        let mut ours = Ours {
+        let mut ours = LocalSession {
             local,
             described: String::new(),
             at,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use media::relay::Side as Whose;
 use media::shell::{RelayHandle, RelayLeg, RtpCarrier};
-use sip::event::{CallId as LineId, Command, EndedBy, Event};
+use sip::event::{CallId as SipLegId, Command, EndedBy, Event};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::secret;
 /// One side: its record and slot, its line, and what it has agreed to.
 pub(super) struct Side {
     pub(super) leg: CallLeg,
-    pub(super) line: LineId,
+    pub(super) line: SipLegId,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) settled: Settled,
 }
@@ -36,7 +36,7 @@ pub(super) struct Joined {
     began: Instant,
     caller: CallLeg,
     callee: CallLeg,
-    line: LineId,
+    line: SipLegId,
     events: mpsc::Receiver<Event>,
     /// Of the caller, and of the callee.
     sessions: [Session; 2],
@@ -101,7 +101,7 @@ impl Joined {
     pub(super) async fn follow(
         mut self,
         exchange: &Exchange,
-        line: LineId,
+        line: SipLegId,
         mut events: mpsc::Receiver<Event>,
     ) {
         let until = self.began + self.most;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sip::event::{CallId as LineId, Command, Event};
+use sip::event::{CallId as SipLegId, Command, Event};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -73,7 +73,7 @@ impl InboundTask {
     /// has rules, it rings for a while first.
     pub(super) async fn admit_or_ring(
         &self,
-        line: LineId,
+        line: SipLegId,
         mut called: Called,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<Answerer, Declined> {
@@ -241,7 +241,7 @@ impl InboundTask {
 
     /// It rings from now on: for the caller, among the calls of this process, and in the records. `None`: too many
     /// do.
-    async fn ring(&self, line: LineId, called: &Called) -> Option<Ringing> {
+    async fn ring(&self, line: SipLegId, called: &Called) -> Option<Ringing> {
         let mut ringing = Ringing {
             leg: CallLeg::ring(&self.app, called)?,
             since: self.app.clock.now(),

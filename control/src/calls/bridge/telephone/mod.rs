@@ -47,7 +47,7 @@ use media::shell::Relays;
 use sip::trunk::TrunkId;
 use tokio::sync::OnceCell;
 
-pub use exchange::{Exchange, Line};
+pub use exchange::{Exchange, SipLeg};
 
 use crate::node::Node;
 use crate::sip_traces;

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use media::rtp::sdp::{self, Agreed, Flow, Offered};
 use media::shell::PortPair;
-use sip::event::{CallId as LineId, Command, EndedBy, Event, Forwarded, Place};
+use sip::event::{CallId as SipLegId, Command, EndedBy, Event, Forwarded, Place};
 use sip::message::{Body, Uri};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::session::{Ours, Unusable};
+use super::session::{LocalSession, Unusable};
 use super::talking::{How, Settled, Talking};
-use super::{Exchange, Line, caller, trunks};
+use super::{Exchange, SipLeg, caller, trunks};
 use crate::admission::Lease;
 use crate::calls::bridge;
 use crate::calls::dial::number::{canonical, written};
@@ -80,7 +80,7 @@ pub fn dial(app: &Node, exchange: &Arc<Exchange>, call: Dial) {
         call.dialling.cancel(Canceled::Drain);
     }
     let (app, exchange) = (app.clone(), Arc::clone(exchange));
-    let Line { id: line, events } = exchange.line();
+    let SipLeg { id: line, events } = exchange.line();
     let now = app.clock.moment();
     exchange.traces.begins(now, line, call.account, call.id);
     let placing = Placing {
@@ -108,7 +108,7 @@ pub(super) struct Placing {
     pub(super) exchange: Arc<Exchange>,
     pub(super) account: AccountId,
     pub(super) call: CallId,
-    pub(super) line: LineId,
+    pub(super) line: SipLegId,
 }
 
 impl Placing {
@@ -148,7 +148,7 @@ impl Placing {
         call: &Dial,
         events: &mut mpsc::Receiver<Event>,
         until: Instant,
-    ) -> Result<(PortPair, Ours, Agreed), Over> {
+    ) -> Result<(PortPair, LocalSession, Agreed), Over> {
         self.wait_for_registrar(call).await?;
         let (mut to, mut left) = (call.to.clone(), MOST_REDIRECTS);
         loop {
@@ -216,7 +216,7 @@ impl Placing {
     }
 
     /// Sends the INVITE with our offer.
-    fn ask(&self, call: &Dial, to: &str) -> Result<(PortPair, Ours, Offered), String> {
+    fn ask(&self, call: &Dial, to: &str) -> Result<(PortPair, LocalSession, Offered), String> {
         let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
         let at = self.exchange.of_carrier(trunk);
@@ -254,7 +254,7 @@ impl Placing {
         ports.told();
         self.exchange
             .lead(self.line, Command::Place(self.line, Box::new(place)));
-        let ours = Ours {
+        let ours = LocalSession {
             local,
             described: offered.text.clone(),
             at,
@@ -267,7 +267,7 @@ impl Placing {
         &self,
         events: &mut mpsc::Receiver<Event>,
         dialling: &Dialling,
-        ours: &mut Ours,
+        ours: &mut LocalSession,
         offered: &Offered,
         until: Instant,
     ) -> Result<Agreed, Over> {
@@ -335,7 +335,7 @@ impl Placing {
     async fn begin(
         &self,
         mut ports: PortPair,
-        ours: Ours,
+        ours: LocalSession,
         agreed: Agreed,
         lease: Option<Lease>,
     ) -> Result<Talking, Over> {
@@ -405,7 +405,7 @@ fn canceled(by: Canceled) -> Over {
 
 /// What is agreed on when somebody answers: the answer that holds, else what an UPDATE `renewed`.
 fn answered(
-    ours: &mut Ours,
+    ours: &mut LocalSession,
     offered: &Offered,
     answer: Option<Body>,
     renewed: Option<Agreed>,
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn what_an_update_agreed_on_while_it_rang_holds_when_it_is_answered() {
-        let line = LineId(3);
+        let line = SipLegId(3);
         for (update, answer, port) in [
             (None, Some(4000), Some(4000)),
             (Some(4200), None, Some(4200)),

@@ -2,13 +2,13 @@
 
 use media::leg::rtp::RtpPlan;
 use media::rtp::sdp::{self, Agreed, Encryption, Flow, Local, Offered, Refusal};
-use sip::event::{CallId as LineId, Command, Event};
+use sip::event::{CallId as SipLegId, Command, Event};
 use sip::message::Body;
 
 use super::whereabouts::Whereabouts;
 
 /// Our side of a session before anything is agreed on.
-pub(super) struct Ours {
+pub(super) struct LocalSession {
     pub(super) local: Local,
     /// Our latest description.
     pub(super) described: String,
@@ -39,7 +39,7 @@ impl From<Refusal> for Unusable {
     }
 }
 
-impl Ours {
+impl LocalSession {
     /// Answers an offer: our description, and what is agreed by it.
     pub(super) fn answer(&mut self, offer: &Body) -> Result<(String, Agreed), Unusable> {
         let (text, agreed) = sdp::answer(&offer.bytes, &self.local, Flow::SendRecv)?;
@@ -97,7 +97,7 @@ impl Ours {
     /// Answers an offer in a call that rings or is up. `Some`: both agreed anew.
     pub(super) fn renew(
         &mut self,
-        line: LineId,
+        line: SipLegId,
         offer: &Body,
         tell: &mut dyn FnMut(Command),
     ) -> Option<Agreed> {
@@ -120,14 +120,14 @@ impl Ours {
 pub(super) struct Session {
     pub(super) plan: RtpPlan,
     pub(super) agreed: Agreed,
-    ours: Ours,
+    ours: LocalSession,
     /// Our offer, until it is answered.
     offered: Option<Offered>,
 }
 
 impl Session {
     /// `seed`: as [`RtpPlan::new`] has it.
-    pub(super) fn new(ours: Ours, agreed: Agreed, seed: [u8; 10]) -> Self {
+    pub(super) fn new(ours: LocalSession, agreed: Agreed, seed: [u8; 10]) -> Self {
         Self {
             plan: RtpPlan::new(&agreed, seed),
             agreed,
@@ -139,7 +139,7 @@ impl Session {
     /// Answers what the other side wants of the session. `Some`: both agreed anew.
     pub(super) fn handle(
         &mut self,
-        line: LineId,
+        line: SipLegId,
         event: &Event,
         tell: &mut dyn FnMut(Command),
     ) -> Option<(Agreed, RtpPlan)> {
@@ -182,9 +182,9 @@ impl Session {
     }
 
     /// The other side asks for our offer: it is kept, to be held against the answer.
-    fn offer(&mut self, line: LineId, tell: &mut dyn FnMut(Command)) {
+    fn offer(&mut self, line: SipLegId, tell: &mut dyn FnMut(Command)) {
         self.ours.local.version += 1;
-        let Ours {
+        let LocalSession {
             local, described, ..
         } = &self.ours;
         match sdp::offer_again(local, described, &self.agreed, Flow::SendRecv) {
@@ -201,7 +201,7 @@ impl Session {
 
     fn accept(
         &mut self,
-        line: LineId,
+        line: SipLegId,
         offered: &Offered,
         body: &Body,
         tell: &mut dyn FnMut(Command),
@@ -235,8 +235,8 @@ pub(super) mod fixtures {
     use crate::egress::Allow;
 
     /// Our side of a call with a carrier at 8.8.8.8, before anything was said.
-    pub(in super::super) fn ours() -> Ours {
-        Ours {
+    pub(in super::super) fn ours() -> LocalSession {
+        LocalSession {
             local: Local {
                 address: "192.0.2.9".parse().unwrap(),
                 port: 20_000,
@@ -269,7 +269,7 @@ mod tests {
     use super::fixtures::ours;
     use super::*;
 
-    const LINE: LineId = LineId(7);
+    const LINE: SipLegId = SipLegId(7);
 
     fn theirs(media: &str) -> Body {
         Body::sdp(format!(

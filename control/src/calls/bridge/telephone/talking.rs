@@ -6,13 +6,13 @@ use media::call::input::EndRequest;
 use media::config::{AudioFormat, OptionalEvents, Protocol};
 use media::rtp::sdp::Agreed;
 use media::shell::{CallHandle, Carrier, PortPair, RtpCarrier};
-use sip::event::{CallId as LineId, Command, EndedBy, Event};
+use sip::event::{CallId as SipLegId, Command, EndedBy, Event};
 use tokio::sync::{Notify, mpsc};
 
 use super::Exchange;
-use super::session::{Ours, Session};
+use super::session::{LocalSession, Session};
 use crate::admission::Lease;
-use crate::calls::bridge::{self, NotPlaced, Prepared, Way};
+use crate::calls::bridge::{self, CarrierPath, NotPlaced, Prepared};
 use crate::calls::live::LiveCall;
 use crate::ids::{AccountId, CallId};
 use crate::node::Node;
@@ -29,7 +29,7 @@ pub(super) struct Talking {
 /// What both sides said of the audio, and the ports that wait for it.
 pub(super) struct Settled {
     pub(super) ports: PortPair,
-    pub(super) ours: Ours,
+    pub(super) ours: LocalSession,
     pub(super) agreed: Agreed,
 }
 
@@ -77,7 +77,7 @@ impl Talking {
             ssrc: session.plan.ssrc,
         };
         let over = Arc::new(Notify::new());
-        let way = Way {
+        let way = CarrierPath {
             protocol: Protocol::Rtp(session.plan),
             // The plan names the codec; there are no messages that would tell another format.
             audio_format: AudioFormat::Ulaw8000,
@@ -99,7 +99,7 @@ impl Talking {
     pub(super) async fn follow(
         mut self,
         exchange: &Exchange,
-        line: LineId,
+        line: SipLegId,
         mut events: mpsc::Receiver<Event>,
     ) {
         loop {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip::event::{CallId as LineId, Command};
+use sip::event::{CallId as SipLegId, Command};
 
 use super::Exchange;
 use super::carried::Carried;
@@ -18,7 +18,7 @@ pub(super) struct InboundTask {
 
 impl InboundTask {
     /// Commands the stack to do something on a line.
-    pub(super) fn tell(&self, line: LineId, command: Command) {
+    pub(super) fn tell(&self, line: SipLegId, command: Command) {
         self.exchange.lead(line, command);
     }
 }

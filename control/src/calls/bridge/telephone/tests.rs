@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use media::rtp::sdp::Encryption;
 use serde_json::{Value, json};
-use sip::event::{CallId as LineId, EndedBy, Event, Hops, Incoming};
+use sip::event::{CallId as SipLegId, EndedBy, Event, Hops, Incoming};
 use sip::message::{Body, Transport, Uri};
 use sip::shell::Listen;
 use tokio::task::JoinHandle;
@@ -32,7 +32,7 @@ use super::inbound::Conversation;
 use super::lobby::Answerer;
 use super::standings::{self, Standings};
 use super::task::InboundTask;
-use super::{Exchange, Line};
+use super::{Exchange, SipLeg};
 use crate::admission::{Request, State};
 use crate::calls::bridge;
 use crate::config::Config;
@@ -182,10 +182,10 @@ impl Bench {
     }
 
     /// Lets a call ring in a task of its own. Its line, and what becomes of it.
-    fn ring(&self, mut called: Called) -> (LineId, JoinHandle<Result<Answerer, Declined>>) {
+    fn ring(&self, mut called: Called) -> (SipLegId, JoinHandle<Result<Answerer, Declined>>) {
         let rules = called.number.as_mut().unwrap().routing_rules.as_mut();
         rules.unwrap().max_ring_seconds = Some(120);
-        let Line { id, mut events } = self.exchange.line();
+        let SipLeg { id, mut events } = self.exchange.line();
         let task = self.task();
         let rings = async move { task.admit_or_ring(id, called, &mut events).await };
         (id, tokio::spawn(rings))
@@ -198,7 +198,7 @@ impl Bench {
     }
 
     /// The caller on a line hangs up.
-    fn leave(&self, line: LineId) {
+    fn leave(&self, line: SipLegId) {
         let ended = Event::Ended {
             call: line,
             by: EndedBy::Remote,
@@ -667,7 +667,7 @@ async fn who_speaks_is_settled_when_a_call_is_let_in() {
     let bench = Bench::new().await;
     let trunk = bench.line().await;
     let app = &bench.test.app;
-    let Line { id, mut events } = bench.exchange.line();
+    let SipLeg { id, mut events } = bench.exchange.line();
     let incoming = Incoming {
         offer: None,
         ..incoming(&[trunk], NUMBER)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use media::audio::company::Arrivals;
 use media::audio::level;
+use media::audio::pacing::Arrivals;
 use media::frame::FRAME;
 use media::leg::rtp::{RtpLeg, RtpPlan};
 use media::leg::{LegEvent, RtpPacket};
@@ -17,7 +17,7 @@ use media::time::{RATE, Time};
 use tokio::time::Instant;
 
 use crate::cli::call::player::Player;
-use crate::cli::call::script::{Act, Ears, Script};
+use crate::cli::call::script::{Act, AgentSpeech, Script};
 use crate::cli::call::{CallArgs, CallError};
 use crate::secret;
 
@@ -37,7 +37,7 @@ pub(super) struct Talk {
     opener: Option<Opener>,
     began: Instant,
     pub(super) player: Player,
-    ears: Ears,
+    ears: AgentSpeech,
     /// `None`: there is nothing to say, and the other side hangs up.
     script: Option<Script>,
     voice: Vec<i16>,
@@ -83,7 +83,7 @@ impl Talk {
             opener: agreed.keys.as_ref().map(|keys| Opener::new(&keys.theirs)),
             began: Instant::now(),
             player: Player::new(RATE),
-            ears: Ears::default(),
+            ears: AgentSpeech::default(),
             script,
             voice: voice.unwrap_or_default(),
             at: 0,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use media::audio::resample::Resampler;
 use media::config::Language;
-use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent};
 use media::time::RATE;
 use reqwest::Url;
 use tokio::runtime::Handle;
@@ -24,9 +24,9 @@ use tracing::Instrument;
 use self::wire::{Dialect, Said};
 use super::blame::Blame;
 use super::deliver::deliver;
-use super::heard::{Heard, Other};
 use super::plan::{Fault, Next, Plan};
 use super::samples::Samples;
+use super::segment::{Other, SpokenSegment};
 use super::settings::ProviderKind;
 use super::socket::{self, Backoff, Socket, address};
 use crate::secret::Secret;
@@ -108,10 +108,10 @@ impl Synthesiser for SocketVoice {
         let order = Order::Speak(reply, segment, text.to_owned());
         if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = self.orders.try_send(order) {
             let message = "too many sentences wait for the voice".to_owned();
-            self.sink.send(SpeechEvent::Tts {
+            self.sink.send(SpeechEvent::Synthesiser {
                 reply,
                 segment,
-                event: TtsEvent::Failed { message },
+                event: SynthesiserEvent::Failed { message },
             });
         }
     }
@@ -127,7 +127,7 @@ struct Job {
     reply: ReplyId,
     segment: u32,
     text: String,
-    heard: Heard,
+    heard: SpokenSegment,
     plan: Plan,
     began: Instant,
     /// It has been asked for on this connection.
@@ -295,7 +295,7 @@ impl Task {
                 let job = Job {
                     reply,
                     segment,
-                    heard: Heard::new(&text),
+                    heard: SpokenSegment::new(&text),
                     text,
                     deadline: now + plan.first().within,
                     plan,
@@ -435,7 +435,7 @@ impl Task {
         }
         match job.heard.take(rate, samples) {
             Ok(Some(samples)) => {
-                let event = TtsEvent::Audio { rate, samples };
+                let event = SynthesiserEvent::Audio { rate, samples };
                 self.send(reply, segment, event).await;
             }
             Ok(None) => {}
@@ -469,7 +469,8 @@ impl Task {
     /// Nothing more comes of a segment, and nothing is missing.
     async fn over(&mut self, context: &str) {
         if let Some(job) = self.jobs.remove(context) {
-            self.send(job.reply, job.segment, TtsEvent::Done).await;
+            self.send(job.reply, job.segment, SynthesiserEvent::Done)
+                .await;
         }
     }
 
@@ -509,21 +510,22 @@ impl Task {
                     .tell(|other| other.take_over(job.reply, job.segment, &job.text, known));
             }
             Next::GiveUp if job.heard.ended_alike() => {
-                self.send(job.reply, job.segment, TtsEvent::Done).await;
+                self.send(job.reply, job.segment, SynthesiserEvent::Done)
+                    .await;
             }
             Next::GiveUp => {
                 let message = self.provider.told(fault);
-                let event = TtsEvent::Failed { message };
+                let event = SynthesiserEvent::Failed { message };
                 self.send(job.reply, job.segment, event).await;
             }
         }
     }
 
-    async fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) {
+    async fn send(&self, reply: ReplyId, segment: u32, event: SynthesiserEvent) {
         // A call that is gone closes its line, which is noticed there.
         deliver(
             &*self.sink,
-            SpeechEvent::Tts {
+            SpeechEvent::Synthesiser {
                 reply,
                 segment,
                 event,

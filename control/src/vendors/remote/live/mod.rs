@@ -24,8 +24,8 @@ use self::session::{Act, Session};
 use self::wire::Said;
 use super::blame::Blame;
 use super::deliver::deliver;
-use super::ears::{RemoteEars, Told};
 use super::plan::Fault;
+use super::recogniser::{AudioCommand, RemoteRecogniser};
 use super::socket::{self, Backoff, Socket, address};
 use crate::secret::Secret;
 use crate::vendors::fallback::Fallback;
@@ -73,8 +73,8 @@ pub(super) fn ears(
     fallback: Fallback<Box<dyn Recogniser>>,
     runtime: &Handle,
     sink: Arc<dyn SpeechSink>,
-) -> RemoteEars {
-    let (ears, line) = RemoteEars::new(Arc::clone(&sink), listener.punctuates);
+) -> RemoteRecogniser {
+    let (ears, line) = RemoteRecogniser::new(Arc::clone(&sink), listener.punctuates);
     let task = Task {
         url: listener.address(language),
         header: listener
@@ -101,7 +101,7 @@ struct Task {
     /// Hears what this one cannot.
     fallback: Fallback<Box<dyn Recogniser>>,
     sink: Arc<dyn SpeechSink>,
-    line: mpsc::Receiver<Told>,
+    line: mpsc::Receiver<AudioCommand>,
     backoff: Backoff,
 }
 
@@ -275,7 +275,7 @@ impl Task {
         match act {
             // Only a connection makes these, and a new one begins anew.
             Act::Audio(_) | Act::Finalize | Act::Reconnect => true,
-            Act::Say(event) => deliver(&*self.sink, SpeechEvent::Stt(event)).await,
+            Act::Say(event) => deliver(&*self.sink, SpeechEvent::Recogniser(event)).await,
             Act::HandOver(utterance, samples) => {
                 self.fallback.hear(utterance, &samples);
                 true
@@ -287,13 +287,15 @@ impl Task {
         }
     }
 
-    fn told(&mut self, told: Told) {
+    fn told(&mut self, told: AudioCommand) {
         let now = Instant::now();
         match told {
-            Told::Begin(utterance) => self.session.begin(utterance),
-            Told::Audio(utterance, piece) => self.session.audio(now, utterance, piece.samples()),
-            Told::Finish(utterance) => self.session.finish(now, utterance),
-            Told::Cancel(utterance) => {
+            AudioCommand::Begin(utterance) => self.session.begin(utterance),
+            AudioCommand::Audio(utterance, piece) => {
+                self.session.audio(now, utterance, piece.samples())
+            }
+            AudioCommand::Finish(utterance) => self.session.finish(now, utterance),
+            AudioCommand::Cancel(utterance) => {
                 self.session.cancel(now, utterance);
                 self.fallback.tell(|other| other.cancel(utterance));
             }

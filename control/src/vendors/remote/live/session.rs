@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use media::speech::words::{has_words, names_a_noise};
-use media::speech::{SttEvent, UtteranceId};
+use media::speech::{RecogniserEvent, UtteranceId};
 use media::time::RATE;
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ const MOST: usize = 16;
 pub(super) enum Act {
     Audio(Vec<i16>),
     Finalize,
-    Say(SttEvent),
+    Say(RecogniserEvent),
     /// The other recogniser is to hear this utterance.
     HandOver(UtteranceId, Vec<i16>),
     /// The provider failed, though its connection stands.
@@ -61,7 +61,7 @@ pub(super) enum Act {
 
 /// A result of the recogniser.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct Recognition {
     /// Where it lies in the connection's audio, seconds, if the server tells.
     pub(super) span: Option<(f64, f64)>,
     pub(super) is_final: bool,
@@ -119,7 +119,7 @@ impl Utterance {
     }
 
     /// Takes a result that lies in it.
-    fn hear(&mut self, heard: &Heard, span: Option<Span>) {
+    fn hear(&mut self, heard: &Recognition, span: Option<Span>) {
         self.answered = true;
         let has_words = has_words(&heard.text);
         self.noise |= heard.is_final && names_a_noise(&heard.text);
@@ -262,7 +262,7 @@ impl Session {
         self.tick(now);
     }
 
-    pub(super) fn result(&mut self, now: Instant, heard: Heard) {
+    pub(super) fn result(&mut self, now: Instant, heard: Recognition) {
         self.complaint = None;
         if has_words(&heard.text) {
             self.muteness.words();
@@ -300,7 +300,7 @@ impl Session {
             let text = utterance.text();
             wanted = utterance.waits(self.fallback);
             if text != before && !utterance.cancelled && !heard.from_finalize {
-                let event = SttEvent::Interim {
+                let event = RecogniserEvent::Interim {
                     utterance: utterance.id,
                     text,
                 };
@@ -332,7 +332,7 @@ impl Session {
     }
 
     /// Takes final words of the utterance that was completed last: the call takes them as long as it can.
-    fn hear_late(&mut self, heard: &Heard, span: Option<Span>, middle: Option<u64>) {
+    fn hear_late(&mut self, heard: &Recognition, span: Option<Span>, middle: Option<u64>) {
         let Some(late) = self.late.as_mut().filter(|_| heard.is_final) else {
             return;
         };
@@ -344,7 +344,7 @@ impl Session {
         late.hear(heard, span);
         let text = late.text();
         if text != before {
-            self.acts.push_back(Act::Say(SttEvent::Final {
+            self.acts.push_back(Act::Say(RecogniserEvent::Final {
                 utterance: late.id,
                 text,
                 confidence: late.confidence,
@@ -434,7 +434,7 @@ impl Session {
         };
         let silent = failed && matches!(fault, Some(Fault::Stalled(_)));
         let act = if !failed {
-            Act::Say(SttEvent::Final {
+            Act::Say(RecogniserEvent::Final {
                 utterance: utterance.id,
                 text,
                 confidence: utterance.confidence,
@@ -451,7 +451,7 @@ impl Session {
                     None => "there is no connection".to_owned(),
                 },
             };
-            Act::Say(SttEvent::Failed {
+            Act::Say(RecogniserEvent::Failed {
                 utterance: utterance.id,
                 message,
             })

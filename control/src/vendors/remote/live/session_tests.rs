@@ -6,12 +6,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use media::speech::{SttEvent, UtteranceId};
+use media::speech::{RecogniserEvent, UtteranceId};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::super::plan::Fault;
-use super::session::{Act, Heard, Session};
+use super::session::{Act, Recognition, Session};
 
 /// Samples of a word.
 const WORD: usize = 3200;
@@ -32,7 +32,7 @@ struct Recogniser {
 }
 
 impl Recogniser {
-    fn audio(&mut self, samples: &[i16]) -> Vec<Heard> {
+    fn audio(&mut self, samples: &[i16]) -> Vec<Recognition> {
         self.pending.extend(samples);
         let words = self.pending.len() / WORD;
         if words == 0 {
@@ -41,7 +41,7 @@ impl Recogniser {
         vec![self.heard(words, words >= 5, false)]
     }
 
-    fn finalize(&mut self) -> Vec<Heard> {
+    fn finalize(&mut self) -> Vec<Recognition> {
         let words = self.pending.len().div_ceil(WORD);
         if words == 0 && !self.always_answers {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Recogniser {
         vec![self.heard(words, true, true)]
     }
 
-    fn heard(&mut self, words: usize, is_final: bool, from_finalize: bool) -> Heard {
+    fn heard(&mut self, words: usize, is_final: bool, from_finalize: bool) -> Recognition {
         let length = self.pending.len().min(words * WORD);
         let text: Vec<String> = self.pending[..length]
             .chunks(WORD)
@@ -62,7 +62,7 @@ impl Recogniser {
             self.done += length;
             self.pending.drain(..length);
         }
-        Heard {
+        Recognition {
             span,
             is_final,
             from_finalize,
@@ -77,13 +77,13 @@ struct Call {
     session: Session,
     server: Option<Recogniser>,
     now: Instant,
-    said: Vec<SttEvent>,
+    said: Vec<RecogniserEvent>,
     handed: Vec<(UtteranceId, usize)>,
     faults: Vec<Fault>,
     always_answers: bool,
     /// How long results are on their way, and those that are. A connection that drops takes them along.
     latency: Duration,
-    under_way: VecDeque<(Instant, Heard)>,
+    under_way: VecDeque<(Instant, Recognition)>,
 }
 
 impl Call {
@@ -184,7 +184,7 @@ impl Call {
 
     fn final_of(&self, id: u32) -> Option<&str> {
         self.said.iter().find_map(|event| match event {
-            SttEvent::Final {
+            RecogniserEvent::Final {
                 utterance, text, ..
             } if *utterance == UtteranceId(id) => Some(text.as_str()),
             _ => None,
@@ -205,7 +205,7 @@ fn words_come_while_they_are_said_and_the_last_at_once() {
     let interims = call
         .said
         .iter()
-        .filter(|e| matches!(e, SttEvent::Interim { .. }))
+        .filter(|e| matches!(e, RecogniserEvent::Interim { .. }))
         .count();
     assert_eq!(interims, 12, "one a word");
     call.say(2, 20..22, |_| {});
@@ -242,7 +242,7 @@ fn a_late_answer_does_not_complete_the_next_utterance() {
     assert_eq!(call.final_of(1), Some(""));
     call.session.begin(UtteranceId(2));
     call.session.audio(call.now, UtteranceId(2), &[5; 2 * WORD]);
-    let late = Heard {
+    let late = Recognition {
         span: Some((0.0, 0.6)),
         is_final: true,
         from_finalize: true,
@@ -285,7 +285,10 @@ fn without_a_connection_an_utterance_fails_in_time_or_is_handed_over() {
     call.pass(3_400);
     assert!(call.said.is_empty());
     call.pass(200);
-    assert!(matches!(call.said.as_slice(), [SttEvent::Failed { .. }]));
+    assert!(matches!(
+        call.said.as_slice(),
+        [RecogniserEvent::Failed { .. }]
+    ));
 
     let mut call = Call::new(true);
     call.say(1, 1..4, |_| {});
@@ -338,11 +341,11 @@ fn sentence(call: &mut Call, id: u32) {
 
 /// A result without words of the sentence that began at this second.
 fn wordless(call: &mut Call, from: f64, from_finalize: bool) {
-    let heard = Heard {
+    let heard = Recognition {
         span: Some((from, 2.0)),
         is_final: true,
         from_finalize,
-        ..Heard::default()
+        ..Recognition::default()
     };
     call.session.result(call.now, heard);
     call.work();
@@ -378,7 +381,10 @@ fn without_another_recogniser_a_mute_one_fails_its_utterance() {
     call.connect();
     sentence(&mut call, 1);
     call.pass(2_100);
-    assert!(matches!(call.said.as_slice(), [SttEvent::Failed { .. }]));
+    assert!(matches!(
+        call.said.as_slice(),
+        [RecogniserEvent::Failed { .. }]
+    ));
     assert!(matches!(call.faults.as_slice(), [Fault::Stalled(_)]));
 }
 
@@ -403,7 +409,7 @@ fn empty_results_are_believed_once_and_no_longer_when_they_go_on() {
         wordless(&mut call, 2.0 * f64::from(id - 1), true);
     }
     assert_eq!(call.final_of(1), Some(""));
-    assert!(matches!(call.said[1], SttEvent::Failed { .. }));
+    assert!(matches!(call.said[1], RecogniserEvent::Failed { .. }));
     assert!(matches!(call.faults.as_slice(), [Fault::Wrong(_)]));
 
     // Another one hears both.
@@ -420,11 +426,11 @@ fn empty_results_are_believed_once_and_no_longer_when_they_go_on() {
 
 /// A result of the sentence that began at this second, before its `Finalize` is answered.
 fn final_words(call: &mut Call, from: f64, text: &str) {
-    let heard = Heard {
+    let heard = Recognition {
         span: Some((from, 2.0)),
         is_final: true,
         text: text.to_owned(),
-        ..Heard::default()
+        ..Recognition::default()
     };
     call.session.result(call.now, heard);
     call.work();
@@ -432,7 +438,7 @@ fn final_words(call: &mut Call, from: f64, text: &str) {
 
 /// A result of what lies between these seconds.
 fn result(call: &mut Call, from: f64, until: f64, text: &str, is_final: bool, from_finalize: bool) {
-    let heard = Heard {
+    let heard = Recognition {
         span: Some((from, until - from)),
         is_final,
         from_finalize,
@@ -517,7 +523,7 @@ fn final_words_that_come_after_they_were_waited_for_are_told() {
     result(&mut call, 0.0, 2.0, "two rooms please", true, true);
     let last = call.said.get(told..).unwrap_or_default();
     assert!(
-        matches!(last, [SttEvent::Final { utterance: UtteranceId(1), text, .. }] if text == "two rooms please"),
+        matches!(last, [RecogniserEvent::Final { utterance: UtteranceId(1), text, .. }] if text == "two rooms please"),
         "{last:?}"
     );
     // The same again says nothing new, and neither do words of no utterance.
@@ -537,7 +543,7 @@ fn what_the_provider_said_when_it_gave_up_is_told() {
     call.pass(3_600);
     let said = call.said.as_slice();
     assert!(
-        matches!(said, [SttEvent::Failed { message, .. }] if message == "no credits"),
+        matches!(said, [RecogniserEvent::Failed { message, .. }] if message == "no credits"),
         "{said:?}"
     );
 }
@@ -659,10 +665,10 @@ fn words_that_stay_interim_are_the_answer_and_a_fault() {
     let mut call = Call::new(true);
     call.connect();
     sentence(&mut call, 1);
-    let heard = Heard {
+    let heard = Recognition {
         span: Some((0.0, 2.0)),
         text: "two rooms".to_owned(),
-        ..Heard::default()
+        ..Recognition::default()
     };
     call.session.result(call.now, heard);
     call.pass(1_100);

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::super::complaint::{self, Complaint};
-use super::session::Heard;
+use super::session::Recognition;
 
 /// What a message of the server says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     /// A result, and what the server calls the connection, if it says so.
-    Result(Heard, Option<String>),
+    Result(Recognition, Option<String>),
     /// What the server calls the connection.
     Named(String),
     /// The server gives up: why.
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Said {
     }
     let best = &message["channel"]["alternatives"][0];
     let span = message["start"].as_f64().zip(message["duration"].as_f64());
-    let heard = Heard {
+    let heard = Recognition {
         span: span.filter(|(start, length)| start.is_finite() && length.is_finite()),
         is_final: message["is_final"].as_bool().unwrap_or(false),
         from_finalize: message["from_finalize"].as_bool().unwrap_or(false),
@@ -65,7 +65,7 @@ mod tests {
             "speech_final":false,"from_finalize":true,
             "channel":{"alternatives":[{"transcript":"two rooms","confidence":0.5,"words":[]}]},
             "metadata":{"request_id":"8f2a","model_info":{}}}"#;
-        let heard = Heard {
+        let heard = Recognition {
             span: Some((2.0, 1.5)),
             is_final: true,
             from_finalize: true,
@@ -73,7 +73,7 @@ mod tests {
             confidence: Some(0.5),
         };
         assert_eq!(read(text), Said::Result(heard, Some("8f2a".into())));
-        let bare = Said::Result(Heard::default(), None);
+        let bare = Said::Result(Recognition::default(), None);
         assert_eq!(
             read(r#"{"type":"Results","channel":{"alternatives":[]}}"#),
             bare

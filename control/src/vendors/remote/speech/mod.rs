@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use media::audio::resample::Resampler;
-use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent};
 use media::time::RATE;
 use reqwest::header;
 use serde_json::json;
@@ -21,9 +21,9 @@ use self::audio::Sound;
 use super::blame::Blame;
 use super::complaint;
 use super::deliver::deliver;
-use super::heard::{Heard, Other};
 use super::http::{Endpoint, broken};
 use super::plan::{Fault, Next, Plan, Try};
+use super::segment::{Other, SpokenSegment};
 use super::settings::SoundFormat;
 use crate::vendors::fallback::Fallback;
 
@@ -96,10 +96,10 @@ impl Synthesiser for RemoteVoice {
         self.running.retain(|(_, task)| !task.is_finished());
         if self.running.len() >= MOST {
             let message = "too many sentences wait for the voice".to_owned();
-            self.shared.sink.send(SpeechEvent::Tts {
+            self.shared.sink.send(SpeechEvent::Synthesiser {
                 reply,
                 segment,
-                event: TtsEvent::Failed { message },
+                event: SynthesiserEvent::Failed { message },
             });
             return;
         }
@@ -127,7 +127,7 @@ impl Shared {
         let began = Instant::now();
         let mut plan = Plan::sound(self.fallback.is_there());
         let mut next = plan.first();
-        let mut heard = Heard::new(text);
+        let mut heard = SpokenSegment::new(text);
         loop {
             sleep(next.pause).await;
             heard.again();
@@ -139,7 +139,7 @@ impl Shared {
             };
             let fault = match turn.run(text, next).await {
                 Ok(true) => {
-                    turn.send(TtsEvent::Done).await;
+                    turn.send(SynthesiserEvent::Done).await;
                     return;
                 }
                 Ok(false) => return,
@@ -163,7 +163,7 @@ impl Shared {
                 }
                 Next::GiveUp => {
                     let message = self.speaker.provider.told(&fault);
-                    self.send(reply, segment, TtsEvent::Failed { message })
+                    self.send(reply, segment, SynthesiserEvent::Failed { message })
                         .await;
                     return;
                 }
@@ -171,8 +171,8 @@ impl Shared {
         }
     }
 
-    async fn send(&self, reply: ReplyId, segment: u32, event: TtsEvent) -> bool {
-        let event = SpeechEvent::Tts {
+    async fn send(&self, reply: ReplyId, segment: u32, event: SynthesiserEvent) -> bool {
+        let event = SpeechEvent::Synthesiser {
             reply,
             segment,
             event,
@@ -186,7 +186,7 @@ struct Speaking<'a> {
     shared: &'a Shared,
     reply: ReplyId,
     segment: u32,
-    heard: &'a mut Heard,
+    heard: &'a mut SpokenSegment,
 }
 
 impl Speaking<'_> {
@@ -249,7 +249,7 @@ impl Speaking<'_> {
             }
             let rate = sound.rate();
             if let Some(samples) = self.heard.take(rate, samples)?
-                && !self.send(TtsEvent::Audio { rate, samples }).await
+                && !self.send(SynthesiserEvent::Audio { rate, samples }).await
             {
                 return Ok(false);
             }
@@ -260,7 +260,7 @@ impl Speaking<'_> {
         }
     }
 
-    async fn send(&self, event: TtsEvent) -> bool {
+    async fn send(&self, event: SynthesiserEvent) -> bool {
         self.shared.send(self.reply, self.segment, event).await
     }
 }

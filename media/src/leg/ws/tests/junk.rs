@@ -94,11 +94,11 @@ proptest! {
     fn scanner_and_parser_agree(text in spoilt()) {
         for (mut scanning, mut parsing) in legs().into_iter().zip(legs()) {
             let (scanned, parsed) = match (&mut scanning.peer, &mut parsing.peer) {
-                (Peer::Native(scanning), Peer::Native(parsing)) => (
+                (Dialect::Native(scanning), Dialect::Native(parsing)) => (
                     found(|sink| scanning.receive(&text, sink)),
                     found(|sink| parsing.receive_any(&text, sink)),
                 ),
-                (Peer::Telco(scanning), Peer::Telco(parsing)) => (
+                (Dialect::Telco(scanning), Dialect::Telco(parsing)) => (
                     found(|sink| scanning.receive(&text, sink)),
                     found(|sink| parsing.receive_any(&text, sink)),
                 ),

@@ -17,7 +17,7 @@ pub(super) struct Alone {
     tallies: Arc<Tallies>,
     identity: Identity,
     net: Net,
-    peer: Peer,
+    peer: PeerConnection,
     pub(super) state: PeerState,
     /// How far its time is ahead of the client's.
     pub(super) ahead: Duration,
@@ -33,7 +33,7 @@ impl Alone {
             identity: Identity::new().unwrap(),
             net: Net::bind(listen, &[], clock, tallies.clone()).unwrap(),
             tallies,
-            peer: Peer::new(1, Reach::Private),
+            peer: PeerConnection::new(1, Reach::Private),
             state: PeerState::New,
             ahead: Duration::ZERO,
         }
@@ -92,7 +92,7 @@ impl Alone {
         }
         self.peer.serve(now, &mut self.net);
         while let Some(heard) = self.peer.heard() {
-            if let Heard::State(state) = heard {
+            if let PeerEvent::State(state) = heard {
                 self.state = state;
             }
         }

@@ -7,7 +7,7 @@ use super::*;
 use crate::supervisor::faults;
 
 /// A number of the stack for a call that came in.
-const LINE: LineId = LineId((1 << 63) + 7);
+const LINE: SipLegId = SipLegId((1 << 63) + 7);
 
 impl Bench {
     /// Has the stack tell of a call over this trunk.
@@ -149,7 +149,7 @@ async fn a_panic_beside_two_that_hear_each_other_ends_both_calls_once() {
         tokio::task::yield_now().await;
     }
     // The first number that the exchange gives to a call of its own.
-    let callee = LineId(1);
+    let callee = SipLegId(1);
     let answered = Event::Answered {
         call: callee,
         body: Some(Body::sdp(OFFER)),

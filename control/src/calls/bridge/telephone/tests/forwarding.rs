@@ -76,7 +76,7 @@ async fn a_call_that_comes_back_over_another_account_is_known_by_what_rings() {
     let mut lines = Vec::new();
     for lap in 1..=2 {
         let called = bench.called_to_forward(&call).await;
-        let Line { id, mut events } = bench.exchange.line();
+        let SipLeg { id, mut events } = bench.exchange.line();
         let task = bench.task();
         let rings = async move { task.admit_or_ring(id, called, &mut events).await.is_ok() };
         lines.push((id, tokio::spawn(rings)));

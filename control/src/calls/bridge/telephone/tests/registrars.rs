@@ -151,7 +151,7 @@ async fn a_node_that_does_not_register_gives_the_password_in_the_registrars_real
 }
 
 /// Why a call ended.
-async fn end(line: &mut Line) -> String {
+async fn end(line: &mut SipLeg) -> String {
     loop {
         match timeout(LONG, line.events.recv()).await.unwrap() {
             Some(Event::Ended { reason, .. }) => return reason,

@@ -21,7 +21,7 @@ const MAX_TAIL: usize = 12;
 const MAX_QUIET: usize = 8;
 
 /// Frames, verdicts and pre-roll of one caller.
-pub(super) struct Ear {
+pub(super) struct CallerAudio {
     vad: Vad,
     pending: [i16; FRAME],
     fill: usize,
@@ -37,9 +37,9 @@ pub(super) struct Ear {
     voiced: bool,
 }
 
-/// What one frame of the caller was; [`Ear::newest`] has its sound.
+/// What one frame of the caller was; [`CallerAudio::newest`] has its sound.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct CallerFrame {
     /// Position of the first sample in the recording.
     pub(super) at: u64,
     pub(super) voiced: bool,
@@ -48,7 +48,7 @@ pub(super) struct Heard {
     pub(super) quiet: u64,
 }
 
-impl Ear {
+impl CallerAudio {
     pub(super) fn new(vad: Vad) -> Self {
         Self {
             vad,
@@ -64,7 +64,7 @@ impl Ear {
 
     /// Takes from the front of `samples` what completes a frame. `position`: the place of the first
     /// of them.
-    pub(super) fn take(&mut self, samples: &mut &[i16], position: u64) -> Option<Heard> {
+    pub(super) fn take(&mut self, samples: &mut &[i16], position: u64) -> Option<CallerFrame> {
         if self.fill == 0 {
             self.at = position;
             // A whole frame, as most come: it need not be put together.
@@ -82,7 +82,7 @@ impl Ear {
     }
 
     /// Completes a begun frame with silence: what comes next is not contiguous with it.
-    pub(super) fn pad(&mut self) -> Option<Heard> {
+    pub(super) fn pad(&mut self) -> Option<CallerFrame> {
         (self.fill > 0).then(|| {
             self.pending[self.fill..].fill(0);
             self.complete_pending()
@@ -157,13 +157,13 @@ impl Ear {
         (quiet * BLOCK) as u64
     }
 
-    fn complete_pending(&mut self) -> Heard {
+    fn complete_pending(&mut self) -> CallerFrame {
         self.fill = 0;
         let frame = self.pending;
         self.complete(&frame)
     }
 
-    fn complete(&mut self, frame: &[i16; FRAME]) -> Heard {
+    fn complete(&mut self, frame: &[i16; FRAME]) -> CallerFrame {
         let at = self.at;
         if self.kept_end != at {
             self.kept.clear();
@@ -179,7 +179,7 @@ impl Ear {
         // The detector holds on over short stops; whoever counts silence wants the sound itself.
         let voiced = self.vad.frame(frame) && self.vad.trailing() == 0;
         let ended = std::mem::replace(&mut self.voiced, voiced) && !voiced;
-        Heard {
+        CallerFrame {
             at,
             voiced,
             quiet: if ended { self.quiet() } else { 0 },

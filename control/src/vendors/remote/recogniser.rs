@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use media::frame::FRAME;
-use media::speech::{Recogniser, SpeechEvent, SpeechSink, SttEvent, UtteranceId};
+use media::speech::{Recogniser, RecogniserEvent, SpeechEvent, SpeechSink, UtteranceId};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -16,7 +16,7 @@ const BACKLOG: usize = 512;
     clippy::large_enum_variant,
     reason = "nearly all of it is audio, and a box would be an allocation a frame on the media thread"
 )]
-pub(super) enum Told {
+pub(super) enum AudioCommand {
     Begin(UtteranceId),
     Audio(UtteranceId, Piece),
     Finish(UtteranceId),
@@ -44,17 +44,20 @@ impl Piece {
 }
 
 /// The media thread's end of the line.
-pub(super) struct RemoteEars {
-    line: mpsc::Sender<Told>,
+pub(super) struct RemoteRecogniser {
+    line: mpsc::Sender<AudioCommand>,
     sink: Arc<dyn SpeechSink>,
     punctuates: bool,
     /// Something of this utterance was lost on the line.
     behind: Option<UtteranceId>,
 }
 
-impl RemoteEars {
+impl RemoteRecogniser {
     /// The line and its other end. When the call drops its end, the task's ends too.
-    pub(super) fn new(sink: Arc<dyn SpeechSink>, punctuates: bool) -> (Self, mpsc::Receiver<Told>) {
+    pub(super) fn new(
+        sink: Arc<dyn SpeechSink>,
+        punctuates: bool,
+    ) -> (Self, mpsc::Receiver<AudioCommand>) {
         let (line, told) = mpsc::channel(BACKLOG);
         let ears = Self {
             line,
@@ -65,7 +68,7 @@ impl RemoteEars {
         (ears, told)
     }
 
-    fn tell(&mut self, utterance: UtteranceId, told: Told) {
+    fn tell(&mut self, utterance: UtteranceId, told: AudioCommand) {
         match self.line.try_send(told) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => self.behind = Some(utterance),
@@ -73,33 +76,36 @@ impl RemoteEars {
     }
 }
 
-impl Recogniser for RemoteEars {
+impl Recogniser for RemoteRecogniser {
     fn begin(&mut self, utterance: UtteranceId) {
-        self.tell(utterance, Told::Begin(utterance));
+        self.tell(utterance, AudioCommand::Begin(utterance));
     }
 
     fn audio(&mut self, utterance: UtteranceId, pcm: &[i16]) {
         for part in pcm.chunks(FRAME) {
-            self.tell(utterance, Told::Audio(utterance, Piece::of(part)));
+            self.tell(utterance, AudioCommand::Audio(utterance, Piece::of(part)));
         }
     }
 
     fn finish(&mut self, utterance: UtteranceId) {
         if self.behind != Some(utterance) {
-            self.tell(utterance, Told::Finish(utterance));
+            self.tell(utterance, AudioCommand::Finish(utterance));
         }
         if self.behind == Some(utterance) {
             self.behind = None;
             // If this does not fit either, the task ignores words of an utterance that nobody awaits.
-            let _ = self.line.try_send(Told::Cancel(utterance));
+            let _ = self.line.try_send(AudioCommand::Cancel(utterance));
             let message = "the recogniser is seconds behind".to_owned();
             self.sink
-                .send(SpeechEvent::Stt(SttEvent::Failed { utterance, message }));
+                .send(SpeechEvent::Recogniser(RecogniserEvent::Failed {
+                    utterance,
+                    message,
+                }));
         }
     }
 
     fn cancel(&mut self, utterance: UtteranceId) {
-        self.tell(utterance, Told::Cancel(utterance));
+        self.tell(utterance, AudioCommand::Cancel(utterance));
     }
 
     fn punctuates(&self) -> bool {
@@ -115,9 +121,9 @@ mod tests {
     use crate::vendors::queue::lock;
 
     #[derive(Default)]
-    struct Ear(Mutex<Vec<SpeechEvent>>);
+    struct EventSink(Mutex<Vec<SpeechEvent>>);
 
-    impl SpeechSink for Ear {
+    impl SpeechSink for EventSink {
         fn send(&self, event: SpeechEvent) -> bool {
             lock(&self.0).push(event);
             true
@@ -126,15 +132,16 @@ mod tests {
 
     #[test]
     fn a_task_that_does_not_listen_costs_its_utterance_and_no_time() {
-        let ear = Arc::new(Ear::default());
-        let (mut ears, mut line) = RemoteEars::new(Arc::clone(&ear) as Arc<dyn SpeechSink>, true);
+        let ear = Arc::new(EventSink::default());
+        let (mut ears, mut line) =
+            RemoteRecogniser::new(Arc::clone(&ear) as Arc<dyn SpeechSink>, true);
         let first = UtteranceId(1);
         ears.begin(first);
         ears.audio(first, &[1; 2 * BACKLOG * FRAME]);
         ears.finish(first);
         assert!(matches!(
             lock(&ear.0).as_slice(),
-            [SpeechEvent::Stt(SttEvent::Failed { utterance, .. })] if *utterance == first
+            [SpeechEvent::Recogniser(RecogniserEvent::Failed { utterance, .. })] if *utterance == first
         ));
         while line.try_recv().is_ok() {}
         let second = UtteranceId(2);
@@ -144,7 +151,7 @@ mod tests {
         assert_eq!(lock(&ear.0).len(), 1);
         let mut samples = 0;
         while let Ok(told) = line.try_recv() {
-            if let Told::Audio(of, piece) = told {
+            if let AudioCommand::Audio(of, piece) = told {
                 assert_eq!(of, second);
                 samples += piece.samples().len();
             }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use media::speech::{NotTaken, ReplyId, SpeechEvent, SpeechSink, Synthesiser, TtsEvent};
+use media::speech::{NotTaken, ReplyId, SpeechEvent, SpeechSink, Synthesiser, SynthesiserEvent};
 
 use super::plan::Fault;
 use crate::vendors::queue::lock;
@@ -29,7 +29,7 @@ const ALIKE_US: u64 = 50_000;
 const LONGEST_US: u64 = 120_000_000;
 
 /// A segment that is being spoken.
-pub(super) struct Heard {
+pub(super) struct SpokenSegment {
     /// Whether there is anything in the text to say.
     sayable: bool,
     /// Of the text.
@@ -45,7 +45,7 @@ pub(super) struct Heard {
     audible: bool,
 }
 
-impl Heard {
+impl SpokenSegment {
     pub(super) fn new(text: &str) -> Self {
         Self {
             sayable: text.chars().any(char::is_alphanumeric),
@@ -196,10 +196,10 @@ impl Skip {
     fn cut(&self, event: SpeechEvent) -> Option<SpeechEvent> {
         let left = self.left.load(Ordering::Acquire);
         match event {
-            SpeechEvent::Tts {
+            SpeechEvent::Synthesiser {
                 reply,
                 segment,
-                event: TtsEvent::Audio { rate, mut samples },
+                event: SynthesiserEvent::Audio { rate, mut samples },
             } if left > 0 && *lock(&self.segment) == Some((reply, segment)) => {
                 let skip =
                     usize::try_from(left * u64::from(rate) / 1_000_000).unwrap_or(usize::MAX);
@@ -210,8 +210,8 @@ impl Skip {
                 }
                 self.left.store(0, Ordering::Release);
                 let samples = samples.split_off(skip);
-                let event = TtsEvent::Audio { rate, samples };
-                Some(SpeechEvent::Tts {
+                let event = SynthesiserEvent::Audio { rate, samples };
+                Some(SpeechEvent::Synthesiser {
                     reply,
                     segment,
                     event,
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_second_try_goes_on_where_the_first_broke_off() {
-        let mut heard = Heard::new("Hello.");
+        let mut heard = SpokenSegment::new("Hello.");
         assert_eq!(
             heard.take(1000, vec![500; 300]).unwrap().unwrap().len(),
             300
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn silence_is_held_back_and_too_much_of_it_is_a_fault() {
-        let mut heard = Heard::new("Hello.");
+        let mut heard = SpokenSegment::new("Hello.");
         assert_eq!(heard.take(1000, vec![0; 600]).unwrap(), None);
         assert!(heard.finish().is_err());
         assert_eq!(heard.take(1000, vec![0, 500]).unwrap().unwrap().len(), 251);
@@ -276,12 +276,12 @@ mod tests {
         heard.again();
         assert_eq!(heard.take(1000, vec![3; 2500]).unwrap(), None);
         assert!(heard.take(1000, vec![3; 1]).is_err());
-        assert_eq!(Heard::new(" …").finish(), Ok(()), "nothing to say");
+        assert_eq!(SpokenSegment::new(" …").finish(), Ok(()), "nothing to say");
     }
 
     #[test]
     fn more_than_a_second_of_silence_is_trimmed_and_every_try_counts_alike() {
-        let mut heard = Heard::new("Hello.");
+        let mut heard = SpokenSegment::new("Hello.");
         assert_eq!(heard.take(1000, vec![0; 1200]).unwrap(), None);
         let first = heard.take(1000, vec![500; 100]).unwrap().unwrap();
         assert_eq!((first.len(), heard.micros()), (350, 350_000));
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(heard.take(1000, silent).unwrap(), None);
         assert_eq!(heard.take(1000, vec![7; 40]).unwrap().unwrap().len(), 40);
         // A short silence stays as it is.
-        let mut heard = Heard::new("Hello.");
+        let mut heard = SpokenSegment::new("Hello.");
         let short = [vec![0; 200], vec![500; 10]].concat();
         assert_eq!(heard.take(1000, short).unwrap().unwrap().len(), 210);
     }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn as_much_sound_as_a_text_needs_is_the_whole_of_it() {
         let text = "Good day to you all.";
-        let mut heard = Heard::new(text);
+        let mut heard = SpokenSegment::new(text);
         assert!(!heard.is_whole(None) && !heard.ended_alike());
         heard.take(1000, vec![500; 500]).unwrap();
         assert!(!heard.is_whole(None), "half of it");
@@ -315,12 +315,12 @@ mod tests {
         assert!(!heard.is_whole(None) && !heard.ended_alike());
         heard.take(1000, vec![500; 80]).unwrap();
         assert!(heard.is_whole(None) && heard.ended_alike());
-        assert_eq!(Heard::new("No.").pace(), None);
+        assert_eq!(SpokenSegment::new("No.").pace(), None);
     }
 
     #[test]
     fn a_sound_without_end_is_cut() {
-        let mut heard = Heard::new("Hello.");
+        let mut heard = SpokenSegment::new("Hello.");
         let mut minutes = 0;
         while heard.take(1000, vec![500; 60_000]).is_ok() {
             minutes += 1;
@@ -329,9 +329,9 @@ mod tests {
         assert_eq!(minutes, 2);
     }
 
-    struct Ear(mpsc::Sender<SpeechEvent>);
+    struct EventSink(mpsc::Sender<SpeechEvent>);
 
-    impl SpeechSink for Ear {
+    impl SpeechSink for EventSink {
         fn send(&self, event: SpeechEvent) -> bool {
             self.0.send(event).is_ok()
         }
@@ -343,11 +343,11 @@ mod tests {
     impl Synthesiser for Tone {
         fn speak(&mut self, reply: ReplyId, segment: u32, _text: &str) {
             for _ in 0..10 {
-                let event = TtsEvent::Audio {
+                let event = SynthesiserEvent::Audio {
                     rate: 1000,
                     samples: vec![1; 100],
                 };
-                assert!(self.0.send(SpeechEvent::Tts {
+                assert!(self.0.send(SpeechEvent::Synthesiser {
                     reply,
                     segment,
                     event
@@ -361,14 +361,14 @@ mod tests {
     #[test]
     fn the_other_voice_does_not_repeat_what_was_heard() {
         let (events, heard) = mpsc::channel();
-        let mut other = Other::new(Arc::new(Ear(events)), |sink| Box::new(Tone(sink)));
+        let mut other = Other::new(Arc::new(EventSink(events)), |sink| Box::new(Tone(sink)));
         other.take_over(ReplyId(1), 0, "Hello.", 450_000);
         other.take_over(ReplyId(1), 1, "Hello.", 0);
         let lengths: Vec<usize> = heard
             .try_iter()
             .map(|event| match event {
-                SpeechEvent::Tts {
-                    event: TtsEvent::Audio { samples, .. },
+                SpeechEvent::Synthesiser {
+                    event: SynthesiserEvent::Audio { samples, .. },
                     ..
                 } => samples.len(),
                 other => unreachable!("{other:?}"),

@@ -43,7 +43,7 @@ pub struct Numbered {
 
 /// The other end of a call's media.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub struct RemoteMedia {
     /// What its SDP says.
     told: SocketAddr,
     /// From where its packets come.
@@ -70,7 +70,7 @@ struct Other {
     goes_on: bool,
 }
 
-impl Peer {
+impl RemoteMedia {
     pub const fn new(told: SocketAddr) -> Self {
         Self {
             told,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// Whether each packet of a call that began then is taken, 20 ms apart. Each source has a stream of its own.
-    fn run(peer: &mut Peer, start: Time, from: &[&str]) -> Vec<bool> {
+    fn run(peer: &mut RemoteMedia, start: Time, from: &[&str]) -> Vec<bool> {
         (0..)
             .zip(from)
             .map(|(packet, from)| {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_address_of_the_sdp_locks_at_once() {
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         assert_eq!(peer.address(), at(TOLD));
         assert_eq!(run(&mut peer, start(), &[TOLD, STRANGER]), [true, false]);
         assert_eq!(peer.address(), at(TOLD));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_nat_is_learnt_within_five_packets_and_then_nobody_else() {
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         assert!(
             run(&mut peer, start(), &[NAT; 5])
                 .iter()
@@ -276,7 +276,7 @@ mod tests {
     fn a_source_that_moves_is_followed_after_two_seconds() {
         // A server for music on hold with a stream of its own, and a NAT that forgot its mapping: the stream goes on.
         for (ssrc, first) in [(77, 9_000), (4_000, 200)] {
-            let mut peer = Peer::new(at(TOLD));
+            let mut peer = RemoteMedia::new(at(TOLD));
             run(&mut peer, start(), &[TOLD; 50]);
             let last = start() + ms(49 * 20);
             let taken: Vec<u64> = (1..150_u16)
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn while_the_known_source_sends_no_other_is_taken_however_steady() {
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         run(&mut peer, start(), &[NAT; 9]);
         // The known one sends little: one packet in 1.9 s.
         for step in 0..3_000_u64 {
@@ -319,7 +319,7 @@ mod tests {
             (20, |n| of(n.into(), n)),
         ];
         for (apart, number) in numbers {
-            let mut peer = Peer::new(at(TOLD));
+            let mut peer = RemoteMedia::new(at(TOLD));
             run(&mut peer, start(), &[TOLD; 9]);
             for n in 0..500 {
                 let now = long + ms(apart * u64::from(n));
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_flood_does_not_keep_the_stream_s_own_new_address_away() {
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         run(&mut peer, start(), &[TOLD; 9]);
         let mut taken = 0;
         for step in 0..4_000_u64 {
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn reports_of_the_known_side_say_who_is_next() {
         // It says goodbye for the old stream: a steady one follows at once.
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         run(&mut peer, start(), &[TOLD; 9]);
         peer.leaves(1);
         assert!(!peer.left, "another's goodbye is none");
@@ -356,7 +356,7 @@ mod tests {
         let next = run(&mut peer, start() + ms(200), &[NAT; 6]);
         assert_eq!(next, [false, false, false, false, true, true]);
         // It names the new one.
-        let mut peer = Peer::new(at(TOLD));
+        let mut peer = RemoteMedia::new(at(TOLD));
         run(&mut peer, start(), &[TOLD; 9]);
         assert!(!peer.takes(start() + ms(200), at(NAT), of(7, 1)));
         peer.names(8);
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn reports_come_from_where_they_are_told_or_from_beside_the_audio() {
         let audio = at(NAT);
-        let mut reports = Peer::new(at("192.0.2.1:4001"));
+        let mut reports = RemoteMedia::new(at("192.0.2.1:4001"));
         assert!(reports.takes_report(start(), at("192.0.2.1:4001"), audio));
         for (from, taken) in [
             (STRANGER, false),
@@ -387,7 +387,7 @@ mod tests {
         fn strangers_never_take_a_place_that_is_held(
             packets in proptest::collection::vec((0..1_900_u64, 0..4_u16, 0..3_u32, any::<u16>()), 0..300),
         ) {
-            let mut peer = Peer::new(at(TOLD));
+            let mut peer = RemoteMedia::new(at(TOLD));
             run(&mut peer, start(), &[TOLD; 9]);
             let (mut now, mut last) = (start() + ms(160), start() + ms(160));
             for (wait, port, ssrc, sequence) in packets {

@@ -3,7 +3,7 @@
 
 use mio::{Registry, Token};
 
-use super::peer::Peer;
+use super::peer::PeerConnection;
 use super::rtp::RtpLine;
 use super::socket::Socket;
 use super::tools::Tools;
@@ -15,13 +15,13 @@ use crate::time::Time;
     clippy::large_enum_variant,
     reason = "a call has one, in a box of its own"
 )]
-pub(super) enum Line {
+pub(super) enum Transport {
     Socket(Socket),
-    Peer(Box<Peer>),
+    Peer(Box<PeerConnection>),
     Rtp(Box<RtpLine>),
 }
 
-impl Line {
+impl Transport {
     /// The call begins: its first input.
     pub(super) fn begin(&mut self, now: Time) -> Input<'static> {
         match self {

@@ -10,8 +10,8 @@ use super::codec::Encoder;
 use super::keypad::Keypad;
 use super::packer::Packer;
 use super::{Out, RtpPlan};
-use crate::audio::company::{Arrivals, Lead};
 use crate::audio::opus::OpusError;
+use crate::audio::pacing::{Arrivals, Lead};
 use crate::frame::{FRAME, FRAME_MS};
 use crate::leg::{Coding, RtpPacket};
 use crate::rtp::dtmf::Sender;
@@ -32,7 +32,7 @@ const NOISE_EVERY: Duration = Duration::from_millis(200);
 /// a machine has no room around it.
 const NOISE_LEVEL: u8 = 78;
 
-pub(super) struct Mouth {
+pub(super) struct RtpSender {
     plan: RtpPlan,
     encoder: Encoder,
     payload: Vec<u8>,
@@ -58,7 +58,7 @@ pub(super) struct Mouth {
 const WHOLE: i32 = 256;
 const DUCKED: i32 = 64;
 
-impl Mouth {
+impl RtpSender {
     pub(super) fn new(plan: &RtpPlan) -> Result<Self, OpusError> {
         let mut encoder = Encoder::new(plan.codec)?;
         encoder.limit(plan.most_bits)?;

@@ -18,7 +18,7 @@ const SHORT_PAUSE: u64 = 1_600;
 /// A packet so little behind the newest was overtaken; one farther behind begins a new count.
 const OVERTAKEN: u16 = 128;
 
-pub(super) struct Ear {
+pub(super) struct RtpReceiver {
     jitter: JitterBuffer,
     sound: Sound,
     /// The newest number of the stream.
@@ -46,7 +46,7 @@ struct Sound {
     held: Duration,
 }
 
-impl Ear {
+impl RtpReceiver {
     pub(super) fn delay(&self) -> Duration {
         self.sound.decoder.delay()
     }
@@ -127,7 +127,7 @@ impl Ear {
     }
 }
 
-impl sources::Ear for Ear {
+impl sources::Ear for RtpReceiver {
     fn packet(
         &mut self,
         now: Time,

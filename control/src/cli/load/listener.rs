@@ -93,7 +93,7 @@ impl Figures {
 
 /// What a caller hears, and the clockwork that times it.
 #[derive(Default)]
-pub(super) struct Ear {
+pub(super) struct Listener {
     /// When the audio that has arrived will have been played.
     plays_until: u64,
     last_frame: u64,
@@ -111,7 +111,7 @@ pub(super) struct Ear {
     perhaps: Option<u64>,
 }
 
-impl Ear {
+impl Listener {
     /// Of a line over which each frame comes when it is to be played.
     pub(super) fn without_lead() -> Self {
         Self {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn frames_sent_ahead_do_not_count_as_pacing() {
-        let (mut ear, mut figures) = (Ear::default(), Figures::new());
+        let (mut ear, mut figures) = (Listener::default(), Figures::new());
         ear.caller_ends(500 * MS);
         for burst in 0..5 {
             ear.frame(1000 * MS + burst * 100, FRAME_US, &mut figures);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_late_frame_is_an_underrun_and_a_long_pause_a_new_reply() {
-        let (mut ear, mut figures) = (Ear::default(), Figures::new());
+        let (mut ear, mut figures) = (Listener::default(), Figures::new());
         ear.frame(1000 * MS, FRAME_US, &mut figures);
         ear.frame(1061 * MS, FRAME_US, &mut figures);
         assert_eq!((figures.underruns, figures.gaps.count()), (1, 1));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_barge_in_lasts_from_the_onset_to_the_clear() {
-        let (mut ear, mut figures) = (Ear::default(), Figures::new());
+        let (mut ear, mut figures) = (Listener::default(), Figures::new());
         for _ in 0..10 {
             ear.frame(1000 * MS, FRAME_US, &mut figures);
         }
@@ -259,8 +259,8 @@ mod tests {
 
     #[test]
     fn a_barge_in_over_a_line_without_lead_is_one_when_it_is_cleared() {
-        let (mut ear, mut figures) = (Ear::without_lead(), Figures::new());
-        let speak = |ear: &mut Ear, figures: &mut Figures, from: u64, frames: u64| {
+        let (mut ear, mut figures) = (Listener::without_lead(), Figures::new());
+        let speak = |ear: &mut Listener, figures: &mut Figures, from: u64, frames: u64| {
             for frame in 0..frames {
                 ear.frame((from + 20 * frame) * MS, FRAME_US, figures);
             }
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn marks_are_echoed_when_their_audio_was_played() {
-        let (mut ear, mut figures) = (Ear::default(), Figures::new());
+        let (mut ear, mut figures) = (Listener::default(), Figures::new());
         ear.frame(1000 * MS, FRAME_US, &mut figures);
         ear.mark("a".to_owned());
         assert_eq!(ear.played_mark(1019 * MS), None);

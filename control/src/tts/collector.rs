@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use media::speech::{SpeechEvent, SpeechSink, TtsEvent};
+use media::speech::{SpeechEvent, SpeechSink, SynthesiserEvent};
 use tokio::sync::{mpsc, watch};
 
 /// How much one sentence sounded, against how much it may.
@@ -62,17 +62,17 @@ impl Meter {
 }
 
 /// Hears one voice, on the voice's thread; never waits.
-pub(super) struct Ear {
-    pub(super) pieces: mpsc::Sender<(u32, TtsEvent)>,
+pub(super) struct SpeechCollector {
+    pub(super) pieces: mpsc::Sender<(u32, SynthesiserEvent)>,
     pub(super) meter: Arc<Meter>,
 }
 
-impl SpeechSink for Ear {
+impl SpeechSink for SpeechCollector {
     fn send(&self, event: SpeechEvent) -> bool {
-        let SpeechEvent::Tts { segment, event, .. } = event else {
+        let SpeechEvent::Synthesiser { segment, event, .. } = event else {
             return true;
         };
-        if let TtsEvent::Audio { rate, samples } = &event
+        if let SynthesiserEvent::Audio { rate, samples } = &event
             && !self.meter.take(*rate, samples.len())
         {
             return false;

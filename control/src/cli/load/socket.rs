@@ -1,12 +1,12 @@
 //! One call of a load run, as a telephony vendor would make it: what is sent when, and what is measured
 //! on what comes back. Pure: time comes in as μs since the run's start.
 
-use super::ear::{Ear, FRAME_US, Figures};
 use super::frames::{self, Opcode};
+use super::listener::{FRAME_US, Figures, Listener};
 use super::stimulus::Stimulus;
 
 /// One call.
-pub(super) struct Line {
+pub(super) struct SocketCaller {
     stream: String,
     sequence: u64,
     chunk: u64,
@@ -19,10 +19,10 @@ pub(super) struct Line {
     pub outgoing: Vec<u8>,
     /// Reused for every message.
     text: String,
-    ear: Ear,
+    ear: Listener,
 }
 
-impl Line {
+impl SocketCaller {
     /// A call that starts its stimulus at that frame.
     pub(super) fn new(session: &str, at: usize, mask: u32) -> Self {
         let stream = format!("MZ{}", session.replace('-', ""));
@@ -35,7 +35,7 @@ impl Line {
             incoming: Vec::with_capacity(4096),
             outgoing: Vec::with_capacity(4096),
             text: String::with_capacity(512),
-            ear: Ear::default(),
+            ear: Listener::default(),
             stream,
         };
         line.say(format_args!(

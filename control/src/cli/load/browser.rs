@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::arrival;
 use super::connection::{Connection, Received};
-use super::ear::{Ear, FRAME_US, Figures};
+use super::listener::{FRAME_US, Figures, Listener};
 use super::stimulus::Stimulus;
 
 /// Units of Opus' RTP clock in a frame (RFC 7587 section 4.1: 48 kHz).
@@ -19,16 +19,16 @@ const UNITS: u32 = 960;
 const PATIENCE_US: u64 = 20_000_000;
 
 /// One call.
-pub(super) struct Peer {
+pub(super) struct BrowserCaller {
     connection: Connection,
     pub(super) socket: UdpSocket,
     timestamp: u32,
     /// The next frame of the stimulus.
     at: usize,
-    ear: Ear,
+    ear: Listener,
 }
 
-impl Peer {
+impl BrowserCaller {
     /// A call that starts its stimulus at that frame, and its offer.
     pub(super) fn new(at: usize, ssrc: u32) -> Result<(Self, String), String> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(text)?;
@@ -40,7 +40,7 @@ impl Peer {
             socket,
             timestamp: 0,
             at,
-            ear: Ear::without_lead(),
+            ear: Listener::without_lead(),
         };
         Ok((peer, offer))
     }

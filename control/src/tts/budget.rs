@@ -18,7 +18,7 @@ const MAX_PREVIEWS: usize = 64;
 
 /// Bounds the sound that is in memory on its way to clients.
 #[derive(Debug)]
-pub struct Desk {
+pub struct SoundBudget {
     room: Arc<Semaphore>,
     units: u32,
     /// Of accounts that hold any.
@@ -30,7 +30,7 @@ pub struct Desk {
 /// What one account may hold: half of all, so that who does not read what was asked for leaves room to others.
 #[derive(Clone, Debug)]
 pub struct Share {
-    desk: Arc<Desk>,
+    desk: Arc<SoundBudget>,
     own: Arc<Semaphore>,
     units: u32,
 }
@@ -44,9 +44,9 @@ pub struct Room {
 
 /// One synthesis that is under way.
 #[derive(Debug)]
-pub struct Active(Arc<Desk>);
+pub struct Active(Arc<SoundBudget>);
 
-impl Desk {
+impl SoundBudget {
     /// `mebibytes` of sound at most.
     pub fn new(mebibytes: u32) -> Arc<Self> {
         let units = mebibytes.saturating_mul(1024);
@@ -188,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_hold_their_room_until_they_are_gone() {
-        let desk = Desk::new(1).whole();
+        let desk = SoundBudget::new(1).whole();
         let mut room = desk.room(512 * 1024).await;
         let part = room.part(100 * 1024);
         let bytes = held(vec![0; 100 * 1024], part);
@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_that_gives_nothing_back_leaves_half_of_the_room() {
-        let desk = Desk::new(1);
+        let desk = SoundBudget::new(1);
         let [one, other] = [1, 2].map(|id| desk.share(AccountId(Uuid::from_u128(id))));
         let all = one.room(usize::MAX).await;
         assert!(one.first_room(1, Duration::ZERO).await.is_none());
@@ -221,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_under_way_is_counted_and_waited_for() {
-        let desk = Desk::new(1);
+        let desk = SoundBudget::new(1);
         let (one, two) = (desk.begin(), desk.begin());
         drop(one);
         assert_eq!(desk.active(), 1);
@@ -232,7 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_preview_is_made_once_and_not_too_many_are_kept() {
-        let desk = Desk::new(1);
+        let desk = SoundBudget::new(1);
         let id = Uuid::from_u128(1);
         let made = desk.preview(id);
         made.get_or_init(|| async { Bytes::from_static(b"a") })

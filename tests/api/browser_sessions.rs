@@ -12,7 +12,7 @@ use control::admission::State;
 use control::calls::bridge;
 use control::config::proxies::Proxies;
 use control::http::Scope;
-use control::http::auth::Peer;
+use control::http::auth::ClientAddress;
 use control::ids::CallId;
 use control::sessions::call_token::{self, Claims};
 use http::{HeaderMap, Request};

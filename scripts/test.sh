@@ -100,6 +100,8 @@ timed "set-up: packages" bash scripts/setup.sh test packages
 peers=$!
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
+# What is not optimised takes more of the stack, in tests and in the servers that they start.
+export RUST_MIN_STACK=8388608
 # Whatever of the workspace is compiled is linted first. The benches are built for that alone.
 export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/linting-rustc.sh
 # The binary itself: tests with real peers start it.

@@ -450,11 +450,15 @@ fn resources_have_the_same_files() {
         if !text.contains("fn endpoints(") {
             continue;
         }
-        // `wire.rs` and `store.rs` only where there are bodies and rows of its own.
+        // `wire.rs` and `store.rs` only where there are bodies and rows of its own; the rows may lie in a room below.
+        let module = fs::read_to_string(folder.join("mod.rs")).unwrap();
         for (file, reason) in [
             ("mod.rs", true),
             ("wire.rs", text.contains("wire::")),
-            ("store.rs", text.contains("store::")),
+            (
+                "store.rs",
+                text.contains("store::") && !module.contains(" as store;"),
+            ),
         ] {
             if reason && !folder.join(file).exists() {
                 wrong.push(format!("{}: no {file}", shown(&folder)));

@@ -173,7 +173,9 @@ fn opening_outbound_answers_a_text_in_place_of_the_greeting() {
         assert_eq!(call.story_of(&["speak"]).len(), usize::from(typed == 2500));
         call.client(&json!({"type": "user_message", "text": "What about Monday?"}));
         call.run_until(9000);
-        assert_eq!(call.script.requests.len(), 1, "{:#?}", call.story);
+        // The first words are final after the text, and join it while nothing of the answer is heard.
+        let asked = 1 + usize::from(typed == 1500);
+        assert_eq!(call.script.requests.len(), asked, "{:#?}", call.story);
         assert!(
             call.last_request()
                 .last()

@@ -13,7 +13,8 @@ const FIRST_WORD: u64 = 8000 * MS;
 const VOICE: u64 = 40 * MS;
 
 /// What happens in this call, one line an event, up to so many ms.
-pub(super) fn story(talk: &Talk, until_ms: u64) -> Vec<String> {
+/// What is told, and until when (ms): what is final only after its turn is beyond this model.
+pub(super) fn story(talk: &Talk, until_ms: u64) -> (Vec<String>, u64) {
     Model::new(talk).run(until_ms * MS)
 }
 
@@ -96,6 +97,8 @@ struct Model<'a> {
     spans: Vec<(u64, u64)>,
     now: u64,
     story: Vec<String>,
+    /// Milliseconds.
+    known_until: u64,
     mode: Mode,
     due: Due,
     /// The longest that the call may last.
@@ -141,6 +144,7 @@ impl<'a> Model<'a> {
             spans: spans_of(&talk.voices),
             now: 0,
             story: Vec::new(),
+            known_until: u64::MAX,
             mode: Mode::Listening,
             due: NOTHING_DUE,
             longest: u64::from(talk.max_seconds) * 1000 * MS,
@@ -169,7 +173,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn run(mut self, until: u64) -> Vec<String> {
+    fn run(mut self, until: u64) -> (Vec<String>, u64) {
         if self.talk.greets {
             self.say(Utterance::Greeting);
         } else {
@@ -187,7 +191,7 @@ impl<'a> Model<'a> {
             self.playout();
             self.client();
         }
-        self.story
+        (self.story, self.known_until)
     }
 
     fn next(&self) -> u64 {
@@ -225,6 +229,10 @@ impl<'a> Model<'a> {
         }
         if self.finals.first() == Some(&self.now) {
             self.finals.remove(0);
+            let answers = |reply: &Reply| reply.committed && reply.line == Utterance::Answer;
+            if self.mode == Mode::Thinking && self.reply.as_ref().is_some_and(answers) {
+                self.known_until = self.known_until.min(self.now / MS);
+            }
             self.words();
         }
         if self.fails() <= self.now {

@@ -1,6 +1,5 @@
 //! The `recordings` and `audio_tokens` tables.
 
-use crate::calls::store::CallRow;
 use crate::db::{self, Arg, Db, DbError, Row, Rows, Tx, Window, args, named, record};
 use crate::ids::{AccountId, AgentId, CallId, RecordingId};
 use crate::storage::ObjectKey;
@@ -103,8 +102,11 @@ pub async fn insert(
         updated_at: now,
     };
     tx.insert_into("recordings", row).run().await?;
-    let call = tx.of::<CallRow>(account).whose("id", call);
-    call.set(named! { recording_id: id }).await.map(drop)
+    tx.query("update calls set recording_id = $1 where account_id = $2 and id = $3")
+        .bind_all(args![id, account, call])
+        .execute()
+        .await
+        .map(drop)
 }
 
 /// One recording of the account.
@@ -183,9 +185,12 @@ pub async fn ready(
     let rows = recording.set(stored.into_iter().chain(kept.columns()));
     let is_ready = rows.await? == 1;
     if is_ready {
-        let call = tx.of::<CallRow>(account).whose("id", call);
-        call.set(named! { has_recording: true, updated_at: now })
-            .await?;
+        tx.query(
+            "update calls set has_recording = true, updated_at = $1 where account_id = $2 and id = $3",
+        )
+        .bind_all(args![now, account, call])
+        .execute()
+        .await?;
     }
     Ok(is_ready)
 }
@@ -331,10 +336,13 @@ pub async fn delete(
         .bind_all(args![key.as_str(), account, id])
         .execute()
         .await?;
-        let call = tx.of::<CallRow>(account).whose("recording_id", id);
-        let none = None::<RecordingId>;
-        call.set(named! { has_recording: false, recording_id: none, updated_at: now })
-            .await?;
+        tx.query(
+            "update calls set has_recording = false, recording_id = null, updated_at = $1
+             where account_id = $2 and recording_id = $3",
+        )
+        .bind_all(args![now, account, id])
+        .execute()
+        .await?;
     }
     Ok(call)
 }

@@ -24,6 +24,11 @@ const CLOSE: u64 = 160;
 /// that was held back on the way. More is not a caller speaking.
 const MOST_AHEAD: u64 = 40_000;
 
+/// What comes within so much (100 ms) after a piece that the clock placed, and is ahead of the clock by more than this
+/// (60 ms), was held back with that piece. No sender is so fast.
+const TOGETHER: u64 = 1_600;
+const BURST: u64 = 960;
+
 /// The fastest of the pieces within a span (3 s) shows where the stream stands, if there are enough of them. Two spans
 /// that agree show that it stays there: a network that is slow for a while is no slow clock, and a sender that sends
 /// faster than real time has no late beginning.
@@ -34,6 +39,8 @@ const ENOUGH: u32 = 25;
 #[derive(Debug, Default)]
 pub struct Timeline {
     next: u64,
+    /// When the piece came that the clock placed.
+    placed: u64,
     /// The length of the newest piece.
     length: u64,
     began: bool,
@@ -97,6 +104,7 @@ impl Timeline {
             self.began = true;
             self.ask = Ask::Nothing;
             self.next = natural;
+            self.placed = now;
         }
         let end = self.next + length;
         if end > now + MOST_AHEAD {
@@ -117,7 +125,7 @@ impl Timeline {
             Ask::Nothing => self.correct(now, length, quiet),
         };
         if ask != Ask::Nothing {
-            (self.lags, self.owed) = (Lags::default(), 0);
+            (self.lags, self.owed, self.placed) = (Lags::default(), 0, now);
         }
         let position = self.next + silence;
         self.next = position + length - skip;
@@ -133,10 +141,11 @@ impl Timeline {
     /// up with the clock.
     fn correct(&mut self, now: u64, length: u64, quiet: impl Fn() -> bool) -> (u64, u64) {
         let end = self.next + length;
-        if self.lags.is_young() {
-            // Sound that comes before it was said, soon after a beginning: the network had held the beginning back.
+        if now.saturating_sub(self.placed) <= TOGETHER {
+            // Sound that comes before it was said, all at once with the piece that the clock placed: the network had held
+            // that one back.
             let lag = now as i64 - end as i64;
-            if lag < -(CLOSE as i64) {
+            if lag < -(BURST as i64) {
                 self.owed = self.owed.min(lag);
             }
         }
@@ -242,11 +251,6 @@ impl Lags {
             newest.least = lag;
         }
         newest.pieces += 1;
-    }
-
-    /// Whether the stream's place rests on one piece alone: no whole span has passed since it was found.
-    fn is_young(&self) -> bool {
-        self.spans[1].pieces == 0
     }
 
     /// How far the stream is behind for good; 0: that is not known.

@@ -61,8 +61,8 @@ pub(super) fn with_one_stream(sdp: &str, instead: u32) -> (String, u32) {
             continue;
         }
         let is_other = |line: &str| {
-            line.starts_with("a=ssrc-group:")
-                || line.starts_with("a=ssrc:") && ssrc_of(line) != named
+            let is_named = || named.is_some() && ssrc_of(line) == named;
+            line.starts_with("a=ssrc-group:") || line.starts_with("a=ssrc:") && !is_named()
         };
         let kept = section.split_inclusive('\n');
         one.extend(kept.filter(|line| !is_other(line)));

@@ -62,10 +62,14 @@ pub(super) fn run(args: &Args, config: Config) -> Result<(), Failure> {
         Err(failed) => return Err(failed.into()),
     };
     tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(STACK)
         .enable_all()
         .build()?
         .block_on(run_async(config))
 }
+
+/// The stack of each thread of the runtime, bytes: what tests that are not optimised take, too.
+const STACK: usize = 8 << 20;
 
 async fn run_async(mut config: Config) -> Result<(), Failure> {
     // Before anything is made, so that the first of two signals is never lost.

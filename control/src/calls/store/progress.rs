@@ -144,6 +144,13 @@ pub async fn finish(
     now: Timestamp,
 ) -> db::Result<bool> {
     let text = |value: Value| value.to_string();
+    // What went wrong while it lasted, and was told already.
+    let mut errors = ending.errors.clone();
+    let told = errors_of(tx, account, id).await?.unwrap_or_default();
+    errors.extend(
+        told.into_iter()
+            .filter(|error| !ending.errors.contains(error)),
+    );
     let rows = tx
         .query(
             "update calls set status = $1, conversation_status = $2, end_reason = $3, ended_by = $4,
@@ -167,7 +174,7 @@ pub async fn finish(
             ending.turn_count,
             id,
             summary.map(ToString::to_string),
-            text(json!(ending.errors)),
+            text(json!(errors)),
             ending.network.as_ref().map(|network| text(json!(network))),
             ending.sip_code.map(u32::from),
             text(json!(ending.provider_request_ids)),
@@ -180,10 +187,25 @@ pub async fn finish(
     Ok(rows == 1)
 }
 
-/// Errors of a call that are kept beside those of its end.
-const MOST_LATE_ERRORS: usize = 10;
+/// Errors of a call that are kept: those of its end, 32 at the most, and a few more.
+const MOST_ERRORS: usize = 32 + 10;
 
-/// Adds what went wrong once a call was over, such as a BYE that reached nobody.
+/// The errors of a call, which nobody else changes meanwhile. `None`: there is no such call.
+async fn errors_of(tx: &mut Tx, account: AccountId, id: CallId) -> db::Result<Option<Vec<String>>> {
+    let lock = tx.engine().for_update();
+    let sql = format!("select errors from calls where account_id = $1 and id = $2{lock}");
+    let errors = tx.query_built(sql).bind_all(args![account, id]);
+    let errors = errors.optional(|row| row.opt_json("errors")).await?;
+    Ok(errors.map(|errors: Option<Value>| match errors {
+        Some(Value::Array(errors)) => {
+            let texts = errors.iter().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }))
+}
+
+/// Adds what went wrong beside a call, such as a BYE that reached nobody; while it lasts, or once it is over.
 pub async fn add_error(
     db: &Db,
     account: AccountId,
@@ -192,25 +214,15 @@ pub async fn add_error(
     now: Timestamp,
 ) -> db::Result<()> {
     let mut tx = db.begin_write().await?;
-    let errors = tx
-        .query("select errors from calls where account_id = $1 and id = $2")
-        .bind(account)
-        .bind(id)
-        .optional(|row| row.opt_json("errors"))
-        .await?;
-    let Some(errors) = errors else {
+    let Some(mut errors) = errors_of(&mut tx, account, id).await? else {
         return Ok(());
     };
-    let mut errors = match errors {
-        Some(Value::Array(errors)) => errors,
-        _ => Vec::new(),
-    };
-    if errors.len() >= MOST_LATE_ERRORS || errors.iter().any(|one| one == error) {
+    if errors.len() >= MOST_ERRORS || errors.iter().any(|one| one == error) {
         return Ok(());
     }
-    errors.push(json!(error));
+    errors.push(error.to_owned());
     tx.query("update calls set errors = $1, updated_at = $2 where account_id = $3 and id = $4")
-        .bind(Value::Array(errors).to_string())
+        .bind(json!(errors).to_string())
         .bind(now)
         .bind(account)
         .bind(id)

@@ -129,6 +129,11 @@ impl Bench {
 
     /// A call over the trunk is answered, and then the stack says that it is over.
     async fn lose(&self, trunk: TrunkId, by: EndedBy) {
+        self.lose_after(trunk, by, async || {}).await;
+    }
+
+    /// The same, after something that happens while the call lasts.
+    async fn lose_after(&self, trunk: TrunkId, by: EndedBy, before: impl AsyncFnOnce()) {
         let app = &self.test.app;
         let mut line = self.exchange.line();
         let incoming = incoming(&[trunk], NUMBER);
@@ -137,6 +142,7 @@ impl Bench {
         let Ok(Conversation::Agent(talking)) = taken else {
             panic!("not taken");
         };
+        before().await;
         let ended = Event::Ended {
             call: line.id,
             by,

@@ -68,13 +68,20 @@ async fn a_message_that_is_not_used_is_in_the_record_of_each_trunk_of_its_source
 async fn what_reached_nobody_is_among_the_errors_of_its_call() {
     let bench = Bench::new().await;
     let trunk = bench.line().await;
-    bench.lose(trunk, EndedBy::Remote).await;
-    let id: CallId = bench.record().await["id"]
-        .as_str()
-        .unwrap()
-        .parse()
-        .unwrap();
-    let account = bench.test.account;
+    let (account, app) = (bench.test.account, &bench.test.app);
+    let record = async || bench.record().await["id"].as_str().unwrap().parse();
+    // What is told while a call lasts stands beside what its end tells.
+    let lasting = "UPDATE: no answer came";
+    let before = async || {
+        let standings = &bench.exchange.standings;
+        standings.put_unreached(account, record().await.unwrap(), lasting.to_owned());
+        standings::write(app, standings).await;
+    };
+    bench.lose_after(trunk, EndedBy::Remote, before).await;
+    let id: CallId = record().await.unwrap();
+    let errors = app.db.query("select errors from calls");
+    let errors = errors.one(|row| row.text("errors")).await.unwrap();
+    assert!(errors.contains(lasting), "{errors}");
     for expected in ["BYE: no answer came", "INFO: it could not be sent"] {
         for _ in 0..2 {
             let standings = &bench.exchange.standings;

@@ -178,6 +178,6 @@ async fn an_answer_of_the_other_family_ends_a_call_that_was_placed() {
     );
     let path = format!("/conversations/{id}/diagnostics");
     let told = client.get(&path).await.expect(200).body.to_string();
-    let why = "the answer cannot be used: the SDP has an IPv6 address";
+    let why = "the answer cannot be used: the SDP's audio is where the call's cannot go";
     assert!(told.contains(why), "{told}");
 }

@@ -247,7 +247,7 @@ answer! {
         source: String,
         /// The method of a request; the code and method of a response, such as `200 INVITE`.
         method: String,
-        /// The Call-ID of the message; empty when it had none.
+        /// The Call-ID of the message; empty when it had none, or may be of another account.
         call_id: String,
         /// The field that is at fault; null where it is none in particular.
         header: Option<String>,

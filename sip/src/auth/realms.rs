@@ -7,8 +7,8 @@
 //! - The first challenge to a REGISTER names the registrar's realms. No callee sees a REGISTER, so calls that go to the
 //!   registrar's host are bound to these realms too, whatever an INVITE named before. Where another endpoint registers
 //!   the trunk, the user tells which they are.
-//! - A carrier may ask for calls in another realm than its registrar does. Calls may name one that is written as the
-//!   trunk's own host or domain is; the first that is answered rules out the other names.
+//! - A carrier may ask for calls in another realm than its registrar does. An INVITE that opens a call may name one that
+//!   is written as the trunk's own host or domain is; the first that is answered rules out the other names.
 //! - While a registrar was not heard that is to be heard, calls are given no credentials.
 //! - Without a registrar's realms, the first challenge to an INVITE that opens a call names them, unless somebody rings
 //!   already. A carrier that took calls unasked may begin to ask in this way. Whether that one is the carrier or a
@@ -167,10 +167,10 @@ impl Realms {
         let bound: Vec<&str> = calls
             .filter(|realm| known.contains(realm) || self.names.iter().any(|own| own == realm))
             .collect();
-        match bound.is_empty() {
-            true => known.extend(self.names.iter().map(String::as_str)),
-            false => known.extend(bound),
+        if bound.is_empty() && challenged == Challenged::OpeningInvite {
+            known.extend(self.names.iter().map(String::as_str));
         }
+        known.extend(bound);
         known
     }
 
@@ -546,6 +546,12 @@ mod tests {
                     answered(&mut realms, OpeningInvite, 407, &[other]),
                     not_in(other)
                 );
+            }
+            // Within a call a callee may be who asks, and anybody knows the trunk's names.
+            for code in [401, 407] {
+                assert_eq!(answered(&mut realms, InDialog, code, &[name]), not_in(name));
+                let registrars = answered(&mut realms, InDialog, code, &[name, "r"]);
+                assert_eq!(registrars, in_realm("r"));
             }
             assert_eq!(
                 answered(&mut realms, OpeningInvite, 407, &[name]),

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::challenges::{Said, without_credentials};
-use super::clients::{ClientId, Owner, peers};
+use super::clients::{ClientId, Owner, is_alike, peers};
+use super::reach::is_heard;
 use super::trace::withheld_numbers;
 use super::{Endpoint, Output, Peer, Who};
 use crate::auth::Realms;
@@ -44,7 +45,7 @@ pub(super) struct CallRecord {
 }
 
 /// An ACK on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ack {
     request: Request,
     pub(super) branch: String,
@@ -60,8 +61,8 @@ struct Whose {
     trunk: Option<TrunkId>,
     tenant: Tenant,
     mark: Option<String>,
-    /// Numbers that its messages are not told with.
-    withheld: Vec<String>,
+    /// Numbers that its messages are not told with; `None`: its caller withholds nothing.
+    withheld: Option<Vec<String>>,
 }
 
 /// Addresses that one call lets in: its way in, its Contact, its first route.
@@ -159,7 +160,7 @@ impl Endpoint {
             trunk: Some(place.trunk),
             tenant: trunk.tenant,
             mark,
-            withheld: Vec::new(),
+            withheld: None,
         };
         self.keep_call(call, (call_id, tag), flow, whose, VecDeque::new());
         self.drive_call(now, id);
@@ -454,7 +455,19 @@ impl Endpoint {
         self.transmit_ack(ack, to);
     }
 
+    /// Nobody would be told that an ACK is lost. So where its target is of another transport or family than its dialog's,
+    /// which may be one that cannot be spoken at all, it goes both ways: one that comes twice does no harm.
     pub(super) fn transmit_ack(&mut self, ack: Ack, to: Peer) {
+        let flow = ack.flow.clone();
+        let other = is_heard(&flow) && !is_alike(&to, &flow);
+        let again = other.then(|| ack.clone());
+        self.transmit_ack_to(ack, to);
+        if let Some(ack) = again {
+            self.transmit_ack_to(ack, flow);
+        }
+    }
+
+    fn transmit_ack_to(&mut self, ack: Ack, to: Peer) {
         let Ack {
             mut request,
             branch,

@@ -543,7 +543,7 @@ fn unreached(request: &Request, response: &Response) -> String {
 }
 
 /// Whether both are spoken with over the same transport and the same family of addresses.
-fn is_alike(one: &Peer, other: &Peer) -> bool {
+pub(super) fn is_alike(one: &Peer, other: &Peer) -> bool {
     let family = |peer: &Peer| peer.addr.ip().to_canonical().is_ipv4();
     one.transport == other.transport && family(one) == family(other)
 }

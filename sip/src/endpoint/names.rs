@@ -88,7 +88,7 @@ impl Endpoint {
     }
 
     /// Has a request wait for a name. One of a dialog that was heard over `flow` does not wait for a name that was not
-    /// found a moment ago.
+    /// found a moment ago, nor for one that too many wait for.
     pub(super) fn wait_for(
         &mut self,
         now: Time,
@@ -98,10 +98,11 @@ impl Endpoint {
         flow: Option<&Peer>,
     ) {
         let flow = flow.filter(|flow| is_heard(flow)).cloned();
-        if flow.is_some() && !self.is_worth_waiting(now, &lookup) {
+        let has_room = self.has_room_to_wait(&lookup);
+        if flow.is_some() && !(has_room && self.is_worth_waiting(now, &lookup)) {
             return self.send_back(now, owner, request, flow);
         }
-        if !self.has_room_to_wait(&lookup) {
+        if !has_room {
             let why = "too many requests wait for one name";
             return self.overloaded(now, owner, &request, why);
         }

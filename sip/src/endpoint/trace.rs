@@ -1,5 +1,5 @@
 //! The messages of calls, for people to look at: each one as an [`Event::Message`], in its order, with
-//! what authenticates, keys, keypad digits and the numbers of callers who withhold them masked before it leaves the
+//! what authenticates, keys, keypad digits and who callers are that withhold it masked before it leaves the
 //! endpoint.
 //!
 //! Whose a message is follows from its Call-ID and the tag that is ours. Messages that come before a
@@ -16,7 +16,7 @@ use super::requests::is_withheld;
 use crate::event::{CallId, Direction, Event, Traced};
 use crate::message::header::AuthValue;
 use crate::message::parse::{Framing, parse};
-use crate::message::{Headers, Message, Method, Name, NameAddr, scan};
+use crate::message::{Headers, Message, Method, Name, NameAddr, Uri, scan};
 use crate::time::Time;
 
 /// How long the last transactions of a call that is over may send again: 64 T1 (RFC 3261 17).
@@ -24,6 +24,9 @@ const LINGER: Duration = Duration::from_secs(32);
 
 /// The most text of one message, bytes; the rest is cut off. An INVITE with a long description has 3 KiB.
 pub const MOST_TEXT: usize = 16_384;
+
+/// The shortest number that is masked wherever it stands: a shorter one may be any other, such as a status code.
+const SHORTEST: usize = 5;
 
 /// What stands in the place of something masked.
 const MASK: &str = "***";
@@ -57,8 +60,8 @@ struct End {
     call: CallId,
     /// Our tag.
     tag: String,
-    /// Numbers that its caller withholds, without a plus.
-    withheld: Vec<String>,
+    /// Numbers that its caller withholds, without a plus; `None`: it withholds nothing.
+    withheld: Option<Vec<String>>,
 }
 
 impl Tracer {
@@ -87,7 +90,12 @@ impl Tracer {
     }
 
     /// A call begins; `key`: its Call-ID and our tag. `withheld`: the numbers of a caller who withholds them.
-    pub(super) fn begin(&mut self, key: &(String, String), call: CallId, withheld: Vec<String>) {
+    pub(super) fn begin(
+        &mut self,
+        key: &(String, String),
+        call: CallId,
+        withheld: Option<Vec<String>>,
+    ) {
         if self.on {
             let (call_id, tag) = key.clone();
             self.calls.entry(call_id).or_default().push(End {
@@ -121,10 +129,13 @@ impl Tracer {
         self.tell(peer, message, Direction::Sent)
     }
 
-    fn tell(&self, peer: &Peer, message: Message, direction: Direction) -> Option<Event> {
+    fn tell(&self, peer: &Peer, mut message: Message, direction: Direction) -> Option<Event> {
         let end = self.end_of(&message, direction)?;
+        if end.withheld.is_some() {
+            hide_caller(&mut message, direction);
+        }
         let mut text = text(message);
-        for number in &end.withheld {
+        for number in end.withheld.iter().flatten() {
             text = text.replace(number.as_str(), MASK);
         }
         Some(Event::Message(Box::new(Traced {
@@ -143,7 +154,7 @@ impl Tracer {
         };
         let ends = self.calls.get(headers.get(&Name::CallId)?)?;
         // Ours is the tag in From where we asked, and the one in To where we were asked.
-        let we_asked = is_request == (direction == Direction::Sent);
+        let we_asked = did_we_ask(is_request, direction);
         let ours = if we_asked { Name::From } else { Name::To };
         let ours = headers.get(&ours).and_then(NameAddr::parse);
         let tag = ours.as_ref().and_then(NameAddr::tag);
@@ -155,6 +166,73 @@ impl Tracer {
                 .find(|end| incoming(end) != we_asked && tag.is_none())
         };
         of_tag.or_else(untagged)
+    }
+}
+
+/// Whether it is a request of ours, or what answers one.
+fn did_we_ask(is_request: bool, direction: Direction) -> bool {
+    is_request == (direction == Direction::Sent)
+}
+
+/// Takes out who calls, in a message of a call whose caller withholds it: the other side's address wherever the message
+/// has it.
+fn hide_caller(message: &mut Message, direction: Direction) {
+    let (is_request, headers) = match message {
+        Message::Request(request) => {
+            // The Contact of theirs is what our requests go to.
+            if direction == Direction::Sent {
+                hide_user(&mut request.uri);
+            }
+            (true, &mut request.headers)
+        }
+        Message::Response(response) => (false, &mut response.headers),
+    };
+    let theirs = match did_we_ask(is_request, direction) {
+        true => Name::To,
+        false => Name::From,
+    };
+    headers.rewrite(|name, value| {
+        if is_identity(name) {
+            return Some(MASK.to_owned());
+        }
+        let contact = *name == Name::Contact && direction == Direction::Received;
+        match contact {
+            true => Some(hidden_each(value)),
+            false => (*name == theirs).then(|| hidden(value)),
+        }
+    });
+}
+
+/// An address without its display name and user.
+fn hidden(value: &str) -> String {
+    let Some(mut address) = NameAddr::parse(value) else {
+        return MASK.to_owned();
+    };
+    if let Some(display) = &mut address.display {
+        MASK.clone_into(display);
+    }
+    hide_user(&mut address.uri);
+    address.to_string()
+}
+
+fn hidden_each(values: &str) -> String {
+    let hidden: Vec<String> = scan::split(values, b',').map(hidden).collect();
+    hidden.join(", ")
+}
+
+fn hide_user(uri: &mut Uri) {
+    match uri {
+        Uri::Sip(uri) => {
+            if let Some(user) = &mut uri.user_escaped {
+                MASK.clone_into(user);
+            }
+            uri.password = None;
+            uri.headers = None;
+        }
+        Uri::Other(text) => {
+            let scheme = text.split(':').next().unwrap_or_default();
+            *text = format!("{scheme}:{MASK}");
+        }
     }
 }
 
@@ -215,10 +293,11 @@ fn is_identity(name: &Name) -> bool {
     }
 }
 
-/// The numbers that an INVITE tells of a caller who withholds them, without a plus.
-pub(super) fn withheld_numbers(headers: &Headers) -> Vec<String> {
+/// The numbers that an INVITE tells of a caller who withholds them, without a plus: as they are written, and without
+/// what makes them easier to read. `None`: nothing is withheld.
+pub(super) fn withheld_numbers(headers: &Headers) -> Option<Vec<String>> {
     if !is_withheld(headers) {
-        return Vec::new();
+        return None;
     }
     let fields = headers
         .iter()
@@ -226,13 +305,22 @@ pub(super) fn withheld_numbers(headers: &Headers) -> Vec<String> {
     let numbers = fields
         .flat_map(|(_, value)| scan::split(value, b','))
         .filter_map(|value| NameAddr::parse(value)?.uri.user())
-        .map(|user| user.trim_start_matches('+').to_owned())
-        .filter(|number| number.len() > 2 && number.bytes().all(|byte| byte.is_ascii_digit()));
+        .flat_map(|user| {
+            let written = user.trim_start_matches('+').to_owned();
+            let digits: String = written
+                .chars()
+                .filter(|c| !matches!(c, '-' | '.' | '(' | ')' | ' '))
+                .collect();
+            let is_number =
+                digits.len() >= SHORTEST && digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then_some([written, digits])
+        })
+        .flatten();
     let mut numbers: Vec<String> = numbers.collect();
     // One that holds another is masked whole.
-    numbers.sort_by_key(|number| std::cmp::Reverse(number.len()));
+    numbers.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
     numbers.dedup();
-    numbers
+    Some(numbers)
 }
 
 fn masked_credentials(value: &str) -> String {

@@ -306,6 +306,18 @@ fn what_is_awaited_is_not_lost_over_a_field_that_nobody_reads() {
 }
 
 /// The address and its parameters count, and the name before them is for people.
+/// Each bracket is looked at once: whoever sends a message full of them holds up nobody.
+#[test]
+fn an_address_behind_a_million_brackets_is_found_at_once() {
+    let many = "<".repeat(1 << 20);
+    assert_eq!(NameAddr::parse(&many), None);
+    let read = NameAddr::parse(&format!("{many} <a> <sip:a@example.com>;tag=7"));
+    let read = read.unwrap_or_else(|| unreachable!("an address is there"));
+    assert_eq!(read.display, Some(format!("{many} <a>")));
+    assert_eq!(read.uri.user().as_deref(), Some("a"));
+    assert_eq!(read.tag(), Some("7"));
+}
+
 #[test]
 fn display_names_decide_nothing() {
     for (name, display) in [

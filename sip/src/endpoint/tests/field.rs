@@ -338,6 +338,73 @@ fn a_target_over_another_transport_is_tried_and_then_the_dialogs_own() {
     assert_eq!(to.transport, Transport::Udp);
 }
 
+/// No transaction tells that an ACK is lost: it goes to its target, and over the dialog's own transport and family.
+#[test]
+fn an_ack_whose_target_is_of_another_transport_goes_both_ways() {
+    for (contact, target) in [
+        (
+            "<sip:gw@192.0.2.1:5070;transport=tcp>",
+            (Transport::Tcp, "192.0.2.1:5070"),
+        ),
+        (
+            "<sip:gw@[2001:db8::1]:5070>",
+            (Transport::Udp, "[2001:db8::1]:5070"),
+        ),
+        (
+            "<sip:gw@sbc.example;transport=tcp>",
+            (Transport::Tcp, "198.51.100.7:5080"),
+        ),
+    ] {
+        let mut alone = with_trunk();
+        alone.command(placing(Duration::from_secs(60)));
+        let line = format!("Contact: {contact}\r\n");
+        let mut from = 1;
+        // The 2xx comes again, as the first ACK came too late.
+        for _ in 0..2 {
+            respond(&mut alone, b"200 OK", line.as_bytes());
+            if !alone.asked.is_empty() {
+                leads_to(&mut alone, &[7]);
+            }
+            let went = alone.sent[from..].iter().map(|(peer, message)| {
+                assert!(is(message, Method::Ack), "{contact}: {message:?}");
+                (peer.transport, peer.addr.to_string())
+            });
+            let (transport, addr) = target;
+            let both = [(transport, addr), (Transport::Udp, CARRIER)];
+            let both = both.map(|(transport, addr)| (transport, addr.to_owned()));
+            assert_eq!(went.collect::<Vec<_>>(), both, "{contact}");
+            from = alone.sent.len();
+        }
+    }
+}
+
+/// As many requests wait for the name of a call's target as may.
+#[test]
+fn a_goodbye_that_has_no_room_to_wait_for_a_name_goes_where_the_dialog_was_heard() {
+    let mut alone = with_trunk();
+    // Calls out wait for the name of their carrier.
+    alone.command(Command::SetTrunk(Box::new(named(1))));
+    alone.command(Command::SetTrunk(Box::new(trunk(2, A, Transport::Udp))));
+    came_in(&mut alone, |text| {
+        text.replace(
+            "<sip:+15550123@192.0.2.1>",
+            "<sip:+15550123@carrier.example>",
+        )
+    });
+    let sent = alone.sent.len();
+    for id in 1..=1_100 {
+        alone.command(place_as(CallId(id), Duration::from_secs(60)));
+    }
+    assert_eq!(alone.sent.len(), sent, "they wait");
+    assert_eq!(alone.reasons.len(), 1_100 - 1_024);
+    alone.command(Command::HangUp(CALL_IN, None));
+    let (to, bye) = alone.last();
+    assert_eq!(
+        (bye.method, to.addr.to_string().as_str()),
+        (Method::Bye, CARRIER)
+    );
+}
+
 #[test]
 fn a_session_is_refreshed_whatever_case_its_refresher_is_written_in() {
     for refresher in ["UAC", "Uac", "uac"] {
@@ -544,6 +611,65 @@ fn a_caller_who_withholds_the_number_is_named_nowhere() {
             for secret in ["4930987654", "Alice", "15550123"] {
                 assert!(!text.contains(secret), "{privacy}: {text}");
             }
+        }
+    }
+    // Whatever From and Contact have: a display name, a number with what makes it easier to read, a name, an extension.
+    for (display, user, contact) in [
+        ("\"Alice B.\" ", "+49-30-987654", "alice.b"),
+        ("Alice ", "alice.b", "200"),
+        ("", "%2B49(30)987-654;npdi", "4930987654"),
+        ("\"Alice\" ", "+4930987654:5060", "+49-30-987654"),
+        ("\"+4930987654\" ", "200", "200"),
+    ] {
+        let mut alone = with_trunk();
+        let text = invite("Privacy: id\n", 1)
+            .replace(
+                "From: <sip:+15550123@",
+                &format!("From: {display}<sip:{user}@"),
+            )
+            .replace(
+                "Contact: <sip:+15550123@",
+                &format!("Contact: {display}<sip:{contact}@"),
+            );
+        alone.bytes(CARRIER, &text);
+        alone.command(Command::Answer(CALL_IN, sdp("answer")));
+        let mut ack = within(
+            &alone,
+            "ACK",
+            1,
+            b"P-Asserted-Identity: <sip:alice.b@h>\r\n",
+        );
+        let plain = b"<sip:+15550123@";
+        let at = ack.windows(plain.len()).position(|own| own == plain);
+        let from = format!("{display}<sip:{user}@");
+        let at = at.unwrap();
+        ack.splice(at..at + plain.len(), from.bytes());
+        datagram(&mut alone, &ack);
+        alone.command(Command::HangUp(CALL_IN, None));
+        let (_, bye) = alone.last();
+        assert_eq!(bye.method, Method::Bye);
+        alone.answer(200, &[]);
+        let told: Vec<&str> = alone
+            .traced
+            .iter()
+            .map(|text| text.lines().next().unwrap())
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "INVITE sip:+15550100@192.0.2.2 SIP/2.0",
+                "SIP/2.0 200 OK",
+                "ACK sip:x@192.0.2.2 SIP/2.0",
+                "BYE sip:***@192.0.2.1 SIP/2.0",
+                "SIP/2.0 200 OK",
+            ],
+            "{user}"
+        );
+        for text in &alone.traced {
+            for secret in ["987654", "987-654", "Alice", "alice", "sip:200", "200>"] {
+                assert!(!text.contains(secret), "{user}: {text}");
+            }
+            assert!(text.contains("tag=far1"), "{text}");
         }
     }
     for privacy in ["", "Privacy: none\n", "Privacy: session\n"] {

@@ -46,8 +46,11 @@ impl NameAddr {
             // `Sales <Berlin> <sip:…>`: the first brackets that hold an address.
             let mut opens = text.match_indices('<').map(|(open, _)| open);
             let open = opens.find(|open| {
-                let inside = text[open + 1..].split_once('>');
-                inside.is_some_and(|(uri, _)| Uri::parse(uri).is_ok())
+                let inside = &text[open + 1..];
+                // Up to the next bracket of either kind: whoever sends many of them has each looked at once.
+                inside.find(['<', '>']).is_some_and(|end| {
+                    inside[end..].starts_with('>') && Uri::parse(&inside[..end]).is_ok()
+                })
             });
             return match open {
                 Some(open) => Self::in_brackets(words(&text[..open]), &text[open + 1..]),

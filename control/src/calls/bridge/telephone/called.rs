@@ -328,8 +328,10 @@ fn best(exact: Vec<(Found, bool)>) -> Option<Found> {
     exact.into_iter().min_by_key(rank).map(|(found, _)| found)
 }
 
+/// Whether the trunk registers this user. One that looks like a number is called without what makes it easier to read.
 fn registers_as(trunk: &Trunk, user: &str) -> bool {
-    trunk.auth_mode == AuthMode::Register && trunk.auth_username.as_deref() == Some(user)
+    let is_user = |own: &String| own == user || caller::bare(own).as_deref() == Some(user);
+    trunk.auth_mode == AuthMode::Register && trunk.auth_username.as_ref().is_some_and(is_user)
 }
 
 /// Whether the trunk's registrar took it as this user, and has not forgotten it: who gave the name alone has proved

@@ -419,9 +419,14 @@ pub(super) fn hand_on(app: &Node, exchange: &Arc<Exchange>, event: Event) {
         }
         Event::MessageRefused(refused) => trunks::message_refused(app, exchange, &refused),
         Event::Unreached { call, why } => {
-            tracing::warn!(why, "a telephone call's other side is not reached");
-            if let Some((account, call)) = exchange.traces.whose(call) {
-                exchange.standings.put_unreached(account, call, why);
+            let not_reached =
+                || tracing::warn!(why, "a telephone call's other side is not reached");
+            match exchange.traces.whose(call) {
+                Some((account, call)) => {
+                    crate::calls::span(account, call).in_scope(not_reached);
+                    exchange.standings.put_unreached(account, call, why);
+                }
+                None => not_reached(),
             }
         }
         Event::Message(traced) => exchange.traces.saw(&app.clock, &traced),

@@ -151,8 +151,10 @@ impl Placing {
     ) -> Result<(PortPair, LocalSession, Agreed), Over> {
         self.wait_for_registrar(call).await?;
         let (mut to, mut left) = (call.to.clone(), MOST_REDIRECTS);
+        let began = Instant::now();
         loop {
-            let (ports, mut ours, offered) = self.ask(call, &to).map_err(failed)?;
+            let ring_for = left_to_ring(call.ring_for, began.elapsed());
+            let (ports, mut ours, offered) = self.ask(call, &to, ring_for).map_err(failed)?;
             let ring = self.ring(events, &call.dialling, &mut ours, &offered, until);
             // On the heap, as below: this stands deep in the task of a call.
             let over = Box::pin(ring).await;
@@ -184,9 +186,7 @@ impl Placing {
     async fn redirected(&self, call: &Dial, elsewhere: &[Uri]) -> Result<String, String> {
         let mut why = "the carrier redirects the call to no number".to_owned();
         for uri in elsewhere {
-            let user = uri.user().unwrap_or_default();
-            let number = caller::calling(&user, &call.from.user);
-            let Some(number) = number.filter(|number| is_e164(number)) else {
+            let Some(number) = redirected_to(uri, &call.from) else {
                 continue;
             };
             let number = canonical(&number);
@@ -216,7 +216,12 @@ impl Placing {
     }
 
     /// Sends the INVITE with our offer.
-    fn ask(&self, call: &Dial, to: &str) -> Result<(PortPair, LocalSession, Offered), String> {
+    fn ask(
+        &self,
+        call: &Dial,
+        to: &str,
+        ring_for: Duration,
+    ) -> Result<(PortPair, LocalSession, Offered), String> {
         let trunk = &call.trunk;
         let encryption = trunks::encryption(trunk.media_encryption);
         let at = self.exchange.of_carrier(trunk);
@@ -248,7 +253,7 @@ impl Placing {
                 .chain(onward.into_iter().flat_map(|onward| onward.headers.clone()))
                 .collect(),
             offer: Body::sdp(offered.text.clone()),
-            ring_for: call.ring_for,
+            ring_for,
             forwarded: onward.map(|onward| onward.forwarded.clone()),
         };
         ports.told();
@@ -431,6 +436,19 @@ pub(super) fn domain(trunk: &Trunk) -> Option<&str> {
     trunk.realm.as_deref().or(address)
 }
 
+/// How long the next INVITE of a call may ring that has rung elsewhere: all of them have its time together. A callee who
+/// is reached at its end rings for a moment.
+fn left_to_ring(ring_for: Duration, rung: Duration) -> Duration {
+    ring_for.saturating_sub(rung).max(Duration::from_secs(1))
+}
+
+/// The number that a carrier redirects a call to. It may be written as the country of the caller's number writes it.
+fn redirected_to(uri: &Uri, from: &CallerId) -> Option<String> {
+    let own = from.preferred.as_deref().unwrap_or(&from.user);
+    let number = caller::calling(&uri.user()?, own)?;
+    is_e164(&number).then_some(number)
+}
+
 /// The number that calls, where From has a user name (RFC 3325 section 9.2).
 fn preferred(trunk: &Trunk, from: &CallerId) -> Option<(String, String)> {
     let number = from.preferred.as_ref()?;
@@ -480,6 +498,41 @@ mod tests {
             );
             let agreed = answered(&mut ours, &offered, answer.map(theirs), renewed).ok();
             assert_eq!(agreed.map(|agreed| agreed.remote.port()), port);
+        }
+    }
+
+    #[test]
+    fn all_that_a_call_is_redirected_to_ring_as_long_as_it_may_together() {
+        for (rung, expected) in [(0, 30), (12, 18), (29, 1), (30, 1), (90, 1)] {
+            let left = left_to_ring(Duration::from_secs(30), Duration::from_secs(rung));
+            assert_eq!(left, Duration::from_secs(expected), "{rung}");
+        }
+    }
+
+    /// Whether From has the number or a user name.
+    #[test]
+    fn a_redirection_may_name_a_number_as_the_callers_country_writes_it() {
+        let number = || "+4930123456".to_owned();
+        for from in [
+            CallerId {
+                user: number(),
+                preferred: None,
+            },
+            CallerId {
+                user: "acme".to_owned(),
+                preferred: Some(number()),
+            },
+        ] {
+            for (uri, expected) in [
+                ("sip:089654322@192.0.2.7", Some("+4989654322")),
+                ("sip:+49-89-654322@192.0.2.7", Some("+4989654322")),
+                ("tel:0033123456789", Some("+33123456789")),
+                ("sip:200@192.0.2.7", None),
+                ("sip:alice@192.0.2.7", None),
+            ] {
+                let to = redirected_to(&Uri::parse(uri).unwrap(), &from);
+                assert_eq!(to.as_deref(), expected, "{uri}");
+            }
         }
     }
 

@@ -105,7 +105,12 @@ impl Bench {
 
     /// A trunk that registers, with nobody's claim.
     async fn registers(&self) -> TrunkId {
-        let more = json!({"auth_mode": "register", "auth_username": "a", "auth_password": "b",
+        self.registers_as("a").await
+    }
+
+    /// The same with this user.
+    async fn registers_as(&self, user: &str) -> TrunkId {
+        let more = json!({"auth_mode": "register", "auth_username": user, "auth_password": "b",
             "outbound_address": "127.0.0.1:5999"});
         self.trunk(&self.test.key, more).await
     }

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::Calling;
-use super::Exchange;
+use super::{Exchange, SOURCES};
 use crate::db::DbError;
 use crate::ids::{AccountId, TrunkId};
 use crate::node::Node;
@@ -311,9 +311,11 @@ pub(super) fn challenge_withheld(
     exchange.standings.put_refused(account, trunk, refused);
 }
 
-/// A call was refused, for its credentials are those of several trunks. Their accounts are not told: each would learn
-/// of the other.
-/// A message from an address of these trunks is not used: each of them has it in its record.
+/// What the record of a trunk says of a message that may be another account's.
+const NOT_TOLD: &str = "Bad Message";
+
+/// A message from an address of these trunks is not used: each of them has it in its record. Where they are several
+/// accounts', none is told what the message says: it may be of another's call.
 pub(super) fn message_refused(app: &Node, exchange: &Exchange, refused: &MessageRefused) {
     let MessageRefused {
         trunks,
@@ -325,23 +327,36 @@ pub(super) fn message_refused(app: &Node, exchange: &Exchange, refused: &Message
         why,
     } = refused;
     tracing::warn!(%source, method, call_id, header, code, why, "a SIP message is refused");
-    for number in trunks {
-        let Some((account, trunk)) = exchange.trunks.find(*number) else {
-            continue;
-        };
+    let found = trunks
+        .iter()
+        .filter_map(|number| exchange.trunks.find(*number));
+    let found: Vec<(AccountId, TrunkId)> = found.collect();
+    let of_sources = exchange.sources.filter(|_| trunks.contains(&SOURCES));
+    let mut accounts = found.iter().map(|(account, _)| *account).chain(of_sources);
+    let first = accounts.next();
+    let is_shared = accounts.any(|account| Some(account) != first);
+    for (account, trunk) in found {
         let told = RefusedMessage {
             at: app.clock.now(),
             source: source.to_string(),
             method: method.clone(),
-            call_id: call_id.clone(),
+            call_id: match is_shared {
+                true => String::new(),
+                false => call_id.clone(),
+            },
             header: header.map(str::to_owned),
             code: *code,
-            reason: why.clone(),
+            reason: match is_shared {
+                true => NOT_TOLD.to_owned(),
+                false => why.clone(),
+            },
         };
         exchange.standings.put_message(account, trunk, told);
     }
 }
 
+/// A call was refused, for its credentials are those of several trunks. Their accounts are not told: each would learn
+/// of the other.
 pub(super) fn password_shared(exchange: &Exchange, numbers: &[Number], source: SocketAddr) {
     let trunks: Vec<String> = numbers
         .iter()

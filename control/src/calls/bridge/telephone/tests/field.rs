@@ -8,11 +8,16 @@ use super::*;
 
 /// What the record of a trunk says once it says something.
 async fn refused_of(bench: &Bench, trunk: TrunkId) -> Value {
+    refused_of_as(bench, &bench.test.key, trunk).await
+}
+
+/// The same of the account of this key.
+async fn refused_of_as(bench: &Bench, key: &str, trunk: TrunkId) -> Value {
     standings::write(&bench.test.app, &bench.exchange.standings).await;
     let path = format!("/sip-trunks/{trunk}");
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        let (_, shown) = bench.test.call("GET", &path, None).await;
+        let (_, shown) = bench.test.call_as(key, "GET", &path, None).await;
         if !shown["last_refused_message"].is_null() {
             return shown["last_refused_message"].clone();
         }
@@ -61,6 +66,62 @@ async fn a_message_that_is_not_used_is_in_the_record_of_each_trunk_of_its_source
         ] {
             assert_eq!(told[field], value, "{told}");
         }
+    }
+}
+
+/// Any account may allow a carrier's address, and learns nothing of others' calls by it.
+#[tokio::test]
+async fn a_message_from_an_address_of_several_accounts_tells_none_what_it_says() {
+    let bench = Bench::new().await;
+    let own = bench.test.key.clone();
+    let (_, key) = bench.test.other_account().await;
+    let ours = [bench.by_address(&own).await, bench.by_address(&own).await];
+    let theirs = bench.by_address(&key).await;
+    let event = Event::MessageRefused(Box::new(MessageRefused {
+        trunks: [ours[0], theirs, ours[1]].map(sip_trunks::sip_id).to_vec(),
+        source: ([192, 0, 2, 1], 5060).into(),
+        method: "INVITE".to_owned(),
+        call_id: "one@example".to_owned(),
+        header: Some("Content-Type"),
+        code: Some(415),
+        why: "Unsupported Media Type: text/secret".to_owned(),
+    }));
+    hand_on(&bench.test.app, &bench.exchange, event);
+    for (key, trunk) in [(&own, ours[0]), (&own, ours[1]), (&key, theirs)] {
+        let told = refused_of_as(&bench, key, trunk).await;
+        for (field, value) in [
+            ("source", json!("192.0.2.1:5060")),
+            ("call_id", json!("")),
+            ("header", json!("Content-Type")),
+            ("code", json!(415)),
+            ("reason", json!("Bad Message")),
+        ] {
+            assert_eq!(told[field], value, "{told}");
+        }
+    }
+}
+
+/// A line of the log about a call has its id and its account.
+#[tokio::test]
+async fn what_reached_nobody_is_logged_with_its_call() {
+    let bench = Bench::new().await;
+    let app = &bench.test.app;
+    let call = CallId::new(&app.clock);
+    let line = bench.exchange.line().id;
+    let now = app.clock.moment();
+    let account = bench.test.account;
+    bench.exchange.traces.begins(now, line, account, call);
+    let logged = Logged::start();
+    let event = Event::Unreached {
+        call: line,
+        why: "BYE: no answer came".to_owned(),
+    };
+    hand_on(app, &bench.exchange, event);
+    let text = logged.text();
+    let said = text.lines().find(|said| said.contains("BYE: no answer"));
+    let said = said.expect("it is logged");
+    for part in [call.to_string(), account.to_string()] {
+        assert!(said.contains(&part), "{part}: {said}");
     }
 }
 

@@ -219,6 +219,28 @@ async fn a_registered_user_who_is_called_without_a_number_is_the_only_one_of_its
     assert_eq!(called("a").await, nobody());
 }
 
+/// A user that has a hyphen, as some carriers give to each trunk of one customer.
+#[tokio::test]
+async fn a_registered_user_that_looks_like_a_number_is_called_as_any_other() {
+    let bench = Bench::new().await;
+    for (user, number) in [("12345-100", NUMBER), ("12345.200", "+4930123457")] {
+        let trunk = bench.registers_as(user).await;
+        bench
+            .number(&bench.test.key, number, trunk, json!({}))
+            .await;
+        // To names the user, or the number.
+        for to in [user, number, &number[1..]] {
+            let call = Incoming {
+                addressed: Uri::parse(&format!("sip:{to}@127.0.0.1")).unwrap(),
+                ..incoming(&[trunk], user)
+            };
+            let called = bench.task().called(&call).await;
+            let called = called.map(|called| called.to);
+            assert_eq!(called, Ok(number.to_owned()), "{user}, to {to}");
+        }
+    }
+}
+
 /// What a call is matched with: its account, and by which rule.
 type Matched = (AccountId, MatchedBy);
 

@@ -6,7 +6,7 @@ use kit::virtual_call::{VirtualCall, config};
 use media::call::record::{ToolRecord, ToolStatus};
 use media::config::{AgentConfig, ToolKind, ToolSpec};
 use media::speech::ToolCall;
-use media::speech::script::{Answer, Script};
+use media::speech::script::{Answer, Hearing, Script};
 
 use crate::rows::{agent, at, heard};
 
@@ -113,6 +113,28 @@ fn a_tool_that_runs_when_the_caller_speaks_on_is_canceled_and_may_be_called_anew
     call.run_until(9000);
     let statuses = [("c1", ToolStatus::Canceled), ("c2", ToolStatus::Ok)];
     assert_eq!(told(&call.agent_turns()[0].tool_calls), statuses);
+}
+
+#[test]
+fn a_tool_that_runs_when_final_words_come_late_is_called_once() {
+    let words = [(50, "Book it."), (1_000, "Book it for Monday.")];
+    let words = words.map(|(ms, text)| (Duration::from_millis(ms), text.to_owned(), true));
+    let script = Script {
+        hearings: [Hearing::Many(words.to_vec())].into(),
+        lines: [Answer::Call(book("c1")), Answer::Say("Booked.".into())].into(),
+        ..Script::default()
+    };
+    let mut call = VirtualCall::new(config(booker()), script, &[(1000, 2000)]);
+    call.connect();
+    call.run_until(4000);
+    assert!(at(&call, "run tool") < 3000, "{:#?}", call.story);
+    call.tool("c1", "{\"ok\":true}");
+    call.run_until(8000);
+    assert_eq!(call.story_of(&["run tool"]).len(), 1, "{:#?}", call.story);
+    assert_eq!(call.story_of(&["cancel tool"]).len(), 0);
+    let turn = call.agent_turns()[0];
+    assert_eq!(told(&turn.tool_calls), [("c1", ToolStatus::Ok)]);
+    assert_eq!(turn.text, "Booked.");
 }
 
 #[test]

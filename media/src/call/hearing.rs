@@ -327,13 +327,13 @@ impl Call {
         }
     }
 
-    /// Final words of a turn that is being answered already: it is answered anew, with all that was said.
+    /// Final words of a turn that is being answered already: it is answered anew, with all that was said. Not while a tool
+    /// runs: what it does would be done twice. One that has answered stands with the turn ([`Work`]).
     fn late_words(&mut self, id: UtteranceId) {
         let text = self.turn_text();
-        let unheard = self
-            .reply
-            .as_ref()
-            .is_some_and(|r| r.committed && r.is_answer_to_other_words(&text));
+        let unheard = self.reply.as_ref().is_some_and(|r| {
+            r.committed && r.tools.is_empty() && r.is_answer_to_other_words(&text)
+        });
         let thinks = matches!(self.turn.state(), State::Thinking { .. });
         if let Some(turn) = &mut self.caller_turn
             && turn.committed

@@ -281,11 +281,15 @@ impl RtpLeg {
         if self.plan.flow != Flow::SendRecv {
             return since(self.last_sign) + HOLD;
         }
-        let patience = match self.last_sign {
-            Some(_) => NEXT_PACKET,
-            None => FIRST_PACKET,
+        let mut end = match self.last_sign {
+            Some(_) => since(self.last_sign) + NEXT_PACKET,
+            None => self.awaited + FIRST_PACKET,
         };
-        (since(self.last_sign) + patience).min(since(self.last_media) + HOLD)
+        if self.last_media.is_none() {
+            // Anybody's datagram may have been the sign.
+            end = end.max(self.awaited + FIRST_PACKET);
+        }
+        end.min(since(self.last_media) + HOLD)
     }
 }
 

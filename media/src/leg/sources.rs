@@ -24,9 +24,13 @@ const MOST_SOURCES: usize = 8;
 /// Packets of a source that show that it is no stray.
 const STEADY: u32 = 2;
 
-/// A source that has begun is followed when the one before has sent nothing for so long: two packets of 20 ms, and some
-/// jitter.
-const ENDED: Duration = Duration::from_millis(50);
+/// A source that has begun is followed when the one before has sent nothing for so long: two packets of 60 ms, the longest
+/// in use, and some jitter. Nothing is lost meanwhile.
+const ENDED: Duration = Duration::from_millis(130);
+
+/// What comes so long after the last packet of another source was said when that had ended: behind two packets of 20 ms,
+/// and some jitter.
+const BEHIND: Duration = Duration::from_millis(50);
 
 /// One that has been there beside it, only after so long: a network that holds packets back for a moment ends no source.
 const ENDED_BESIDE: Duration = Duration::from_millis(200);
@@ -40,6 +44,13 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Packets with voice, one behind the other, that show that a source speaks.
 const SPEAKS: u32 = 2;
 
+/// Nobody talks for so long without a pause as long as [`QUIET`]: music does, and noise.
+const UNBROKEN: Duration = Duration::from_secs(4);
+
+/// Who speaks beside sound without a pause is heard after so long: the last notes of music that has just ended are over
+/// before that, and an answer of one word is not.
+const BESIDE_UNBROKEN: Duration = Duration::from_millis(300);
+
 /// The power of a voice, as mean square of the samples: −45 dBFS.
 const VOICE: u64 = 33_954;
 
@@ -48,6 +59,10 @@ const MOST_KEPT: usize = RATE as usize;
 
 /// A packet so little behind the newest was overtaken.
 const OVERTAKEN: u16 = 128;
+
+/// A source without events for so long may number the next as it likes: one that sends sound under the same name has
+/// come round to the numbers just before the last event within 22 minutes.
+const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// An event that another source has told within this time is the same one, sent twice.
 const SAME_EVENT: Duration = Duration::from_millis(200);
@@ -117,6 +132,8 @@ struct Voice {
     last: Time,
     /// Packets with voice, one behind the other.
     run: u32,
+    /// Since when there was no pause in it.
+    unbroken_since: Time,
 }
 
 /// What a source said while another was heard.
@@ -125,8 +142,8 @@ struct Kept {
     sound: Vec<i16>,
     /// How much of it was said since the source that is heard has sent nothing.
     fresh: usize,
-    /// A key that was in it as a tone.
-    key: Option<char>,
+    /// A key that was in it as a tone, and how much of the sound was there before.
+    key: Option<(char, usize)>,
     /// How long the packet heard last had waited.
     waited: Duration,
 }
@@ -302,7 +319,10 @@ impl<E: Ear> Sources<E> {
             sink(LegEvent::Audio(&kept[from..]));
         }
         sink(LegEvent::Held(heard.kept.waited));
-        if let Some(key) = heard.kept.key.take() {
+        // One of long before was another's call.
+        if let Some((key, at)) = heard.kept.key.take()
+            && at >= from
+        {
             sink(LegEvent::Digit(key));
         }
         heard.kept.sound = kept;
@@ -369,15 +389,33 @@ impl<E: Ear> Source<E> {
     }
 
     fn speaks_over(&self, now: Time, heard: &Self) -> bool {
-        self.voice.run >= SPEAKS && self.voice.last == now && now - heard.voice.last >= QUIET
+        if self.voice.run < SPEAKS || self.voice.last != now {
+            return false;
+        }
+        // Music does not come back in each pause of who speaks beside it.
+        let patience = if self.voice.is_unbroken(now) {
+            UNBROKEN
+        } else {
+            QUIET
+        };
+        now - heard.voice.last >= patience || self.speaks_beside_unbroken(now, heard)
+    }
+
+    /// Whether the source that is heard is no talker's, and this one began to speak beside it.
+    fn speaks_beside_unbroken(&self, now: Time, heard: &Self) -> bool {
+        heard.voice.is_unbroken(now)
+            && self.voice.unbroken_since > heard.voice.unbroken_since
+            && now - self.voice.onset >= BESIDE_UNBROKEN
     }
 
     /// How much of what is kept was said while the other source was silent, or had ended.
     fn said_alone(&self, now: Time, other: &Self) -> usize {
-        if !self.beside && now - other.last >= ENDED {
+        if !self.beside && now - other.last >= BEHIND {
             return self.kept.fresh;
         }
-        let from = if self.voice.run >= SPEAKS {
+        let from = if self.speaks_beside_unbroken(now, other) {
+            self.voice.onset
+        } else if self.voice.run >= SPEAKS {
             other.last.min(self.voice.onset.max(other.voice.last))
         } else {
             other.last
@@ -399,12 +437,21 @@ impl Voice {
             }
             return;
         }
+        let begin = now.before(Samples(samples.len() as u64).duration());
         if self.run == 0 || now - self.last > PAUSE {
             self.run = 0;
-            self.onset = now.before(Samples(samples.len() as u64).duration());
+            self.onset = begin;
+        }
+        if now - self.last >= QUIET {
+            self.unbroken_since = begin;
         }
         self.run = self.run.saturating_add(1);
         self.last = now;
+    }
+
+    /// Whether the source sounds, and has for longer than anybody talks without a pause.
+    fn is_unbroken(&self, now: Time) -> bool {
+        now - self.last < QUIET && now - self.unbroken_since > UNBROKEN
     }
 }
 
@@ -424,13 +471,16 @@ impl Kept {
                 _ => self.clear(),
             },
             LegEvent::Reconnected => self.clear(),
-            LegEvent::Digit(key) => self.key = Some(*key),
+            LegEvent::Digit(key) => self.key = Some((*key, self.sound.len())),
             _ => {}
         }
         // Now and then, so that not each packet moves all of it.
         if self.sound.len() > 2 * MOST_KEPT {
             let over = self.sound.len() - MOST_KEPT;
             self.sound.drain(..over);
+            self.key = self
+                .key
+                .and_then(|(key, at)| Some((key, at.checked_sub(over)?)));
         }
         self.fresh = self.fresh.min(MOST_KEPT);
     }
@@ -483,6 +533,9 @@ impl Keys {
             self.0.len() - 1
         });
         let one = &mut self.0[at];
+        if now - one.last > FORGOTTEN {
+            one.listener.begin_anew();
+        }
         one.last = now;
         let key = one.listener.hear(sequence, timestamp, payload);
         key.filter(|_| !twice)

@@ -87,7 +87,8 @@ impl Listener {
     pub fn hear(&mut self, sequence: u16, timestamp: u32, payload: &[u8]) -> Option<char> {
         let event = Event::parse(payload)?;
         let before = self.heard[0];
-        let overtaken = before.is_some() && self.sequence.wrapping_sub(sequence) <= OVERTAKEN;
+        let behind = self.sequence.wrapping_sub(sequence);
+        let overtaken = before.is_some() && !self.anew && behind <= OVERTAKEN;
         if !overtaken {
             self.sequence = sequence;
         }
@@ -104,7 +105,7 @@ impl Listener {
                 heard.end |= event.end;
                 return None;
             }
-        } else if overtaken && !self.anew {
+        } else if overtaken {
             return None;
         }
         self.anew = false;
@@ -462,6 +463,16 @@ mod tests {
         heard.extend(listener.hear(1, 77, &packet(3, true, 320)));
         heard.extend(listener.hear(2, 77, &packet(3, true, 320)));
         assert_eq!(heard, "11#03");
+        // Once more, by a few hundred: each of the keys that follow is heard.
+        listener.begin_anew();
+        let mut sequence = 65_300;
+        for (press, number) in (1..).zip([3, 4, 4]) {
+            for end in [false, true, true] {
+                sequence += 1;
+                heard.extend(listener.hear(sequence, press * 9_000, &packet(number, end, 160)));
+            }
+        }
+        assert_eq!(heard, "11#03344");
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl RemoteMedia {
             *self = Self::new(told);
         } else {
             self.taken = 0;
+            (self.left, self.other) = (false, None);
         }
     }
 
@@ -119,7 +120,8 @@ impl RemoteMedia {
 
     /// A packet came from there whose key is the other side's.
     pub fn sent(&mut self, now: Time, from: SocketAddr, packet: Option<Numbered>) {
-        if self.found != Some(from) {
+        // Who sends has not left: a goodbye was that of a stream.
+        if packet.is_some() || self.found != Some(from) {
             self.left = false;
         }
         self.last = now;
@@ -147,7 +149,8 @@ impl RemoteMedia {
             && is_new
         {
             self.found = Some(other.from);
-            self.other = None;
+            (self.newest, self.last) = (Some(other.newest), other.last);
+            (self.left, self.other) = (false, None);
         }
     }
 
@@ -363,6 +366,40 @@ mod tests {
         assert!(!peer.takes(start() + ms(220), at(NAT), of(7, 2)));
         peer.names(7);
         assert!(peer.takes(start() + ms(240), at(NAT), of(7, 3)));
+    }
+
+    #[test]
+    fn who_says_goodbye_and_goes_on_has_not_left() {
+        // A goodbye for each of its streams; the next has the same name, or another.
+        for ssrc in [4_000, 4_001] {
+            let mut peer = RemoteMedia::new(at(TOLD));
+            run(&mut peer, start(), &[TOLD; 9]);
+            peer.leaves(4_000);
+            for packet in 9..500 {
+                let now = start() + ms(20 * u64::from(packet));
+                assert!(peer.takes(now, at(TOLD), of(ssrc, packet)));
+                assert!(!peer.takes(now, at(STRANGER), of(1, packet)), "{packet}");
+            }
+            assert_eq!(peer.address(), at(TOLD));
+        }
+        // The same agreement again forgets the goodbye and who was about to follow; the first may be anybody then.
+        let mut peer = RemoteMedia::new(at(TOLD));
+        run(&mut peer, start(), &[TOLD; 9]);
+        peer.leaves(4_000);
+        run(&mut peer, start() + ms(200), &[STRANGER; 3]);
+        peer.renew(at(TOLD));
+        run(&mut peer, start() + ms(300), &[TOLD]);
+        let strangers = run(&mut peer, start() + ms(320), &[STRANGER; 50]);
+        assert!(strangers.iter().all(|taken| !taken));
+        // Nor does the goodbye of the one before hold for the one that was named.
+        let mut peer = RemoteMedia::new(at(TOLD));
+        run(&mut peer, start(), &[TOLD; 9]);
+        assert!(!peer.takes(start() + ms(200), at(NAT), of(7, 1)));
+        peer.leaves(4_000);
+        peer.names(7);
+        assert_eq!(peer.address(), at(NAT));
+        let strangers = run(&mut peer, start() + ms(220), &[STRANGER; 50]);
+        assert!(strangers.iter().all(|taken| !taken));
     }
 
     #[test]

@@ -187,7 +187,8 @@ impl RtpLine {
             let datagram = &mut buffer[..length];
             let report = is_rtcp(datagram) && (socket == 1 || self.agreed.mux);
             let taken = if report {
-                self.report_came(now, from, datagram).map(Taken::Report)
+                self.report_came(now, from, socket, datagram)
+                    .map(Taken::Report)
             } else if socket == 0 {
                 self.packet_came(now, from, datagram)
             } else {
@@ -245,6 +246,7 @@ impl RtpLine {
         &mut self,
         now: Time,
         from: std::net::SocketAddr,
+        socket: usize,
         datagram: &mut [u8],
     ) -> Option<Report> {
         let audio = self.audio.address();
@@ -254,7 +256,9 @@ impl RtpLine {
         };
         let told = rtcp::parse(&datagram[..length], self.ssrc)?;
         match (authentic, self.agreed.mux) {
-            (true, true) => self.audio.sent(now, from, None),
+            // What comes to the port of the reports alone does not say where the audio goes.
+            (true, true) if socket == 0 => self.audio.sent(now, from, None),
+            (true, true) => {}
             (true, false) => self.reports.sent(now, from, None),
             (false, true) if !self.audio.is_known(from) => return None,
             (false, true) => {}
@@ -597,6 +601,30 @@ mod tests {
         let mut nothing = packet_of(20, 7, 21);
         sealer.seal(&mut nothing);
         assert_eq!(bed.take(STRANGER, &nothing), 'r');
+    }
+
+    #[test]
+    fn audio_does_not_go_where_reports_come_from_that_do_not_share_its_port() {
+        let pair = KeyPair {
+            ours: keys(1),
+            theirs: keys(2),
+        };
+        let mut bed = Bed::new(Some(pair));
+        bed.line.agreed.mux = true;
+        let mut sealer = Sealer::new(&keys(2));
+        let mut audio = packet(1);
+        sealer.seal(&mut audio);
+        assert_eq!(bed.take(AUDIO, &audio), 'p');
+        let mut sealed = || {
+            let mut bytes = report(7, false);
+            sealer.seal_report(&mut bytes);
+            bytes
+        };
+        let address = |socket: &UdpSocket| socket.local_addr().expect("an address");
+        assert_eq!(bed.take(REPORTS, &sealed()), 'r');
+        assert_eq!(bed.line.audio.address(), address(&bed.audio));
+        assert_eq!(bed.take(STRANGER, &sealed()), 'r');
+        assert_eq!(bed.line.audio.address(), address(&bed.stranger));
     }
 
     #[test]

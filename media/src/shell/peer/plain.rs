@@ -54,6 +54,12 @@ struct Taken {
 const AUDIO: &str = "0";
 const CHANNEL: &str = "1";
 
+/// Media of a description, and names of a group: more offers nobody, and each is looked for among all.
+const MOST_MEDIA: usize = 64;
+
+/// Candidates of a way: each is looked for among all.
+const MOST_CANDIDATES: usize = 100;
+
 /// Lines of an audio that tell its streams.
 const STREAMS: [&str; 3] = ["a=ssrc:", "a=ssrc-group:", "a=msid:"];
 
@@ -74,6 +80,9 @@ pub(super) fn plain(
     near: Near,
 ) -> Result<Plain, &'static str> {
     let parts = sections(sdp);
+    if parts.len() > 1 + MOST_MEDIA {
+        return Err("more than 64 media");
+    }
     let mut offered = (1..parts.len()).filter(|at| is_audio(parts[*at]));
     let first = offered.clone().next().ok_or("no audio")?;
     let audio = offered.find_map(|at| Some((at, Codecs::of(parts[at])?)));
@@ -103,7 +112,7 @@ impl Taken {
         }
         let group = lines(parts[0])
             .filter_map(|line| line.strip_prefix("a=group:BUNDLE "))
-            .map(|group| group.split_ascii_whitespace())
+            .map(|group| group.split_ascii_whitespace().take(MOST_MEDIA))
             .find(|group| names[audio].is_some_and(|own| group.clone().any(|name| name == own)));
         let mut shared: Vec<usize> = Vec::new();
         for name in group.into_iter().flatten() {
@@ -229,7 +238,10 @@ impl Way {
                 let fields: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
                 let line = fields.join(" ");
                 // One that is none, or of no use, is a way less.
-                if reachable(&line, near) == Some(true) && !candidates.contains(&line) {
+                if candidates.len() < MOST_CANDIDATES
+                    && reachable(&line, near) == Some(true)
+                    && !candidates.contains(&line)
+                {
                     candidates.push(line);
                 }
             }

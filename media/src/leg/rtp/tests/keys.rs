@@ -107,6 +107,38 @@ fn a_stream_that_counts_anew_has_keys_that_are_heard() {
 }
 
 #[test]
+fn keys_that_are_nearly_all_numbers_apart_are_heard() {
+    let mut bed = Bed::new(plan());
+    let (mut sequence, mut timestamp) = (0_u16, 0_u32);
+    for number in [4, 5, 5] {
+        for end in [false, true, true] {
+            let duration = if end { 0x320 } else { 0xa0_u16 };
+            let [high, low] = duration.to_be_bytes();
+            bed.packet(&RtpPacket {
+                payload_type: 101,
+                ..audio_packet(
+                    sequence,
+                    timestamp,
+                    &[number, u8::from(end) << 7, high, low],
+                )
+            });
+            sequence = sequence.wrapping_add(1);
+            bed.now = bed.now + ms(20);
+        }
+        timestamp += 480;
+        for _ in 0..65_300_u32 {
+            bed.packet(&audio_packet(sequence, timestamp, &[0xff; 160]));
+            sequence = sequence.wrapping_add(1);
+            timestamp = timestamp.wrapping_add(160);
+            bed.now = bed.now + ms(20);
+            bed.audio.clear();
+            bed.first = None;
+        }
+    }
+    assert_eq!(bed.digits, "455");
+}
+
+#[test]
 fn digits_come_as_tones_where_no_events_were_agreed() {
     let mut bed = Bed::new(RtpPlan {
         events: None,

@@ -46,6 +46,31 @@ fn a_caller_who_says_nothing_and_reports_what_it_hears_is_there() {
 }
 
 #[test]
+fn a_sign_before_the_first_sound_does_not_shorten_the_wait_for_it() {
+    let mut bed = Bed::new(plan());
+    bed.until(start() + ms(1_000));
+    bed.packet(&RtpPacket {
+        payload_type: 20,
+        ..audio_packet(1, 160, &[])
+    });
+    bed.until(start() + ms(29_990));
+    assert!(!bed.silent);
+    bed.packet(&audio_packet(1, 160, &[0xff; 160]));
+    bed.until(start() + ms(44_980));
+    assert!(!bed.silent);
+    bed.until(start() + ms(45_000));
+    assert!(bed.silent, "and after it the usual one holds");
+
+    let mut bed = Bed::new(plan());
+    bed.until(start() + ms(1_000));
+    bed.leg.reported(bed.now, 0);
+    bed.until(start() + ms(29_990));
+    assert!(!bed.silent);
+    bed.until(start() + ms(30_010));
+    assert!(bed.silent);
+}
+
+#[test]
 fn any_packet_shows_that_somebody_is_there() {
     // One of comfort noise and then silence; packets of no meaning; keys. Each 14 s.
     for (payload_type, payload) in [(13, &[60][..]), (20, &[]), (101, &[1, 0x8a, 0, 160])] {

@@ -198,6 +198,118 @@ fn music_that_goes_on_ends_when_somebody_speaks_behind_it() {
     assert!(heard.abs_diff(300) <= 1, "{heard}");
 }
 
+#[test]
+fn who_speaks_beside_music_that_goes_on_is_heard() {
+    let voice = spoken();
+    let low: Vec<u8> = {
+        let mut payload = vec![0; 160];
+        g711::ulaw_encode(&sine(8_000, 1_000.0, -12.0, 160), &mut payload);
+        payload
+    };
+    // The music was there before the caller speaks; or it begins while the caller, who was heard, listens.
+    for (heard_before, begins, speaks) in [(false, 0, 250), (true, 100, 150)] {
+        let mut bed = Bed::new(plan());
+        let mut said = None;
+        for frame in 0..900_u32 {
+            bed.until(start() + ms(20 * u64::from(frame)));
+            if frame >= begins {
+                bed.of(8, frame as u16, 160 * frame, &low);
+            }
+            // Sentences of five seconds and pauses of one.
+            let says = frame >= speaks && (frame - speaks) % 300 < 250;
+            if heard_before || frame >= speaks {
+                let payload = if says { &voice[..] } else { &SILENCE };
+                bed.of(SSRC, frame as u16, 160 * frame, payload);
+            }
+            if frame == speaks + 249 {
+                said = Some(bed.audio.len());
+            }
+        }
+        let level = |from: usize, to: usize, hz: f64| db(goertzel(&bed.audio[from..to], RATE, hz));
+        // At the sentence's end, and all through the next, the caller alone is heard; the music does not come back in
+        // the pause between.
+        let end = said.expect("a sentence");
+        let (voice, music) = (
+            level(end - 40 * FRAME, end, 400.0),
+            level(end - 40 * FRAME, end, 1_000.0),
+        );
+        assert!(voice > -16.0 && music < -40.0, "{voice} {music}");
+        let rest = (end, end + 280 * FRAME);
+        let (voice, music) = (
+            level(rest.0 + 60 * FRAME, rest.1, 400.0),
+            level(rest.0 + FRAME, rest.1, 1_000.0),
+        );
+        assert!(voice > -16.0 && music < -40.0, "{voice} {music}");
+    }
+}
+
+#[test]
+fn last_notes_beside_noise_without_a_pause_mute_nobody() {
+    let voice = spoken();
+    let mut bed = Bed::new(plan());
+    for frame in 0..500_u32 {
+        bed.until(start() + ms(20 * u64::from(frame)));
+        bed.of(SSRC, frame as u16, 160 * frame, &voice);
+        if (400..412).contains(&frame) {
+            bed.of(9, frame as u16 * 3, 7 + 160 * frame, &voice);
+        }
+    }
+    assert_eq!((bed.voiced(), bed.reconnected), (500, 0));
+}
+
+#[test]
+fn a_source_that_begins_in_a_gap_of_the_talkers_packets_mutes_nobody() {
+    let voice = spoken();
+    // Two packets of 20 ms are lost; one of 40 ms is late; one of 60 ms is on its way. The other begins meanwhile, and
+    // the talker's next packet comes behind one of it.
+    for (length, begins) in [(1_u32, 39), (2, 39), (3, 40)] {
+        let mut bed = Bed::new(plan());
+        let long = voice.repeat(length as usize);
+        for frame in 0..150_u32 {
+            bed.until(start() + ms(20 * u64::from(frame)));
+            if frame >= begins {
+                bed.of(4, frame as u16, 160 * frame, &voice);
+            }
+            let sent = match length {
+                1 => (frame != 38 && frame != 39).then_some(frame),
+                2 if frame == 41 => Some(40),
+                2 if frame == 40 => None,
+                _ => Some(frame).filter(|frame| frame.is_multiple_of(length)),
+            };
+            if let Some(first) = sent {
+                bed.of(SSRC, (first / length) as u16, 160 * first, &long);
+            }
+        }
+        assert_eq!(bed.reconnected, 0, "{length}");
+    }
+}
+
+#[test]
+fn a_key_of_a_source_that_nobody_hears_is_not_told_when_it_is_heard() {
+    let mut tone = sine(8_000, 770.0, -16.0, 800);
+    crate::audio::tones::mix(&mut tone, &sine(8_000, 1_336.0, -14.0, 800));
+    let mut pressed = vec![0; 800];
+    g711::ulaw_encode(&tone, &mut pressed);
+    let voice = spoken();
+    // Pressed while the other is heard, long before that ends; and right after its end.
+    for (press, told) in [(20, ""), (100, "5")] {
+        let mut bed = Bed::new(RtpPlan {
+            events: None,
+            ..plan()
+        });
+        for frame in 0..200_u32 {
+            bed.until(start() + ms(20 * u64::from(frame)));
+            if frame < 100 {
+                bed.of(SSRC, frame as u16, 160 * frame, &voice);
+            }
+            let at = 160 * frame.saturating_sub(press) as usize;
+            let tone = pressed.get(at..at + 160).filter(|_| frame >= press);
+            bed.of(4, frame as u16, 160 * frame, tone.unwrap_or(&SILENCE));
+        }
+        assert_eq!((bed.digits.as_str(), bed.reconnected), (told, 1), "{press}");
+    }
+}
+
 /// What another source than the speaker's does in one frame.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
@@ -219,27 +331,31 @@ fn beside() -> impl Strategy<Value = Beside> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// One speaks; up to three others send what they like between, under numbers and timestamps that wrap.
+    /// One speaks, in packets of 20 or 60 ms; up to three others send what they like between, under numbers and timestamps
+    /// that wrap.
     #[test]
     fn nothing_of_the_speaking_source_is_lost_and_each_key_is_heard_once(
-        first in prop::array::uniform4((prop_oneof![any::<u16>(), 65_400..=u16::MAX], prop_oneof![any::<u32>(), u32::MAX - 20_000..=u32::MAX])),
+        first in prop::array::uniform4((prop_oneof![any::<u16>(), 65_480..=u16::MAX], prop_oneof![any::<u32>(), u32::MAX - 20_000..=u32::MAX])),
         others in 0..=3_usize,
-        frames in prop::collection::vec((prop::array::uniform3(beside()), any::<bool>()), 60..300),
+        length in prop_oneof![Just(1_usize), Just(3)],
+        frames in prop::collection::vec((prop::array::uniform3(beside()), any::<bool>()), 60..190),
     ) {
         let mut bed = Bed::new(plan());
         let voice = spoken();
+        let packet = voice.repeat(length);
         let mut numbers = first.map(|(sequence, _)| sequence);
         // The key that each of them is pressing: which, its timestamp, and how many packets were sent.
         let mut pressing = [None::<(u8, u32, u16)>; 4];
         let (mut pressed, mut count) = (String::new(), 0_u8);
-        for (frame, (beside, before)) in (0..).zip(&frames) {
+        for (frame, (beside, before)) in (0_usize..).zip(&frames) {
             bed.until(start() + ms(20 * u64::from(frame as u32)));
             let speak = |bed: &mut Bed, numbers: &mut [u16; 4]| {
                 let timestamp = first[0].1.wrapping_add(160 * frame as u32);
-                bed.of(1, numbers[0], timestamp, &voice);
+                bed.of(1, numbers[0], timestamp, &packet);
                 numbers[0] = numbers[0].wrapping_add(1);
             };
-            if *before || frame == 0 {
+            let due = frame.is_multiple_of(length);
+            if due && (*before || frame == 0) {
                 speak(&mut bed, &mut numbers);
             }
             for at in 1..=others {
@@ -263,12 +379,13 @@ proptest! {
                 }
                 numbers[at] = number.wrapping_add(1);
             }
-            if !*before && frame > 0 {
+            if due && !*before && frame > 0 {
                 speak(&mut bed, &mut numbers);
             }
         }
         prop_assert_eq!(&bed.digits, &pressed);
-        prop_assert_eq!((bed.voiced(), bed.reconnected), (frames.len(), 0));
+        let said = frames.len().next_multiple_of(length);
+        prop_assert_eq!((bed.voiced(), bed.reconnected), (said, 0));
         let lost = bed.leg.totals().lost;
         prop_assert_eq!(lost, 0);
     }

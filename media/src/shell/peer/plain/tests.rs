@@ -99,6 +99,22 @@ fn what_cannot_be_taken_is_refused_with_its_reason() {
         let without = format!("v=0\r\n{}", audio.replace(from, ""));
         assert!(of(&without).contains(word), "{from}");
     }
+    let beside = |count: usize| format!("v=0\r\n{audio}{}", "m=video 9 X 96\r\n".repeat(count));
+    assert_eq!(of(&beside(64)), "more than 64 media");
+    assert!(plain(&beside(63), None, None, Near::Machine).is_ok());
+    // Of a group the first names count, and of a way the first candidates.
+    let names = "x ".repeat(63);
+    let candidates: String = (5_001..=5_200)
+        .map(|port| format!("a=candidate:1 1 UDP 7 192.0.2.7 {port} typ srflx\r\n"))
+        .collect();
+    for (name, group) in [("0", vec![63]), ("y 0", vec![])] {
+        let group_line = format!("a=group:BUNDLE {names}{name}\r\n");
+        let media = "m=video 9 X 96\r\n".repeat(62);
+        let offer = format!("v=0\r\n{group_line}{media}{audio}{candidates}");
+        let read = plain(&offer, None, None, Near::Machine).expect("a description");
+        assert_eq!((read.taken.audio, read.taken.group), (63, group));
+        assert_eq!(read.way.candidates.len(), 100);
+    }
     // Without a group the audio alone is there, wherever it stands; and of several it is the one that we speak.
     let second = format!("v=0\r\nm=video 9 X 96\r\na=mid:1\r\nm=audio 9 X 0\r\n{audio}");
     let read = plain(&second, None, None, Near::Machine).expect("a description");

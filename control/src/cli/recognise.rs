@@ -286,6 +286,7 @@ fn answer_to(prompt: &str, heard: &str) -> String {
     let (events, said) = mpsc::sync_channel(MOST_EVENTS);
     let mut model = FaqModel::new(Language::English, Arc::new(EventSender(events)), None);
     let request = ModelRequest {
+        left_out: false,
         messages: vec![
             Message::System {
                 content: prompt.to_owned(),

@@ -89,6 +89,7 @@ mod tests {
         answer(
             Language::English,
             &ModelRequest {
+                left_out: false,
                 messages: vec![Message::User {
                     content: words.into(),
                 }],

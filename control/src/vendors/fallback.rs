@@ -179,6 +179,7 @@ mod tests {
         let make = first.backed(&metrics, second).unwrap();
         let mut model = make(Arc::clone(&kept) as Arc<dyn SpeechSink>);
         let request = ModelRequest {
+            left_out: false,
             messages: Vec::new(),
             tools: Vec::new(),
             temperature: None,

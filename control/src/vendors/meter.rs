@@ -339,6 +339,7 @@ mod tests {
                 .is_some_and(|sink| sink.send(SpeechEvent::Llm { reply, event }))
         };
         let request = || ModelRequest {
+            left_out: false,
             messages: Vec::new(),
             tools: Vec::new(),
             temperature: None,

@@ -23,6 +23,8 @@ pub struct Dialog {
     /// Tokens of all else that was said, and how many of them a request may hold.
     said: usize,
     most: usize,
+    /// Something of it was forgotten.
+    forgotten: bool,
 }
 
 /// Background that is kept, bytes: some ten times what a model is usefully told.
@@ -44,6 +46,7 @@ impl Dialog {
             ],
             context: 0,
             said: 0,
+            forgotten: false,
             most: agent.max_context_tokens as usize,
         }
     }
@@ -105,6 +108,7 @@ impl Dialog {
             && let Some(oldest) = self.messages.iter().position(|message| !is_fixed(message))
         {
             self.said -= tokens(&self.messages.remove(oldest));
+            self.forgotten = true;
         }
     }
 
@@ -113,15 +117,19 @@ impl Dialog {
     pub fn request(&self, agent: &AgentConfig, pending: &str, steps: &[Message]) -> ModelRequest {
         let mut messages = self.truncated(agent);
         let history = messages.len();
+        let mut left_out = self.forgotten || history < self.messages.len();
         if !pending.is_empty() {
             messages.push(Message::User {
                 content: pending.to_owned(),
             });
         }
         messages.extend_from_slice(steps);
+        let before = messages.len();
         fit(&mut messages, history, agent);
+        left_out |= messages.len() < before;
         ModelRequest {
             messages,
+            left_out,
             tools: tools(agent),
             temperature: agent.temperature,
             max_tokens: agent.max_tokens,
@@ -288,6 +296,10 @@ mod tests {
         let request = dialog.request(&agent, "now", &[]);
         let told = instructions::instructions(&agent);
         assert_eq!(texts(&request), ["P", &told, "u2", "a2", "C", "now"]);
+        assert!(request.left_out);
+        let whole = AgentConfig::default();
+        let request = dialog.request(&whole, "now", &[]);
+        assert!(!request.left_out);
     }
 
     #[test]
@@ -342,6 +354,7 @@ mod tests {
         let told = texts(&request);
         let total: usize = request.messages.iter().map(tokens).sum();
         assert!((896..=1000).contains(&total), "{total} tokens");
+        assert!(request.left_out);
         assert_eq!(told.first(), Some(&"P"));
         assert_eq!(told.last(), Some(&"now"));
         assert!(told.contains(&"C") && told.contains(&"sunny"));
@@ -371,6 +384,7 @@ mod tests {
         assert_eq!(dialog.messages.len(), PREAMBLE + 1 + 9);
         dialog.caller_said(&"x".repeat(8000));
         assert_eq!((dialog.messages.len(), dialog.said), (PREAMBLE + 1, 0));
+        assert!(dialog.request(&agent, "now", &[]).left_out);
     }
 
     #[test]

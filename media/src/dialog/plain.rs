@@ -9,8 +9,11 @@ use super::address;
 use super::sentences::{ITEM, LIST_OVER};
 use crate::config::Language;
 
-/// A link or a tag longer than this (bytes) is read as the words that it is made of.
+/// A label or a tag longer than this (bytes) is read as the words that it is made of; what is longer of an address is left out.
 const LONGEST_HELD: usize = 300;
+
+/// The marks behind an address that are kept though the address was too long, bytes.
+const LONGEST_TAIL: usize = 8;
 
 /// A row of a table or a line of code is cut here, bytes.
 const LONGEST_LINE: usize = 2_000;
@@ -36,6 +39,12 @@ pub struct Plain {
     language: Language,
     /// What is not decided on: a word, perhaps with blanks in it; in a table or a block of code its line.
     held: String,
+    /// An address is too long and left out from here on, until this; a blank: until its word ends.
+    until: Option<char>,
+    /// Something of what is held was left out.
+    cut: bool,
+    /// The marks with which the part that is left out ends so far.
+    tail: String,
     place: Place,
     /// Nothing of this line was said yet; how many blanks it began with.
     begins: bool,
@@ -79,6 +88,9 @@ impl Plain {
         Self {
             language,
             held: String::new(),
+            until: None,
+            cut: false,
+            tail: String::new(),
             place: Place::Text,
             begins: true,
             indent: 0,
@@ -113,6 +125,7 @@ impl Plain {
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end(&mut out);
+        self.held.clear();
         self.place = Place::Text;
         (self.gap, self.last) = (Gap::None, None);
         (self.begins, self.indent, self.item) = (true, 0, false);
@@ -129,16 +142,17 @@ impl Plain {
             return;
         }
         if self.place != Place::Text {
-            if self.held.len() < LONGEST_LINE {
-                self.held.push(c);
-            }
+            self.lengthen_line(c);
             return;
         }
         if c.is_whitespace() {
             if self.held.is_empty() {
                 self.indent += usize::from(self.begins);
                 self.widen(Gap::Blank, out);
-            } else if self.held.len() < LONGEST_HELD && is_open(&self.held) {
+            } else if self.until.is_none()
+                && self.held.len() < LONGEST_HELD
+                && unclosed(&self.held).is_some()
+            {
                 self.held.push(' ');
             } else {
                 self.end(out);
@@ -146,21 +160,88 @@ impl Plain {
             }
             return;
         }
+        if let Some(until) = self.until {
+            if c == until {
+                self.close(until);
+            } else if !CLOSING.contains(&c) {
+                self.tail.clear();
+            } else if self.tail.len() < LONGEST_TAIL {
+                self.tail.push(c);
+            }
+            return;
+        }
         self.held.push(c);
+        let most = if self.cut {
+            2 * LONGEST_HELD
+        } else {
+            LONGEST_HELD
+        };
         if self.begins && self.held == "|" {
             self.place = Place::Row;
-        } else if self.held.len() >= LONGEST_HELD {
-            self.end(out);
+        } else if self.held.len() >= most {
+            self.until = long_address(&self.held);
+            match self.until {
+                Some(_) => self.begin_cut(),
+                None => self.end(out),
+            }
+        }
+    }
+
+    /// What follows of an address is left out.
+    fn begin_cut(&mut self) {
+        self.cut = true;
+        // Marks at its end may be within it, and are known for others only when it has ended.
+        let kept = self.held.trim_end_matches(CLOSING).len();
+        self.tail = self.held.split_off(kept);
+    }
+
+    /// The end of an address of which a part was left out.
+    fn close(&mut self, until: char) {
+        let tail = std::mem::take(&mut self.tail);
+        if until == ' ' {
+            self.held.push_str(&tail);
+        } else {
+            self.held.push(until);
+        }
+        self.until = None;
+    }
+
+    /// The next letter of a line that is looked at as a whole.
+    fn lengthen_line(&mut self, c: char) {
+        if self.held.len() < LONGEST_LINE {
+            self.held.push(c);
+        } else if matches!(self.place, Place::Rest { .. })
+            && !self.held.ends_with("```")
+            && !self.held.ends_with("~~~")
+        {
+            // Past the limit, only whether the three marks come that end the code.
+            if !self.held.ends_with(c) {
+                let kept = self.held.trim_end_matches(['`', '~']).len();
+                self.held.truncate(kept);
+            }
+            if matches!(c, '`' | '~') {
+                self.held.push(c);
+            }
         }
     }
 
     /// Decides on what is held.
     fn end(&mut self, out: &mut String) {
+        if let Some(until) = self.until {
+            self.close(until);
+        }
+        self.cut = false;
         let held = std::mem::take(&mut self.held);
         match self.place {
             Place::Text if held.is_empty() => {}
             Place::Text => self.end_word(&held, out),
             Place::Row => self.say_row(&held, out),
+            // What begins and ends on one line is no block of code.
+            Place::Rest { .. } if has_fence(&held) => {
+                self.place = Place::Text;
+                let said = inline(&held.replace("~~~", ""), self.language);
+                self.say(&said, out);
+            }
             Place::Rest { .. } => {}
             Place::Code { prose } => {
                 let line = held.trim();
@@ -174,6 +255,7 @@ impl Plain {
     }
 
     fn end_line(&mut self, out: &mut String) {
+        self.held.clear();
         self.place = match self.place {
             Place::Rest { prose } | Place::Code { prose } => Place::Code { prose },
             Place::Text | Place::Row => Place::Text,
@@ -190,6 +272,10 @@ impl Plain {
             self.place = Place::Rest {
                 prose: prose.contains(&info.to_lowercase().as_str()),
             };
+            // In case that it ends on this line.
+            if !info.is_empty() {
+                self.held = format!("{info} ");
+            }
             return;
         }
         let mut word = word;
@@ -324,31 +410,69 @@ impl Plain {
     }
 }
 
-/// Whether a link or a tag in it has no end yet.
-fn is_open(held: &str) -> bool {
+/// With what a link or a tag in it would end that has no end yet: a tag with `>`, a label with `]`, a target with `)`.
+fn unclosed(held: &str) -> Option<char> {
     let mut rest = held;
     while let Some(at) = rest.find(['[', '<']) {
         let (mark, after) = (rest.as_bytes()[at], &rest[at + 1..]);
         if mark == b'<' {
             match (starts_tag(after), after.find('>')) {
-                (true, None) => return true,
+                (true, None) => return Some('>'),
                 (true, Some(end)) => rest = &after[end + 1..],
                 (false, _) => rest = after,
             }
             continue;
         }
         let Some(end) = after.find(']') else {
-            return true;
+            return Some(']');
         };
         rest = &after[end + 1..];
         if let Some(target) = rest.strip_prefix('(') {
             match target.find(')') {
-                None => return true,
+                None => return Some(')'),
                 Some(end) => rest = &target[end + 1..],
             }
         }
     }
-    false
+    None
+}
+
+/// Where the end of what is held is an address: what ends it, a blank for one without marks around it.
+fn long_address(held: &str) -> Option<char> {
+    match unclosed(held) {
+        Some(')') => Some(')'),
+        Some('>') => {
+            let (_, inside) = held.rsplit_once('<')?;
+            (begins_address(inside) && !inside.contains(' ')).then_some('>')
+        }
+        Some(_) => None,
+        None => {
+            let word = held.rsplit(' ').next().unwrap_or_default();
+            let word = word.trim_start_matches(|c| OPENING.contains(&c) || c == '*' || c == '_');
+            begins_address(word).then_some(' ')
+        }
+    }
+}
+
+/// Whether it begins with a scheme, or as the names of web servers do.
+fn begins_address(word: &str) -> bool {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    let www = word
+        .get(..4)
+        .is_some_and(|begins| begins.eq_ignore_ascii_case("www."));
+    www || word
+        .split_once("://")
+        .is_some_and(|(scheme, _)| is_scheme(scheme))
+}
+
+/// Whether the three marks stand in it that end a block of code.
+fn has_fence(line: &str) -> bool {
+    line.contains("```") || line.contains("~~~")
 }
 
 fn starts_tag(after: &str) -> bool {

@@ -75,6 +75,14 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     ("```\nHello there.\n```", "Hello there."),
     ("```json\n{\"a\": 1}\n```", ""),
+    (
+        "```bash npm install```\nThat is all.",
+        "bash npm install\nThat is all.",
+    ),
+    (
+        "Say ```ls -l``` to see. Really.\n~~~text Hello there.~~~\nBye.",
+        "Say ls -l to see. Really.\ntext Hello there.\nBye.",
+    ),
     ("Great! 😀 Fine.", "Great! Fine."),
     ("Great 😀.", "Great."),
     ("Thanks 👍🏽 👨‍👩‍👧 🇫🇷 ❤️", "Thanks"),
@@ -192,4 +200,56 @@ fn a_sentence_is_not_held_back_longer_than_its_last_word() {
     assert_eq!(plain.push("See [our"), "See");
     let long = "x".repeat(LONGEST_HELD);
     assert!(plain.push(&long).ends_with(&long[..LONGEST_HELD - 10]));
+}
+
+#[test]
+fn a_long_address_is_left_out_and_not_spelled() {
+    let address = format!("https://www.example.com/{}", "a1b/".repeat(119));
+    assert_eq!(address.len(), 500);
+    for (written, said) in [
+        (
+            format!("See [our site]({address}), please. Bye."),
+            "See our site, please. Bye.",
+        ),
+        (
+            format!("See [our site]({address} \nBye."),
+            "See our site\nBye.",
+        ),
+        (format!("See [our site]({address}"), "See our site"),
+        (
+            format!("Go to {address}. Bye."),
+            "Go to example dot com. Bye.",
+        ),
+        (format!("({address})\nBye."), "(example dot com)\nBye."),
+        (
+            format!("**{address}**, or <{address}>!"),
+            "example dot com, or example dot com!",
+        ),
+        (format!("[]({address})"), "example dot com"),
+    ] {
+        let whole = Plain::text(&written, Language::English);
+        assert_eq!(whole.trim_end(), said, "{written:?}");
+        for sizes in [
+            &[1][..],
+            &[2],
+            &[3, 1],
+            &[7, 2, 1],
+            &[299, 1],
+            &[300],
+            &[301, 99],
+        ] {
+            let cut = in_pieces(&written, Language::English, sizes);
+            assert_eq!(cut, whole, "{written:?}");
+        }
+    }
+}
+
+#[test]
+fn code_without_bounds_on_one_line_ends_there() {
+    let long = "x ".repeat(LONGEST_LINE);
+    let said = Plain::text(
+        &format!("```sh {long}``` is long.\nBye."),
+        Language::English,
+    );
+    assert!(said.starts_with("sh x x") && said.ends_with("\nBye."));
 }

@@ -122,6 +122,9 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     pub messages: Vec<Message>,
+    /// What was said before these messages is left out: there was no room for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
     pub tools: Vec<crate::config::ToolSpec>,
     pub temperature: Option<f64>,
     pub max_tokens: u32,

@@ -245,6 +245,7 @@ pub(crate) struct Spoken {
 
 pub(crate) fn request() -> ModelRequest {
     ModelRequest {
+        left_out: false,
         messages: vec![
             Message::System {
                 content: "You are kind.".into(),

@@ -33,7 +33,7 @@ pub enum Trouble {
     Error,
     /// All sound, and nothing says that it is all.
     NoEnd,
-    /// The same, and the connection closes.
+    /// The same, and the server closes the connection in good order.
     NoEndAndClosed,
     /// The end stands beside the last sound, in a message without a type.
     EndBeside,
@@ -233,6 +233,9 @@ async fn serve(stream: TcpStream, shared: Arc<Mutex<Shared>>) {
         ) {
             // What was sent arrives before the end does.
             sleep(Duration::from_millis(20)).await;
+            if trouble == Trouble::NoEndAndClosed {
+                let _ = socket.close(None).await;
+            }
             return;
         }
     }

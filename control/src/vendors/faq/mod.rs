@@ -315,6 +315,7 @@ mod tests {
             },
         ];
         let request = ModelRequest {
+            left_out: false,
             messages,
             tools: vec![tool],
             temperature: None,
@@ -388,6 +389,7 @@ mod tests {
             model.start(
                 ReplyId(1),
                 ModelRequest {
+                    left_out: false,
                     messages,
                     tools: Vec::new(),
                     temperature: None,

@@ -161,6 +161,13 @@ pub(super) fn broken(error: reqwest::Error) -> Fault {
     Fault::Broken(complaint::line(&words))
 }
 
+/// Whether a media type is that of a JSON document. Its letters have no case (RFC 9110, section 8.3.1).
+pub(super) fn is_json(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    matches!(kind.as_str(), "application/json" | "text/json") || kind.ends_with("+json")
+}
+
 /// `Retry-After` in seconds (RFC 9110, section 10.2.3); a date is not worth waiting for within a turn.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;

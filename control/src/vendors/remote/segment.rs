@@ -18,10 +18,6 @@ const SILENCE_US: u64 = 2_500_000;
 /// Of the silence before a segment, the caller hears at most this: a pause between sentences.
 const PAUSE_US: u64 = 250_000;
 
-/// A voice that has said so much for each character, microseconds of sound, has said the text: that is faster than anybody
-/// speaks at length.
-const FASTEST_US: u64 = 45_000;
-
 /// Two tries that end within this of each other end at the same place.
 const ALIKE_US: u64 = 50_000;
 
@@ -34,6 +30,8 @@ pub(super) struct SpokenSegment {
     sayable: bool,
     /// Of the text.
     characters: u64,
+    /// The text has a number in it, which takes far longer to say than its characters tell.
+    numbers: bool,
     /// Sound handed to the call over all tries, microseconds.
     given: u64,
     /// Sound of this try, whether handed on or skipped.
@@ -50,6 +48,7 @@ impl SpokenSegment {
         Self {
             sayable: text.chars().any(char::is_alphanumeric),
             characters: text.trim().chars().count() as u64,
+            numbers: text.chars().any(char::is_numeric),
             given: 0,
             reached: 0,
             reached_before: None,
@@ -76,11 +75,12 @@ impl SpokenSegment {
         self.given
     }
 
-    /// Whether this try has said the whole text, though nobody said so: as much as anybody needs for it, or nine tenths of
-    /// what this voice (`pace`, microseconds a character) has needed at least.
+    /// Whether this try has said the whole text, though nobody said so: nine tenths of what this voice (`pace`,
+    /// microseconds a character) has needed at least. Nobody knows it of a voice that was not heard to an end yet, nor of a
+    /// number.
     pub(super) fn is_whole(&self, pace: Option<u64>) -> bool {
-        let pace = pace.map_or(FASTEST_US, |pace| pace / 10 * 9);
-        self.audible && self.reached >= self.given.max(self.characters * pace)
+        let enough = pace.filter(|_| self.audible && !self.numbers);
+        enough.is_some_and(|pace| self.reached >= self.given.max(self.characters * pace / 10 * 9))
     }
 
     /// Whether two tries ended at the same place: there is no more of it.
@@ -93,7 +93,8 @@ impl SpokenSegment {
     pub(super) fn pace(&self) -> Option<u64> {
         /// A number or an abbreviation weighs little in so many.
         const ENOUGH: u64 = 20;
-        (self.characters >= ENOUGH && self.reached > 0).then(|| self.reached / self.characters)
+        let tells = self.characters >= ENOUGH && self.reached > 0 && !self.numbers;
+        tells.then(|| self.reached / self.characters)
     }
 
     /// The next samples of this try. What of them is to be handed on.
@@ -299,23 +300,34 @@ mod tests {
     fn as_much_sound_as_a_text_needs_is_the_whole_of_it() {
         let text = "Good day to you all.";
         let mut heard = SpokenSegment::new(text);
-        assert!(!heard.is_whole(None) && !heard.ended_alike());
+        let pace = Some(50_000);
+        assert!(!heard.is_whole(pace) && !heard.ended_alike());
         heard.take(1000, vec![500; 500]).unwrap();
-        assert!(!heard.is_whole(None), "half of it");
+        assert!(!heard.is_whole(pace), "half of it");
         heard.take(1000, vec![500; 400]).unwrap();
-        assert!(heard.is_whole(None));
+        assert!(heard.is_whole(pace));
+        assert!(!heard.is_whole(None), "nobody knows this voice");
         assert_eq!(heard.pace(), Some(45_000));
         assert!(!heard.is_whole(Some(60_000)), "this voice speaks slowly");
         heard.take(1000, vec![500; 180]).unwrap();
         assert!(heard.is_whole(Some(60_000)));
         // A second try is whole only when it has come as far.
         heard.again();
-        assert!(!heard.is_whole(None));
+        assert!(!heard.is_whole(pace));
         heard.take(1000, vec![500; 1000]).unwrap();
-        assert!(!heard.is_whole(None) && !heard.ended_alike());
+        assert!(!heard.is_whole(pace) && !heard.ended_alike());
         heard.take(1000, vec![500; 80]).unwrap();
-        assert!(heard.is_whole(None) && heard.ended_alike());
+        assert!(heard.is_whole(pace) && heard.ended_alike());
         assert_eq!(SpokenSegment::new("No.").pace(), None);
+    }
+
+    #[test]
+    fn a_number_takes_longer_than_its_characters_tell() {
+        let mut heard = SpokenSegment::new("Your number is 514-555-0199.");
+        heard.take(1000, vec![500; 1_960]).unwrap();
+        assert!(!heard.is_whole(Some(69_000)));
+        heard.take(1000, vec![500; 3_000]).unwrap();
+        assert!(!heard.is_whole(Some(69_000)) && heard.pace().is_none());
     }
 
     #[test]

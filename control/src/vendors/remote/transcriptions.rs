@@ -19,7 +19,7 @@ use tracing::Instrument;
 use super::blame::Blame;
 use super::complaint;
 use super::deliver::deliver;
-use super::http::{Endpoint, broken};
+use super::http::{Endpoint, broken, is_json};
 use super::mute::{Muteness, Verdict};
 use super::plan::{Fault, Next, Plan, Try};
 use super::recogniser::{AudioCommand, RemoteRecogniser};
@@ -201,9 +201,7 @@ impl Shared {
         let sent = endpoint.post("audio/transcriptions").multipart(form);
         let mut response = endpoint.send(provider, sent, turn.within).await?;
         let kind = response.headers().get(header::CONTENT_TYPE);
-        let json = kind
-            .and_then(|kind| kind.to_str().ok())
-            .is_none_or(|kind| kind.starts_with("application/json"));
+        let json = kind.and_then(|kind| kind.to_str().ok()).is_none_or(is_json);
         let mut body = Vec::new();
         loop {
             let left = turn.within.saturating_sub(began.elapsed());
@@ -221,9 +219,10 @@ impl Shared {
     }
 }
 
-/// The text in an answer's body.
+/// The text in an answer's body. `json`: it is called a JSON document; an object is one, whatever it is called.
 fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
-    let words = if json {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let words = if json || begins_object(body) {
         let answer: Value = serde_json::from_slice(body)
             .map_err(|_| garbage("the transcript is not JSON", body))?;
         if complaint::is_error(&answer) {
@@ -237,6 +236,12 @@ fn transcript(json: bool, body: &[u8]) -> Result<String, Fault> {
         String::from_utf8_lossy(body).into_owned()
     };
     Ok(words.trim().to_owned())
+}
+
+/// Whether a JSON object begins here: `{laughs}` is none.
+fn begins_object(body: &[u8]) -> bool {
+    let inside = body.trim_ascii_start().strip_prefix(b"{");
+    inside.is_some_and(|inside| matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}')))
 }
 
 fn garbage(what: &str, body: &[u8]) -> Fault {
@@ -290,5 +295,24 @@ mod tests {
         assert_eq!(transcript(false, b"Hello.\n").unwrap(), "Hello.");
         assert!(transcript(true, b"{}").is_err());
         assert!(transcript(true, b"<html>").is_err());
+        assert_eq!(
+            transcript(false, b"\xef\xbb\xbf { \"text\": \"Hello.\"}").unwrap(),
+            "Hello.",
+            "JSON under another name"
+        );
+        assert!(transcript(false, b"{}").is_err());
+        assert!(matches!(
+            transcript(false, br#"{"error": {"message": "no such model"}}"#),
+            Err(Fault::Told(_))
+        ));
+        assert_eq!(transcript(false, b"{laughs}").unwrap(), "{laughs}");
+        for kind in [
+            "Application/JSON",
+            "text/json; charset=utf-8",
+            "application/problem+json",
+        ] {
+            assert!(is_json(kind), "{kind}");
+        }
+        assert!(!is_json("text/plain"));
     }
 }

@@ -1,11 +1,12 @@
 //! Text that stands beside a tool call and only repeats it ("book_table {…}", "Calling book_table") is not for the caller.
-//! What looks like it waits for the end of the answer, when the calls are known. Pure.
+//! What looks like it waits: for the end of the answer, when the calls are known, or for the end of its first sentence, where
+//! that names no tool. Pure.
 
 use media::config::ToolSpec;
 use media::speech::TAKEN_BACK;
 use serde_json::Value;
 
-/// How a sentence begins that announces a call to nobody but a machine.
+/// The word with which a sentence begins that announces a call to nobody but a machine.
 const ANNOUNCEMENTS: &[&str] = &[
     "action:",
     "appel",
@@ -54,6 +55,11 @@ impl Beside {
             }
             if let Some(held) = &mut self.held {
                 held.push(c);
+                if c.is_whitespace() && ends_sentence(held) && !self.may_be_call() {
+                    let held = self.held.take().unwrap_or_default();
+                    self.begun |= held.contains(char::is_alphanumeric);
+                    out.push_str(&held);
+                }
                 continue;
             }
             self.word.push(c);
@@ -62,6 +68,18 @@ impl Beside {
             }
         }
         out
+    }
+
+    /// Whether text waits.
+    pub(super) const fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether what is held names a tool, or has arguments in it.
+    fn may_be_call(&self) -> bool {
+        let held = self.held.as_deref().unwrap_or_default();
+        let said = held.to_lowercase();
+        held.contains('{') || self.names.iter().any(|name| said.contains(name.as_str()))
     }
 
     fn end_word(&mut self, out: &mut String) {
@@ -86,7 +104,7 @@ impl Beside {
         word.starts_with(['{', '`'])
             || word.starts_with("[{")
             || self.names.iter().any(names)
-            || !self.begun && ANNOUNCEMENTS.iter().any(|begins| word.starts_with(begins))
+            || !self.begun && announces(&word)
     }
 
     /// The rest of the text, once the calls are known. A call that stands in the text alone is added to them.
@@ -133,6 +151,26 @@ impl Beside {
     }
 }
 
+/// Whether a word in small letters is one with which calls are announced: `tool_call:` is, `appelez` is not.
+fn announces(word: &str) -> bool {
+    let word = word.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let end = word.find(|c: char| !c.is_alphanumeric());
+    let (first, after) = word.split_at(end.unwrap_or(word.len()));
+    ANNOUNCEMENTS
+        .iter()
+        .any(|known| match known.strip_suffix(':') {
+            Some(known) => first == known && after.contains(':'),
+            None => first == *known,
+        })
+}
+
+/// Whether a sentence is at its end here.
+fn ends_sentence(text: &str) -> bool {
+    let text = text.trim_end();
+    let text = text.trim_end_matches(['"', '\'', '”', '’', '»', ')', '*']);
+    text.trim_end().ends_with(['.', '!', '?', '…'])
+}
+
 #[cfg(test)]
 mod tests {
     use media::config::ToolKind;
@@ -173,6 +211,38 @@ mod tests {
     }
 
     #[test]
+    fn what_only_begins_like_a_call_is_given_out_with_its_sentence() {
+        let names = ["book_table"].map(str::to_owned).to_vec();
+        let beside = || Beside {
+            names: names.clone(),
+            ..Beside::default()
+        };
+        for word in ["Appelez ", "Tooling ", "Functional ", "Useful ", "Action "] {
+            let mut plain = beside();
+            assert_eq!(plain.push(word), word);
+            assert!(!plain.holds());
+        }
+        for (sentence, rest) in [
+            ("Using the side door is best. ", "It is open. "),
+            ("Appel reçu ! ", "Je vous écoute. "),
+            ("**Calling** you back (soon.) ", "Bye. "),
+        ] {
+            let mut held = beside();
+            let (before, last) = sentence.split_at(sentence.len() - 1);
+            assert_eq!(held.push(before), "", "{sentence}");
+            assert!(held.holds(), "{sentence}");
+            assert_eq!(held.push(last), sentence);
+            assert!(!held.holds(), "{sentence}");
+            assert_eq!(held.push(rest), rest);
+        }
+        for call in ["Calling book_table. Now ", "Tool: {\"a\": 1}. Then "] {
+            let mut held = beside();
+            assert_eq!(held.push(call), "");
+            assert!(held.holds());
+        }
+    }
+
+    #[test]
     fn text_that_repeats_a_call_is_not_said() {
         let call = [("book_table", r#"{"day":"monday"}"#)];
         for (text, expect) in [
@@ -188,6 +258,10 @@ mod tests {
                 "Using my calendar, one moment.",
             ),
             ("I look at the weather.", "I look at the weather."),
+            (
+                "Using my calendar. book_table {\"day\":\"monday\"}",
+                "Using my calendar. ",
+            ),
         ] {
             for size in [1, 2, 1000] {
                 assert_eq!(said(text, size, &call), (expect.to_owned(), 1), "{text:?}");

@@ -28,7 +28,7 @@ use self::wire::Answer;
 use super::blame::Blame;
 use super::complaint;
 use super::deliver::deliver;
-use super::http::{Endpoint, broken};
+use super::http::{Endpoint, broken, is_json};
 use super::plan::{Fault, Next, Plan, Try};
 use super::sse::{Events, TooLong};
 use crate::vendors::fallback::Fallback;
@@ -212,8 +212,10 @@ impl Shared {
             Ok(true) => listener.finish(calls_before(request)).await,
             other => other,
         };
-        if ended.is_ok() || listener.answer.thought_alone() {
-            habits.answered(listener.answer.thought_alone());
+        // An answer without words shows no habit, and neither does the beginning of one.
+        let alone = listener.answer.thought_alone();
+        if alone || ended == Ok(true) && listener.answer.was_said() {
+            habits.answered(alone);
         }
         match ended {
             Ok(true) => Tried::Done,
@@ -233,7 +235,7 @@ impl Shared {
             habits,
         } = &*self.model;
         loop {
-            let body = wire::body(name, request, &habits.omitted());
+            let body = wire::body(name, request, &habits.omitted(Instant::now()));
             let sent = endpoint
                 .post("chat/completions")
                 .header(header::ACCEPT, "text/event-stream")
@@ -244,7 +246,7 @@ impl Shared {
                 Err(fault) => fault,
             };
             // Each time there is one parameter less.
-            let refused = habits.learn(&fault, &body);
+            let refused = habits.learn(&fault, &body, Instant::now());
             if refused.is_empty() {
                 return Err(fault);
             }
@@ -252,7 +254,7 @@ impl Shared {
                 %provider,
                 model = name,
                 parameters = refused.join(", "),
-                "a model refuses parameters, and is asked without them from now on"
+                "a model refuses parameters, and is asked without them for a while"
             );
         }
     }
@@ -402,13 +404,6 @@ impl Drop for Metered<'_> {
             self.usage.estimate_tokens(self.prompt, self.said);
         }
     }
-}
-
-/// Whether a media type is that of a JSON document. Its letters have no case (RFC 9110, section 8.3.1).
-fn is_json(kind: &str) -> bool {
-    let kind = kind.split(';').next().unwrap_or_default();
-    let kind = kind.trim().to_ascii_lowercase();
-    matches!(kind.as_str(), "application/json" | "text/json") || kind.ends_with("+json")
 }
 
 /// Whether a body is a stream of events, whatever it is called.

@@ -7,8 +7,13 @@ use serde_json::{Value, json};
 /// What the user says where nothing was said: a dialogue without a user has no answer.
 const SILENCE: &str = "(The caller has not said anything yet.)";
 
-/// The messages of a request. `system`: the template knows that role; else its text stands before the user's first.
-pub(super) fn lines(messages: &[Message], system: bool) -> Vec<Value> {
+/// The same where what was said first is left out: what stands first now is no greeting.
+const LEFT_OUT: &str = "(Earlier parts are left out.)";
+
+/// The messages of a request. `left_out`: earlier ones are not among them. `system`: the template knows that role; else
+/// its text stands before the user's first.
+pub(super) fn lines(messages: &[Message], left_out: bool, system: bool) -> Vec<Value> {
+    let first = if left_out { LEFT_OUT } else { SILENCE };
     let mut told: Vec<String> = Vec::new();
     let mut turns: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
@@ -17,22 +22,23 @@ pub(super) fn lines(messages: &[Message], system: bool) -> Vec<Value> {
                 told.push(content.clone());
             }
             Message::User { content } => user(&mut turns, content),
-            // What came before the user's first words is told as background.
+            // A greeting, which is told as background.
             Message::Assistant {
                 content,
                 tool_calls,
-            } if turns.is_empty() => {
+            } if turns.is_empty() && !left_out && tool_calls.is_empty() => {
                 if !content.is_empty() {
                     told.push(format!("You began with these words: {content}"));
                 }
-                told.extend(tool_calls.iter().map(|call| {
-                    format!("You called the tool {} with {}.", call.name, call.arguments)
-                }));
             }
-            Message::Tool { content, .. } if turns.is_empty() => {
-                told.push(format!("The tool answered: {content}"));
+            Message::Assistant { .. } => {
+                if turns.is_empty() {
+                    user(&mut turns, first);
+                }
+                assistant(&mut turns, message);
             }
-            Message::Assistant { .. } => assistant(&mut turns, message),
+            // Its call is left out, and servers refuse an answer alone.
+            Message::Tool { .. } if turns.is_empty() => {}
             Message::Tool {
                 tool_call_id,
                 content,
@@ -45,7 +51,7 @@ pub(super) fn lines(messages: &[Message], system: bool) -> Vec<Value> {
         }
     }
     if turns.is_empty() {
-        user(&mut turns, SILENCE);
+        user(&mut turns, first);
     }
     told.retain(|text| !text.trim().is_empty());
     if told.is_empty() {
@@ -157,7 +163,11 @@ mod tests {
 
     /// The roles, with the texts.
     fn shape(messages: &[Message], system: bool) -> Vec<String> {
-        lines(messages, system)
+        shape_of(messages, false, system)
+    }
+
+    fn shape_of(messages: &[Message], left_out: bool, system: bool) -> Vec<String> {
+        lines(messages, left_out, system)
             .iter()
             .map(|line| {
                 let calls = line["tool_calls"].as_array().map_or(0, Vec::len);
@@ -214,7 +224,9 @@ mod tests {
         assert_eq!(
             shape(&talk, true),
             [
-                "system 0: You called the tool book with {}.\n\nThe tool answered: done",
+                &format!("user 0: {SILENCE}"),
+                "assistant 1: ",
+                "tool 0: done",
                 "user 0: Book.",
                 "assistant 1: One\nmoment.",
                 "tool 0: done",
@@ -224,5 +236,31 @@ mod tests {
                 "user 0: Thanks."
             ]
         );
+    }
+
+    #[test]
+    fn what_stands_first_after_a_cut_is_no_greeting_and_no_tool_speaks_as_the_system() {
+        let cut = [system("P"), answers("At nine.", None), says("Thanks.")];
+        let left_out = format!("user 0: {LEFT_OUT}");
+        assert_eq!(
+            shape_of(&cut, true, true),
+            [
+                "system 0: P",
+                &left_out,
+                "assistant 0: At nine.",
+                "user 0: Thanks."
+            ]
+        );
+        let called = [system("P"), answers("", Some("a")), tool("a")];
+        assert_eq!(
+            shape_of(&called, true, false),
+            [
+                &format!("{}: P\n\n{LEFT_OUT}", "user 0"),
+                "assistant 1: ",
+                "tool 0: done"
+            ]
+        );
+        let alone = [system("P"), tool("a")];
+        assert_eq!(shape_of(&alone, true, true), ["system 0: P", &left_out]);
     }
 }

@@ -104,6 +104,8 @@ pub(super) struct Spoken {
     /// What is said if no closing tag says that it was thought.
     waiting: String,
     begins: Begins,
+    /// This model's answers are known to begin with thoughts.
+    thinks: bool,
     /// Something was given out.
     given: bool,
     /// A closing tag came without its opening one.
@@ -137,7 +139,7 @@ enum Begins {
 }
 
 impl Spoken {
-    /// `thinks`: this model's answers are known to begin with thoughts; `None`: they may.
+    /// `thinks`: this model's answers are known to begin with thoughts, or never to; `None`: they may.
     pub(super) fn new(thinks: Option<bool>) -> Self {
         Self {
             begins: match thinks {
@@ -145,8 +147,14 @@ impl Spoken {
                 Some(false) => Begins::Plainly,
                 None => Begins::Unknown,
             },
+            thinks: thinks == Some(true),
             ..Self::default()
         }
+    }
+
+    /// Whether text waits that is an answer as likely as thoughts.
+    pub(super) fn waits(&self) -> bool {
+        self.begins == Begins::AsThoughts && !self.thinks && !self.waiting.trim().is_empty()
     }
 
     /// Whether there were thoughts.

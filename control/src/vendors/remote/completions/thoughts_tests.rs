@@ -11,6 +11,11 @@ fn spoken(text: &str, size: usize, thinks: Option<bool>) -> String {
         out.push_str(&stream.push(&piece.iter().collect::<String>()));
     }
     out.push_str(&stream.finish());
+    let begun = text.to_lowercase();
+    if thinks != Some(false) && BEGINNINGS.iter().any(|words| begun.starts_with(words)) {
+        // Nothing of them is heard, not even for a while.
+        assert!(!out.contains(TAKEN_BACK), "{text:?} by {size}: {out:?}");
+    }
     let kept = out.rsplit(TAKEN_BACK).next();
     kept.unwrap_or_default().to_owned()
 }

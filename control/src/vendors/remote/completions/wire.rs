@@ -17,6 +17,7 @@ use crate::vendors::remote::plan::Fault;
 pub(super) fn body(model: &str, request: &ModelRequest, omitted: &[&str]) -> Value {
     let ModelRequest {
         messages,
+        left_out,
         tools,
         temperature,
         max_tokens,
@@ -25,7 +26,7 @@ pub(super) fn body(model: &str, request: &ModelRequest, omitted: &[&str]) -> Val
     } = request;
     let mut body = json!({
         "model": model,
-        "messages": shape::lines(messages, !omitted.contains(&SYSTEM)),
+        "messages": shape::lines(messages, *left_out, !omitted.contains(&SYSTEM)),
         "stream": true,
         "stream_options": {"include_usage": true},
     });
@@ -125,7 +126,7 @@ pub(super) struct Answer {
     said: bool,
     /// Anything at all came that an answer has.
     begun: bool,
-    /// Text or a tool call came, not only an opening or thoughts.
+    /// Text or a tool call came, not only an opening or thoughts. Text that waits counts, too.
     words: bool,
     reason: Option<String>,
     refusal: String,
@@ -225,7 +226,8 @@ impl Answer {
         let text = self.spoken.push(&text);
         let text = self.beside.push(&text);
         let text = self.admit(text);
-        self.words |= self.said || !self.calls.is_empty();
+        let waits = self.beside.holds() || self.spoken.waits();
+        self.words |= self.said || waits || !self.calls.is_empty();
         Ok(text)
     }
 

@@ -213,6 +213,7 @@ fn request() -> ModelRequest {
                 is_error: false,
             },
         ],
+        left_out: false,
         tools: vec![ToolSpec {
             name: "book".into(),
             description: "Books.".into(),
@@ -375,4 +376,19 @@ fn marks_before_the_first_word_go_with_it_and_what_is_taken_back_was_not_said() 
     assert_eq!(taken, media::speech::TAKEN_BACK.to_string());
     assert!(!answer.was_said() && answer.thought_alone());
     assert!(answer.finish(0).is_err());
+}
+
+#[test]
+fn text_that_waits_is_a_sign_of_life() {
+    let says = |text: &str| delta(json!({ "content": text }));
+    let tools = request().tools;
+    for text in ["Calling you back ", "We need to know "] {
+        let mut answer = Answer::new(&tools, None);
+        assert_eq!(answer.event(&says(text)).unwrap(), "");
+        assert!(answer.has_words() && !answer.was_said(), "{text}");
+    }
+    // Of a model that thinks aloud it may be thoughts.
+    let mut answer = Answer::new(&tools, Some(true));
+    assert_eq!(answer.event(&says("We need to know ")).unwrap(), "");
+    assert!(!answer.has_words());
 }

@@ -162,9 +162,9 @@ enum Left {
 }
 
 impl Left {
-    /// The connection broke without a word.
+    /// The connection broke, or is not trusted any longer.
     fn lost() -> Self {
-        Self::Lost(socket::closed(None))
+        Self::Lost(Fault::Broken("the connection broke".to_owned()))
     }
 }
 
@@ -476,11 +476,19 @@ impl Task {
 
     /// A segment's try failed: what is next.
     async fn fault(&mut self, context: &str, fault: &Fault) {
-        if self.is_whole(context) {
+        let lacks_end = lacks_end(fault);
+        if lacks_end && self.is_whole(context) {
             // What was heard counts, and is not bought twice.
-            let provider = &self.provider;
-            let kind = fault.kind();
-            tracing::info!(%provider, kind, "a voice did not say that a sentence was complete");
+            let (provider, what) = (
+                &self.provider,
+                "a voice did not say that a sentence was complete",
+            );
+            if matches!(fault, Fault::Stalled(_)) {
+                tracing::info!(%provider, kind = fault.kind(), "{what}");
+            } else {
+                let sent = self.jobs.get(context).map(|job| job.text.as_str());
+                provider.fault_about(fault, sent, what);
+            }
             return self.over(context).await;
         }
         let Some(mut job) = self.jobs.remove(context) else {
@@ -510,6 +518,10 @@ impl Task {
                     .tell(|other| other.take_over(job.reply, job.segment, &job.text, known));
             }
             Next::GiveUp if job.heard.ended_alike() => {
+                if lacks_end {
+                    // It never says so: what it needs for a text is known from now on.
+                    self.pace = job.heard.pace().into_iter().chain(self.pace).min();
+                }
                 self.send(job.reply, job.segment, SynthesiserEvent::Done)
                     .await;
             }
@@ -535,10 +547,46 @@ impl Task {
     }
 }
 
+/// Whether nothing but the mark of a segment's end may be missing: nothing more comes, or the server closes the socket in
+/// good order and gives no reason.
+fn lacks_end(fault: &Fault) -> bool {
+    matches!(fault, Fault::Stalled(_)) || *fault == socket::closed(None)
+}
+
 /// Sleeps until then; for ever when there is no deadline.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendors::remote::complaint;
+
+    #[test]
+    fn only_an_end_that_is_not_told_may_be_missing() {
+        assert!(lacks_end(&Fault::Stalled(STALL)));
+        assert!(lacks_end(&socket::closed(None)));
+        let Left::Lost(broke) = Left::lost() else {
+            unreachable!("it is lost");
+        };
+        let words = complaint::read("quota_exceeded");
+        let busy = Fault::Busy {
+            status: 429,
+            after: None,
+            words: words.clone(),
+        };
+        let refused = Fault::Refused {
+            status: 402,
+            words: words.clone(),
+        };
+        let closed = Fault::Broken("the socket closed (1008): quota_exceeded".to_owned());
+        let wrong = Fault::Wrong("no sound".to_owned());
+        for fault in [broke, Fault::Told(words), busy, refused, closed, wrong] {
+            assert!(!lacks_end(&fault), "{fault:?}");
+        }
     }
 }

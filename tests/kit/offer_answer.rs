@@ -2,7 +2,7 @@
 //! 5506, RFC 8842 and RFC 4568 where the offer speaks of their things. Written from those documents, and knows nothing of
 //! how our own descriptions are made.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Panics with all that an answer breaks.
 pub fn check(offer: &str, answer: &str) {
@@ -177,8 +177,8 @@ impl<'a> Medium<'a> {
     }
 
     /// Name, clock and channels of a payload type, in one spelling; the first line about it counts.
-    fn maps(&self) -> HashMap<&'a str, String> {
-        let mut maps = HashMap::new();
+    fn maps(&self) -> BTreeMap<&'a str, String> {
+        let mut maps = BTreeMap::new();
         for map in values(&self.lines, "rtpmap") {
             let mut words = map.split_ascii_whitespace();
             if let (Some(number), Some(encoding)) = (words.next(), words.next()) {

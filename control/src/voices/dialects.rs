@@ -33,7 +33,7 @@ impl Voice {
     /// The voice in this style; as it is where it has no such style.
     #[must_use]
     pub fn styled(&self, style: Option<&str>) -> Self {
-        let mut voice = self.clone();
+        let mut voice = *self;
         let place = style.and_then(|style| STYLES.iter().position(|known| *known == style));
         if let (Engine::Espeak { name, .. }, Some(place)) = (&mut voice.engine, place)
             && let Some(accent) = accents(self.country, name).and_then(|all| all.get(place))

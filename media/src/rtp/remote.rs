@@ -314,7 +314,8 @@ mod tests {
     #[test]
     fn who_is_not_steady_is_not_learnt_however_long_the_other_is_silent() {
         let long = start() + Duration::from_secs(90);
-        let numbers: [(u64, fn(u16) -> Numbered); 4] = [
+        type Number = fn(u16) -> Numbered;
+        let numbers: [(u64, Number); 4] = [
             // A thousand a second; one in ten seconds; any number; a stream each.
             (1, |n| of(1, n)),
             (10_000, |n| of(1, n)),

@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 enum What {
     Request {
         owner: Owner,
-        request: Request,
+        request: Box<Request>,
         /// Of a request within a dialog: where that was last heard, for a name that leads nowhere.
         flow: Option<Peer>,
     },
@@ -114,7 +114,7 @@ impl Endpoint {
         if self.look_up(now, &lookup, tenant, urgency) {
             let what = What::Request {
                 owner,
-                request,
+                request: Box::new(request),
                 flow,
             };
             let waiting = Waiting {
@@ -240,8 +240,8 @@ impl Endpoint {
                     owner,
                     request,
                     flow,
-                } if found.is_empty() => self.send_back(now, owner, request, flow),
-                What::Request { owner, request, .. } => self.send(now, owner, request, found),
+                } if found.is_empty() => self.send_back(now, owner, *request, flow),
+                What::Request { owner, request, .. } => self.send(now, owner, *request, found),
                 What::Ack(ack) => {
                     let to = found.pop_front().unwrap_or_else(|| ack.flow.clone());
                     self.transmit_ack(*ack, to);
@@ -286,7 +286,7 @@ impl Endpoint {
                     owner,
                     request,
                     flow: flow @ Some(_),
-                } => self.send_back(now, owner, request, flow),
+                } => self.send_back(now, owner, *request, flow),
                 What::Request { owner, request, .. } => {
                     self.overloaded(now, owner, &request, &full.to_string());
                 }

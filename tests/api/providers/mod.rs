@@ -66,10 +66,7 @@ impl Call {
             },
             None => tone.engine,
         };
-        let voice = Voice {
-            engine,
-            ..tone.clone()
-        };
+        let voice = Voice { engine, ..*tone };
         let made = speech.providers(&voice, model, &AgentConfig::default());
         let CallSpeech { providers, usage } = made.unwrap_or_else(|why| panic!("{why}"));
         let (sender, events) = mpsc::unbounded_channel();

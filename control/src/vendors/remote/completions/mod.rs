@@ -280,7 +280,7 @@ impl Listener<'_> {
             .headers()
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| is_json(value));
+            .is_some_and(is_json);
         let kind = kind(&response);
         let mut bytes = response.bytes_stream();
         let mut events = Events::default();

@@ -1,6 +1,10 @@
 //! Chat completions with the habits of different servers.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
 
 use media::config::{ToolKind, ToolSpec};
 use media::speech::{Message, ModelRequest, ToolCall};

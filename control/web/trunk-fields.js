@@ -23,6 +23,7 @@ const LIMITS = [
   { name: 'max_concurrent_calls', kind: 'number', label: 'Calls at the same time', min: 1, step: 1, placeholder: '10', unset: null },
   { name: 'calls_per_hour_limit', kind: 'number', label: 'Calls placed in an hour', min: 1, step: 1, placeholder: 'no limit', unset: null },
   { name: 'outbound_dial_format', kind: 'choice', label: 'Numbers are dialled as', options: FORMATS, unset: 'e164' },
+  { name: 'follow_redirects', kind: 'flag', label: 'Follow redirections', unset: false, hint: 'A call that the carrier sends elsewhere is placed anew, at most twice, where the trunk may call.' },
   { name: 'destination_allowlist', kind: 'destinations', label: 'May call', unset: null, wide: true },
 ];
 const BOUNDS = { id: 'limits', title: 'Limits', lead: 'What a leaked key or a mistake can cost at most.', fields: LIMITS };

@@ -192,11 +192,11 @@ fn keys_of_another_source_and_of_timestamps_begun_anew_are_told() {
         );
     };
     press(&mut told, 1_000, 3_000_000_000, 1, 0);
-    press(&mut told, 1_000, 2_000_000_000, 2, 100);
+    press(&mut told, 1_000, 2_000_000_000, 2, 200);
     assert_eq!((told.digits.as_str(), told.reconnected), ("55", 1));
     // The same source, numbered anew: its sound is believed from the second packet on, its keys from the first.
-    press(&mut told, 30_000, 1_000_000_000, 2, 200);
-    press(&mut told, 30_003, 1_000_004_800, 2, 300);
+    press(&mut told, 30_000, 1_000_000_000, 2, 300);
+    press(&mut told, 30_003, 1_000_004_800, 2, 400);
     assert_eq!((told.digits.as_str(), told.reconnected), ("5555", 2));
 }
 

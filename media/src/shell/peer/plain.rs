@@ -57,8 +57,8 @@ const CHANNEL: &str = "1";
 /// Media of a description, and names of a group: more offers nobody, and each is looked for among all.
 const MOST_MEDIA: usize = 64;
 
-/// Candidates of a way: each is looked for among all.
-const MOST_CANDIDATES: usize = 100;
+/// Candidates of a way that are read: one more than a caller may have, as each is looked for among all.
+const MOST_CANDIDATES: usize = 101;
 
 /// Lines of an audio that tell its streams.
 const STREAMS: [&str; 3] = ["a=ssrc:", "a=ssrc-group:", "a=msid:"];

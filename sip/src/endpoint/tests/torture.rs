@@ -28,8 +28,12 @@ fn a_carrier_hears_the_answer_that_its_message_deserves() {
             },
         );
         // What is not used is told, too; by which field, `field.rs` tests.
-        let line = world.line(from);
-        let line = line.split("B[refused ").next().unwrap().trim_end();
+        let mut line = world.line(from);
+        while let Some(begin) = line.find("B[refused ") {
+            let end = line[begin..].find(']').map(|end| begin + end + 1);
+            line.replace_range(begin..end.unwrap(), "");
+        }
+        let line = line.trim();
         let expected = match case.answer {
             "-" => String::new(),
             "ring" => "B[incoming".to_owned(),

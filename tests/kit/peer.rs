@@ -164,7 +164,7 @@ impl Peer {
     }
 
     /// How it reaches its agent.
-    fn way(&self) -> &'static str {
+    pub fn way(&self) -> &'static str {
         match self.end {
             End::Socket(_) => "over a socket",
             End::Browser(_) => "over WebRTC",
@@ -209,6 +209,12 @@ impl Peer {
             last = at;
         }
         longest
+    }
+
+    /// How long after this time each piece of the agent's sound came that came later.
+    pub fn heard_since(&self, from: Instant) -> Vec<Duration> {
+        let later = self.times().filter(|at| *at > from);
+        later.map(|at| at - from).collect()
     }
 
     /// When each piece of the agent's sound came.

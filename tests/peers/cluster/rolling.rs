@@ -46,7 +46,7 @@ impl Proxy {
             let status = answer.status().as_u16();
             let waits = answer.headers().contains_key("retry-after");
             let body = answer.json::<Value>().await.unwrap_or_default();
-            let code = body["error"]["code"].as_str().unwrap_or_default();
+            let code = body["code"].as_str().unwrap_or_default();
             let seen = (status, code.to_owned());
             *self.seen.lock().unwrap().entry(seen).or_default() += 1;
             assert!(

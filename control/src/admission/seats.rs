@@ -13,7 +13,7 @@ use crate::http::error::Reason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Open,
-    /// It was told to end, or the other nodes took it for dead.
+    /// The node was told to end, or the other nodes took it for dead.
     Ending,
     /// Its media threads are behind with the calls they have: so many, where that is known.
     Late(Option<u32>),

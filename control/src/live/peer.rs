@@ -8,7 +8,7 @@ use uuid::Uuid;
 pub struct PeerConnection {
     /// Held while descriptions are exchanged: one exchange at a time.
     pub negotiation: tokio::sync::Mutex<()>,
-    seat: Mutex<PeerExchange>,
+    exchange: Mutex<PeerExchange>,
 }
 
 struct PeerExchange {
@@ -22,7 +22,7 @@ impl PeerConnection {
     pub fn new() -> Self {
         Self {
             negotiation: tokio::sync::Mutex::default(),
-            seat: Mutex::new(PeerExchange {
+            exchange: Mutex::new(PeerExchange {
                 pc_id: Uuid::new_v4().to_string(),
                 offered: None,
             }),
@@ -31,33 +31,33 @@ impl PeerConnection {
 
     /// What requests name it by.
     pub fn pc_id(&self) -> String {
-        self.seat().pc_id.clone()
+        self.exchange().pc_id.clone()
     }
 
     pub fn is(&self, pc_id: &str) -> bool {
-        self.seat().pc_id == pc_id
+        self.exchange().pc_id == pc_id
     }
 
     /// Another connection took its place: its id.
     pub fn renew(&self) -> String {
-        let mut seat = self.seat();
-        seat.pc_id = Uuid::new_v4().to_string();
-        seat.offered = None;
-        seat.pc_id.clone()
+        let mut exchange = self.exchange();
+        exchange.pc_id = Uuid::new_v4().to_string();
+        exchange.offered = None;
+        exchange.pc_id.clone()
     }
 
     /// Our offer that waits for its answer.
     pub fn offered(&self) -> Option<String> {
-        self.seat().offered.clone()
+        self.exchange().offered.clone()
     }
 
     pub fn set_offered(&self, sdp: Option<String>) {
-        self.seat().offered = sdp;
+        self.exchange().offered = sdp;
     }
 
-    fn seat(&self) -> MutexGuard<'_, PeerExchange> {
+    fn exchange(&self) -> MutexGuard<'_, PeerExchange> {
         // Whole after any panic: each use is one operation.
-        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -55,16 +55,8 @@ async fn when_one_of_two_nodes_dies_only_its_calls_end() {
     for peer in &mut dying {
         // Nobody hangs the others up.
         assert!(!peer.is_socket() || peer.is_lost());
-        // A telephone goes on sending to where the dead node was: whoever is given that port next, such as another
-        // test's server, may take it for its caller.
         let after = peer.heard_since(quiet);
-        let is_telephone = peer.way() == "by telephone";
-        assert!(
-            is_telephone || after.is_empty(),
-            "{} {}: {after:?}",
-            peer.id,
-            peer.way()
-        );
+        assert!(after.is_empty(), "{} {}: {after:?}", peer.id, peer.way());
     }
     let mut lost = peer::ids(&dying);
     lost.push(rang);

@@ -20,7 +20,7 @@ use control::supervisor::Supervisor;
 use control::time::{Clock, Timestamp};
 use kit::client::Client;
 use kit::peer::Mix;
-use kit::ports::free_udp;
+use kit::ports::{free_udp, of_calls};
 use kit::redis::Redis;
 use kit::server::Setup;
 use kit::socket;
@@ -217,7 +217,8 @@ impl Cluster {
     /// The same, and where telephones call it.
     pub(crate) fn reachable_node(&self, name: &str) -> (Setup, SocketAddr) {
         let listen = free_udp();
-        (self.node(name).telephones(listen), listen)
+        let node = self.node(name).telephones(listen);
+        (node.set("RTP__PORTS", &of_calls()), listen)
     }
 
     /// Calls that have not ended and sessions that can still be joined: of all, and of the account
